@@ -90,9 +90,9 @@ class GroupLeader:
         self._rates = {**{slot: rate for slot, rate in self._rates.items() if slot not in held}, **rates}
         able = frozenset(able_members(members))
         # A node that still starts changes nothing. What one that left had is given out, without comparing: those that
-        # got it have not measured it yet.
+        # got it have not measured it yet. Neither has a leader that has just started measured anything.
         names = lasting_names({it: members[it].node for it in able})
-        is_compared = self._is_due or before is None or not names <= lasting_names(before.nodes)
+        is_compared = self._is_due or (before is not None and not names <= lasting_names(before.nodes))
         work = attrs.evolve(work, rates=self._rates, round=self._round, is_compared=is_compared)
         if self._is_due or before is None or (self._wanted.keys(), self._able) != (members.keys(), able):
             self._wanted, self._able = wanted_shares(self._flow, members, work), able

@@ -96,10 +96,10 @@ class Nodes:
 
 @asynccontextmanager
 async def _nodes(source: KafkaCluster, target: KafkaCluster, topic: str, work_dir: Path) -> AsyncIterator[Nodes]:
-    """Make a topic, into which records come."""
+    """Make a topic, into which records come: so few that a node which catches up seems to carry no more than another."""
     servers = source.bootstrap_servers
     await create_topic(servers, topic, partitions=PARTITIONS)
-    async with numbered_stream(servers, topic, count=1, partitions=PARTITIONS, rate=1_000, open_ended=True) as stream:
+    async with numbered_stream(servers, topic, count=1, partitions=PARTITIONS, rate=100, open_ended=True) as stream:
         yield Nodes(servers, target.bootstrap_servers, topic, work_dir, stream)
 
 

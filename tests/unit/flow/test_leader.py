@@ -8,10 +8,11 @@ from typing import cast
 import attrs
 import pytest
 
+from mm2py.core.sharing import Work
 from mm2py.flow import leader
 from mm2py.flow.leader import GroupLeader
 from mm2py.model.node import Node
-from mm2py.model.share import Candidate, encode_candidate, whole_share
+from mm2py.model.share import SLOTS, Candidate, NodeLoad, Share, decode_shared_flow, encode_candidate, whole_share
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
@@ -32,3 +33,21 @@ async def test_an_assignment_has_the_latest_form_that_all_members_read(
 
     assert sent.keys() == members.keys()
     assert {json.loads(raw)["version"] for raw in sent.values()} == {expected}
+
+
+async def test_a_leader_that_has_just_started_moves_nothing() -> None:
+    """What a node measures right after a restart says little: it copies what has piled up."""
+    clock, half = LoopClock(), SLOTS // 2
+    slots = (frozenset(range(half)), frozenset(range(half, SLOTS)))
+    shares = [Share(number == 0, frozenset({number}), some) for number, some in enumerate(slots)]
+    busy = NodeLoad(slots={slot: 1e6 for slot in slots[1]})
+    joined = {
+        "a": encode_candidate(Candidate(Node("one", 1), held=shares[0])),
+        "b": encode_candidate(Candidate(Node("two", 2), held=shares[1], load=busy)),
+    }
+    ours = GroupLeader(flow_context(clock, EventLog(clock)))
+    ours.work = lambda: Work(2, partitions=dict.fromkeys(range(SLOTS), 1))
+    sent = await ours.assign(cast("Cluster", None), 1, joined)
+    shared = decode_shared_flow(sent["a"])
+
+    assert [shared.share_of(member) for member in ("a", "b")] == shares
