@@ -28,12 +28,16 @@ ALL_SLOTS: Final = frozenset(range(SLOTS))
 #: member joins with has no such choice: fields are added to it, never changed.
 VERSION: Final = 1
 _DIGITS: Final = SLOTS // 4
+#: 2**32 / golden ratio: multiplicative hashing, after Knuth.
+_GOLDEN_RATIO: Final = 0x9E3779B1
 
 
 @lru_cache(maxsize=65_536)
 def slot_of(source: TopicPartition) -> int:
     """Return the hash slot of a source partition; it is the same on every node."""
-    return zlib.crc32(f"{source.topic}-{source.partition}".encode()) % SLOTS
+    checksum = zlib.crc32(f"{source.topic}-{source.partition}".encode())
+    # By their checksums alone the partitions of a topic lie close to each other: its numbers differ in a few bits.
+    return (checksum * _GOLDEN_RATIO & 0xFFFFFFFF) * SLOTS >> 32
 
 
 @attrs.frozen

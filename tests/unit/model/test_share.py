@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 import attrs
 import pytest
 
@@ -88,10 +90,22 @@ def test_every_partition_has_one_slot_that_follows_from_its_name() -> None:
 
     slots = [slot_of(it) for it in partitions]
 
-    assert slot_of(TopicPartition("orders", 3)) == 234
+    assert slot_of(TopicPartition("orders", 3)) == 52
     assert all(0 <= slot < SLOTS for slot in slots)
     assert len(set(slots)) > SLOTS * 0.8
     assert all(whole_share(2).has(it) for it in partitions)
+
+
+def test_the_partitions_of_a_topic_lie_apart() -> None:
+    """A new topic goes to all nodes, of which each has a range of the slots that had no partitions yet."""
+    halves = [
+        sum(slot_of(TopicPartition(f"topic-{topic}", number)) < SLOTS // 2 for number in range(16))
+        for topic in range(200)
+    ]
+
+    assert statistics.mean(halves) == pytest.approx(8, abs=0.3)
+    assert statistics.stdev(halves) < 2.5
+    assert 0 < min(halves) <= max(halves) < 16
 
 
 def test_a_static_member_that_came_back_is_in_an_assignment_by_its_name() -> None:
