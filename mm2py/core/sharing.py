@@ -56,6 +56,16 @@ class Work:
     #: has measured nothing yet.
     is_compared: bool = True
 
+    def of_owner(self, able: Mapping[str, Candidate]) -> Work:
+        """Return it with as many tasks as the flow's owner has by its settings, or another of the *able* members while
+        there is no owner: the group's leader may be a node with other settings, which has no share.
+        """
+        right = next((it for it in able.values() if it.held.is_owner), next(iter(able.values()), None))
+        if right is None or right.tasks is None:
+            return self
+        tasks, record_tasks = right.tasks
+        return attrs.evolve(self, tasks=tasks, record_tasks=record_tasks)
+
     def weights(self) -> dict[int, float]:
         """Return the weight of each slot."""
         return {

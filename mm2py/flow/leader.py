@@ -59,10 +59,10 @@ class GroupLeader:
         self._members: dict[str, Candidate] = {}
         self._balanced_at = 0.0
         self._round = 0
-        #: What each member is to have once what moves is released, which members do one after the other; and who may
-        #: have anything.
+        #: What each member is to have once what moves is released, which members do one after the other; and what that
+        #: was decided for.
         self._wanted: Mapping[str, Share] = {}
-        self._able: frozenset[str] = frozenset()
+        self._decided_for: tuple[object, ...] = ()
         #: Bytes per second of each slot, as of the last assignment.
         self._rates: dict[int, float] = {}
         #: Whether the next assignment is to relieve a node.
@@ -83,19 +83,20 @@ class GroupLeader:
         """
         members = {it: candidate for it, raw in joined.items() if (candidate := decode_candidate(raw)) is not None}
         members = with_former_shares(members, before)
-        work = self.work()
+        able = able_members(members)
+        work = self.work().of_owner(able)
         rates = {**work.rates, **{slot: rate for it in members.values() for slot, rate in it.load.slots.items()}}
         # What moves is measured by no node.
         held = frozenset().union(*(it.held.slots for it in members.values()))
         self._rates = {**{slot: rate for slot, rate in self._rates.items() if slot not in held}, **rates}
-        able = frozenset(able_members(members))
         # A node that still starts changes nothing. What one that left had is given out, without comparing: those that
         # got it have not measured it yet. Neither has a leader that has just started measured anything.
-        names = lasting_names({it: members[it].node for it in able})
+        names = lasting_names({it: who.node for it, who in able.items()})
         is_compared = self._is_due or (before is not None and not names <= lasting_names(before.nodes))
         work = attrs.evolve(work, rates=self._rates, round=self._round, is_compared=is_compared)
-        if self._is_due or before is None or (self._wanted.keys(), self._able) != (members.keys(), able):
-            self._wanted, self._able = wanted_shares(self._flow, members, work), able
+        decided_for = frozenset(members), frozenset(able), work.tasks, work.record_tasks
+        if self._is_due or before is None or self._decided_for != decided_for:
+            self._wanted, self._decided_for = wanted_shares(self._flow, members, work), decided_for
         shared = share_work(self._flow, generation, members, work, self._wanted)
         if not await self._fence(cluster, tasks_without_holder(work.tasks, members.values())):
             shared = without_gains(shared, members)
@@ -130,7 +131,7 @@ class GroupLeader:
 
     def forget(self) -> None:
         """Lead no more."""
-        self._members, self._wanted, self._unfenced_since = {}, {}, None
+        self._members, self._wanted, self._decided_for, self._unfenced_since = {}, {}, (), None
 
     def finds_imbalance(self, shared: SharedFlow | None) -> bool:
         """Whether a node carries clearly more than its part of what is *shared*, if we lead and a comparison is due."""
@@ -140,5 +141,6 @@ class GroupLeader:
             return False
         self._balanced_at, self._round = now, self._round + 1
         members = {it: attrs.evolve(who, load=self.load_of(who)) for it, who in self._members.items()}
-        self._is_due = needs_rebalance(self._flow, members, attrs.evolve(self.work(), round=self._round))
+        work = self.work().of_owner(able_members(members))
+        self._is_due = needs_rebalance(self._flow, members, attrs.evolve(work, round=self._round))
         return self._is_due

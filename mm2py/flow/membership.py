@@ -90,7 +90,7 @@ class FlowMembership:
         self._group = around.settings.group_id
         self._clock = around.clock
         self._interval_s = min(self._settings.heartbeat_ms, self._settings.session_ms / _BEATS) / 1000
-        self._tasks, _ = flow_tasks(around.settings)
+        self._tasks, self._record_tasks = flow_tasks(around.settings)
         self._groups: Sequence[FlowGroup] = ()
         self._before_takeover = before_takeover or _nothing
         #: What this node does where it leads the group.
@@ -315,7 +315,7 @@ class FlowMembership:
         takes_part = not self._is_drained and not self._is_unfit and self.agreement.takes_part
         known = self._shared.generation if self._shared is not None else -1
         ours = self._us(), self._held, self.load(), self.agreement.told()
-        candidate = Candidate(*ours, not takes_part, known, self.is_ready)
+        candidate = Candidate(*ours, not takes_part, known, self.is_ready, tasks=(self._tasks, self._record_tasks))
         known_as = place.member_id if place.is_in else ""
         raw = await place.join(encode_candidate(candidate), partial(self._assign, before=self._shared))
         if raw is None:
@@ -371,7 +371,7 @@ class FlowMembership:
         """Work on our share from now on, and release what is not in it."""
         if self._settings.refuses and not await self._agree(shared, member_id):
             return
-        share = shared.share_of(member_id)
+        share = shared.share_of(member_id) & whole_share(self._tasks)
         is_alone = len(shared.nodes) == 1
         if self._was_ours and not is_alone:
             # We were thrown out: others may have had what we had.

@@ -114,6 +114,8 @@ class Candidate:
     is_ready: bool = True
     #: The latest form of assignments that it reads.
     version: int = VERSION
+    #: By its settings: how many tasks the flow has, and how many of them transform records.
+    tasks: tuple[int, int] | None = None
 
 
 @attrs.frozen
@@ -186,6 +188,8 @@ def encode_candidate(candidate: Candidate) -> bytes:
         "ready": candidate.is_ready,
         "generation": candidate.generation,
     }
+    if candidate.tasks is not None:
+        members["shared"]["tasks"] = list(candidate.tasks)
     return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -205,6 +209,7 @@ def decode_candidate(raw: bytes) -> Candidate | None:
             is_ready=bool(members.get("ready", True)),
             generation=int(members.get("generation", -1)),
             version=int(members.get("version", 1)),
+            tasks=_counts(members.get("tasks")),
         )
     except (ValueError, TypeError, AttributeError):
         return None
@@ -277,6 +282,13 @@ def read_load(members: Mapping[str, Any]) -> NodeLoad:
     """Parse the output of `load_members`. Raise ValueError or TypeError for anything else."""
     rates = {int(slot): float(rate) for slot, rate in _object(members.get("slotRates", {})).items()}
     return NodeLoad(rates, float(members.get("elsewhereBytesPerS", 0)), int(members.get("elsewhereTasks", 0)))
+
+
+def _counts(value: Any) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    tasks, record_tasks = value
+    return int(tasks), int(record_tasks)
 
 
 def _hex(slots: Iterable[int]) -> str:

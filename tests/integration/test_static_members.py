@@ -11,7 +11,8 @@ from pathlib import Path
 import attrs
 
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.model.flow import Flow
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.share import SLOTS, slot_of
 from mm2py.model.state import FlowState, FlowView, TaskState
 from mm2py.telemetry.events import FlowShared, FlowStarted, FlowTakenOver, InstanceFenced
 from tests.support.eventually import eventually
@@ -96,8 +97,17 @@ class Nodes:
 
 @asynccontextmanager
 async def _nodes(source: KafkaCluster, target: KafkaCluster, topic: str, work_dir: Path) -> AsyncIterator[Nodes]:
-    """Make a topic, into which records come: so few that a node which catches up seems to carry no more than another."""
+    """
+    Make a topic, into which records come: so few that a node which catches up seems to carry no more than another.
+
+    Half of its partitions are in either half of the slots, so that nothing needs to move once loads are compared.
+    """
     servers = source.bootstrap_servers
+    topic = next(
+        name
+        for name in (f"{number}-{topic}" for number in itertools.count())
+        if sum(slot_of(TopicPartition(name, it)) < SLOTS // 2 for it in range(PARTITIONS)) == PARTITIONS // 2
+    )
     await create_topic(servers, topic, partitions=PARTITIONS)
     async with numbered_stream(servers, topic, count=1, partitions=PARTITIONS, rate=100, open_ended=True) as stream:
         yield Nodes(servers, target.bootstrap_servers, topic, work_dir, stream)

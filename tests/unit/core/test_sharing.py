@@ -313,3 +313,11 @@ def test_a_node_that_came_back_is_not_compared() -> None:
 
         assert needs_rebalance(FLOW, members, seen)
         assert kept.shares == held
+
+
+def test_without_an_owner_one_of_those_that_may_take_part_says_how_many_tasks_there_are() -> None:
+    """A node that is drained, or has other settings, is none of them."""
+    able = {"b": Candidate(Node("b", 1), tasks=(4, 2))}
+
+    assert Work(5, 1).of_owner(able) == Work(4, 2)
+    assert Work(5, 1).of_owner({}) == Work(5, 1)

@@ -12,7 +12,17 @@ from mm2py.core.sharing import Work
 from mm2py.flow import leader
 from mm2py.flow.leader import GroupLeader
 from mm2py.model.node import Node
-from mm2py.model.share import SLOTS, Candidate, NodeLoad, Share, decode_shared_flow, encode_candidate, whole_share
+from mm2py.model.node_settings import NodeSettings
+from mm2py.model.share import (
+    NO_SHARE,
+    SLOTS,
+    Candidate,
+    NodeLoad,
+    Share,
+    decode_shared_flow,
+    encode_candidate,
+    whole_share,
+)
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
@@ -40,7 +50,7 @@ async def test_a_leader_that_has_just_started_moves_nothing() -> None:
     clock, half = LoopClock(), SLOTS // 2
     slots = (frozenset(range(half)), frozenset(range(half, SLOTS)))
     shares = [Share(number == 0, frozenset({number}), some) for number, some in enumerate(slots)]
-    busy = NodeLoad(slots={slot: 1e6 for slot in slots[1]})
+    busy = NodeLoad(dict.fromkeys(slots[1], 1e6))
     joined = {
         "a": encode_candidate(Candidate(Node("one", 1), held=shares[0])),
         "b": encode_candidate(Candidate(Node("two", 2), held=shares[1], load=busy)),
@@ -51,3 +61,17 @@ async def test_a_leader_that_has_just_started_moves_nothing() -> None:
     shared = decode_shared_flow(sent["a"])
 
     assert [shared.share_of(member) for member in ("a", "b")] == shares
+
+
+async def test_the_owner_s_settings_say_how_many_tasks_there_are() -> None:
+    """The leader is a node that stands by, for its transforms: it knows of a task more, which has no slots."""
+    clock, other = LoopClock(), NodeSettings(fixed={"transforms": "x"})
+    joined = {
+        "a": encode_candidate(Candidate(Node("one", 1), held=whole_share(4), tasks=(4, 0))),
+        "b": encode_candidate(Candidate(Node("two", 2), settings=other, tasks=(5, 1))),
+    }
+    ours = GroupLeader(flow_context(clock, EventLog(clock)))
+    ours.work = lambda: Work(5, record_tasks=1)
+    sent = await ours.assign(cast("Cluster", None), 1, joined)
+
+    assert decode_shared_flow(sent["a"]).shares == {"a": whole_share(4), "b": NO_SHARE}

@@ -36,7 +36,7 @@ SHARE = Share(is_owner=True, tasks=frozenset({0, 2}), slots=frozenset({0, 7, SLO
 
 def test_a_candidate_survives_its_byte_form() -> None:
     settings = NodeSettings({"tasks.max": "4"}, {"transforms": "ab12"})
-    candidate = Candidate(HERE, SHARE, NodeLoad({7: 1500.0}, 20.0, 3), settings, generation=5)
+    candidate = Candidate(HERE, SHARE, NodeLoad({7: 1500.0}, 20.0, 3), settings, generation=5, tasks=(5, 1))
 
     assert decode_candidate(encode_candidate(candidate)) == candidate
     assert decode_node(encode_candidate(candidate)) == HERE
@@ -53,6 +53,8 @@ def test_a_candidate_survives_its_byte_form() -> None:
         encode_node(HERE),
         encode_node(HERE)[:-1] + b',"shared":[]}',
         encode_node(HERE)[:-1] + b',"shared":{"held":7}}',
+        encode_node(HERE)[:-1] + b',"shared":{"tasks":[1]}}',
+        encode_node(HERE)[:-1] + b',"shared":{"tasks":7}}',
     ],
 )
 def test_what_does_not_say_what_it_holds_gets_no_share(raw: bytes) -> None:
