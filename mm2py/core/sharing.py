@@ -233,15 +233,20 @@ def _slots(
         return dict.fromkeys(held, ALL_SLOTS)
     used = {slot: weight for slot, weight in weights.items() if weight > _SLOT_WEIGHT}
     unused = {slot: weight for slot, weight in weights.items() if slot not in used}
-    spread = [_spread(held, some, must_level=is_compared) for some in (used, unused)]
-    return {member: frozenset().union(*(some[member] for some in spread)) for member in held}
+    for must_level in (is_compared, True):
+        spread = [_spread(held, some, must_level=must_level) for some in (used, unused)]
+        found = {member: frozenset().union(*(some[member] for some in spread)) for member in held}
+        # Of either kind one may seem to have nothing: right after a start it is not known which slots have partitions.
+        if all(found.values()):
+            break
+    return found
 
 
 def _spread(
     held: Mapping[str, Collection[int]], weights: Mapping[int, float], *, must_level: bool
 ) -> Mapping[str, Collection[int]]:
     """Spread the slots of *weights* over the members of *held*, who keep theirs unless one carries clearly more than
-    its part, which they *must_level* then, or as long as one has nothing.
+    its part, and they *must_level* that.
     """
     loads: dict[str, set[int]] = {}
     homeless = set(weights)
@@ -254,7 +259,7 @@ def _spread(
         loads[lightest].add(slot)
         totals[lightest] += weights[slot]
     is_uneven = max(totals.values()) > TOLERATED_RATIO * sum(totals.values()) / len(totals)
-    if is_uneven and (must_level or not all(loads.values())):
+    if is_uneven and must_level:
         levelled = _levelled(loads, totals, weights)
         most = max(sum(weights[slot] for slot in some) for some in levelled.values())
         if most <= _WORTH_MOVING * max(totals.values()):

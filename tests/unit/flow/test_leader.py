@@ -45,8 +45,13 @@ async def test_an_assignment_has_the_latest_form_that_all_members_read(
     assert {json.loads(raw)["version"] for raw in sent.values()} == {expected}
 
 
-async def test_a_leader_that_has_just_started_moves_nothing() -> None:
-    """What a node measures right after a restart says little: it copies what has piled up."""
+@pytest.mark.parametrize("known", [0, SLOTS])
+async def test_a_leader_that_has_just_started_moves_nothing(known: int) -> None:
+    """
+    What a node measures right after a restart says little: it copies what has piled up.
+
+    The leader does not even know yet which slots have partitions, but for those that another node measures.
+    """
     clock, half = LoopClock(), SLOTS // 2
     slots = (frozenset(range(half)), frozenset(range(half, SLOTS)))
     shares = [Share(number == 0, frozenset({number}), some) for number, some in enumerate(slots)]
@@ -56,7 +61,7 @@ async def test_a_leader_that_has_just_started_moves_nothing() -> None:
         "b": encode_candidate(Candidate(Node("two", 2), held=shares[1], load=busy)),
     }
     ours = GroupLeader(flow_context(clock, EventLog(clock)))
-    ours.work = lambda: Work(2, partitions=dict.fromkeys(range(SLOTS), 1))
+    ours.work = lambda: Work(2, partitions=dict.fromkeys(range(known), 1))
     sent = await ours.assign(cast("Cluster", None), 1, joined)
     shared = decode_shared_flow(sent["a"])
 
