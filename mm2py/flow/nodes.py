@@ -6,6 +6,7 @@ reads nothing. Nothing else depends on it: if the topic cannot be used, the flow
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -32,7 +33,7 @@ from mm2py.model.node_status import (
     status_topic,
     topics_mark,
 )
-from mm2py.model.share import NO_SHARE, NodeLoad, Share, SharedFlow
+from mm2py.model.share import NO_SHARE, NodeLoad, Share, SharedFlow, slot_of
 from mm2py.model.state import FlowState, FlowView, NodeView
 from mm2py.telemetry.events import NodeAnswersAgain, NodeSilent
 from mm2py.wire.cluster import Cluster
@@ -100,6 +101,7 @@ class FlowNodes:
         self._unreadable: set[str] = set()
         self._read_at = 0.0
         self._marked: tuple[Collection[TopicPartition], str] = ((), topics_mark(()))
+        self._counted: tuple[Collection[TopicPartition], Counter[int]] = ((), Counter())
         self._noted_mark = ""
         #: What was asked of this node last, and when.
         self._asked_topics = ("", 0.0)
@@ -197,6 +199,13 @@ class FlowNodes:
         if self._marked[0] is not mirrored:
             self._marked = (mirrored, topics_mark(mirrored))
         return self._marked[1]
+
+    def slots(self) -> Counter[int]:
+        """Return how many mirrored partitions each slot has."""
+        mirrored = self.mirrored()
+        if self._counted[0] is not mirrored:
+            self._counted = (mirrored, Counter(map(slot_of, mirrored)))
+        return self._counted[1]
 
     def views(self, view: FlowView) -> tuple[NodeView, ...]:
         """Return all nodes of the flow, this one first, whose own *view* is given; empty without others."""

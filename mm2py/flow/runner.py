@@ -5,7 +5,6 @@ group first, because checkpoints depend on what it copied last; the checkpoint g
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
@@ -39,7 +38,7 @@ from mm2py.model.node import Node
 from mm2py.model.node_settings import NodeSettings
 from mm2py.model.node_status import noticeable_rates
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
-from mm2py.model.share import Candidate, NodeLoad, slot_of
+from mm2py.model.share import Candidate, NodeLoad
 from mm2py.model.state import FlowState, FlowView, GroupView, NodeView
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.security.contexts import principal_of
@@ -149,8 +148,7 @@ class FlowRunner:
         tasks = flow_tasks(self.settings)
         if self.nodes is None:
             return Work(*tasks)
-        slots = Counter(map(slot_of, self.nodes.mirrored()))
-        return Work(*tasks, slots, self.nodes.loads(), is_for_one_node=self.is_for_one_node)
+        return Work(*tasks, self.nodes.slots(), self.nodes.loads(), is_for_one_node=self.is_for_one_node)
 
     def _make_checkpoints(self, around: FlowContext) -> CheckpointGroup | None:
         if not self.settings.checkpoints.is_emitted:

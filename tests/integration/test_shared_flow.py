@@ -27,7 +27,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.groups.membership import Membership
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
-from tests.support.groups import commit_plainly, committed
+from tests.support.groups import commit_plainly, committed, throw_out
 from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import mm2_properties
 from tests.support.nodes import RunningNode, running_node
@@ -316,9 +316,9 @@ async def test_forced_rebalances_under_load(
                     await asyncio.sleep(chance.random())
                     flow.runner.set_drained(is_drained=False)
                 case "throw out":
-                    await _throw_out(group, chance, 1)
+                    await throw_out(group, chance, 1)
                 case _:
-                    await _throw_out(group, chance, 2)
+                    await throw_out(group, chance, 2)
             await asyncio.sleep(2 * chance.random())
         written = await stream.done()
         remote = f"{settings.flow.source}.{prefix}"
@@ -327,13 +327,6 @@ async def test_forced_rebalances_under_load(
             await flow.drain()
 
     assert_numbers(await read_numbers(backup.bootstrap_servers, remote), written)
-
-
-async def _throw_out(group: Membership, chance: random.Random, count: int) -> None:
-    """Remove members as a coordinator does whose session is over."""
-    members = [member.member_id for member in (await group.look()).members]
-    for member_id in chance.sample(members, min(count, len(members))):
-        await group.remove(member_id)
 
 
 async def test_one_node_drives_a_spark_cluster_and_another_one_takes_over(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset, GroupDescription
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.groups.consumer_groups import Groups
+from mm2py.wire.groups.membership import Membership
 from tests.support.eventually import eventually
 
 
@@ -29,6 +31,13 @@ async def groups_of(bootstrap: str, alias: str = "B") -> AsyncIterator[Groups]:
     endpoint = ClusterEndpoint(alias, tuple(bootstrap.split(",")), request_timeout_ms=20_000)
     async with Cluster(endpoint, SystemClock()) as cluster:
         yield Groups(cluster)
+
+
+async def throw_out(group: Membership, chance: random.Random, count: int) -> None:
+    """Remove members of a flow's group as a coordinator does whose session is over."""
+    members = [member.member_id for member in (await group.look()).members]
+    for member_id in chance.sample(members, min(count, len(members))):
+        await group.remove(member_id)
 
 
 async def committed(bootstrap: str, group: str) -> dict[TopicPartition, int]:
