@@ -14,6 +14,7 @@ from mm2py.devkit.broker import KafkaCluster
 from tests.support.brokers import MakeCluster, cluster_factory, clusters_of
 from tests.support.loops import AutojumpLoop
 from tests.support.side_by_side import processes
+from tests.support.soaking import IS_SOAK
 from tests.support.stalls import StallWatch
 
 
@@ -44,12 +45,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run a test with real brokers again if the machine stood still during the first try, and only then."""
+    """Leave to ``scripts/soak`` what only it runs. Run a test with real brokers again if the machine stood still during
+    the first try, and only then.
+    """
     watch = config.stash[_STALL_WATCH]
     second_try = pytest.mark.flaky(reruns=1, condition=lambda: watch.has_stalled)
     for item in items:
         if "unit" not in item.path.parts:
             item.add_marker(second_try)
+        mark = item.get_closest_marker("soak")
+        if mark is not None and "only" in mark.kwargs and not IS_SOAK:
+            item.add_marker(pytest.mark.skip(reason=f"{mark.kwargs['only']}: for scripts/soak alone"))
 
 
 @pytest.hookimpl(tryfirst=True)

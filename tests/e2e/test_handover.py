@@ -29,7 +29,6 @@ from tests.support.nodes import RunningNode, running_node
 from tests.support.producing import NumberedStream, numbered_stream
 from tests.support.reading import read_numbers, read_topic
 from tests.support.records import assert_same_records
-from tests.support.soaking import rounds
 from tests.support.topics import create_topic, end_offsets, list_topics
 
 
@@ -199,6 +198,7 @@ async def test_mm2py_goes_on_where_java_stopped(
     assert positions(by_mm2py) == {partition: end - 1 for partition, end in ends.items()}
 
 
+@pytest.mark.soak(only="Java takes over from an mm2py that was killed, too")
 async def test_java_goes_on_where_mm2py_stopped(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -232,6 +232,7 @@ async def test_java_goes_on_where_mm2py_stopped(
     assert positions(by_java) == {partition: end - 1 for partition, end in ends.items()}
 
 
+@pytest.mark.soak(only="mm2py goes on where Java stopped, too")
 async def test_mm2py_takes_over_from_a_java_that_was_killed(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -305,8 +306,7 @@ async def _complete(flow: Handover) -> dict[int, list[int]]:
     return found
 
 
-@pytest.mark.soak
-@pytest.mark.skipif(not rounds(0, soak=1), reason="three starts of Java and two minutes: for scripts/soak alone")
+@pytest.mark.soak(only="three starts of Java and two minutes")
 @pytest.mark.parametrize(("alias", "is_killed"), [("inland", False), ("offshore", True)])
 async def test_two_nodes_and_java_take_over_from_each_other(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, alias: str, *, is_killed: bool

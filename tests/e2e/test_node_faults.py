@@ -28,10 +28,7 @@ from tests.support.soaking import rounds
 from tests.support.topics import looking_at
 
 
-pytestmark = [
-    pytest.mark.soak,
-    pytest.mark.skipif(not rounds(0, soak=1), reason="four brokers and three daemons: for scripts/soak alone"),
-]
+pytestmark = pytest.mark.soak(only="four brokers and three daemons")
 
 _RECORDS = rounds(0, soak=200_000)
 _TURNS = rounds(0, soak=3)

@@ -24,10 +24,7 @@ from tests.support.soaking import rounds
 from tests.support.topics import create_topic, looking_at
 
 
-pytestmark = [
-    pytest.mark.soak,
-    pytest.mark.skipif(not rounds(0, soak=1), reason="three daemons with Spark: for scripts/soak alone"),
-]
+pytestmark = pytest.mark.soak(only="three daemons with Spark")
 
 _REBALANCES = rounds(0, soak=300)
 _PARTITIONS = 4

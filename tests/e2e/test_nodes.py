@@ -44,8 +44,7 @@ async def test_nodes_are_killed_frozen_and_stopped(
                 await nodes.sharing()
 
 
-@pytest.mark.soak
-@pytest.mark.skipif(not rounds(0, soak=1), reason="as above, with less left over: for scripts/soak alone")
+@pytest.mark.soak(only="as above, with less left over")
 async def test_all_nodes_are_killed_at_once(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -60,8 +59,7 @@ async def test_all_nodes_are_killed_at_once(
             await nodes.sharing()
 
 
-@pytest.mark.soak
-@pytest.mark.skipif(not rounds(0, soak=1), reason="the decisions are tested in a process: for scripts/soak alone")
+@pytest.mark.soak(only="the decisions are tested in a process")
 async def test_static_nodes_restart_and_one_is_lost(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
+import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.ports import HOST, free_ports
@@ -61,6 +62,7 @@ def _behind_a_line(make_cluster: MakeCluster) -> tuple[KafkaCluster, int]:
     return make_cluster("slow", properties={"advertised.listeners": f"PLAINTEXT://{HOST}:{port}"}), port
 
 
+@pytest.mark.soak(only="a frozen target shows the bounds, too")
 async def test_memory_stays_bounded_behind_a_slow_line(
     primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -115,6 +117,7 @@ async def test_a_quota_of_the_target_is_honoured(
     assert not list(mirror.events("copy_task_lost"))
 
 
+@pytest.mark.soak(only="batches arrive late in a process, too")
 async def test_batches_that_arrive_late(
     primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:

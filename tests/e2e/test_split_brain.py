@@ -197,8 +197,7 @@ async def test_two_nodes_that_copy_all(
             assert set(numbers) <= set(copied[partition])
 
 
-@pytest.mark.soak
-@pytest.mark.skipif(not _RECORDS, reason="two more daemons: for scripts/soak alone")
+@pytest.mark.soak(only="two more daemons")
 async def test_two_nodes_that_transform_all(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:

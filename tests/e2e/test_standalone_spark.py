@@ -120,6 +120,7 @@ def _names_in(folder: Path) -> set[str]:
     return {entry.name.partition("-")[0] for entry in folder.iterdir()}
 
 
+@pytest.mark.soak(only="executors copy, and transforms run on the embedded Spark")
 async def test_executors_transform_and_need_no_disc_in_common_with_the_daemon(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, disc: Path
 ) -> None:

@@ -32,10 +32,7 @@ from tests.support.node_runs import (
 from tests.support.soaking import rounds
 
 
-pytestmark = [
-    pytest.mark.soak,
-    pytest.mark.skipif(not rounds(0, soak=1), reason="four brokers and three daemons: for scripts/soak alone"),
-]
+pytestmark = pytest.mark.soak(only="four brokers and three daemons")
 
 _KILLS = rounds(0, soak=50)
 _ROUNDS = rounds(0, soak=4)

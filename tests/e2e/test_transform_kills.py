@@ -8,6 +8,8 @@ import signal
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from mm2py.devkit.broker import KafkaCluster
 from tests.support.daemon import Daemon, daemon, spark_workers
 from tests.support.eventually import eventually
@@ -25,6 +27,7 @@ _BAD = 3_000
 _LONG_S = 200.0
 
 
+@pytest.mark.soak(only="kills of exactly-once transforms are more exacting")
 async def test_kills_and_a_reload_lose_nothing(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
@@ -151,6 +152,7 @@ def _java_worker(folder: Path, file: str) -> Iterator[str]:
         process.kill()
 
 
+@pytest.mark.soak(only="flows are taken over from Java elsewhere")
 async def test_connectors_of_a_java_worker_continue(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:

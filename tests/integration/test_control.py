@@ -198,7 +198,7 @@ async def _rate(flow: RunningFlow, cluster: KafkaCluster, topic: str, *, seconds
     ("limit", "tasks"),
     [
         (RateLimit(bytes_per_s=400_000), 2),
-        (RateLimit(records_per_s=2_000), 1),
+        pytest.param(RateLimit(records_per_s=2_000), 1, marks=pytest.mark.soak(only="a topic has such a limit below")),
         (RateLimit(bytes_per_s=50_000), 2),
     ],
     ids=["bytes, two copy tasks", "records", "few bytes for the size of batches"],

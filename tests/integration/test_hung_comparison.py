@@ -112,6 +112,7 @@ def _is_dead(process: psutil.Process) -> bool:
         return True
 
 
+@pytest.mark.soak(only="another stopped worker is below")
 async def test_a_comparison_goes_on_behind_a_stopped_worker(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str
 ) -> None:
@@ -154,6 +155,7 @@ async def test_a_worker_that_is_stopped_amid_a_slice_is_killed_and_no_other() ->
     assert f"process {stopped[0].pid} has not moved" in comparing.notices[0]
 
 
+@pytest.mark.soak(only="the JVM of a mirror is stopped elsewhere")
 async def test_a_comparison_begins_again_where_the_jvm_is_stopped() -> None:
     """JVM and workers are stopped: all of them are killed, which is reported, and a new Spark begins again."""
     stopped: list[psutil.Process] = []

@@ -112,6 +112,7 @@ def _command(process: psutil.Process) -> list[str]:
         return []
 
 
+@pytest.mark.soak(only="a hung transform is ended below")
 async def test_a_record_task_goes_on_behind_stopped_workers(
     spark: Spark,
     primary: KafkaCluster,

@@ -23,6 +23,7 @@ _SLOW = "IF(reflect('java.lang.Thread', 'sleep', 10L) = 'null', '', '')"
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.soak(only="it waits for time limits")
 async def test_a_transform_slower_than_its_transaction_gets_ahead_exactly(
     make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:

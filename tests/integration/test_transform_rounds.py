@@ -75,7 +75,9 @@ async def test_a_function_that_looks_at_its_records_stops_its_topic(
     assert "there are no records outside of a micro-batch" in flow.events.of(PartitionStopped)[0].message
 
 
-@pytest.mark.parametrize("support", ["disabled", "enabled"])
+@pytest.mark.parametrize(
+    "support", [pytest.param("disabled", marks=pytest.mark.soak(only="exactly-once has the same jobs")), "enabled"]
+)
 async def test_many_ranges_have_few_jobs_and_a_bad_one_fails_alone(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, support: str
 ) -> None:

@@ -184,6 +184,7 @@ async def test_a_log_written_in_transactions(cluster: Cluster, backup: KafkaClus
     assert [record.value for record in while_open] == [b"0", b"2"]
 
 
+@pytest.mark.soak(only="leaders of copied partitions move elsewhere")
 async def test_leaders_move_and_brokers_go(make_cluster: MakeCluster, prefix: str) -> None:
     """With three brokers, offsets, logs and admin verbs go on when leaders move and brokers die and come back."""
     kafka = await asyncio.to_thread(make_cluster, "three", brokers=3)

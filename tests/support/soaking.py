@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 
-_IS_SOAK = bool(os.environ.get("MM2PY_TEST_SOAK"))
+IS_SOAK = bool(os.environ.get("MM2PY_TEST_SOAK"))
 
 
 def rounds(few: int, *, soak: int) -> int:
     """Return how often to repeat; the test has the mark `soak`."""
-    return soak if _IS_SOAK else few
+    return soak if IS_SOAK else few
