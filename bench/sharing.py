@@ -52,6 +52,16 @@ LOOK_EVERY_S = 0.5
 RELEASE_S = 0.3
 
 
+class MachineClock(SystemClock):
+    """Counts from another moment on each machine: what one does for all flows at once, the others do at other times."""
+
+    def __init__(self, since_s: float) -> None:
+        self._since_s = since_s
+
+    def monotonic(self) -> float:
+        return super().monotonic() - self._since_s
+
+
 class Copying(FlowGroup):
     """Stands for the source task group of a flow: it has a share, and copies nothing."""
 
@@ -82,7 +92,7 @@ class FlowOnNode:
     """One flow on one node."""
 
     def __init__(self, settings: FlowSettings, node: Node, partitions: Sequence[TopicPartition], load: Load) -> None:
-        clock = SystemClock()
+        clock = MachineClock(since_s=0.7 * node.pid)
         events = EventLog(clock)
         around = FlowContext(settings, Reach(settings.flow, clock, events, random.random), clock, events, random.random)
         self.flow, self._load = str(settings.flow), load

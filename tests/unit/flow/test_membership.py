@@ -418,9 +418,9 @@ async def test_without_heartbeats_nothing_is_begun_before_the_session_is_over(ru
     async with run(NOBODY) as (place, group, _events):
         await asyncio.sleep(4)
         place.silent = asyncio.Event()
-        await asyncio.sleep(3)
+        await asyncio.sleep(2)
         certain = list(group.suspended)
-        await asyncio.sleep(4)
+        await asyncio.sleep(5)
         uncertain = list(group.suspended)
         place.silent.set()
         await asyncio.sleep(4)
