@@ -27,7 +27,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import BrokerConnection
 from mm2py.wire.error_codes import ErrorCode, error_of
-from mm2py.wire.fetch_forms import ById, ByName, FetchForm, FetchPosition, FetchSizes, PartitionAnswer
+from mm2py.wire.fetch_forms import ById, ByName, ByNameOnly, FetchForm, FetchPosition, FetchSizes, PartitionAnswer
 from mm2py.wire.metadata import TopicMetadata, view_of
 from mm2py.wire.patience import Patience
 from mm2py.wire.requests import MetadataRequest, id_bytes
@@ -77,9 +77,11 @@ class FetchAnswer:
     partitions: list[PartitionAnswer]
 
 
-def _takes_ids(connection: BrokerConnection) -> bool:
-    oldest, newest = connection.versions.get(API_KEY, (0, 0))
-    return oldest <= ById.version <= newest
+def _form(connection: BrokerConnection, *, has_ids: bool) -> FetchForm:
+    oldest, newest = connection.versions.get(API_KEY, (0, ByName.version))
+    if has_ids and oldest <= ById.version <= newest:
+        return ById()
+    return ByName() if newest >= ByName.version else ByNameOnly()
 
 
 class FetchSession:
@@ -93,8 +95,8 @@ class FetchSession:
 
     def __init__(self, connection: BrokerConnection, *, has_ids: bool = False) -> None:
         self.connection = connection
-        self._form: FetchForm = ById() if has_ids and _takes_ids(connection) else ByName()
-        self._must_prove = has_ids and self._form.version == ByName.version
+        self._form = _form(connection, has_ids=has_ids)
+        self._must_prove = has_ids and self._form.version != ById.version
         self._session_id = INVALID_SESSION_ID
         self._epoch = INITIAL_EPOCH
         self._wanted: dict[bytes, dict[int, FetchPosition]] = {}

@@ -1,5 +1,5 @@
 """
-What fetch requests and answers look like, in the two versions that are spoken.
+What fetch requests and answers look like, in the versions that are spoken.
 
 Answers are taken apart by hand, because the record sets in them must stay where they were received. Each reader raises
 `struct.error` or `IndexError` where an answer is not what it claims to be.
@@ -99,6 +99,8 @@ class ByName:
     """Version 11: topics by name."""
 
     version = 11
+    #: Whether the reader tells where it is, and the broker which replica is nearer (KIP-392).
+    names_replicas = True
 
     #: partition, current leader epoch, fetch offset, log start offset, partition max bytes
     _WANTED: Final = struct.Struct(">iiqqi")
@@ -107,15 +109,15 @@ class ByName:
     #: partition, error, high watermark, last stable offset, log start offset, aborted transactions
     _ANSWER: Final = struct.Struct(">ihqqqi")
     _ABORTED: Final = struct.Struct(">qq")
-    #: preferred read replica, size of the record set
-    _RECORD_SET: Final = struct.Struct(">ii")
 
     @staticmethod
     def key(position: FetchPosition) -> bytes:
         return position.topic
 
-    @staticmethod
-    def request(head: bytes, named: Wanted, forgotten: Mapping[bytes, Collection[int]], sizes: FetchSizes) -> bytes:
+    @classmethod
+    def request(
+        cls, head: bytes, named: Wanted, forgotten: Mapping[bytes, Collection[int]], sizes: FetchSizes
+    ) -> bytes:
         pack, most = ByName._WANTED.pack, sizes.partition_max_bytes
         out = [head, _INT32.pack(len(named))]
         for topic, partitions in named.items():
@@ -125,8 +127,9 @@ class ByName:
         for topic, numbers in forgotten.items():
             out.append(_INT16.pack(len(topic)) + topic + _INT32.pack(len(numbers)))
             out += [_INT32.pack(number) for number in numbers]
-        rack = sizes.rack.encode()
-        out.append(_INT16.pack(len(rack)) + rack)
+        if cls.names_replicas:
+            rack = sizes.rack.encode()
+            out.append(_INT16.pack(len(rack)) + rack)
         return b"".join(out)
 
     @staticmethod
@@ -134,8 +137,8 @@ class ByName:
         _, throttle_ms, error_code, session_id = ByName._HEAD.unpack_from(frame)
         return throttle_ms, error_code, session_id, ByName._HEAD.size
 
-    @staticmethod
-    def read(frame: memoryview, at: int, wanted: Wanted, into: list[PartitionAnswer]) -> int:
+    @classmethod
+    def read(cls, frame: memoryview, at: int, wanted: Wanted, into: list[PartitionAnswer]) -> int:
         (topics,) = _INT32.unpack_from(frame, at)
         at += 4
         for _ in range(topics):
@@ -147,12 +150,12 @@ class ByName:
             (count,) = _INT32.unpack_from(frame, at)
             at += 4
             for _ in range(count):
-                at = ByName._partition(frame, at, positions, into)
+                at = cls._partition(frame, at, positions, into)
         return at
 
-    @staticmethod
+    @classmethod
     def _partition(
-        frame: memoryview, at: int, positions: Mapping[int, FetchPosition], into: list[PartitionAnswer]
+        cls, frame: memoryview, at: int, positions: Mapping[int, FetchPosition], into: list[PartitionAnswer]
     ) -> int:
         number, error_code, high_watermark, last_stable, log_start, aborted_count = ByName._ANSWER.unpack_from(
             frame, at
@@ -163,8 +166,12 @@ class ByName:
             after = at + aborted_count * ByName._ABORTED.size
             aborted = tuple(ByName._ABORTED.iter_unpack(frame[at:after]))
             at = after
-        preferred, size = ByName._RECORD_SET.unpack_from(frame, at)
-        at += ByName._RECORD_SET.size
+        preferred = -1
+        if cls.names_replicas:
+            (preferred,) = _INT32.unpack_from(frame, at)
+            at += _INT32.size
+        (size,) = _INT32.unpack_from(frame, at)
+        at += _INT32.size
         record_set_at, at = at, at + max(int(size), 0)
         position = positions.get(number)
         # The partition was dropped while the request was in flight.
@@ -176,6 +183,13 @@ class ByName:
                 )
             )
         return at
+
+
+class ByNameOnly(ByName):
+    """Version 10, for brokers that do not have 11: all replicas but the leader are unknown."""
+
+    version = 10
+    names_replicas = False
 
 
 class ById:

@@ -3,14 +3,14 @@ Raw produces by an idempotent producer of our own (KIP-98).
 
 A broker takes exactly one batch per partition and request, so throughput comes from many partitions per request and
 several requests in flight. It keeps the last five sequences of a producer and partition: with no more than five
-requests in flight, a batch that is sent again is recognised, not appended twice. The version spoken is Produce v8
-(brokers from 2.4 on), for its error messages.
+requests in flight, a batch that is sent again is recognised, not appended twice. The version spoken is Produce v8, for
+its error messages, with brokers before 2.4 Produce v7, which has none.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -27,6 +27,8 @@ from mm2py.wire.patience import Patience
 
 API_KEY: Final = 0
 API_VERSION: Final = 8
+#: Has no messages; the oldest that takes zstd.
+OLD_API_VERSION: Final = 7
 ACKS_ALL: Final = -1
 
 _INT16: Final = struct.Struct(">h")
@@ -37,8 +39,8 @@ _LOADING_S: Final = 10.0
 _NO_TRANSACTION: Final = _INT16.pack(-1)
 #: partition, size of the batch
 _PARTITION: Final = struct.Struct(">ii")
-#: partition, error, base offset, log append time, log start offset, record errors
-_ANSWER: Final = struct.Struct(">ihqqqi")
+#: partition, error, base offset, log append time, log start offset
+_ANSWER: Final = struct.Struct(">ihqqq")
 
 
 @attrs.frozen
@@ -72,17 +74,23 @@ def request_pieces(
     return pieces
 
 
-def read_answer(frame: memoryview) -> tuple[list[PartitionAck], int]:
+def spoken_version(versions: Mapping[int, tuple[int, int]]) -> int:
+    """Return which version to speak with a broker that has these, by request."""
+    _, newest = versions.get(API_KEY, (0, API_VERSION))
+    return API_VERSION if newest >= API_VERSION else OLD_API_VERSION
+
+
+def read_answer(frame: memoryview, version: int = API_VERSION) -> tuple[list[PartitionAck], int]:
     """
     Take a produce answer apart: its acknowledgements, and the milliseconds of quota throttling.
 
     Raise `MalformedAnswerError` where it is not what it claims to be.
     """
-    with taking_apart(f"Produce v{API_VERSION}"):
-        return _read_answer(frame)
+    with taking_apart(f"Produce v{version}"):
+        return _read_answer(frame, has_messages=version >= API_VERSION)
 
 
-def _read_answer(frame: memoryview) -> tuple[list[PartitionAck], int]:
+def _read_answer(frame: memoryview, *, has_messages: bool) -> tuple[list[PartitionAck], int]:
     acks: list[PartitionAck] = []
     at = 4
     (topic_count,) = _INT32.unpack_from(frame, at)
@@ -97,18 +105,20 @@ def _read_answer(frame: memoryview) -> tuple[list[PartitionAck], int]:
         (count,) = _INT32.unpack_from(frame, at)
         at += 4
         for _ in range(count):
-            number, error_code, base_offset, append_ms, _, record_errors = _ANSWER.unpack_from(frame, at)
+            number, error_code, base_offset, append_ms, _ = _ANSWER.unpack_from(frame, at)
             at += _ANSWER.size
-            message, at = _message(frame, at, record_errors)
+            message, at = _message(frame, at) if has_messages else ("", at)
             acks.append(PartitionAck(topic, number, error_code, base_offset, message, append_ms))
     (throttle_ms,) = _INT32.unpack_from(frame, at)
     return acks, throttle_ms
 
 
-def _message(frame: memoryview, at: int, record_errors: int) -> tuple[str, int]:
+def _message(frame: memoryview, at: int) -> tuple[str, int]:
     """Return the broker's message about a batch, and where the next field begins. Brokers repeat it for every rejected
     record, so the first one is returned, with the number of others.
     """
+    (record_errors,) = _INT32.unpack_from(frame, at)
+    at += _INT32.size
     first = ""
     for _ in range(record_errors):
         text, at = _nullable_string(frame, at + _INT32.size)

@@ -80,7 +80,8 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How sources are asked: as brokers from 3.1 on take it, or as older ones do."""
     if request.param == "by name":
-        monkeypatch.setattr(fetch, "_takes_ids", lambda _connection: False)
+        form = fetch._form
+        monkeypatch.setattr(fetch, "_form", lambda connection, **_has_ids: form(connection, has_ids=False))
     return str(request.param)
 
 

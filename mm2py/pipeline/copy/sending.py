@@ -22,6 +22,8 @@ import collections
 import math
 from typing import Final
 
+import attrs
+
 from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
@@ -338,14 +340,13 @@ def _is_of_another_writer(copy: PartitionCopy, buffered: BufferedBatch, ack: Par
     return copy.plan.keeps_timestamps and not is_ours
 
 
+@attrs.define(eq=False)
 class _Request:
     """A produce request under way: whose batches it carries."""
 
-    __slots__ = ("broker_sender", "carried")
-
-    def __init__(self, broker_sender: BrokerSender) -> None:
-        self.broker_sender = broker_sender
-        self.carried: dict[tuple[bytes, int], tuple[PartitionCopy, BufferedBatch]] = {}
+    broker_sender: BrokerSender
+    carried: dict[tuple[bytes, int], tuple[PartitionCopy, BufferedBatch]] = attrs.field(factory=dict)
+    version: int = produce.API_VERSION
 
     def frame_received(self, frame: memoryview) -> None:
         self.broker_sender.answered(self, frame)
@@ -425,11 +426,9 @@ class BrokerSender:
 
     @staticmethod
     def _awaits_first_ack(sending: SendingHalf) -> bool:
-        """
-        Hold back a partition's second batch until its first of the epoch is acknowledged.
-
-        A broker takes any sequence from a producer id that it does not know (KIP-360). Were the first batch refused
-        and the second one already under way, the second would be appended, and the first after it.
+        """Hold back a partition's second batch until its first of the epoch is acknowledged. Brokers take any sequence
+        from a producer id that they do not know (KIP-360): were the first batch refused while the second is under way,
+        the second would be appended, and the first after it.
         """
         return sending.unanswered > 0 and not sending.has_ack
 
@@ -439,19 +438,19 @@ class BrokerSender:
             by_topic.setdefault(topic, []).append((number, buffered.batch))
         timeout_ms = self._sender.target.endpoint.request_timeout_ms
         pieces = produce.request_pieces(list(by_topic.items()), timeout_ms, self._sender.transactional_id)
+        request.version = produce.spoken_version(connection.versions)
         self._in_flight += 1
         self._sender.requests += 1
         try:
             # The broker's own wait for its replicas comes on top of ours.
-            connection.send_raw(produce.API_KEY, produce.API_VERSION, pieces, request, extra_wait_s=timeout_ms / 1000)
+            connection.send_raw(produce.API_KEY, request.version, pieces, request, extra_wait_s=timeout_ms / 1000)
         except BrokerConnectionError as error:
             self.lost(request, error)
 
     def answered(self, request: _Request, frame: memoryview) -> None:
-        acks, throttle_ms = produce.read_answer(frame)
+        acks, throttle_ms = produce.read_answer(frame, request.version)
         self._in_flight -= 1
-        sender = self._sender
-        now_ms = sender.clock.wall_ms()
+        sender, now_ms = self._sender, self._sender.clock.wall_ms()
         for ack in acks:
             carried = request.carried.pop((ack.topic, ack.partition), None)
             if carried is not None:

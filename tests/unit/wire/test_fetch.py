@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import pytest
-from aiokafka.protocol.fetch import FetchRequest_v11, FetchResponse_v11
+from aiokafka.protocol.fetch import FetchRequest_v10, FetchRequest_v11, FetchResponse_v10, FetchResponse_v11
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +48,7 @@ class Broker:
 
     def __init__(self, version: int = 18) -> None:
         self.versions = {1: (4, version)}
-        self.version = 13 if version >= 13 else 11
+        self.version = 13 if version >= 13 else min(version, 11)
         self.topic_ids: dict[str, str | None] = dict(IDS)
         self.asked_for_topics = 0
         self.given_up = ""
@@ -79,7 +79,8 @@ class Broker:
     @property
     def request(self) -> Any:
         """The last request, decoded."""
-        return (FetchRequest_v11 if self.version < 13 else FetchRequest_v13).decode(self.requests[-1])
+        kinds = {10: FetchRequest_v10, 11: FetchRequest_v11, 13: FetchRequest_v13}
+        return kinds[self.version].decode(self.requests[-1])
 
     @property
     def asked(self) -> Asked:
@@ -94,7 +95,10 @@ class Broker:
     def will_answer(
         self, *topics: tuple[str, Sequence[tuple[Any, ...]]], session: int = SESSION, error: int = 0, throttle: int = 0
     ) -> None:
-        if self.version < 13:
+        if self.version == 10:
+            named = [(topic, [(*it[:-2], it[-1]) for it in rows]) for topic, rows in topics]
+            body = FetchResponse_v10(throttle, error, session, named).encode()
+        elif self.version < 13:
             body = FetchResponse_v11(throttle, error, session, list(topics)).encode()
         else:
             tagged = [(IDS[topic], [_tagged(row) for row in rows], {}) for topic, rows in topics]
@@ -107,7 +111,7 @@ def _tagged(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*most, [(*it, {}) for it in aborted], replica, records, {})
 
 
-@pytest.fixture(params=[12, 18])
+@pytest.fixture(params=[10, 12, 18])
 def broker(request: pytest.FixtureRequest) -> Broker:
     return Broker(request.param)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from aiokafka.protocol.produce import ProduceRequest_v8, ProduceResponse_v8
+from aiokafka.protocol.produce import ProduceRequest_v8, ProduceResponse_v7, ProduceResponse_v8
 from aiokafka.protocol.transaction import InitProducerIdResponse_v0
 
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import ProducerMark
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.produce import PartitionAck, init_producer_id, read_answer, request_pieces
+from mm2py.wire.produce import PartitionAck, init_producer_id, read_answer, request_pieces, spoken_version
 from tests.support.batches import build_batch
 from tests.support.clocks import LoopClock
 
@@ -108,6 +108,19 @@ def test_answer_is_taken_apart() -> None:
         PartitionAck(b"users", 0, 0, 17, "", 99),
     ]
     assert throttle_ms == 1500
+
+
+def test_brokers_before_2_4_send_no_messages() -> None:
+    """They are spoken to in version 7, whose request is the same."""
+    topics = [("orders", [(0, 0, 1 << 40, -1, 5), (3, 6, -1, -1, -1)])]
+    frame = memoryview(b"\x00\x00\x00\x09" + ProduceResponse_v7(topics, 20).encode())
+    version = spoken_version({0: (0, 7)})
+
+    assert (version, spoken_version({0: (0, 11)})) == (7, 8)
+    assert read_answer(frame, version) == (
+        [PartitionAck(b"orders", 0, 0, 1 << 40, ""), PartitionAck(b"orders", 3, 6, -1, "")],
+        20,
+    )
 
 
 def test_empty_answer_has_no_acknowledgements() -> None:
