@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
@@ -27,6 +27,9 @@ from mm2py.errors import Mm2Error
 
 KAFKA_VERSION = "4.3.1"
 OLDEST_JAVA = 17
+
+#: Group, name and version, as Maven has them.
+Artifact = tuple[str, str, str]
 
 _KAFKA_ARTIFACTS = ("kafka_2.13", "kafka-tools", "connect-mirror", "connect-runtime")
 #: Kafka's artifacts bring no logger of their own; this one needs no configuration file.
@@ -63,7 +66,7 @@ class JarsMissingError(Mm2Error):
 
     def __str__(self) -> str:
         tail = f"\n{self.output}" if self.output else ""
-        return f"cannot get Kafka {KAFKA_VERSION}'s jars into {self.directory}: {self.detail}; {self.hint}{tail}"
+        return f"cannot get Kafka's jars into {self.directory}: {self.detail}; {self.hint}{tail}"
 
 
 @attrs.frozen
@@ -110,10 +113,15 @@ def cache_directory() -> Path:
 
 def kafka_jars(cache: Path | None = None) -> KafkaJars:
     """Find the jars in the cache, or let Maven put them there."""
+    return jars_of(KAFKA_VERSION, [("org.apache.kafka", name, KAFKA_VERSION) for name in _KAFKA_ARTIFACTS], cache)
+
+
+def jars_of(version: str, artifacts: Iterable[Artifact], cache: Path | None = None) -> KafkaJars:
+    """Do so with the *artifacts* of any version of Kafka, and what they need."""
     cache = cache or cache_directory()
-    pom = _pom()
+    pom = _pom((*artifacts, _LOGGER))
     digest = hashlib.sha256(pom.encode()).hexdigest()[:8]
-    jars = cache / f"kafka-{KAFKA_VERSION}-{digest}"
+    jars = cache / f"kafka-{version}-{digest}"
     if not jars.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
         with locked(cache / f"{jars.name}.lock"):
@@ -122,8 +130,7 @@ def kafka_jars(cache: Path | None = None) -> KafkaJars:
     return KafkaJars(jars)
 
 
-def _pom() -> str:
-    artifacts = (*(("org.apache.kafka", name, KAFKA_VERSION) for name in _KAFKA_ARTIFACTS), _LOGGER)
+def _pom(artifacts: Iterable[Artifact]) -> str:
     dependencies = "".join(
         "    <dependency>"
         f"<groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
