@@ -98,6 +98,7 @@ class MirrorMaker:
             clock=clock,
             events=events,
             secrets_key_file=settings.secrets_key_file,
+            uses_sql=any(flow.is_enabled and flow.transforms.use_spark for flow in settings.flows),
         )
         self._epochs = EpochRunner(self._spark, clock, events)
         #: Counters continue across a reload of their flow.

@@ -85,3 +85,8 @@ class FlowTransforms:
     rules: tuple[TopicRule, ...] = ()
     steps: tuple[Step, ...] = ()
     errors: Errors = Errors()
+
+    @property
+    def use_spark(self) -> bool:
+        """Whether there is a statement or function."""
+        return any(rule.transform.uses_spark for rule in self.rules)

@@ -14,12 +14,25 @@ from pathlib import Path
 
 from mm2py.clock import SystemClock
 from mm2py.errors import Mm2Error
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import CopyLimits, EpochPlan, PartitionPlan
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.session import SparkHost, SparkSession
 from mm2py.pipeline.spark.settings import CLASSES
-from mm2py.pipeline.transform.sql.query import Sql
+from mm2py.pipeline.transform.jobs import TransformJobs
+from mm2py.pipeline.transform.sql.query import Query, Sql
 from mm2py.telemetry.journal import EventLog
 
 
+#: What most statements do.
+_STATEMENT = (
+    "SELECT * EXCEPT (key, value, headers), upper(CAST(key AS STRING)) AS key, "
+    "concat(get_json_object(string(value), '$.name'), regexp_replace(CAST(value AS STRING), 'a+', 'b')) AS value, "
+    "array_append(headers, named_struct('key', 'seen', 'value', CAST('yes' AS BINARY))) AS headers "
+    "FROM records WHERE topic LIKE 'a%' OR partition > 3"
+)
+_EPOCH_MS = 10_000
 _WRITE_LIMIT_S = 120.0
 _STOP_WITHIN_S = 30.0
 
@@ -46,16 +59,21 @@ async def _run(option: str, *, is_recorded: bool = False) -> None:
     try:
         session = await host.session()
         if is_recorded:
-            await asyncio.to_thread(_use_sql, session)
+            await _transform_nothing(host, session)
         await asyncio.to_thread(_leave, session)
     finally:
         await host.stop(within_s=_STOP_WITHIN_S)
 
 
-def _use_sql(session: SparkSession) -> None:
-    """Run a statement, as flows with transforms do."""
-    with Sql(session).use() as sql:
-        sql.range(2).selectExpr("CAST(id AS STRING) AS value").where("value <> '1'").collect()
+async def _transform_nothing(host: SparkHost, session: SparkSession) -> None:
+    """Run a micro-batch of a range without records, as flows with a statement do; neither cluster is asked."""
+    nowhere = ClusterEndpoint("nowhere", ("127.0.0.1:1",))
+    empty = PartitionPlan(TopicPartition("nothing", 0), "nothing", 0, None, is_unsure=False, until=0)
+    plan = EpochPlan(Flow("A", "B"), 0, 0, nowhere, nowhere, (empty,), CopyLimits(), _EPOCH_MS, _EPOCH_MS)
+    transform = Transform("nothing", sql=_STATEMENT)
+    jobs = TransformJobs(session, transform, Query(Sql(session), transform), host.secrets_key_file, "class archive")
+    await session.begin(jobs.prepare)
+    await jobs.run(plan, SystemClock())
 
 
 def _leave(session: SparkSession) -> None:

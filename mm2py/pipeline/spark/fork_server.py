@@ -8,34 +8,54 @@ module with ``spark.python.daemon.module``; on a cluster its own daemon does the
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
+import os
+import re
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from pyspark import daemon
 
-
+#: Names further modules to import, separated by commas.
+IMPORTS: Final = "MM2PY_WORKER_IMPORTS"
 #: What most tasks need; a comparison imports its own.
 _TASKS = ("mm2py.pipeline.copy.spark_task", "mm2py.pipeline.transform.spark_task")
+#: What Spark puts first in the path of its workers: archives within the folder of pyspark, and one of its jars.
+_ARCHIVE: Final = re.compile(r"/pyspark/(python/lib|jars)/(?P<name>[^/]+)\.(zip|jar)")
 
 
 def serve() -> None:
     """Import what workers need, then fork a worker for each request, until Spark ends."""
+    sys.path[:] = unpacked_first(sys.path)
+    sys.path_importer_cache.clear()
+    daemon: Any = importlib.import_module("pyspark.daemon")
     worker_module = sys.argv[1] if len(sys.argv) > 1 else "pyspark.worker"
-    for module in (worker_module, *_TASKS):
+    for module in (worker_module, *_TASKS, *filter(None, os.environ.get(IMPORTS, "").split(","))):
         importlib.import_module(module)
     gc.collect()
     gc.freeze()
-    daemon.worker = work_quietly
+    daemon.worker = functools.partial(work_quietly, daemon.worker)
     daemon.manager()
 
 
-_Work = Callable[[socket.socket, bool], int]
+def unpacked_first(paths: Sequence[str]) -> list[str]:
+    """
+    Return a path on which pyspark is taken from its folder, if that is on *paths*, and not from the archive in it.
+
+    From an archive, which has no compiled modules, all of pyspark is compiled again at each start of Spark; and each
+    worker reads the list of what is in it again, for each package that it has imported from there.
+    """
+    archives = {it: _ARCHIVE.fullmatch(it, max(0, it.rfind("/pyspark/"))) for it in paths}
+    unpacked = [it for it, archive in archives.items() if archive is None]
+    beside = {it: archive for it, archive in archives.items() if archive and it[: archive.start()] in unpacked}
+    others = [it for it in paths if it not in beside]
+    return [*others, *(it for it, archive in beside.items() if archive["name"].startswith("py4j"))]
 
 
-def work_quietly(sock: socket.socket, authenticated: bool, work: _Work = daemon.worker) -> int:  # noqa: FBT001 - Spark's form
+def work_quietly(work: Callable[[socket.socket, bool], int], sock: socket.socket, authenticated: bool) -> int:  # noqa: FBT001 - Spark's form
     """Do what pyspark's worker does, but say nothing where Spark hung up: it does so when a task has failed."""
     try:
         return work(sock, authenticated)

@@ -29,6 +29,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import RDD, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession as SqlSession
 from pyspark.traceback_utils import SCCallSiteSync
 
 import mm2py
@@ -155,10 +156,12 @@ class SparkHost:
         clock: Clock,
         events: EventLog,
         secrets_key_file: str = "",
+        uses_sql: bool = False,
     ) -> None:
         self._scratch = Scratch()
         self.scratch = self._scratch.path
         self._user_settings = user_settings
+        self._uses_sql = uses_sql
         self.expect(copy_tasks)
         #: Holds the key that plans with secrets are sealed with; None where Spark encrypts what it sends.
         self.secrets_key_file: str | None = secrets_key_file or None
@@ -182,6 +185,7 @@ class SparkHost:
             scratch=str(self.scratch),
             archive=class_archive(),
             java_environment=" ".join(os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")),
+            uses_sql=self._uses_sql,
         )
 
     @property
@@ -270,7 +274,10 @@ class SparkHost:
             async with asyncio.timeout(_UP_WITHIN_S if self.settings.is_embedded else None):
                 session = await asyncio.to_thread(_open, self.settings, self.scratch, tell, given_up)
                 started = self._clock.monotonic()
-                await session.begin(_warm_up, session, 1 if self.settings.is_embedded else self.copy_tasks)
+                workers = session.begin(_warm_up, session, 1 if self.settings.is_embedded else self.copy_tasks)
+                if self._uses_sql:
+                    await session.begin(_warm_up_sql, session)
+                await workers
         except (TimeoutError, asyncio.CancelledError) as error:
             # The thread that starts it would wait for it for ever, and this process for the thread.
             given_up.set()
@@ -398,6 +405,13 @@ def _warm_up(session: SparkSession, workers: int) -> None:
     rows = session.one_row if workers == 1 else session.context.parallelize(range(workers), workers)
     session.context.setJobGroup("mm2py", "warm-up")
     collected(rows.mapPartitions(functools.partial(worker.warm_up, 0.0 if workers == 1 else _WARM_UP_HOLD_S)))
+
+
+def _warm_up_sql(session: SparkSession) -> None:
+    """Make Spark's session for SQL, and have it plan a statement: while workers start, the JVM has little to do."""
+    with suppress(*JOB_FAILED, Py4JError, OSError):  # flows that need it will say what is wrong
+        sql = SqlSession(session.context)
+        sql.sql("SELECT concat(id, 'x') AS id FROM range(1) WHERE id > 0")._jdf.queryExecution().executedPlan()  # noqa: SLF001
 
 
 #: What a job that failed raises. Once this process has used Spark SQL, pyspark makes its own error of what it knows.

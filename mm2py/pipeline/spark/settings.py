@@ -16,6 +16,8 @@ from typing import Final
 
 import attrs
 
+from mm2py.pipeline.spark.fork_server import IMPORTS
+
 
 #: As small as Spark's memory manager lets the driver be, and a quarter of what the JVM would take by itself.
 _DRIVER_MEMORY = "512m"
@@ -33,6 +35,8 @@ _LOCAL_MASTER = re.compile(r"local(\[.*\])?", re.ASCII)
 
 #: Where embedded Spark listens.
 LOOPBACK: Final = "127.0.0.1"
+#: What workers need for statements and functions, beside what all need; it imports pyarrow.
+_SQL_TASKS: Final = "mm2py.pipeline.transform.sql.spark_task"
 
 _OURS = {
     "spark.app.name": "mm2py",
@@ -40,6 +44,8 @@ _OURS = {
     # Between JVM and Python worker TCP waits for delayed ACKs: 45 ms a job.
     f"{_SOCKETS}.enabled": "true",
     "spark.python.worker.reuse": "true",
+    # SQL sets this for its workers; those of another environment are forked from another process, with its own imports.
+    "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
     # The daemon plans a lost epoch again, and only when the lost one can no longer write.
     "spark.task.maxFailures": "1",
     "spark.speculation": "false",
@@ -111,6 +117,7 @@ def spark_settings(
     scratch: str,
     archive: str = "",
     java_environment: str = "",
+    uses_sql: bool = False,
 ) -> SparkSettings:
     """
     Put the user's ``spark.*`` keys over ours.
@@ -119,13 +126,14 @@ def spark_settings(
     copy tasks: an embedded slot is a thread, so the number of cores says nothing about how many copy tasks may wait
     for the network at the same time. Spark keeps its files in *scratch*, which goes away with us, even if it is killed.
     The driver's JVM takes its classes from *archive*, where one is named. *java_environment* are the options that it
-    takes from the environment.
+    takes from the environment. *uses_sql* is whether any flow has a statement or function.
     """
     asked_master = user.get("spark.master", "local[*]")
     slots = _embedded_slots(asked_master, copy_tasks)
     master = f"local[{slots}]" if asked_master == "local[*]" else asked_master
     if slots is not None:
         defaults = _OURS | _OURS_EMBEDDED | {"spark.local.dir": scratch}
+        defaults |= {f"spark.executorEnv.{IMPORTS}": _SQL_TASKS} if uses_sql else {}
         has_sockets = len(os.fsencode(scratch)) <= _LONGEST_SOCKET_DIR
         defaults |= {f"{_SOCKETS}.dir": scratch} if has_sockets else {f"{_SOCKETS}.enabled": "false"}
     else:

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from mm2py.pipeline.spark.fork_server import work_quietly
+from mm2py.pipeline.spark.fork_server import unpacked_first, work_quietly
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), ConnectionResetError(104, "reset")])
@@ -17,7 +17,7 @@ def test_a_spark_that_hung_up_is_no_news(error: OSError) -> None:
         raise error
 
     with socket.socket() as sock:
-        assert work_quietly(sock, authenticated=True, work=work) == 1
+        assert work_quietly(work, sock, authenticated=True) == 1
 
 
 def test_any_other_error_is_told() -> None:
@@ -27,4 +27,16 @@ def test_any_other_error_is_told() -> None:
         raise ImportError("pyarrow")
 
     with socket.socket() as sock, pytest.raises(ImportError, match="pyarrow"):
-        work_quietly(sock, authenticated=True, work=work)
+        work_quietly(work, sock, authenticated=True)
+
+
+def test_pyspark_is_taken_from_its_folder() -> None:
+    """Spark names the archives in it first. Without the folder they are needed."""
+    lib, jar = "/venv/site-packages/pyspark/python/lib", "/venv/site-packages/pyspark/jars/spark-core.jar"
+    archives = [f"{lib}/pyspark.zip", f"{lib}/py4j-0.10-src.zip", jar]
+
+    with_folder = unpacked_first([*archives, "/app", "/venv/site-packages", "/other/lib.zip"])
+    without = unpacked_first([*archives, "/app"])
+
+    assert with_folder == ["/app", "/venv/site-packages", "/other/lib.zip", f"{lib}/py4j-0.10-src.zip"]
+    assert without == [*archives, "/app"]
