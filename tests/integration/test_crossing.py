@@ -16,7 +16,7 @@ from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.session import SparkHost
 from mm2py.pipeline.transform.columns import NAMES
 from mm2py.pipeline.transform.sql.column_pruning import Crossing, crossing_of
-from mm2py.pipeline.transform.sql.dataframe import is_row_by_row
+from mm2py.pipeline.transform.sql.dataframe import analysed
 from mm2py.pipeline.transform.sql.query import Sql
 from mm2py.telemetry.journal import EventLog
 
@@ -42,13 +42,13 @@ _STATEMENTS = {
     "SELECT * EXCEPT (partition), 1 AS partition FROM records": ((), ("partition", *_ALWAYS)),
     "SELECT r.* FROM records r JOIN (VALUES ('DE')) AS c(name) ON r.topic = c.name": (("topic",), _ALWAYS),
     # Where it is not certain what is looked at, everything is read.
-    "SELECT * FROM records WHERE topic = (SELECT max(name) FROM VALUES ('a'), ('b') AS c(name))": (NAMES, _ALWAYS),
+    "SELECT * FROM records WHERE topic = (SELECT name FROM VALUES ('a') AS c(name))": (NAMES, _ALWAYS),
     "SELECT /*+ BROADCAST(s) */ r.* FROM records r JOIN records s ON r.key = s.key": (NAMES, _ALWAYS),
 }
 #: Those that may do more than to take one record after the other.
 _ALONE = {
     "SELECT r.* FROM records r JOIN (VALUES ('DE')) AS c(name) ON r.topic = c.name",
-    "SELECT * FROM records WHERE topic = (SELECT max(name) FROM VALUES ('a'), ('b') AS c(name))",
+    "SELECT * FROM records WHERE topic = (SELECT name FROM VALUES ('a') AS c(name))",
     "SELECT /*+ BROADCAST(s) */ r.* FROM records r JOIN records s ON r.key = s.key",
     "hanging",
 }
@@ -65,10 +65,10 @@ async def _found() -> dict[str, tuple[Crossing, bool]]:
     host = SparkHost({"spark.master": "local[1]"}, copy_tasks=1, clock=clock, events=EventLog(clock))
     transforms = [Transform(text, sql=text) for text in _STATEMENTS]
     transforms += [Transform(name, function=f"tests.support.transforms:{name}") for name in ("masked", "hanging")]
-    transforms.append(Transform("steps"))
     try:
         with Sql(await host.session()).use() as session:
-            return {it.name: (crossing_of(session, it), is_row_by_row(session, it)) for it in transforms}
+            found = {it.name: analysed(session, it) for it in transforms}
+            return {name: (crossing_of(it), it.is_row_by_row) for name, it in found.items()}
     finally:
         await host.stop(within_s=10)
 
@@ -82,10 +82,9 @@ def test_only_what_is_looked_at_is_read(found: dict[str, tuple[Crossing, bool]],
     assert found[text][0].reads == tuple(name for name in NAMES if name in {*further, *_ALWAYS})
 
 
-def test_functions_and_steps(found: dict[str, tuple[Crossing, bool]]) -> None:
-    """A function is analysed as well; steps alone need no Spark."""
+def test_functions(found: dict[str, tuple[Crossing, bool]]) -> None:
+    """A function is analysed as well."""
     assert found["masked"][0] == Crossing(_ALWAYS, _ALWAYS)
-    assert found["steps"][0] == Crossing()
 
 
 def test_what_is_more_than_row_by_row_has_each_range_alone(found: dict[str, tuple[Crossing, bool]]) -> None:

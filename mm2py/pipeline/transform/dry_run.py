@@ -112,7 +112,7 @@ def _transformed(
     sql: Sql, transform: Transform, records: pa.Table
 ) -> tuple[dict[tuple[int, int], Row], dict[tuple[int, int], str]]:
     with sql.use() as session:
-        frames.check(session, transform)
+        frames.analysed(session, transform)
         try:
             rows = _rows(frames.transformed(session, transform, frames.held(session, records)).toArrow())
             return {_place(row): row for row in rows}, {}
@@ -172,7 +172,7 @@ async def refusals(host: SparkHost, transforms: Sequence[Transform]) -> dict[str
 def _refusal(sql: Sql, transform: Transform) -> str:
     with sql.use() as session:
         try:
-            frames.check(session, transform)
+            frames.analysed(session, transform)
         except frames.TransformRefusedError as error:
             return error.problem
     return ""

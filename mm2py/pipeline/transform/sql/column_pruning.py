@@ -8,11 +8,9 @@ and where it is written; they and its timestamp's type travel only where a trans
 from __future__ import annotations
 
 import attrs
-from pyspark.sql import SparkSession
 
-from mm2py.model.transform import Transform
 from mm2py.pipeline.transform.columns import NAMES
-from mm2py.pipeline.transform.sql import dataframe as frames
+from mm2py.pipeline.transform.sql.dataframe import Analysed
 from mm2py.pipeline.transform.sql.spark_internals import column_ids, used_columns
 
 
@@ -43,13 +41,10 @@ def _with_places(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in NAMES if name in _KNOWN_THERE or name in names)
 
 
-def crossing_of(session: SparkSession, transform: Transform) -> Crossing:
-    """Find out by Spark's own analysis of *transform*. Raise `TransformRefusedError`."""
-    if not transform.uses_spark:
-        return Crossing()
-    records = frames.nothing(session)
-    made = frames.transformed(session, transform, records)
-    before, after = column_ids(records), column_ids(made)
+def crossing_of(transform: Analysed) -> Crossing:
+    """Find out by Spark's own analysis of a transform."""
+    made = transform.made
+    before, after = column_ids(transform.records), column_ids(made)
     gives = tuple(
         name for name in NAMES if name != _UNUSED_THERE and (name not in _KNOWN_THERE or after[name] != before[name])
     )

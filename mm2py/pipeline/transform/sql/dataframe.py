@@ -78,8 +78,7 @@ def silence_loggers() -> None:
         PySparkLogger.getLogger(name).disabled = True
 
 
-def nothing(session: SparkSession) -> DataFrame:
-    """Return a DataFrame of no records, to see what a transform does: nothing runs it."""
+def _nothing(session: SparkSession) -> DataFrame:
     # Of what Spark knows to be empty, or to be in order, it leaves out the very steps that are looked for.
     return session.createDataFrame(session.sparkContext.emptyRDD(), SCHEMA)
 
@@ -132,9 +131,24 @@ def transformed(session: SparkSession, transform: Transform, records: DataFrame)
         raise TransformRefusedError(transform.name, words_of(error), _column_in(error)) from error
 
 
-def check(session: SparkSession, transform: Transform) -> None:
-    """Find out, without a record, whether *transform* can be run. Raise `TransformRefusedError`."""
-    made = transformed(session, transform, nothing(session))
+@attrs.frozen
+class Analysed:
+    """What a transform makes of *records*, which are none, and Spark's plan for that."""
+
+    records: DataFrame
+    made: DataFrame
+    plan: str
+
+    @property
+    def is_row_by_row(self) -> bool:
+        """Whether the transform cannot tell the records of one range from those of several, one after another."""
+        return all(_ROW_BY_ROW.match(line) for line in self.plan.splitlines() if line.strip())
+
+
+def analysed(session: SparkSession, transform: Transform) -> Analysed:
+    """Have Spark analyse *transform*, without a record. Raise `TransformRefusedError` if it cannot be run."""
+    records = _nothing(session)
+    made = transformed(session, transform, records)
     try:
         plan = physical_plan(made)
     except (PySparkException, Py4JJavaError) as error:
@@ -145,12 +159,7 @@ def check(session: SparkSession, transform: Transform) -> None:
             f"it puts records together or in another order ({found['what'].strip()}); they are transformed one by one"
         )
         raise TransformRefusedError(transform.name, problem)
-
-
-def is_row_by_row(session: SparkSession, transform: Transform) -> bool:
-    """Whether it makes no difference to *transform* if it is given the records of several ranges, one after another."""
-    lines = physical_plan(transformed(session, transform, nothing(session))).splitlines()
-    return all(_ROW_BY_ROW.match(line) for line in lines if line.strip())
+    return Analysed(records, made, plan)
 
 
 def words_of(error: Exception) -> str:

@@ -74,20 +74,21 @@ class Query:
         self._transform = transform
         self._crossing = Crossing()
         self._outcomes: DataFrame | None = None
-        #: For jobs with several ranges, if the transform can have them.
-        self.outcomes_of_many: DataFrame | None = None
+        #: For jobs with several ranges.
+        self._outcomes_of_many: DataFrame | None = None
+        #: Whether the transform can have such jobs.
+        self.takes_many = False
 
     def prepare(self) -> None:
         with self._sql.use() as sql:
-            frames.check(sql, self._transform)
-            self._crossing = crossing_of(sql, self._transform)
+            analysed = frames.analysed(sql, self._transform)
+            self._crossing = crossing_of(analysed)
             made = self._made(sql, self._crossing)
             self._outcomes = made if is_deterministic(made) else None
-            if self._outcomes and self._crossing.keeps_places and frames.is_row_by_row(sql, self._transform):
-                self.outcomes_of_many = self._made(sql, self._crossing.with_places())
+            self.takes_many = bool(self._outcomes) and self._crossing.keeps_places and analysed.is_row_by_row
 
     def jobs(self, ranges: int) -> int:
-        return ranges if self.outcomes_of_many is None or ranges <= _ALONE_MOST else _JOBS_OF_MANY
+        return ranges if not self.takes_many or ranges <= _ALONE_MOST else _JOBS_OF_MANY
 
     def rows(self, ranges: int) -> Callable[[], RDD[Any]]:
         """
@@ -95,11 +96,17 @@ class Query:
 
         Random values (``rand``, ``uuid``) are analysed again for each range: their seeds are constants of the analysis.
         """
-        outcomes = self._outcomes if self.jobs(ranges) == ranges else self.outcomes_of_many
-        if outcomes is None:
+        if self._outcomes is None:
             return self._with_new_seeds
+        outcomes = self._outcomes if self.jobs(ranges) == ranges else self._of_many()
         rows = self._planned(outcomes.select(OUTCOME))
         return lambda: rows
+
+    def _of_many(self) -> DataFrame:
+        if self._outcomes_of_many is None:
+            with self._sql.use() as sql:
+                self._outcomes_of_many = self._made(sql, self._crossing.with_places())
+        return self._outcomes_of_many
 
     def _with_new_seeds(self) -> RDD[Any]:
         with self._sql.use() as sql:

@@ -16,8 +16,7 @@ from mm2py.pipeline.transform.sql.query import Query
 def test_few_ranges_have_a_job_each_and_many_have_few(ranges: int, jobs: int, has_many: bool) -> None:
     """If the transform does not take records one after the other, each range has its own job, however many they are."""
     query = Query(cast("Any", None), Transform("x", sql="SELECT * FROM records"))
-    if has_many:
-        query.outcomes_of_many = cast("Any", object())
+    query.takes_many = has_many
 
     assert query.jobs(ranges) == (jobs if has_many else ranges)
     assert ROUND_BYTES // 4 <= STRETCH_BYTES
