@@ -1,8 +1,9 @@
 """
-Latency at a fixed rate: from the moment a record is sent to the source to the moment a consumer of the target has it.
+Latency at a fixed rate: from the moment a record is due to be sent to the moment a consumer of the target has it.
 
 A producer and a consumer, each a process of its own so that neither waits for the other, are started as ``python -m
-bench.latency``. The value of each record carries its number and when it was sent; both processes read the same clock.
+bench.latency``. The value of each record carries its number and when it was due, so that a producer that had to wait
+hides nothing; both processes read the same clock.
 The consumer lets the mirror warm up, then takes every record that arrives for the asked time.
 """
 
@@ -41,7 +42,7 @@ FETCH_WAIT_MS = 500
 STARTS = "measuring"
 FOUND = "measured"
 
-_MARK = struct.Struct(">qq")  # the record's number, and when it was sent in nanoseconds
+_MARK = struct.Struct(">qq")  # the record's number, and when it was due in nanoseconds
 
 
 @attrs.frozen
@@ -53,6 +54,7 @@ class Latencies:
     repeated: int
     p50_ms: float
     p99_ms: float
+    p999_ms: float
     max_ms: float
 
 
@@ -115,12 +117,13 @@ async def produce(bootstrap: str, topic: str) -> None:
     values = content.records(value_bytes=VALUE_BYTES - _MARK.size, seed=1)
     async with connected(bootstrap) as broker, asyncio.TaskGroup() as answers:
         producer = await broker.init_producer_id()
-        started = time.monotonic()
+        started, started_ns = time.monotonic(), time.time_ns()
         number = 0
         while True:
-            await asyncio.sleep(max(0.0, started + number / RECORDS_PER_S - time.monotonic()))
+            due_s = number / RECORDS_PER_S
+            await asyncio.sleep(max(0.0, started + due_s - time.monotonic()))
             key, value = next(values)
-            batch = _one_record(producer, number, key, value)
+            batch = _one_record(producer, number, started_ns + int(due_s * 1e9), key, value)
             answers.create_task(_answered(broker.produce(topic, [(number % PARTITIONS, batch)])))
             number += 1
 
@@ -129,12 +132,11 @@ async def _answered(sent: Coroutine[Any, Any, None]) -> None:
     await sent
 
 
-def _one_record(producer: ProducerId, number: int, key: bytes, value: bytes) -> bytes:
-    now_ns = time.time_ns()
+def _one_record(producer: ProducerId, number: int, due_ns: int, key: bytes, value: bytes) -> bytes:
     builder = DefaultRecordBatchBuilder(
         2, Codec.NONE.value, 0, producer.id, producer.epoch, number // PARTITIONS, 1 << 20
     )
-    builder.append(0, now_ns // 1_000_000, key, _MARK.pack(number, now_ns) + value, [])
+    builder.append(0, due_ns // 1_000_000, key, _MARK.pack(number, due_ns) + value, [])
     return bytes(builder.build())
 
 
@@ -157,10 +159,10 @@ async def receive(broker: Broker, topic: str, positions: list[int], *, until_s: 
         record_sets = await broker.fetch(topic, positions, FETCH_WAIT_MS)
         now_ns = time.time_ns()
         for partition, record_set in record_sets:
-            for number, sent_ns, offset in _marks(record_set):
+            for number, due_ns, offset in _marks(record_set):
                 if offset >= positions[partition]:
                     positions[partition] = offset + 1
-                    received.append((number, (now_ns - sent_ns) / 1e6))
+                    received.append((number, (now_ns - due_ns) / 1e6))
         if received and not deadline:
             deadline = time.monotonic() + until_s
     return received
@@ -171,8 +173,8 @@ def _marks(record_set: bytes) -> list[tuple[int, int, int]]:
     batches = MemoryRecords(record_set)
     while batches.has_next():
         for record in batches.next_batch():
-            number, sent_ns = _MARK.unpack_from(record.value)
-            found.append((number, sent_ns, record.offset))
+            number, due_ns = _MARK.unpack_from(record.value)
+            found.append((number, due_ns, record.offset))
     return found
 
 
@@ -192,6 +194,7 @@ def summed_up(received: list[tuple[int, float]]) -> Latencies:
         repeated=len(received) - distinct,
         p50_ms=quantile(latencies, 0.50),
         p99_ms=quantile(latencies, 0.99),
+        p999_ms=quantile(latencies, 0.999),
         max_ms=latencies[-1],
     )
 

@@ -357,9 +357,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         clusters = [KafkaCluster(name, jvm=BROKER_JVM, work_dir=Path(scratch) / name) for name in ("source", "target")]
         start_clusters(clusters)
         try:
-            turns, seen = asyncio.run(
-                measure(order, *(cluster.bootstrap_servers for cluster in clusters), Path(scratch))
-            )
+            source, target = (cluster.bootstrap_servers for cluster in clusters)
+            turns, seen = asyncio.run(measure(order, source, target, Path(scratch)))
         finally:
             for cluster in clusters:
                 cluster.stop()

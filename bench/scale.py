@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 from rich.console import Console
@@ -163,7 +164,7 @@ async def _until_all_mirrored(order: Order, process: LoggedProcess, target: str)
     raise RuntimeError(f"not all topics are mirrored after {START_LIMIT_S:g} s\n{process.log_trouble()}")
 
 
-async def _busy(order: Order, source: str, target: str, directory: Path) -> dict[str, object]:
+async def _busy(order: Order, source: str, target: str, directory: Path) -> dict[str, Any]:
     """Send and receive records, each in a process of its own, and return what the receiver found."""
     checkout = Path(__file__).parent.parent
 
@@ -179,7 +180,8 @@ async def _busy(order: Order, source: str, target: str, directory: Path) -> dict
             for line in consumer.log_text().splitlines():
                 word, _, rest = line.partition(" ")
                 if word == SUMMED_UP:
-                    return json.loads(rest)
+                    found: dict[str, Any] = json.loads(rest)
+                    return found
             if not consumer.is_running:
                 break
             await asyncio.sleep(0.1)

@@ -23,7 +23,7 @@ def copied(candidate: Candidate, rate: float) -> CopyRun:
 
 
 def measured(candidate: Candidate, p99_ms: float) -> LatencyRun:
-    return LatencyRun(candidate, 40.0, Latencies(20_000, 0, 0, 1.0, p99_ms, 30.0), 0.25, 0.04)
+    return LatencyRun(candidate, 40.0, Latencies(20_000, 0, 0, 1.0, p99_ms, 20.0, 30.0), 0.25, 0.04)
 
 
 @pytest.fixture(name="results")
@@ -68,7 +68,7 @@ def test_latency_table_compares_the_tails(results: Results) -> None:
     """The ratio of the 99th percentiles stands beside them."""
     rows = [line.split() for line in printed(results) if line.strip().startswith("mm2py")]
 
-    assert rows == [["mm2py", "40", "20,000", "0", "0", "1.00", "8.00", "30.0", "0.250", "0.04", "0.50", "-"]]
+    assert rows == [["mm2py", "40", "20,000", "0", "0", "1.00", "8.00", "20.0", "30.0", "0.250", "0.04", "0.50", "-"]]
 
 
 def test_failures_are_told_with_their_log(results: Results) -> None:
