@@ -28,7 +28,7 @@ from tests.support.soaking import rounds
 from tests.support.topics import create_topic, list_topics
 
 
-_KILLS = rounds(2, soak=20)
+_KILLS = rounds(1, soak=20)
 _PARTITIONS = 2
 _PER_TRANSACTION = 40
 #: A life is killed within a moment of one of these events, which take turns.

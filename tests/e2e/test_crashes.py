@@ -59,6 +59,7 @@ def _settings(source: KafkaCluster, target: KafkaCluster, topic: str, **keys: ob
     )
 
 
+@pytest.mark.soak(only="the next one is killed three times")
 async def test_daemon_killed_twice(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
     """A daemon that is killed twice goes on exactly after what has arrived; its child processes end by themselves."""
     # Epochs of full length: what Spark still runs for the dead daemon would go on for seconds.
@@ -88,7 +89,11 @@ async def test_daemon_killed_twice(primary: KafkaCluster, backup: KafkaCluster, 
 async def test_daemon_killed_in_its_first_seconds(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """A daemon that is killed at each step of its very first start leaves nothing that the next start cannot use."""
+    """
+    A daemon that is killed at each step of its very first start leaves nothing that the next start cannot use.
+
+    What it had started ends by itself.
+    """
     settings = _settings(primary, backup, prefix)
     remote_topic = f"A.{prefix}"
     async with _running_stream(primary, prefix) as stream, AsyncExitStack() as runs:
@@ -101,6 +106,7 @@ async def test_daemon_killed_in_its_first_seconds(
             await life.kill()
 
         last = await runs.enter_async_context(daemon(tmp_path, settings))
+        await eventually(lambda: not life.orphans(), within_s=15, what="nothing of the daemon before runs any more")
         count = await stream.done()
         await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, remote_topic, count)
 

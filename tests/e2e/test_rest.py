@@ -22,6 +22,7 @@ from tests.support.mirrored import assert_mirrored
 from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce_numbers
 from tests.support.rest_fuzz import fuzz
+from tests.support.soaking import rounds
 from tests.support.topics import create_topic
 
 
@@ -198,11 +199,12 @@ async def test_offsets_are_altered_only_while_stopped(running: Running) -> None:
     assert "topic is missing" in problems["message"]
 
 
+@pytest.mark.soak
 async def test_whatever_is_sent_the_answer_is_of_the_document(running: Running) -> None:
     """Requests of all kinds, to names that are there and to others, meet no bug and no undocumented answer."""
     names = {**_PARTS, "topic": "rest-invoices", "name": "index.html"}
     try:
-        sent, wrong = await asyncio.to_thread(fuzz, running.url, names, token=_TOKEN, examples=6)
+        sent, wrong = await asyncio.to_thread(fuzz, running.url, names, token=_TOKEN, examples=rounds(3, soak=30))
     finally:
         await running.ask("DELETE", f"{_FLOW}/overrides")
 

@@ -179,8 +179,9 @@ async def _assert_never_ahead(primary: KafkaCluster, backup: KafkaCluster, group
     records = (await read_topic(backup.bootstrap_servers, remote, reads_committed=True))[0]
     for checkpoint in checkpoints:
         passed = [int((it.value or b"")[:12]) for it in records if it.offset < checkpoint.downstream]
-        assert passed, checkpoint
-        assert passed[-1] < numbers[checkpoint.upstream]
+        # One that was written before the first micro-batch was accounted for stands at the beginning.
+        assert not passed or passed[-1] < numbers[checkpoint.upstream]
+    assert passed
 
 
 async def test_a_record_that_fails_is_told_once_and_repeats_nothing(

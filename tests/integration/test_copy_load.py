@@ -93,7 +93,8 @@ async def test_a_thousand_quiet_partitions_cost_little(
     async with copying(primary, backup, {prefix: f"A.{prefix}"}) as task:
         # A broker answers for partitions that it has just got one after the other.
         def all_are_known() -> bool:
-            return sum(len(it.partitions) for it in task.outcomes) >= 1_000 and not task.outcomes[-1].partitions
+            named = {one.source for it in task.outcomes for one in it.partitions}
+            return len(named) == 1_000 and not task.outcomes[-1].partitions
 
         await task.run(all_are_known)
         outcome = await task.epoch(epoch_ms=3_000)
