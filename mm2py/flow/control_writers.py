@@ -24,33 +24,16 @@ from mm2py.model.flow import TopicPartition
 from mm2py.telemetry.events import ControlWritesUnguarded, FlowFenced
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.error_codes import ErrorCode, error_of
-from mm2py.wire.fenced_writer import Append, FencedWriter, TakenOverError, fence, has_transactions
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.fenced_writer import Append, FencedWriter, TakenOverError, fence, hint_of, is_hopeless
 from mm2py.wire.security.access import NotAuthorizedError
 
 
-#: Errors that a retry does not fix, or not soon: the flow writes without transactions.
-_HOPELESS: Final = (
-    ErrorCode.UNSUPPORTED_VERSION,
-    ErrorCode.INVALID_TRANSACTION_TIMEOUT,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.INVALID_REQUEST,
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-)
 _OWNER_THEN: Final = "writes no more checkpoints, and asks again who owns the flow"
 _TASK_THEN: Final = "writes no more positions until its group has answered that its tasks are still its own"
-_HINTS: Final = {
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "check that __transaction_state of that cluster has its partitions online; it "
-    "cannot be created with fewer brokers than transaction.state.log.replication.factor",
-    ErrorCode.CONCURRENT_TRANSACTIONS: "a transaction under that id does not end: kafka-transactions.sh describe shows "
-    "it, and a restart of the broker that coordinates it ends it",
-    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "raise the brokers' transaction.max.timeout.ms to 1000 or more",
-}
 _STEP: Final = "open transactional ids"
 #: How long a write waits for its id to be opened, before it is tried again.
 _READY_S: Final = 5.0
-#: How long a cluster that has never had transactions is waited for.
-_FIRST_S: Final = 3.0
 
 
 def owner_id(settings: FlowSettings) -> str:
@@ -100,7 +83,7 @@ class ControlWriters:
         try:
             await writer.open(target)
         except BrokerAnsweredError as error:
-            if not _is_hopeless(error):
+            if not is_hopeless(error):
                 raise
             self._answered("owner", transactional_id, error)
         else:
@@ -148,7 +131,7 @@ class ControlWriters:
             self._unguarded.pop(kind, None)
         elif self._unguarded.get(kind) != error.code:
             self._unguarded[kind] = error.code
-            hint = _HINTS.get(ErrorCode(error.code)) or self._reach.hint_for(error)
+            hint = hint_of(error) or self._reach.hint_for(error)
             self._events.emit(ControlWritesUnguarded(self._settings.flow, transactional_id, str(error), hint))
 
 
@@ -280,9 +263,9 @@ class TaskWriter:
         version, task = self._version, min(self._tasks)
         writer = FencedWriter(task_id(self._settings, task), self._fenced)
         try:
-            await _open_soon(writer, cluster)
+            await writer.open_soon(cluster)
         except BrokerAnsweredError as error:
-            if not _is_hopeless(error):
+            if not is_hopeless(error):
                 raise
             self._answered("tasks", writer.transactional_id, error)
             if version == self._version:
@@ -338,23 +321,3 @@ class TaskWriter:
     def _fenced(self, transactional_id: str) -> None:
         if self._writer is not None and self._writer.is_fenced:
             self._events.emit(FlowFenced(self._settings.flow, transactional_id, _TASK_THEN))
-
-
-def _is_hopeless(error: BrokerAnsweredError) -> bool:
-    return isinstance(error, NotAuthorizedError) or error.code in _HOPELESS
-
-
-async def _open_soon(writer: FencedWriter, cluster: Cluster) -> None:
-    """Open an id. A cluster that cannot create what transactions need is not awaited for long."""
-    try:
-        async with asyncio.timeout(_FIRST_S):
-            await writer.open(cluster)
-    except TimeoutError:
-        if not await has_transactions(cluster):
-            raise error_of(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                cluster.alias,
-                "FindTransactionCoordinator",
-                writer.transactional_id,
-            ) from None
-        await writer.open(cluster)

@@ -9,7 +9,7 @@ that was frozen, or cut off, can put older values after it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from typing import ClassVar, Final, Protocol
 
@@ -18,7 +18,8 @@ import attrs
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.error_codes import ErrorCode, error_of
+from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.transactions import FENCED, ProducerFencedError, TransactionalProducer
 
 
@@ -28,6 +29,23 @@ _LEAST_TIMEOUT_MS: Final = 1_000
 _UNDO_S: Final = 5.0
 #: Where brokers keep what they know of transactional ids; created by the first look-up of a coordinator.
 _LOG: Final = "__transaction_state"
+#: How long a cluster that has never had transactions is waited for.
+_FIRST_S: Final = 3.0
+#: Errors that a retry does not fix, or not soon: it is written without transactions.
+_HOPELESS: Final = (
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+)
+_HINTS: Final[Mapping[int, str]] = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "check that __transaction_state of that cluster has its partitions online; it "
+    "cannot be created with fewer brokers than transaction.state.log.replication.factor",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "a transaction under that id does not end: kafka-transactions.sh describe shows "
+    "it, and a restart of the broker that coordinates it ends it",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "raise the brokers' transaction.max.timeout.ms to 1000 or more",
+}
 Append = Callable[[TransactionalProducer | None], Awaitable[None]]
 
 
@@ -77,6 +95,17 @@ class FencedWriter:
     async def open(self, cluster: Cluster) -> None:
         """Become the only writer; raise the brokers' error if they do not allow it."""
         self._producer = await _opened(cluster, self.transactional_id)
+
+    async def open_soon(self, cluster: Cluster) -> None:
+        """As `open`, but a cluster that cannot create what transactions need is not awaited for long."""
+        try:
+            async with asyncio.timeout(_FIRST_S):
+                await self.open(cluster)
+        except TimeoutError:
+            if not await has_transactions(cluster):
+                code, request = ErrorCode.COORDINATOR_NOT_AVAILABLE, "FindTransactionCoordinator"
+                raise error_of(code, cluster.alias, request, self.transactional_id) from None
+            await self.open(cluster)
 
     async def settle(self, cluster: Cluster) -> None:
         """Undo what was left open, once the last write has ended: it would keep readers waiting."""
@@ -166,6 +195,16 @@ class FencedWriter:
 async def fence(cluster: Cluster, transactional_id: str) -> None:
     """Take *transactional_id* away from its writer, and undo what it left open. Nothing is written."""
     await _opened(cluster, transactional_id)
+
+
+def is_hopeless(error: BrokerAnsweredError) -> bool:
+    """Whether an id cannot be opened, however often that is tried."""
+    return isinstance(error, NotAuthorizedError) or error.code in _HOPELESS
+
+
+def hint_of(error: BrokerAnsweredError) -> str:
+    """Return what to do about brokers that cannot open an id."""
+    return _HINTS.get(error.code, "")
 
 
 async def has_transactions(cluster: Cluster) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -329,7 +330,10 @@ async def test_kip_382_s_walkthrough(primary: KafkaCluster, backup: KafkaCluster
 
 
 async def test_two_nodes_of_a_worker(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
-    """A connector that is put to one node is shown, run, paused and deleted by both, whichever of them is asked."""
+    """
+    A connector that both nodes are asked to create at the same moment is created by one of them. It is shown, run,
+    paused and deleted by both, whichever of them is asked.
+    """
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     name, alias = f"{prefix}-source", f"{prefix}-west"
     await create_topic(source, prefix, partitions=16)
@@ -342,7 +346,9 @@ async def test_two_nodes_of_a_worker(primary: KafkaCluster, backup: KafkaCluster
         command(tmp_path, "mm2py.cli.distributed", *arguments, name="two") as second,
     ):
         one, two = await worker_rest(first), await worker_rest(second)
-        await one.ask("PUT", f"/connectors/{name}/config", config, wanted=201)
+        body = {"name": name, "config": config}
+        answers = await asyncio.gather(*(rest.status("POST", "/connectors", body) for rest in (one, two)))
+        assert sorted(answers) == [201, 409]
 
         async def both_copy() -> bool:
             shown = await two.ask("GET", f"/connectors/{name}/status")

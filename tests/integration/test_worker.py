@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import attrs
 import pytest
@@ -12,10 +13,10 @@ import pytest
 from mm2py.clock import SystemClock
 from mm2py.config.flow_settings import StorageSettings
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.errors import ConnectorsNotStoredError
-from mm2py.flow.control.connector_store import ConnectorStore
+from mm2py.errors import ConnectorsNotStoredError, OverrideConflictError
+from mm2py.flow.control.connector_store import ConnectorStore, Decide
 from mm2py.flow.control.takeover import take_over_positions
-from mm2py.model.connector_configs import RestartRequest, config_record, restart_record, state_record
+from mm2py.model.connector_configs import KeyValue, RestartRequest, config_record, restart_record, state_record
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import Wanted
 from mm2py.model.positions_topic import PositionsTopic
@@ -41,8 +42,18 @@ class _Following:
     events: list[str] = attrs.field(factory=list)
 
 
+def _as_said(*records: KeyValue) -> Decide:
+    """Decide on *records*, whatever the connectors are."""
+
+    async def decide() -> Sequence[KeyValue]:
+        return records
+
+    return decide
+
+
 @asynccontextmanager
 async def _following(cluster: KafkaCluster, topic: str) -> AsyncIterator[_Following]:
+    """Follow the topic, whose name serves as the worker's group too."""
     clock = SystemClock()
     changes: list[frozenset[str]] = []
     restarts: list[RestartRequest] = []
@@ -50,8 +61,10 @@ async def _following(cluster: KafkaCluster, topic: str) -> AsyncIterator[_Follow
     store = ConnectorStore(
         flow_settings(cluster.bootstrap_servers, cluster.bootstrap_servers).target,
         StorageSettings(topic, 1),
+        f"connect-cluster-{topic}",
         clock=clock,
         events=EventLog(clock, lambda event: events.append(event.name)),
+        jitter=random.random,
         on_change=changes.append,
         on_restart=restarts.append,
     )
@@ -65,12 +78,12 @@ async def _following(cluster: KafkaCluster, topic: str) -> AsyncIterator[_Follow
 async def test_every_worker_sees_what_one_wrote(backup: KafkaCluster, prefix: str) -> None:
     """The topic is created compacted; a write has been read back when it returns, and others read it soon after."""
     async with _following(backup, prefix) as one, _following(backup, prefix) as other:
-        await one.store.write(state_record("m", Wanted.PAUSED), config_record("m", _CONFIG))
+        await one.store.change(_as_said(state_record("m", Wanted.PAUSED), config_record("m", _CONFIG)))
         written = dict(one.store.connectors)
         await eventually(lambda: other.store.connectors == written, within_s=30, what="the other worker has it")
-        await other.store.write(restart_record(RestartRequest("m", include_tasks=True, only_failed=False)))
+        await other.store.change(_as_said(restart_record(RestartRequest("m", include_tasks=True, only_failed=False))))
         await eventually(lambda: one.restarts, within_s=30, what="the request arrives")
-        await other.store.write(config_record("m", None), state_record("m", None))
+        await other.store.change(_as_said(config_record("m", None), state_record("m", None)))
         await eventually(lambda: not one.store.connectors, within_s=30, what="the connector is gone")
 
     assert (written["m"].config, written["m"].wanted) == (_CONFIG, Wanted.PAUSED)
@@ -78,10 +91,44 @@ async def test_every_worker_sees_what_one_wrote(backup: KafkaCluster, prefix: st
     assert (await topic_configs(backup.bootstrap_servers, prefix))["cleanup.policy"] == "compact"
 
 
+async def test_workers_change_connectors_one_after_the_other(backup: KafkaCluster, prefix: str) -> None:
+    """
+    Three workers that have read the same create a connector of one name at the same moment, again and again: one does,
+    the others learn that it exists, and what stands is its config.
+    """
+
+    async def create(one: _Following, name: str, by: str) -> str | None:
+        async def decide() -> Sequence[KeyValue]:
+            if name in one.store.connectors:
+                raise OverrideConflictError(name)
+            return [config_record(name, {**_CONFIG, "by": by})]
+
+        try:
+            await one.store.change(decide)
+        except OverrideConflictError:
+            return None
+        return by
+
+    async with AsyncExitStack() as stack:
+        workers = [await stack.enter_async_context(_following(backup, prefix)) for _ in range(3)]
+        names = [f"m{number}" for number in range(5)]
+        created = {
+            name: await asyncio.gather(*(create(one, name, str(index)) for index, one in enumerate(workers)))
+            for name in names
+        }
+        for one in workers:
+            await eventually(lambda it=one: len(it.store.connectors) == len(names), within_s=30, what="all are read")
+        seen = [{name: stored.config["by"] for name, stored in one.store.connectors.items()} for one in workers]
+
+    assert [sum(by is not None for by in results) for results in created.values()] == [1] * len(names)
+    assert seen == [{name: next(by for by in results if by) for name, results in created.items()}] * len(workers)
+    assert all("connector_writes_unguarded" not in one.events for one in workers)
+
+
 async def test_a_deleted_topic_is_filled_again(backup: KafkaCluster, prefix: str) -> None:
     """By what the worker knew; its connectors never stop for that."""
     async with _following(backup, prefix) as one:
-        await one.store.write(state_record("m", Wanted.STOPPED), config_record("m", _CONFIG))
+        await one.store.change(_as_said(state_record("m", Wanted.STOPPED), config_record("m", _CONFIG)))
         await delete_topic(backup.bootstrap_servers, prefix)
         await eventually(lambda: "connectors_refilled" in one.events, within_s=60, what="the topic is filled again")
         kept = dict(one.store.connectors)
@@ -97,7 +144,7 @@ async def test_a_worker_that_cannot_write_says_so(backup: KafkaCluster, prefix: 
     async with _following(backup, prefix) as one:
         store = one.store
     with pytest.raises(ConnectorsNotStoredError):
-        await store.write(config_record("m", _CONFIG))
+        await store.change(_as_said(config_record("m", _CONFIG)))
 
     assert not store.connectors
 

@@ -27,6 +27,11 @@ class FlowRest:
             assert answer.ok if wanted is None else answer.status == wanted, f"{method} {path}: {answer.status}: {text}"
             return await answer.json() if text else None
 
+    async def status(self, method: str, path: str, body: object = None) -> int:
+        """Send a request and return the answer's status."""
+        async with aiohttp.ClientSession() as session, session.request(method, self.url + path, json=body) as answer:
+            return answer.status
+
     async def state(self, wanted: str) -> None:
         """Wait until the source connector is in a state of Connect's."""
 

@@ -24,8 +24,9 @@ from mm2py.core.control.live_config import (
 from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.errors import UnknownFlowError
 from mm2py.flow.control.connect_worker import Composition, ConnectWorker
+from mm2py.flow.control.connector_store import Decide
 from mm2py.flow.control.control import Control
-from mm2py.model.connector_configs import ConnectorsTopic, KeyValue, RestartRequest, StoredConnector, config_record
+from mm2py.model.connector_configs import ConnectorsTopic, RestartRequest, StoredConnector, config_record
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
@@ -249,11 +250,8 @@ class _StoreDouble:
     def connectors(self) -> Mapping[str, StoredConnector]:
         return self._topic.connectors
 
-    async def refresh(self) -> None:
-        """Nobody else writes to it."""
-
-    async def write(self, *records: KeyValue) -> None:
-        for key, value in records:
+    async def change(self, decide: Decide) -> None:
+        for key, value in await decide():
             found = self._topic.take(key, value)
             if isinstance(found, RestartRequest):
                 self.restarts.append(found)

@@ -76,6 +76,11 @@ def config_storage(worker: ParsedFile) -> StorageSettings:
     return StorageSettings(topic, int(factor.value) if factor is not None else StorageSettings().replication_factor)
 
 
+def leader_id(worker: ParsedFile) -> str:
+    """Return the transactional id under which the worker's nodes write connectors; Java's leader uses it."""
+    return f"connect-cluster-{worker.entries['group.id'].value.strip()}"
+
+
 def parsed(name: str, config: Mapping[str, str]) -> ParsedFile:
     """Return a stored connector like a parsed file."""
     entries = {key: Entry(key, value, 0, where=name) for key, value in {**config, "name": name}.items()}

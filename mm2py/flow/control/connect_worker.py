@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -20,6 +20,7 @@ from mm2py.clock import Clock
 from mm2py.config.importers.distributed import (
     config_storage,
     import_distributed,
+    leader_id,
     parsed,
     read_worker,
     unmasked,
@@ -36,6 +37,7 @@ from mm2py.flow.control.takeover import take_over_positions
 from mm2py.flow.supervise import supervise
 from mm2py.flow.task_group import RESTART_PAUSES
 from mm2py.model.connector_configs import (
+    KeyValue,
     RestartRequest,
     StoredConnector,
     config_record,
@@ -176,8 +178,10 @@ class ConnectWorker:
         self._store = ConnectorStore(
             endpoint,
             config_storage(worker),
+            leader_id(worker),
             clock=clock,
             events=events,
+            jitter=jitter,
             on_change=self._on_change,
             on_restart=self._on_restart,
         )
@@ -280,52 +284,68 @@ class ConnectWorker:
         Raise ConfigError with all problems, OverrideConflictError if *is_new* and there is one of that name, and
         ConnectorsNotStoredError.
         """
-        async with self._changing:
-            await self._store.refresh()
-            if is_new and name in self.connectors:
+        created = False
+
+        async def decide() -> list[KeyValue]:
+            nonlocal created
+            created = name not in self.connectors
+            if is_new and not created:
                 raise OverrideConflictError(f"Connector {name} already exists")
-            return await self._put(name, config, by, wanted)
+            states = [] if wanted is None else [state_record(name, wanted)]
+            return [*states, await self._judged(name, config)]
+
+        async with self._changing:
+            await self._store.change(decide)
+        self._events.emit(ConnectorStored(name, "created" if created else "changed", by))
+        return created
 
     async def patch(self, name: str, changes: Mapping[str, str | None], *, by: str) -> None:
         """Change some settings of a connector, None to remove them (KIP-477). Raise UnknownConnectorError, and as
         `put`.
         """
-        async with self._changing:
-            await self._store.refresh()
-            merged = {**self._known(name).config, **changes}
-            await self._put(name, {key: text for key, text in merged.items() if text is not None}, by)
 
-    async def _put(self, name: str, config: Mapping[str, str], by: str, wanted: Wanted | None = None) -> bool:
+        async def decide() -> list[KeyValue]:
+            merged = {**self._known(name).config, **changes}
+            return [await self._judged(name, {key: text for key, text in merged.items() if text is not None})]
+
+        async with self._changing:
+            await self._store.change(decide)
+        self._events.emit(ConnectorStored(name, "changed", by))
+
+    async def _judged(self, name: str, config: Mapping[str, str]) -> KeyValue:
+        """Return the record of a connector's config. Raise ConfigError with all problems."""
         known = self.connectors.get(name)
         given, lost = unmasked(config, {} if known is None else known.config)
         problems = [Problem(name, key, "is masked, and no such secret is stored: send the secret") for key in lost]
         problems += await self.check(name, given)
         if problems:
             raise ConfigError(tuple(problems))
-        states = [] if wanted is None else [state_record(name, wanted)]
-        await self._store.write(*states, config_record(name, given))
-        self._events.emit(ConnectorStored(name, "created" if known is None else "changed", by))
-        return known is None
+        return config_record(name, given)
 
     async def delete(self, name: str, *, by: str) -> None:
         """Remove a connector; its offsets stay. Raise UnknownConnectorError, ConnectorsNotStoredError."""
-        async with self._changing:
-            self._known(name)
-            await self._store.write(config_record(name, None), state_record(name, None))
+        await self._write_of(name, config_record(name, None), state_record(name, None))
         self._events.emit(ConnectorStored(name, "deleted", by))
 
     async def want(self, name: str, wanted: Wanted, *, by: str) -> None:
         """Set a connector's target state. Raise UnknownConnectorError, ConnectorsNotStoredError."""
-        async with self._changing:
-            self._known(name)
-            await self._store.write(state_record(name, wanted))
+        await self._write_of(name, state_record(name, wanted))
         self._events.emit(ConnectorStored(name, wanted.value, by))
 
     async def request_restart(self, request: RestartRequest, *, by: str) -> None:
         """Ask all nodes, this one too, to restart a connector. Raise as `want`."""
-        self._known(request.name)
-        await self._store.write(restart_record(request))
+        await self._write_of(request.name, restart_record(request))
         self._events.emit(ConnectorStored(request.name, "restart", by))
+
+    async def _write_of(self, name: str, *records: KeyValue) -> None:
+        """Write *records* of a connector, if there is one of that name."""
+
+        async def decide() -> Sequence[KeyValue]:
+            self._known(name)
+            return records
+
+        async with self._changing:
+            await self._store.change(decide)
 
     def _known(self, name: str) -> StoredConnector:
         if (known := self.connectors.get(name)) is None:

@@ -2,18 +2,22 @@
 The connectors in a worker's config topic, followed and changed.
 
 The topic has one partition, so all workers, Java's too, see its records in the same order. It is read to its end every
-second. What is written counts once it has been read back from there.
+second. What is written counts once it has been read back from there. Workers change it one at a time, under the
+transactional id of Java's leader: a. A worker decides what to write. b. It opens the id, so that brokers refuse what
+others were about to write. c. If the topic still holds what it decided on, it writes. d. Otherwise, or if another one
+has opened the id since, it decides again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from mm2py.clock import Clock
 from mm2py.config.flow_settings import StorageSettings
-from mm2py.errors import ConnectorsNotStoredError, Mm2Error
+from mm2py.errors import BrokerAnsweredError, ConnectorsNotStoredError, Mm2Error
 from mm2py.model.connector_configs import (
     ConnectorsTopic,
     KeyValue,
@@ -25,16 +29,30 @@ from mm2py.model.connector_configs import (
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.foreign import UnreadableRecord
 from mm2py.model.topic import is_other_topic
-from mm2py.telemetry.events import ConnectorRecordUnreadable, ConnectorsRead, ConnectorsRefilled
+from mm2py.telemetry.events import (
+    ConnectorRecordUnreadable,
+    ConnectorsRead,
+    ConnectorsRefilled,
+    ConnectorWritesUnguarded,
+)
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.fenced_writer import FencedWriter, TakenOverError, hint_of, is_hopeless
+from mm2py.wire.security.access import NotAuthorizedError
+from mm2py.wire.security.contexts import principal_of
 from mm2py.wire.topic_log import LogRecord, TopicLog
+from mm2py.wire.transactions import TransactionalProducer
 
 
 _POLL_S: Final = 1.0
 #: Time limit for one write, read back.
 _LIMIT_S: Final = 20.0
+#: How often a change is tried that others come before, and the longest pause after the first time.
+_ATTEMPTS: Final = 10
+_PAUSE_S: Final = 0.1
 _SETTING: Final = "config.storage.replication.factor"
+
+Decide = Callable[[], Awaitable[Sequence[KeyValue]]]
 
 
 class ConnectorStore:
@@ -49,9 +67,11 @@ class ConnectorStore:
         self,
         endpoint: ClusterEndpoint,
         storage: StorageSettings,
+        transactional_id: str,
         *,
         clock: Clock,
         events: EventLog,
+        jitter: Callable[[], float],
         on_change: Callable[[frozenset[str]], None],
         on_restart: Callable[[RestartRequest], None],
     ) -> None:
@@ -62,10 +82,16 @@ class ConnectorStore:
         self._storage = storage
         self._clock = clock
         self._events = events
+        self._transactional_id = transactional_id
+        self._unguarded_by = 0
+        self._jitter = jitter
         self._on_change = on_change
         self._on_restart = on_restart
         self._topic = ConnectorsTopic()
         self._read_to = 0
+        #: What was read and not used yet.
+        self._names: set[str] = set()
+        self._restarts: list[RestartRequest] = []
         self._topic_id: str | None = None
         self._turn = asyncio.Lock()
         #: The topic, while its cluster is connected.
@@ -78,37 +104,86 @@ class ConnectorStore:
             try:
                 while True:
                     async with self._turn:
-                        await self._catch_up(cluster, log)
+                        with suppress(TakenOverError):  # another worker fills a deleted topic again
+                            await self._catch_up(log)
                         self._log = log
                     await self._clock.sleep(_POLL_S)
             finally:
                 self._log = None
 
-    async def write(self, *records: KeyValue) -> None:
-        """Write *records*, and read them back. Raise ConnectorsNotStoredError if that is uncertain."""
+    async def change(self, decide: Decide) -> None:
+        """
+        Write what *decide* makes of the present connectors, and read it back. No other worker's change comes between.
+
+        Raise its errors, and ConnectorsNotStoredError if the outcome is uncertain.
+        """
+        for attempt in range(_ATTEMPTS):
+            await self._clock.sleep(self._jitter() * _PAUSE_S * attempt)
+            with suppress(TakenOverError):
+                async with self._reading() as log:
+                    await self._catch_up(log)
+                before = self.connectors
+                records = await decide()
+                async with self._reading() as log:
+                    writer = await self._opened(log)
+                    await self._catch_up(log)
+                    if self.connectors is before:
+                        await self._append(writer, log, records)
+                        await self._take_new(log)
+                        self._settle(log.cluster)
+                        return
+        raise self._not_stored("other workers change connectors at the same time")
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[TopicLog]:
+        """Use the topic for a while. Raise ConnectorsNotStoredError for its cluster's errors."""
         try:
             async with asyncio.timeout(_LIMIT_S), self._turn:
-                log = self._reading()
-                await log.append([LogRecord(key, value, partition=0) for key, value in records])
-                await self._catch_up(log.cluster, log)
+                if self._log is None or not self.is_read:
+                    raise self._not_stored("its topic has not been read yet")
+                yield self._log
         except TimeoutError as error:
             raise self._not_stored(f"no answer in {_LIMIT_S:g} s") from error
+        except (ConnectorsNotStoredError, TakenOverError):
+            raise
         except Mm2Error as error:
             raise self._not_stored(str(error)) from error
 
-    async def refresh(self) -> None:
-        """Read the topic to its present end. Raise ConnectorsNotStoredError if that fails."""
-        await self.write()
+    async def _opened(self, log: TopicLog) -> FencedWriter:
+        """Return a writer that keeps other workers from writing; if the cluster does not allow that, any writer."""
+        writer = FencedWriter(self._transactional_id)
+        try:
+            await writer.open_soon(log.cluster)
+        except BrokerAnsweredError as error:
+            if not is_hopeless(error):
+                raise
+            if error.code != self._unguarded_by:
+                self._report_unguarded(error)
+            self._unguarded_by = error.code
+        else:
+            self._unguarded_by = 0
+        return writer
 
-    def _reading(self) -> TopicLog:
-        if self._log is None or not self.is_read:
-            raise self._not_stored("its topic has not been read yet")
-        return self._log
+    def _report_unguarded(self, error: BrokerAnsweredError) -> None:
+        hint = hint_of(error) or error.hint
+        if isinstance(error, NotAuthorizedError):
+            hint = error.hint_for(principal_of(self._endpoint))
+        self._events.emit(ConnectorWritesUnguarded(self._storage.topic, self._transactional_id, str(error), hint))
+
+    async def _append(self, writer: FencedWriter, log: TopicLog, contents: Sequence[KeyValue]) -> None:
+        records = [LogRecord(key, value, partition=0) for key, value in contents]
+
+        async def append(producer: TransactionalProducer | None) -> None:
+            await log.append(records, producer)
+
+        await writer.write(log.cluster, await log.places(records), append)
+        await log.await_stable()
 
     def _not_stored(self, cause: str) -> ConnectorsNotStoredError:
         return ConnectorsNotStoredError(self._endpoint.alias, self._storage.topic, cause)
 
-    async def _catch_up(self, cluster: Cluster, log: TopicLog) -> None:
+    async def _catch_up(self, log: TopicLog) -> None:
+        cluster = log.cluster
         await cluster.refresh_metadata({log.topic})
         was_made = False
         if not cluster.partitions_of(log.topic):
@@ -117,18 +192,20 @@ class ConnectorStore:
         is_other = is_other_topic(self._topic_id, seen) or (was_made and self.is_read)
         if is_other:
             self._topic, self._read_to = ConnectorsTopic(), 0
-        names, restarts = await self._read_on(log)
+            self._names |= before.keys()
+        await self._take_new(log)
         if is_other and before and not self._topic.connectors:
             # It was deleted, and nothing was written since.
-            await log.append([LogRecord(key, value, partition=0) for key, value in _contents(before)])
-            names |= (await self._read_on(log))[0]
-            self._events.emit(ConnectorsRefilled(log.topic, cluster.alias, len(before)))
+            writer = await self._opened(log)
+            await self._take_new(log)
+            if not self._topic.connectors:
+                await self._append(writer, log, _contents(before))
+                await self._take_new(log)
+                self._events.emit(ConnectorsRefilled(log.topic, cluster.alias, len(before)))
         self._topic_id = seen or self._topic_id
-        self._settle(cluster, names | ({*before, *self._topic.connectors} if is_other else set()), restarts)
+        self._settle(cluster)
 
-    async def _read_on(self, log: TopicLog) -> tuple[set[str], list[RestartRequest]]:
-        names: set[str] = set()
-        restarts: list[RestartRequest] = []
+    async def _take_new(self, log: TopicLog) -> None:
         async for records in log.read_from({0: self._read_to}):
             for record in records:
                 self._read_to = (record.offset or 0) + 1
@@ -136,21 +213,21 @@ class ConnectorStore:
                 if isinstance(found, UnreadableRecord):
                     self._events.emit(ConnectorRecordUnreadable(log.topic, record.offset or 0, found.problem))
                 elif isinstance(found, RestartRequest):
-                    restarts.append(found)
+                    self._restarts.append(found)
                 elif found is not None:
-                    names.add(found)
-        return names, restarts
+                    self._names.add(found)
 
-    def _settle(self, cluster: Cluster, names: set[str], restarts: list[RestartRequest]) -> None:
+    def _settle(self, cluster: Cluster) -> None:
         """Use what was read."""
         is_first, self.is_read = not self.is_read, True
+        names, restarts, self._names, self._restarts = frozenset(self._names), self._restarts, set(), []
         self.cluster_id = cluster.metadata.cluster_id or self.cluster_id
         if names or is_first:
             self.connectors = self._topic.connectors
         if is_first:
             self._events.emit(ConnectorsRead(self._storage.topic, cluster.alias, tuple(self.connectors)))
         if names or is_first:
-            self._on_change(frozenset(names))
+            self._on_change(names)
         for request in restarts if not is_first else ():
             self._on_restart(request)
 

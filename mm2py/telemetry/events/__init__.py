@@ -8,6 +8,7 @@ from mm2py.telemetry.events.connectors import (
     ConnectorsRead,
     ConnectorsRefilled,
     ConnectorStored,
+    ConnectorWritesUnguarded,
 )
 from mm2py.telemetry.events.control import (
     ConnectorPaused,
@@ -153,6 +154,7 @@ __all__ = [
     "ConnectorStarted",
     "ConnectorStopped",
     "ConnectorStored",
+    "ConnectorWritesUnguarded",
     "ConnectorsRead",
     "ConnectorsRefilled",
     "ControlWritesUnguarded",

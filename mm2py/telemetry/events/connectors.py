@@ -59,6 +59,20 @@ class ConnectorsRefilled(Event):
 
 
 @attrs.frozen
+class ConnectorWritesUnguarded(Event):
+    """The target does not let the worker write connectors in transactions: of two nodes that are asked to create one
+    connector at the same moment, both might agree, and the later one count.
+    """
+
+    level = Level.WARN
+
+    topic: str
+    transactional_id: str
+    error: str
+    hint: str
+
+
+@attrs.frozen
 class ConnectorPositionsTakenOver(Event):
     """A connector that another worker ran starts here for the first time, at the positions that it had there."""
 
