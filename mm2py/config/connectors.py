@@ -18,6 +18,11 @@ _OWNED: Final = {
     "MirrorHeartbeatConnector": ("emit.heartbeats", "heartbeats.topic"),
 }
 
+#: A flow's lines that only a distributed worker's connectors have: what the transactional ids of copy tasks begin with,
+#: and the one for checkpoints.
+TASK_IDS: Final = "MirrorSourceConnector.transactional.id"
+OWNER_ID: Final = "MirrorCheckpointConnector.transactional.id"
+
 
 def only_reader_of(name: str) -> str | None:
     """Return the connector that alone reads setting *name*; None if it is not a checkpoint or heartbeat setting."""

@@ -83,6 +83,10 @@ class MembershipSettings:
     refuses: bool = True
     #: `group.instance.id`: this node's place waits for it while it restarts. Empty: it leaves the group.
     instance: str = ""
+    #: What the transactional ids of copy tasks begin with, and the one for checkpoints, if the flow consists of a
+    #: worker's connectors. Empty: they follow from the group.
+    task_ids: str = ""
+    owner_id: str = ""
 
 
 @attrs.frozen

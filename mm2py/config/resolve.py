@@ -13,6 +13,7 @@ from typing import cast
 
 import attrs
 
+from mm2py.config.connectors import OWNER_ID, TASK_IDS
 from mm2py.config.flow_settings import (
     CheckpointSettings,
     CopySettings,
@@ -211,7 +212,8 @@ def _membership(of: FlowReader, flow: Flow) -> MembershipSettings:
     group = of.text("group.id").strip()
     others = (other for other in running_flows(of.layers) if other.target == flow.target and other != flow)
     is_shared = bool(group) and any(FlowReader(of.layers, other).flag("enabled") for other in others)
-    of_flow = of.layers.get(f"{flow}.group.id")  # as connectors of a distributed worker have it
+    # As connectors of a distributed worker have it.
+    of_flow, task_ids, owner_id = (of.layers.get(f"{flow}.{key}") for key in ("group.id", TASK_IDS, OWNER_ID))
     if of_flow is not None:
         group, is_shared = of_flow.text, False
     refuses = of.text("copy.on.second.node") == "refuse"
@@ -221,6 +223,8 @@ def _membership(of: FlowReader, flow: Flow) -> MembershipSettings:
         heartbeat_ms=of.number("heartbeat.interval.ms"),
         refuses=refuses,
         instance=of.text("group.instance.id").strip() if refuses else "",
+        task_ids="" if task_ids is None else task_ids.text,
+        owner_id="" if owner_id is None else owner_id.text,
     )
 
 

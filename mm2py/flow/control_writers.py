@@ -2,8 +2,9 @@
 Who may write what a flow keeps on its target: a node that was replaced cannot put older values after newer ones.
 
 A node opens two transactional ids before it reads what it will write. They are those of Java MirrorMaker's exactly-once
-mode, which is kept out in the same way. The flow's owner writes checkpoints under that of the leader. All else, above
-all positions, is written under that of a task that the node has: `TaskWriter`.
+mode, which is kept out in the same way. The flow's owner writes checkpoints under that of the leader; if the flow
+consists of a worker's connectors, under that of the checkpoint connector's first task. All else, above all positions,
+is written under that of a task that the node has: `TaskWriter`.
 
 Overrides are written by any node. Their revisions keep two writers apart (`OverrideStore`).
 """
@@ -37,13 +38,13 @@ _READY_S: Final = 5.0
 
 
 def owner_id(settings: FlowSettings) -> str:
-    """Return the transactional id of the flow's owner; Java's leader uses it."""
-    return f"connect-cluster-{settings.group_id}"
+    """Return the transactional id of the flow's owner; Java's leader uses it, or its task that writes checkpoints."""
+    return settings.membership.owner_id or f"connect-cluster-{settings.group_id}"
 
 
 def task_id(settings: FlowSettings, task: int) -> str:
     """Return the transactional id of a task; Java's tasks use it."""
-    return f"{settings.group_id}-MirrorSourceConnector-{task}"
+    return f"{settings.membership.task_ids or f'{settings.group_id}-MirrorSourceConnector'}-{task}"
 
 
 @attrs.define(eq=False)

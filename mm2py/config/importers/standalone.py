@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.connectors import only_reader_of
+from mm2py.config.connectors import OWNER_ID, TASK_IDS, only_reader_of
 from mm2py.config.importers.lines import Imported, Lines, ParsedFile, hosts_of, read_files
 from mm2py.config.importers.mirus import SOURCE_CLASS as MIRUS
 from mm2py.config.importers.mirus import take_mirus
@@ -92,8 +92,8 @@ def take_connectors(
     targets = tuple(dict.fromkeys(flow.target for flow in flows))
     lines.set("clusters", ", ".join(aliases or ("target",) * is_distributed))
     lines.set("emit.heartbeats.enabled", "false")
-    for flow in flows if is_distributed else ():
-        _take_group(lines, flow, worker)
+    for connector in connectors if is_distributed else ():
+        _take_group(lines, connector, worker)
     notes.extend(_take_worker(lines, worker, targets or ("target",) * is_distributed, is_distributed=is_distributed))
     for flow in flows:
         group = [connector for connector in connectors if connector.flow == flow]
@@ -176,11 +176,22 @@ def _take_worker(
                 lines.take(f"{target}.{key}", entry)
 
 
-def _take_group(lines: Lines, flow: Flow, worker: ParsedFile) -> None:
-    """Give each flow a group of its own, whatever other flows the worker has: they come and go."""
-    entry = worker.entries.get("group.id")
-    if entry is not None and entry.value.strip():
-        lines.set(f"{flow}.group.id", f"{entry.value.strip()}-{flow.source}")
+def _take_group(lines: Lines, connector: Connector, worker: ParsedFile) -> None:
+    """Give each flow a group of its own, whatever other flows the worker has: they come and go. Its transactional ids
+    are those of Java's tasks (KIP-618), which may have their permissions, and are kept out.
+    """
+    entry, name = worker.entries.get("group.id"), connector.get("name")
+    if entry is None or not entry.value.strip():
+        return
+    flow, group = connector.flow, entry.value.strip()
+    lines.set(f"{flow}.group.id", f"{group}-{flow.source}")
+    if name is None or connector.kind is ConnectorClass.HEARTBEAT:
+        return
+    prefix = f"{group}-{name.value.strip()}"
+    if connector.kind is ConnectorClass.CHECKPOINT:
+        lines.set(f"{flow}.{OWNER_ID}", f"{prefix}-0")
+    else:
+        lines.set(f"{flow}.{TASK_IDS}", prefix)
 
 
 def _is_of_process(key: str) -> bool:

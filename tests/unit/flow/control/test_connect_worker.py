@@ -10,6 +10,7 @@ import pytest
 from mm2py.config.importers.distributed import read_worker
 from mm2py.config.settings import ConfigError
 from mm2py.flow.control.connect_worker import Composition, Idleness, compose
+from mm2py.flow.control_writers import owner_id, task_id
 
 
 _PACKAGE = "org.apache.kafka.connect.mirror."
@@ -57,6 +58,18 @@ def test_connectors_of_a_flow_are_one_flow(tmp_path: Path) -> None:
         "h": "west->east MirrorHeartbeatConnector",
     }
     assert not found.idle
+
+
+def test_transactional_ids_are_those_of_java_s_tasks(tmp_path: Path) -> None:
+    """By group and connector (KIP-618), so that one permission serves both, and Java's tasks are fenced."""
+    settings = _composed(tmp_path, {"us-west": _SOURCE, "c": _CHECKPOINT, "h": _HEARTBEAT}, _WORKER).settings
+    [alone] = _composed(tmp_path, {"us-west": _SOURCE}, _WORKER).settings.flows
+    [flow] = settings.flows
+
+    assert flow.group_id == "connect-west"
+    assert [task_id(flow, task) for task in range(2)] == ["connect-us-west-0", "connect-us-west-1"]
+    assert owner_id(flow) == "connect-c-0"
+    assert (task_id(alone, 0), owner_id(alone)) == ("connect-us-west-0", "connect-cluster-connect-west")
 
 
 @pytest.mark.parametrize(
