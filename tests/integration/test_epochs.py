@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import attrs
 import psutil
 import pytest
 import pytest_asyncio
+from py4j.finalizer import ThreadSafeFinalizer
 from pyspark.errors.exceptions.captured import install_exception_handler
 
 from mm2py.clock import SystemClock
@@ -101,6 +103,25 @@ async def test_an_epoch_leaves_nothing_in_the_jvm(spark: Spark) -> None:
         await spark.runner.run(idle_plan(epoch=number, epoch_ms=10))
 
     assert await asyncio.to_thread(remembered) == before
+
+
+async def test_an_epoch_holds_nothing_of_the_jvm(spark: Spark) -> None:
+    """
+    What an epoch had in Spark's JVM is released with it, not when Python's garbage collector next comes to it.
+
+    In a daemon with many partitions that is after hundreds of epochs, each with a plan of its own.
+    """
+    await spark.runner.run(idle_plan())
+    gc.collect()
+    gc.disable()
+    try:
+        held = len(ThreadSafeFinalizer.finalizers)
+        for number in range(5):
+            await spark.runner.run(idle_plan(epoch=number, epoch_ms=10))
+
+        assert len(ThreadSafeFinalizer.finalizers) == held
+    finally:
+        gc.enable()
 
 
 async def test_copy_tasks_run_side_by_side(spark: Spark) -> None:

@@ -36,6 +36,7 @@ import mm2py
 from mm2py.clock import Clock
 from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.pipeline.spark import processes, worker
+from mm2py.pipeline.spark.jvm_objects import release_unused, taken
 from mm2py.pipeline.spark.patience import Patience, done_within
 from mm2py.pipeline.spark.scratch import Scratch
 from mm2py.pipeline.spark.sealing import check_key_file, make_key_file
@@ -320,6 +321,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 def _open(
     settings: SparkSettings, scratch: Path, tell: Callable[[str], object], given_up: threading.Event
 ) -> SparkSession:
+    release_unused()
     conf = SparkConf(loadDefaults=False).setAll(list(settings.conf))
     last_words: deque[str] = deque(maxlen=_LAST_WORDS)
     read_end, write_end = os.pipe()
@@ -396,7 +398,7 @@ def collected(rows: RDD[T]) -> list[T]:
     That one opens a socket for each job, and its name stays in the JVM (`File.deleteOnExit`) for as long as that lives.
     """
     with SCCallSiteSync(rows.context):
-        pickled = rows._jrdd.collect()  # noqa: SLF001 (there is no public way around the socket)
+        pickled = taken(rows._jrdd.collect())  # noqa: SLF001 (there is no public way around the socket)
     batches = rows.context.serializer.serializer
     return [row for batch in pickled for row in batches.loads(bytes(batch))]
 
