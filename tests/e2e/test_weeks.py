@@ -1,0 +1,261 @@
+"""
+A daemon that runs for weeks must not grow: as many epochs as fit are run in an hour or two, and every part is measured.
+
+An epoch is a Spark job. With epochs of 50 ms a copy task runs in an hour as many of them as it does in four days with
+the usual ten seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import aiohttp
+import attrs
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.model.flow import TopicPartition
+from mm2py.model.group import CommittedOffset
+from tests.support.daemon import Daemon, daemon, spark_workers
+from tests.support.footprints import Footprint, footprint
+from tests.support.groups import commit_as_admin
+from tests.support.mm2_file import mm2_properties
+from tests.support.producing import producer
+from tests.support.slopes import Point, Slope, slope_of
+from tests.support.topics import create_topic, end_offsets
+
+
+#: It ends once both are reached. MM2PY_SOAK_JOBS=2000 tries it out, in some minutes.
+_JOBS = int(os.environ.get("MM2PY_SOAK_JOBS") or 100_000)
+_HOURS = float(os.environ.get("MM2PY_SOAK_HOURS") or 0)
+_EVERY_S = float(os.environ.get("MM2PY_SOAK_SAMPLE_S") or 60)
+_FAULT_EVERY_S = float(os.environ.get("MM2PY_SOAK_FAULT_S") or 300)
+#: The share of the samples that does not count: caches fill, the JVM compiles.
+_WARM_UP = 0.25
+#: What was started again has as long to get warm.
+_SETTLED_AFTER_S = 300.0
+#: Every so many faults a worker is killed.
+_KILL_EACH = 4
+_FROZEN_S = 3.0
+
+#: What may be added an hour: MiB to all memory together, and of each other thing.
+_MIB_AN_HOUR = 1.0
+_FEW_AN_HOUR = 4.0
+_OBJECTS_AN_HOUR = 200.0
+
+
+@attrs.frozen
+class _Sample:
+    """What the daemon took at one moment."""
+
+    hours: float
+    jobs: int
+    footprint: Footprint
+
+
+@attrs.frozen
+class _Row:
+    """How one thing grew."""
+
+    kind: str
+    name: str
+    first: float
+    last: float
+    slope: Slope
+    limit: float | None
+
+
+@attrs.define
+class _Load:
+    """A light stream of everything: plain records, transactions, records for a statement, offsets of a group."""
+
+    source: str
+    start: str
+    sent: int = 0
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return tuple(f"{self.start}-{kind}" for kind in ("plain", "transactions", "statement"))
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        plain, transactions, statement = self.topics
+        async with (
+            producer(self.source, idempotent=True) as straight,
+            producer(self.source, transactional_id=f"{self.start}-writer") as transactional,
+        ):
+            for turn in itertools.count():
+                for number in range(10):
+                    await straight.send_and_wait(plain, b"%d" % turn, partition=number % 2)
+                    self.sent += 1
+                if turn % 2 == 0:
+                    await straight.send_and_wait(statement, b"%d" % turn, partition=turn // 2 % 2)
+                if turn % 3 == 0:
+                    await transactional.begin_transaction()
+                    await transactional.send_and_wait(transactions, b"%d" % turn, partition=0)
+                    await (transactional.abort_transaction if turn % 5 == 0 else transactional.commit_transaction)()
+                if turn % 15 == 0:
+                    read = {TopicPartition(plain, 0): CommittedOffset(turn)}
+                    await commit_as_admin(self.source, f"{self.start}-group", read)
+                await asyncio.sleep(1)
+
+
+@pytest.mark.soak(only="100 000 Spark jobs")
+@pytest.mark.timeout(0)
+async def test_a_daemon_does_not_grow(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
+    """
+    However many jobs a daemon has had Spark run, it takes as much as after the first: memory, threads, files, objects.
+
+    Brokers freeze and workers are killed meanwhile, and all that was written is mirrored in the end.
+    """
+    load = _Load(primary.bootstrap_servers, prefix)
+    for topic in load.topics:
+        await create_topic(primary.bootstrap_servers, topic, partitions=1 if "transactions" in topic else 2)
+    keys = {
+        "A->B.topics": f"{prefix}-.*",
+        "A->B.groups": f"{prefix}-.*",
+        f"A->B.transform.{prefix}-statement.sql": "SELECT * EXCEPT (value), concat(value, 'x') AS value FROM records",
+        "A.consumer.isolation.level": "read_committed",
+        "B.exactly.once.source.support": "enabled",
+        "copy.epoch.ms": 50,
+        # An epoch ends when its fetches are answered.
+        "A.consumer.fetch.max.wait.ms": 20,
+        "tasks.max": 2,
+        "emit.checkpoints.interval.seconds": 5,
+        "refresh.topics.interval.seconds": 10,
+        "refresh.groups.interval.seconds": 10,
+        "emit.heartbeats.enabled": "true",
+    }
+    properties = mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, **keys)
+    # The path of a socket in it must be short.
+    with tempfile.TemporaryDirectory(prefix="soak-") as scratch:
+        async with daemon(tmp_path, properties, env={"TMPDIR": scratch}) as running, asyncio.TaskGroup() as group:
+            writing = group.create_task(load.run(), name="load")
+            faults = group.create_task(_damage(running, primary, backup), name="faults")
+            samples = await _samples(running, Path(scratch), _artifacts(tmp_path) / "soak-samples.jsonl")
+            faults.cancel()
+            writing.cancel()
+            for topic in load.topics:
+                ends = await end_offsets(primary.bootstrap_servers, topic)
+                await running.wait_for_positions(topic, "A->B", list(ends.values()))
+            lost = [event for event in running.events("spark_logged") if "Drop" in event["line"]]
+
+    rows = _rows(samples)
+    _show(samples, rows)
+    assert lost == []
+    assert [f"{row.name}: {row.slope.per_hour:+.2f} an hour" for row in rows if _grows(row)] == []
+
+
+async def _samples(running: Daemon, scratch: Path, kept: Path) -> list[_Sample]:
+    """Look at the daemon until it has run for long enough; keep each sample as a line of JSON."""
+    ui = (await running.wait_for_event("spark_started", within_s=120))["ui"]
+    begun = time.monotonic()
+    samples: list[_Sample] = []
+    with kept.open("w") as lines:
+        while not samples or samples[-1].jobs < _JOBS or samples[-1].hours < _HOURS:
+            await asyncio.sleep(_EVERY_S)
+            taken = await asyncio.to_thread(footprint, running.pid, scratch)
+            samples.append(_Sample((time.monotonic() - begun) / 3600, await _jobs(ui), taken))
+            print(json.dumps(attrs.asdict(samples[-1])), file=lines, flush=True)
+    return samples
+
+
+def _artifacts(otherwise: Path) -> Path:
+    folder = Path(os.environ.get("MM2PY_ARTIFACTS") or otherwise)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+async def _jobs(ui: str) -> int:
+    """Return how many jobs Spark has run."""
+    async with aiohttp.ClientSession() as http:
+        async with http.get(f"{ui}/api/v1/applications") as answer:
+            (application,) = await answer.json()
+        async with http.get(f"{ui}/api/v1/applications/{application['id']}/jobs") as answer:
+            return max(int(job["jobId"]) for job in await answer.json()) + 1
+
+
+async def _damage(running: Daemon, *clusters: KafkaCluster) -> None:
+    """Freeze brokers in turns, and kill workers, until cancelled."""
+    for number in itertools.count(1):
+        await asyncio.sleep(_FAULT_EVERY_S)
+        if number % _KILL_EACH == 0:
+            os.kill(spark_workers(running.pid)[0], signal.SIGKILL)
+            continue
+        cluster = clusters[number % 2]
+        cluster.pause(0)
+        await asyncio.sleep(_FROZEN_S)
+        cluster.resume(0)
+
+
+def _rows(samples: list[_Sample]) -> list[_Row]:
+    counted = samples[int(len(samples) * _WARM_UP) :]
+
+    def rows(kind: str, values: list[Mapping[str, float]], limit: float | None) -> Iterator[_Row]:
+        for name in values[0]:
+            points = list(_points(counted, name, [it[name] for it in values]))
+            yield _Row(kind, name, values[0][name], values[-1][name], slope_of(points), limit)
+
+    memory = list(rows("MiB", [it.footprint.memory for it in counted], None))
+    whole = _Row(
+        "MiB",
+        "all memory",
+        sum(row.first for row in memory),
+        sum(row.last for row in memory),
+        sum((row.slope for row in memory), Slope(0.0, 0.0)),
+        _MIB_AN_HOUR,
+    )
+    return [
+        *memory,
+        whole,
+        *rows("MiB", [it.footprint.resident for it in counted], None),
+        *rows("", [it.footprint.counts for it in counted], _FEW_AN_HOUR),
+        *rows("objects", [it.footprint.stores for it in counted], _OBJECTS_AN_HOUR),
+    ]
+
+
+def _points(samples: list[_Sample], name: str, values: list[float]) -> Iterator[Point]:
+    """Return the values of what has been running for long enough not to be new."""
+    life, since = "", 0.0
+    for sample, value in zip(samples, values, strict=True):
+        of = sample.footprint.lives["workers"] if "workers" in name else ""
+        if of != life:
+            life, since = of, sample.hours
+        if not of or (sample.hours - since) * 3600 >= _SETTLED_AFTER_S:
+            yield Point(sample.hours, value, of)
+
+
+def _grows(row: _Row) -> bool:
+    return row.limit is not None and row.slope.is_above(row.limit)
+
+
+def _show(samples: list[_Sample], rows: list[_Row]) -> None:
+    jobs, hours = samples[-1].jobs, samples[-1].hours
+    table = Table(title=f"{jobs} Spark jobs in {hours:.2f} hours, {len(samples)} samples")
+    for column in ("", "", "first", "last", "an hour", "give or take", "limit", ""):
+        table.add_column(column, justify="right" if column else "left")
+    for row in rows:
+        verdict = "grows" if _grows(row) else "" if row.limit is None else "level"
+        if row.limit is not None and not _grows(row) and not row.slope.is_within(row.limit):
+            verdict = "too short to tell"
+        table.add_row(
+            row.name,
+            row.kind,
+            f"{row.first:.1f}",
+            f"{row.last:.1f}",
+            f"{row.slope.per_hour:+.2f}",
+            f"{row.slope.give_or_take:.2f}",
+            "" if row.limit is None else f"{row.limit:g}",
+            verdict,
+        )
+    Console(width=120).print(table)
