@@ -132,6 +132,10 @@ class ControlWriters:
             self._unguarded.pop(kind, None)
         elif self._unguarded.get(kind) != error.code:
             self._unguarded[kind] = error.code
+            if isinstance(error, NotAuthorizedError) and kind == "tasks":
+                # Which of them a node writes under depends on the tasks that it has.
+                prefix = task_id(self._settings, 0).removesuffix("0")
+                error = attrs.evolve(error, grant=f"WRITE on transactional ids that begin with {prefix}")
             hint = hint_of(error) or self._reach.hint_for(error)
             self._events.emit(ControlWritesUnguarded(self._settings.flow, transactional_id, str(error), hint))
 

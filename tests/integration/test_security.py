@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from mm2py.client import MirrorClient
 from mm2py.clock import SystemClock
+from mm2py.config.flow_settings import StorageSettings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.errors import ClusterUnreachableError
+from mm2py.flow.control.connector_store import ConnectorStore
+from mm2py.model.connector_configs import KeyValue, config_record
 from mm2py.model.endpoint import ClusterEndpoint, Security
-from mm2py.telemetry.events import AuthenticationFailed, ClusterRecovered, FlowUnguarded, PartitionStopped, StepFailed
+from mm2py.telemetry.events import (
+    AuthenticationFailed,
+    ClusterRecovered,
+    ConnectorWritesUnguarded,
+    ControlWritesUnguarded,
+    FlowStarted,
+    FlowUnguarded,
+    PartitionStopped,
+    PositionsWritten,
+    StepFailed,
+)
+from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.requests import MetadataRequest
 from mm2py.wire.security import oauth
@@ -402,3 +417,83 @@ async def test_without_the_right_to_its_group_a_flow_runs_unguarded(
     assert "GROUP_AUTHORIZATION_FAILED" in unguarded.error
     assert unguarded.hint.startswith(f"grant User:CN=mm2,O=mm2py READ on group {alias}-mm2 of cluster B")
     assert f"mm2-offsets.{alias}.internal" in failed[0].error
+
+
+async def test_without_the_right_to_transactional_ids_a_flow_writes_unguarded(
+    primary: KafkaCluster, secure: SecureCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    That is reported once, with the one permission that is missing, and the flow goes on. With it positions are guarded.
+    If it is withdrawn from a flow that runs, that is reported once, and positions wait for it; records do not.
+    """
+    source, target, alias = primary.bootstrap_servers, secure.cluster.bootstrap_servers, prefix[-6:]
+    await create_topic(source, prefix)
+    await produce_numbers(source, prefix, count=500, partitions=1)
+    user, rights = f"user-{alias}", "CREATE,DESCRIBE,READ,WRITE"
+    await secure.set_password(user, "right-pw")
+    await secure.grant(f"User:{user}", f"topic {alias}. {rights}", f"topic mm2- {rights}", f"group {alias}-mm2 READ")
+    keys = {
+        f"{alias}->B.topics": prefix,
+        "B.offset.flush.interval.ms": "1000",
+        **flow_keys("B", secure.client_keys("SCRAM", sasl_jaas_config=scram_line(user, "right-pw"))),
+    }
+    settings = flow_settings(source, "y:1", alias=alias, **{**_COPY_ONLY, **keys})
+    async with running_flow(settings, tmp_path) as running:
+        await eventually(lambda: running.events.of(PositionsWritten), within_s=30, what="a position is written")
+        (unguarded,) = running.events.of(ControlWritesUnguarded)
+        refused = running.events.of(StepFailed)
+    asked = re.match(
+        rf"grant User:{user} WRITE on transactional ids that begin with (\S+) of cluster B", unguarded.hint
+    )
+    assert asked is not None, unguarded
+    missing = f"transactional_id {asked[1]} WRITE"
+    await secure.grant(f"User:{user}", missing)
+    async with running_flow(settings, tmp_path) as running:
+        await eventually(lambda: running.events.of(FlowStarted), within_s=30, what="its id is opened")
+        await secure.revoke(f"User:{user}", missing)
+        await produce_numbers(source, prefix, count=500, partitions=1)
+        await eventually(lambda: running.events.of(StepFailed), within_s=30, what="the refusal is told")
+        await await_arrived(target, f"{alias}.{prefix}", 1000)
+        before = running.events.of(PositionsWritten)
+        await secure.grant(f"User:{user}", missing)
+        await eventually(lambda: running.events.of(PositionsWritten), within_s=30, what="a position is written")
+        withdrawn, again = running.events.of(StepFailed), running.events.of(ControlWritesUnguarded)
+
+    assert (asked[1], unguarded.transactional_id) == (f"{alias}-mm2-MirrorSourceConnector-", f"{asked[1]}0")
+    assert not (*refused, *again, *before)
+    (told,) = withdrawn
+    assert told.step == "write positions"
+    assert told.hint.startswith(f"grant User:{user} WRITE on transactional id {asked[1]}0 of cluster B")
+
+
+async def test_without_the_right_to_its_leader_s_id_a_worker_writes_unguarded(
+    secure: SecureCluster, prefix: str
+) -> None:
+    """That is reported once, with what to grant; connectors are stored nevertheless."""
+    user, clock = "User:CN=mm2,O=mm2py", SystemClock()
+    await secure.grant(user, f"topic {prefix} CREATE,DESCRIBE,READ,WRITE")
+    events, topic, leader = EventLog(clock), StorageSettings(prefix, 1), f"connect-cluster-{prefix}"
+    store = ConnectorStore(
+        endpoint(secure.client_keys("MUTUAL")),
+        topic,
+        leader,
+        clock=clock,
+        events=events,
+        jitter=random.random,
+        on_change=lambda _: None,
+        on_restart=lambda _: None,
+    )
+
+    async def decide() -> Sequence[KeyValue]:
+        return [config_record(f"m{len(store.connectors)}", {"topics": "orders"})]
+
+    async with asyncio.TaskGroup() as tasks:
+        follow = tasks.create_task(store.follow(), name="follow")
+        await eventually(lambda: store.is_read, within_s=30, what="the topic was read")
+        for _ in range(2):
+            await store.change(decide)
+        follow.cancel()
+    (unguarded,) = events.of(ConnectorWritesUnguarded)
+
+    assert set(store.connectors) == {"m0", "m1"}
+    assert unguarded.hint.startswith(f"grant {user} WRITE on transactional id {leader} of cluster A")

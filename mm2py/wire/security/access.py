@@ -207,7 +207,7 @@ _GRANTS: Final = {
     "AlterConfigs": "ALTER_CONFIGS on topic {}",
     "DeleteRecords": "DELETE on topic {}",
     "InitProducerId": "IDEMPOTENT_WRITE on the cluster",
-    "FindTransactionCoordinator": "DESCRIBE on transactional id {}",
+    "FindTransactionCoordinator": "WRITE on transactional id {}",  # which implies DESCRIBE, and is needed next
     "InitTransactions": "WRITE on transactional id {}",
     "AddPartitionsToTxn": "WRITE on transactional id {}",
     "EndTxn": "WRITE on transactional id {}",
