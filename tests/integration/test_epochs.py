@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import os
+import secrets
 import signal
 import urllib.request
 from collections.abc import AsyncIterator
@@ -122,6 +123,24 @@ async def test_an_epoch_holds_nothing_of_the_jvm(spark: Spark) -> None:
         assert len(ThreadSafeFinalizer.finalizers) == held
     finally:
         gc.enable()
+
+
+async def test_a_large_plan_leaves_no_file(spark: Spark) -> None:
+    """
+    The plan of 50 000 partitions goes where small ones go.
+
+    Spark itself writes a function of more than 1 MiB to a file for each job, and deletes it when it ends.
+    """
+
+    def files() -> set[str]:
+        return {file.name for file in spark.host.scratch.rglob("*") if file.is_file()}
+
+    padded = attrs.evolve(idle_plan(epoch_ms=10).source, alias=secrets.token_hex(4_000_000))
+    await spark.runner.run(idle_plan(epoch_ms=10))
+    before = await asyncio.to_thread(files)
+    await spark.runner.run(attrs.evolve(idle_plan(epoch_ms=10), source=padded))
+
+    assert await asyncio.to_thread(files) == before
 
 
 async def test_copy_tasks_run_side_by_side(spark: Spark) -> None:

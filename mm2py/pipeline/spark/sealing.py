@@ -16,6 +16,7 @@ import stat
 from typing import Any, ClassVar, Final, Protocol
 
 import attrs
+import cramjam
 
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.endpoint import ClusterEndpoint
@@ -25,6 +26,9 @@ _OPEN, _SEALED = b"\x00", b"\x01"
 _NONCE_BYTES: Final = 12
 _LEAST_KEY_CHARACTERS: Final = 16
 _KEY_PURPOSE: Final = b"mm2py plan 1\x00"
+#: Larger plans, those of a hundred partitions and more, are compressed to a fifth: they cross into the JVM as text.
+_LARGE_BYTES: Final = 16_384
+_COMPRESSED: Final = b"\x28\xb5\x2f\xfd"  # as every frame of zstd begins, and no pickle
 
 #: What a worker has read: paths, and the keys in them as of a moment of change.
 _keys: dict[str, tuple[tuple[int, int, int], bytes]] = {}
@@ -72,6 +76,8 @@ def seal(plan: SealedPlan, key_file: str | None) -> bytes:
     *key_file* is None where Spark itself encrypts what it sends. Raise `SecretsKeyError` where the key cannot be used.
     """
     content = pickle.dumps(plan, protocol=5)
+    if len(content) >= _LARGE_BYTES:
+        content = bytes(cramjam.zstd.compress(content, 1))
     has_secrets = plan.source.security.client_keys or plan.target.security.client_keys
     if key_file is None or not has_secrets:
         return _OPEN + content
@@ -86,7 +92,7 @@ def seal(plan: SealedPlan, key_file: str | None) -> bytes:
 def unseal(payload: bytes) -> Any:
     """Return the plan in *payload*; raise `SecretsKeyError` where the key here is not the daemon's."""
     if payload[:1] == _OPEN:
-        return pickle.loads(payload[1:])  # noqa: S301 (the daemon wrote it)
+        return _unpacked(payload[1:])
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
@@ -98,7 +104,13 @@ def unseal(payload: bytes) -> Any:
         content = AESGCM(_key_in(key_file)).decrypt(nonce, sealed, path)
     except InvalidTag as error:
         raise SecretsKeyError(key_file, f"it is not the daemon's key on {os.uname().nodename}") from error
-    return pickle.loads(content)  # noqa: S301 (the daemon wrote it: no other process has the key)
+    return _unpacked(content)
+
+
+def _unpacked(content: bytes) -> Any:
+    if content.startswith(_COMPRESSED):
+        content = bytes(cramjam.zstd.decompress(content))
+    return pickle.loads(content)  # noqa: S301 (the daemon wrote it; what was sealed, no other process can have)
 
 
 def check_key_file(path: str) -> None:

@@ -61,6 +61,8 @@ _OURS = {
     "spark.ui.retainedStages": "100",
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "100",
+    # The plan of an epoch that is larger would be written to a file, which stays there for as long as Spark runs.
+    "spark.broadcast.UDFCompressionThreshold": "1g",
 }
 
 #: On embedded Spark only: no name look-ups, and workers forked from a process that has imported everything.

@@ -10,8 +10,8 @@ import pytest
 
 from mm2py.errors import Verdict
 from mm2py.model.endpoint import ClusterEndpoint, Security
-from mm2py.model.epoch import CopyLimits, EpochPlan
-from mm2py.model.flow import Flow
+from mm2py.model.epoch import CopyLimits, EpochPlan, PartitionPlan
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.pipeline.spark.sealing import SecretsKeyError, check_key_file, make_key_file, seal, unseal
 
 
@@ -43,6 +43,19 @@ def test_plans_without_secrets_go_as_they_are(key_file: str) -> None:
     assert pickle.loads(seal(plain, key_file)[1:]) == plain
     assert unseal(seal(plain, None)) == plain
     assert unseal(seal(PLAN, None)) == PLAN
+
+
+@pytest.mark.parametrize("target", [OPEN_END, LOCKED_END])
+def test_a_large_plan_is_made_small(key_file: str, target: ClusterEndpoint) -> None:
+    """The plan of thousands of partitions says the same again and again; what travels is a fifth of it."""
+    topics = (TopicPartition(f"topic-{number // 50}", number % 50) for number in range(1_000))
+    partitions = tuple(PartitionPlan(it, f"A.{it.topic}", 17, 17, is_unsure=False) for it in topics)
+    plan = attrs.evolve(PLAN, target=target, partitions=partitions)
+
+    payload = seal(plan, key_file)
+
+    assert len(payload) < len(pickle.dumps(plan)) / 5
+    assert unseal(payload) == plan
 
 
 def test_another_key_or_none_is_said_where_it_is_missed(key_file: str) -> None:
