@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -22,9 +21,19 @@ from mm2py.model.node import Node
 from mm2py.model.positions import Position
 from mm2py.model.positions_topic import decode_stored
 from mm2py.model.state import FlowState
-from mm2py.telemetry.events import FlowFenced, FlowShared, FlowStarted, StepFailed, TaskRestarted, TopicCreated
+from mm2py.telemetry.events import (
+    FlowFenced,
+    FlowShared,
+    FlowStarted,
+    ResumeUnproven,
+    StepFailed,
+    TaskRestarted,
+    TopicCreated,
+)
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.fenced_writer import Append
 from mm2py.wire.groups.membership import Membership
+from mm2py.wire.transactions import TransactionalProducer
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.groups import commit_plainly, committed, throw_out
@@ -203,16 +212,25 @@ async def test_the_owner_does_what_is_done_once_for_all_nodes(
 
 
 @contextmanager
-def _frozen(flow: RunningFlow) -> Iterator[asyncio.Event]:
-    """Hold back what a node is about to write, and all that it asks its group, until the event is set."""
+def _frozen(flow: RunningFlow, *, amid_a_write: bool) -> Iterator[asyncio.Event]:
+    """
+    Hold back what a node is about to write, and all that it asks its group, until the event is set.
+
+    *amid_a_write* its records are in the log already, and their transaction stays open, as if it were killed there.
+    """
     thawed, membership = asyncio.Event(), flow.runner._membership
     assert membership is not None
     writer, decide = membership._writer, membership._decide
     write = writer.write
 
-    async def write_late(*what: Any) -> None:
-        await thawed.wait()
-        await write(*what)
+    async def write_late(cluster: Cluster, places: Collection[TopicPartition], append: Append) -> None:
+        async def append_and_freeze(producer: TransactionalProducer | None) -> None:
+            await append(producer)
+            await thawed.wait()
+
+        if not amid_a_write:
+            await thawed.wait()
+        await write(cluster, places, append_and_freeze)
 
     async def decide_late(place: Membership) -> None:
         await thawed.wait()
@@ -223,11 +241,13 @@ def _frozen(flow: RunningFlow) -> Iterator[asyncio.Event]:
         yield thawed
 
 
-async def _positions(target: KafkaCluster, settings: FlowSettings) -> dict[TopicPartition, list[int]]:
+async def _positions(
+    target: KafkaCluster, settings: FlowSettings, *, reads_committed: bool = True
+) -> dict[TopicPartition, list[int]]:
     """Return each partition's positions in the order in which they were written, as a reader of committed data does."""
     found: dict[TopicPartition, list[int]] = {}
     topic = settings.offset_storage.topic
-    for records in (await read_topic(target.bootstrap_servers, topic, reads_committed=True)).values():
+    for records in (await read_topic(target.bootstrap_servers, topic, reads_committed=reads_committed)).values():
         for record in records:
             match decode_stored(record):
                 case (settings.flow.source, Position(claimed=None) as position):
@@ -240,7 +260,8 @@ async def test_what_a_deposed_node_writes_late_is_refused(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, frozen: str
 ) -> None:
     """
-    A node is about to write positions, and freezes for longer than its session; the other one copies on, and writes.
+    A node freezes for longer than its session, before it writes positions, or with its transaction open. The other one
+    undoes that, goes on exactly where the target ends, and writes.
 
     Once it thaws, its write is refused before it asks its group. It joins again, and begins with what the other wrote.
     """
@@ -253,6 +274,12 @@ async def test_what_a_deposed_node_writes_late_is_refused(
         want[0] += count
         await await_arrived(backup.bootstrap_servers, f"{alias}.{prefix}", want[0])
 
+    async def all_at(position: int) -> dict[TopicPartition, list[int]]:
+        found = await _positions(backup, settings)
+        assert len(found) == PARTITIONS
+        assert {positions[-1] for positions in found.values()} == {position}
+        return found
+
     want = [0]
     async with AsyncExitStack() as runs:
         one = await runs.enter_async_context(running_flow(settings, tmp_path))
@@ -261,34 +288,31 @@ async def test_what_a_deposed_node_writes_late_is_refused(
         await _sharing(one, other)
         await copied(10 * PARTITIONS)
         late, rest, task = (one, other, 0) if frozen == "the leader" else (other, one, 2)
-        with _frozen(late) as thawed:
+        with _frozen(late, amid_a_write=frozen == "the leader") as thawed:
             await copied(10 * PARTITIONS)
             await eventually(lambda: _tasks(rest) == [[0, 1, 2, 3]], within_s=20, what="the other has all tasks")
             await copied(10 * PARTITIONS)
 
-            async def are_written() -> bool:
-                found = await _positions(backup, settings)
-                assert len(found) == PARTITIONS
-                assert {positions[-1] for positions in found.values()} == {30}
-                return True
-
-            await eventually(are_written, within_s=20, what="the other has written positions")
+            await eventually(lambda: all_at(30), within_s=20, what="the other has written positions")
             thawed.set()
             refused = (await eventually(lambda: late.events.of(FlowFenced), within_s=5, what="it is refused"))[0]
             await _sharing(one, other)
         await copied(10 * PARTITIONS)
         for flow in (late, rest):
             await flow.drain()
-    found = await _positions(backup, settings)
+    # What was just committed shows once its partition has the marker.
+    found = await eventually(lambda: all_at(40), within_s=5, what="both have written positions")
 
     assert refused.transactional_id == f"{settings.group_id}-MirrorSourceConnector-{task}"
     assert all(positions == sorted(positions) for positions in found.values()), found
-    assert {positions[-1] for positions in found.values()} == {40}
     assert len(late.events.of(FlowFenced)) == 1
     assert not rest.events.of(FlowFenced)
     for flow in (late, rest):
         assert not flow.events.of(TaskRestarted)
         assert not flow.events.of(StepFailed)
+        assert not flow.events.of(ResumeUnproven)
+    undone = await _positions(backup, settings, reads_committed=False)
+    assert (undone != found) == (frozen == "the leader")
     assert sum((await end_offsets(backup.bootstrap_servers, f"{alias}.{prefix}")).values()) == want[0]
 
 
