@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from mm2py.pipeline.spark import session as session_module
 from mm2py.pipeline.spark.class_archive import make_class_archive
 from mm2py.pipeline.spark.settings import class_archive
 from mm2py.telemetry.events import SparkEnded, SparkLogged, SparkStarted, WaitingForSlot
-from tests.support.epochs import FLOW, idle_plan, lose, run_both, spark_of
+from tests.support.epochs import FLOW, Spark, idle_plan, lose, run_both, spark_of
 from tests.support.eventually import eventually
 
 
@@ -51,6 +53,31 @@ async def test_a_dead_jvm_is_started_again(caplog: pytest.LogCaptureFixture) -> 
     assert not second.is_alive
     assert not scratch.exists()
     assert caplog.messages == []
+
+
+async def test_a_dead_jvm_leaves_nothing_to_the_next() -> None:
+    """What pyspark has for a JVM in this process, and the JVM's files, go with it: a daemon has many in its life."""
+
+    def held(spark: Spark) -> tuple[int, int, int]:
+        threads = [
+            it for it in threading.enumerate() if not it.name.startswith("asyncio")
+        ]  # it starts them as it likes
+        return len(threads), psutil.Process().num_fds(), len(list(spark.host.scratch.iterdir()))
+
+    async with spark_of() as spark:
+        session = await spark.host.session()
+        await spark.runner.run(idle_plan(epoch_ms=10))
+        before = held(spark)
+        session.process.kill()
+        await asyncio.to_thread(session.process.wait)
+        del session
+        await spark.runner.run(idle_plan(epoch_ms=10))
+
+        def is_as_before() -> bool:
+            assert held(spark) == before
+            return True
+
+        await eventually(is_as_before, within_s=10, what=f"threads, descriptors and files are {before}")
 
 
 async def test_what_spark_logs_is_a_line_each_but_for_what_events_of_ours_tell() -> None:

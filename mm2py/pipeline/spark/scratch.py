@@ -12,6 +12,8 @@ from pathlib import Path
 _PREFIX = "mm2py-"
 #: Tells it from other directories of that name, and is there only once the directory is locked.
 _MARK = ".scratch"
+#: What the daemon itself keeps there: the key of its plans, and the files by which it ends epochs.
+_OURS = (_MARK, "secrets.key", "epoch-")
 
 
 class Scratch:
@@ -27,6 +29,16 @@ class Scratch:
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         (self.path / _MARK).touch()
+
+    def clear(self) -> None:
+        """Remove what an earlier life of Spark left there: a JVM that is killed, or crashes, removes nothing."""
+        for entry in self.path.iterdir():
+            if entry.name.startswith(_OURS):
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Remove it with all that is in it; a second time does nothing."""

@@ -266,6 +266,7 @@ class SparkHost:
             check_key_file(self.secrets_key_file)
         begun = self._clock.monotonic()
         loop, given_up = asyncio.get_running_loop(), threading.Event()
+        await asyncio.to_thread(self._scratch.clear)
 
         def tell(line: str) -> None:
             if not given_up.is_set():
@@ -343,6 +344,7 @@ def _open(
     logging.getLogger().addFilter(_is_news)
     if given_up.is_set():  # while there was no JVM yet that could have been ended
         _bury_process(gateway.proc)
+        gateway.shutdown()
         _forget_gateway()
         raise SparkStartError(settings.master, "it is not needed any more")
     try:
@@ -355,6 +357,7 @@ def _open(
         one_row = context.parallelize([0], 1)
     except Exception as error:
         _bury_process(gateway.proc)
+        gateway.shutdown()
         _forget_gateway()
         raise SparkStartError(settings.master, _reason(last_words, str(error))) from error
     return SparkSession(context, one_row, gateway, gateway.proc)
@@ -463,6 +466,7 @@ def _bury(session: SparkSession) -> None:
     children = processes.below(session.process.pid)
     _bury_process(session.process)
     processes.kill(children)
+    _end_threads(session)
     _forget_gateway()
 
 
@@ -474,6 +478,14 @@ def _bury_process(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _end_threads(session: SparkSession) -> None:
+    """End what pyspark does for a JVM in threads of this process, which outlive it with their sockets."""
+    session.gateway.shutdown()
+    server = session.context._accumulatorServer  # noqa: SLF001
+    if server is not None:
+        server.shutdown()
 
 
 def _forget_gateway() -> None:

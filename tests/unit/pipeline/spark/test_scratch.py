@@ -39,3 +39,18 @@ def test_what_a_killed_daemon_left_is_removed_by_the_next(folder: Path) -> None:
     assert {it.name for it in folder.iterdir()} == {"mm2py-by-somebody", alive.path.name, fresh.path.name}
     alive.remove()
     fresh.remove()
+
+
+def test_what_a_dead_jvm_left_is_cleared(folder: Path) -> None:
+    """What the daemon itself put there stays, and so does what a link of Spark's led to."""
+    made = Scratch()
+    (folder / "elsewhere").mkdir()
+    for name in ("secrets.key", "epoch-1.stop", "liblz4-java-1.so"):
+        (made.path / name).touch()
+    (made.path / "blockmgr-1" / "0d").mkdir(parents=True)
+    (made.path / "link").symlink_to(folder / "elsewhere")
+    made.clear()
+
+    assert {it.name for it in made.path.iterdir()} == {".scratch", "secrets.key", "epoch-1.stop"}
+    assert (folder / "elsewhere").exists()
+    made.remove()
