@@ -26,6 +26,8 @@ from tests.support.groups import commit_plainly
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
 from tests.support.producing import produce_numbers, producer
 from tests.support.reading import read_numbers
+from tests.support.rest_fuzz import fuzz
+from tests.support.soaking import rounds
 from tests.support.topics import create_topic, list_topics, topic_configs
 
 
@@ -78,11 +80,13 @@ async def _write(bootstrap: str, topic: str, *records: tuple[bytes, bytes | None
             await plain.send_and_wait(topic, value, key)
 
 
+@pytest.mark.soak
 async def test_mirus_s_quick_start(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
     """
     A worker starts without a flow. A connector that copies within the cluster is created before its topics. A second
     source cluster is added while the first runs, its list of topics changes, and what another worker writes to the
-    config topic takes effect; none of that disturbs the first connector.
+    config topic takes effect, and whatever is sent to REST is answered as documented; none of that disturbs the first
+    connector.
     """
     target, other = backup.bootstrap_servers, primary.bootstrap_servers
     topic, first, second = f"{prefix}-test", f"{prefix}-quickstart", f"{prefix}-second"
@@ -126,6 +130,14 @@ async def test_mirus_s_quick_start(primary: KafkaCluster, backup: KafkaCluster, 
         # Another worker's change.
         await _write(target, f"{prefix}-configs", state_record(second, Wanted.PAUSED))
         await rest.until(second, "PAUSED", tasks=2)
+
+        # Requests of all kinds, to its addresses and to others, which end with its removal.
+        names = {"connector": second, "plugin": "MirusSourceConnector", "task": "0"}
+        under = ("/connectors", "/connector-plugins")
+        _, wrong = await asyncio.to_thread(fuzz, rest.url, names, under=under, examples=rounds(1, soak=40))
+        assert wrong == []
+        assert await rest.ask("GET", "/connectors", wanted=200) == [first]
+        assert not list(running.events("rest_failed"))
         await rest.until(first, "RUNNING", tasks=1)
         changed = [event for event in running.events("settings_reloaded") if f"{first}->target" in event["changed"]]
         assert not changed
