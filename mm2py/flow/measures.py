@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -273,12 +273,6 @@ class FlowMeasures:
         """Record the time from reading a group until its checkpoint was written."""
         window = self._groups.setdefault((group, remote), TimesWindow())
         window.note(self._clock.monotonic(), took_ms)
-
-    def keep_groups(self, groups: Collection[str]) -> None:
-        """Forget what was measured of all but *groups*: many a group is that of a command that ran once."""
-        kept = frozenset(groups)
-        for gone in [key for key in self._groups if key[0] not in kept]:
-            del self._groups[gone]
 
     def checkpoint_latency(self, group: str, remote: TopicPartition) -> TimesView | None:
         """Return the measurements of a group's checkpoints."""

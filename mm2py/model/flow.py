@@ -23,7 +23,8 @@ class Flow:
         return "/".join(["", f"from:{source}", f"to:{target}", *parts])
 
 
-@attrs.frozen(order=True)
+# The key of nearly every table.
+@attrs.frozen(order=True, cache_hash=True)
 class TopicPartition:
     """One partition of a topic; prints as Kafka prints it, ``orders-3``."""
 

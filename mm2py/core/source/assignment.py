@@ -8,6 +8,7 @@ than its share: a move costs the partition's connections and batches in flight, 
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Collection, Mapping
 
 import attrs
@@ -49,7 +50,14 @@ class Assignment:
 
     def of_task(self, task: int) -> tuple[TopicPartition, ...]:
         """Return the partitions of *task*, in order."""
-        return tuple(sorted(partition for partition, owner in self.task_of.items() if owner == task))
+        return self._of_tasks.get(task, ())
+
+    @functools.cached_property
+    def _of_tasks(self) -> Mapping[int, tuple[TopicPartition, ...]]:
+        found: dict[int, list[TopicPartition]] = {}
+        for partition, task in sorted(self.task_of.items()):
+            found.setdefault(task, []).append(partition)
+        return {task: tuple(partitions) for task, partitions in found.items()}
 
 
 @attrs.define

@@ -97,16 +97,16 @@ def due_positions(
         for state in states
         if state.repair is None
         and (state.producer is not None or state.is_transformed)  # else it is written with its next producer
+        and (is_interval_over or state.unwritten_bytes >= WRITE_AHEAD_BYTES or is_transformed(state.source.topic))
         and not (is_exactly_once and is_transformed(state.source.topic))
         and state.standing != state.written
-        and (is_interval_over or state.unwritten_bytes >= WRITE_AHEAD_BYTES or is_transformed(state.source.topic))
     )
 
 
 def next_plans(states: Iterable[PartitionState], *, now: float) -> tuple[PartitionPlan, ...]:
     """Return the plans of partitions that may be written to, and whose back-off, if any, is over."""
     return tuple(
-        state.to_plan() for state in states if state.retry_at <= now and not state.is_questioned and state.is_fenced
+        state.plan for state in states if state.retry_at <= now and not state.is_questioned and state.is_fenced
     )
 
 

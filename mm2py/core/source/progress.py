@@ -6,6 +6,7 @@ a broker was unavailable, or after a long one because it needs attention.
 from __future__ import annotations
 
 import enum
+import functools
 import math
 
 import attrs
@@ -140,7 +141,7 @@ class PartitionState(Counters):
         left = self.log.high_watermark - self.position
         return None if left < 0 or self.is_questioned else left
 
-    @property
+    @functools.cached_property
     def standing(self) -> Position:
         """What the positions topic should hold."""
         mark = self.producer
@@ -153,7 +154,7 @@ class PartitionState(Counters):
             return stands
         return attrs.evolve(stands, next_upstream=self.repair.position, leader=None, search_from=self.position)
 
-    @property
+    @functools.cached_property
     def is_fenced(self) -> bool:
         """Whether the positions topic has the start of the copy and its producer. Only then may anything be sent: the
         daemon that follows after a crash, at any moment, then sends the same records with the same sequences, and the
@@ -167,7 +168,9 @@ class PartitionState(Counters):
             return False
         return (mark.producer_id, mark.producer_epoch) == (known.producer_id, known.producer_epoch)
 
-    def to_plan(self) -> PartitionPlan:
+    @functools.cached_property
+    def plan(self) -> PartitionPlan:
+        """The plan of this partition's next epoch; the same object for as long as the state is."""
         return PartitionPlan(
             source=self.source,
             remote_topic=self.remote_topic,
@@ -250,7 +253,8 @@ def _found(state: PartitionState, outcome: PartitionOutcome) -> list[Occurrence]
 def _faded(state: PartitionState) -> PartitionState:
     if not state.bytes_per_s:
         return state
-    return attrs.evolve(state, bytes_per_s=state.bytes_per_s * (1 - _FRESH_SHARE))
+    faded = state.bytes_per_s * (1 - _FRESH_SHARE)
+    return attrs.evolve(state, bytes_per_s=faded if faded >= 1 else 0.0)
 
 
 def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float) -> PartitionState:

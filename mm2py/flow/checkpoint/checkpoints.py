@@ -188,7 +188,6 @@ class Checkpoints:
     async def emit_once(self, groups: Collection[str]) -> Round:
         """Translate what *groups* have committed and write the checkpoints that are due."""
         begun, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
-        self._measures.keep_groups(groups)
         if self.log.is_look_due:
             await self.log.look()
         places = await self._look(groups)

@@ -62,11 +62,9 @@ class Doubts:
     def questions(self) -> tuple[PartitionState, ...]:
         """Return partitions whose history is in doubt and that no task is copying."""
         now = self._clock.monotonic()
-        return tuple(
-            state
-            for state in self._ledger.wanted()
-            if state.is_questioned and state.look_at <= now and not self._holders.is_held(state.source)
-        )
+        found = [state for state in self._ledger.states.values() if state.is_questioned and state.look_at <= now]
+        free = (it for it in found if self._ledger.is_wanted(it.source) and not self._holders.is_held(it.source))
+        return tuple(sorted(free, key=lambda state: state.source))
 
     def suspects(self) -> tuple[PartitionState, ...]:
         """Return those partitions that are interrupted again and again."""

@@ -81,6 +81,10 @@ class Ledger:
         """Return the partitions that are mirrored now, in order."""
         return [self.states[partition] for partition in self._in_order if partition in self.states]
 
+    def is_wanted(self, source: TopicPartition) -> bool:
+        """Whether a partition is mirrored and not paused."""
+        return source in self.places and not self.overrides.is_paused(source)
+
     def wanted(self) -> tuple[PartitionState, ...]:
         """Return those partitions that are mirrored and not paused."""
         return tuple(state for state in self.mirrored() if not self.overrides.is_paused(state.source))
@@ -93,8 +97,9 @@ class Ledger:
 
     def unfenced(self) -> tuple[PartitionState, ...]:
         """Return those partitions that may not be planned before their position is written: see `Positions.fence`."""
-        free = (state for state in self.mirrored() if not self._holders.is_held(state.source))
-        return tuple(state for state in free if not state.is_fenced and not state.is_questioned)
+        found = [state for state in self.states.values() if not (state.is_fenced or state.is_questioned)]
+        free = (it for it in found if it.source in self.places and not self._holders.is_held(it.source))
+        return tuple(sorted(free, key=lambda state: state.source))
 
     def note_produced(self, source: TopicPartition) -> None:
         """Note that the target's broker has just taken a batch of a partition's producer."""

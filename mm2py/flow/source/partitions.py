@@ -185,6 +185,8 @@ class SourceTasks:
         return plans
 
     def rates(self, task: int, partitions: tuple[PartitionPlan, ...]) -> tuple[RateShare, ...]:
+        if not self._rates.has_limits:
+            return ()
         busy = {it: owner for it, owner in self.holders.owners.items() if not self.ledger.overrides.is_paused(it)}
         return self._rates.plan(task, [plan.source for plan in partitions], busy)
 

@@ -47,6 +47,10 @@ class RateShares:
         parts = {topic: here[topic] / count for topic, count in all_of.items()}
         self._parts = {**parts, "": len(ours) / len(everything)} if everything else {}
 
+    @property
+    def has_limits(self) -> bool:
+        return bool(self._limits)
+
     def apply_overrides(self, overrides: Overrides) -> bool:
         """Apply the limits of *overrides*; return whether any changed. Changed ones begin with empty buckets."""
         limits = metered(overrides.limit)

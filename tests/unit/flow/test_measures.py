@@ -48,7 +48,7 @@ class MeasuresRig:
         self.epoch = 0
 
     def plan(self, *, is_unsure: bool = False) -> EpochPlan:
-        planned = attrs.evolve(self.state, is_unsure=is_unsure).to_plan()
+        planned = attrs.evolve(self.state, is_unsure=is_unsure).plan
         return EpochPlan(FLOW, 0, self.epoch, END, END, (planned,), CopyLimits(), epoch_ms=5_000, drain_ms=5_000)
 
     def run(self, records: int = 0, *, plan: EpochPlan | None = None, **facts: object) -> None:
@@ -271,14 +271,3 @@ def test_checkpoint_latency_is_each_group_s_own() -> None:
     assert rig.measures.checkpoint_latency("g", SOURCE) == TimesView(40, 40, 40, 40.0)
     assert rig.measures.checkpoint_latency("h", SOURCE) == TimesView(9, 9, 9, 9.0)
     assert rig.measures.checkpoint_latency("i", SOURCE) is None
-
-
-def test_groups_that_are_gone_are_forgotten() -> None:
-    """Groups come and go by the thousand in the weeks of a daemon; what it measured goes with them."""
-    rig = MeasuresRig()
-    for group in ("g", "h"):
-        rig.measures.checkpointed(group, SOURCE, 40)
-    rig.measures.keep_groups(["h", "i"])
-
-    assert rig.measures.checkpoint_latency("g", SOURCE) is None
-    assert rig.measures.checkpoint_latency("h", SOURCE) == TimesView(40, 40, 40, 40.0)

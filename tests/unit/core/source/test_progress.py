@@ -304,8 +304,8 @@ def test_a_producer_goes_with_its_position() -> None:
     moved, _ = after(state(), outcome(ended=Ended.INTERRUPTED, failure=FAILURE, producer=contested))
     forgotten, _ = after(moved, outcome(ended=Ended.INTERRUPTED, failure=FAILURE, producer=None))
 
-    assert (moved.to_plan().producer, moved.standing.producer) == (contested, ProducerMark(7, 0, 50))
-    assert forgotten.to_plan().producer is None
+    assert (moved.plan.producer, moved.standing.producer) == (contested, ProducerMark(7, 0, 50))
+    assert forgotten.plan.producer is None
 
 
 def test_the_next_retry_is_the_first_of_all() -> None:

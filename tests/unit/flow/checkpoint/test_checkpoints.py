@@ -103,17 +103,6 @@ async def test_a_round_writes_what_is_due(rig: CheckpointsRig) -> None:
     assert [(event.groups, event.checkpoints) for event in rig.events.of(CheckpointsWritten)] == [(2, 2)]
 
 
-async def test_what_was_measured_of_a_group_goes_with_it(rig: CheckpointsRig) -> None:
-    """How long its checkpoints took is shown for as long as it is there, and no longer remembered."""
-    await rig.made.read()
-    await rig.made.emit_once(["g", "h"])
-    await rig.made.emit_once(["h"])
-    seen = {group: rig.made._measures.checkpoint_latency(group, THERE) for group in ("g", "h")}
-
-    assert seen["g"] is None
-    assert seen["h"] is not None
-
-
 async def test_the_topic_s_checkpoints_are_continued(rig: CheckpointsRig) -> None:
     """Own records are read, the latest of each counts, malformed ones are passed over (testReadCheckpointsTopic)."""
     old = [Checkpoint("g", THERE, upstream, downstream) for upstream, downstream in ((10, 10), (38, 37))]
