@@ -26,6 +26,7 @@ from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
 from mm2py.model.state import SparkView
+from mm2py.pipeline.copy.sent_plan import KeptPlan, SentPlan, difference
 from mm2py.pipeline.copy.spark_task import name_file, run_epochs
 from mm2py.pipeline.spark.patience import done_within
 from mm2py.pipeline.spark.processes import kill_worker
@@ -113,6 +114,8 @@ class EpochRunner:
         self._threads: dict[tuple[Flow, int], ThreadPoolExecutor] = {}
         self._running: dict[tuple[Flow, int], _Running] = {}
         self._numbers = itertools.count()
+        #: The last plan of each copy task whose outcome came back.
+        self._known: dict[tuple[Flow, int], KeptPlan] = {}
         #: Runs the epochs of plans with a transform.
         self.records = RecordTasks(host, clock, events)
 
@@ -126,17 +129,20 @@ class EpochRunner:
             return await self._run_records(plan)
         key = (plan.flow, plan.task)
         session = await self._host.session()
-        stop_file = self._host.scratch / f"epoch-{next(self._numbers)}.stop"
+        number = next(self._numbers)
+        stop_file = self._host.scratch / f"epoch-{number}.stop"
         planned = attrs.evolve(plan, stop_file=str(stop_file))
-        payload = seal(planned, self._host.secrets_key_file)
-        job = asyncio.get_running_loop().run_in_executor(self._thread(key), _run_job, session, planned, payload)
+        sent = difference(planned, number, self._known.pop(key, None))
+        payload = seal(sent, self._host.secrets_key_file)
+        whole = functools.partial(seal, SentPlan(planned, number), self._host.secrets_key_file)
+        job = asyncio.get_running_loop().run_in_executor(self._thread(key), _run_job, session, planned, payload, whole)
         running = self._running[key] = _Running(planned, stop_file, job)
         job.add_done_callback(functools.partial(self._ended, key, running))
         try:
             await self._watch_slot(session, running)
             if not await done_within(job, _due_s(plan) + SLACK_S, self._clock):
                 await self._end_late(session, running)
-            return await asyncio.shield(job)
+            outcome = await asyncio.shield(job)
         except EpochLostError as lost:
             if await self._ask(session, is_stopped, session):
                 self._host.forget(session)
@@ -144,6 +150,8 @@ class EpochRunner:
                 cause = f"it was late and was ended ({lost.cause})"
                 raise EpochLostError(plan.name, cause, lost.may_still_write, is_late=True) from lost.__cause__
             raise lost.with_traceback(None) from lost.__cause__
+        self._known[key] = KeptPlan(number, {it.source: it for it in plan.partitions})
+        return outcome
 
     async def _end_late(self, session: SparkSession, running: _Running) -> None:
         """End a late epoch by force; Spark then reports how it ended."""
@@ -275,16 +283,23 @@ def _group(plan: EpochPlan) -> str:
     return f"{plan.flow}/source/{plan.task}/{plan.epoch}"
 
 
-def _run_job(session: SparkSession, plan: EpochPlan, payload: bytes) -> EpochOutcome:
-    function = functools.partial(run_epochs, payload)
+def _run_job(session: SparkSession, plan: EpochPlan, payload: bytes, whole: Callable[[], bytes]) -> EpochOutcome:
+    """Run an epoch; if the worker that gets *payload* cannot do with it, with the *whole* plan."""
     try:
         session.context.setJobGroup(_group(plan), plan.name)
-        outcome: EpochOutcome = collected(session.one_row.mapPartitions(function))[0]
+        outcome = _outcome_of(session, payload) or _outcome_of(session, whole())
     except JOB_FAILED as error:
         cause, may_still_write = judge_failure(message_of(error))
         raise EpochLostError(plan.name, cause, may_still_write) from error
     except (Py4JError, OSError, EOFError, IndexError) as error:
         raise EpochLostError(plan.name, f"Spark is gone ({type(error).__name__})") from error
+    if outcome is None:
+        raise EpochLostError(plan.name, "its worker refused the whole plan", may_still_write=False)
+    return outcome
+
+
+def _outcome_of(session: SparkSession, payload: bytes) -> EpochOutcome | None:
+    outcome: EpochOutcome | None = collected(session.one_row.mapPartitions(functools.partial(run_epochs, payload)))[0]
     return outcome
 
 

@@ -24,6 +24,7 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import CopyLimits, EpochPlan, PartitionPlan
 from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.copy.sent_plan import MANY
 from mm2py.pipeline.epoch_jobs import EpochLostError
 from mm2py.wire.cluster import Cluster
 from tests.support.copying import fenced
@@ -79,6 +80,36 @@ async def test_an_epoch_copies(spark: Spark, primary: KafkaCluster, backup: Kafk
     assert_numbers(await read_numbers(backup.bootstrap_servers, f"A.{prefix}"), 10_000)
     assert outcome.records == 10_000
     assert {(it.position, it.downstream, it.is_unsure) for it in outcome.partitions} == {(5_000, 4_999, False)}
+
+
+async def test_a_worker_that_lacks_the_plan_before_gets_all_of_the_next(
+    spark: Spark, primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """Of many partitions a worker is sent what is different; one that is new since then copies all the same."""
+    count = MANY + 1
+    await create_topic(primary.bootstrap_servers, prefix, partitions=count)
+    await create_topic(backup.bootstrap_servers, f"A.{prefix}", partitions=count)
+    plan = copy_plan(primary, backup, prefix, count, epoch_ms=2_000)
+    async with Cluster(plan.target, SystemClock()) as target:
+        partitions = await fenced(dict(enumerate(plan.partitions)), target)
+    outcomes = []
+    for rounds in range(3):
+        await produce_numbers(primary.bootstrap_servers, prefix, count=10, partitions=count)
+        outcomes.append(await spark.runner.run(attrs.evolve(plan, partitions=tuple(partitions.values()))))
+        for it in outcomes[-1].partitions:
+            partitions[it.source.partition] = attrs.evolve(
+                partitions[it.source.partition],
+                position=it.position,
+                downstream=it.downstream,
+                is_unsure=it.is_unsure,
+                producer=it.producer,
+            )
+        if rounds == 1:
+            os.kill(int(outcomes[-1].worker.rpartition(":")[2]), signal.SIGKILL)
+
+    assert [outcome.records for outcome in outcomes] == [10, 10, 10]
+    workers = [outcome.worker for outcome in outcomes]
+    assert workers[0] == workers[1] != workers[2]
 
 
 async def test_workers_are_reused(spark: Spark) -> None:
@@ -205,12 +236,12 @@ async def test_a_task_that_raises_is_a_lost_epoch(spark: Spark, *, uses_sql: boo
     """
     if uses_sql:
         install_exception_handler()
-    senseless = attrs.evolve(idle_plan(), partitions=7)  # type: ignore[arg-type]
+    senseless = attrs.evolve(idle_plan(), partitions=(7,))  # type: ignore[arg-type]
 
     with pytest.raises(EpochLostError) as lost:
         await spark.runner.run(senseless)
 
-    assert lost.value.cause.startswith("TypeError: ")
+    assert lost.value.cause.startswith("AttributeError: ")
     assert not lost.value.may_still_write
 
 

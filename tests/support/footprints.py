@@ -1,9 +1,4 @@
-"""
-What a running daemon takes of its machine, seen from outside: memory, threads, files, and what Spark keeps.
-
-Memory is what is in use: the JVM's heap after a full collection, and its own memory after what it has freed was given
-back. How much it could take before it collects depends on its settings, not on how long it has run.
-"""
+"""What a running daemon takes of its machine, seen from outside: memory, threads, files, and what Spark keeps."""
 
 from __future__ import annotations
 
@@ -32,11 +27,7 @@ _SPACE = re.compile(r"\[0x([0-9a-f]+),.*0x([0-9a-f]+)\)")
 #: The collector fills with it what it leaves empty, up to 5 MiB.
 _FILLER = "[I"
 _METASPACE = re.compile(r"Metaspace\s+used (\d+)K")
-_CODE = re.compile(r"\bused=(\d+)Kb")
 _MAPPING = re.compile(r"^([0-9a-f]+)-[0-9a-f]+ ")
-
-#: The JVM goes on compiling what is called seldom, for hours; it has 48 MiB for it at most.
-COMPILED = "JVM, compiled code"
 
 #: What Spark and py4j keep, by the ends of their classes' names.
 _STORES = {
@@ -78,15 +69,12 @@ def footprint(pid: int, scratch: Path) -> Footprint:
     spaces = [tuple(int(end, 16) for end in found) for found in _SPACE.findall(info.split("Metaspace")[0])]
     heap = (min(low for low, _ in spaces), max(high for _, high in spaces))
     (metaspace,) = _METASPACE.findall(info)
-    code = sum(map(int, _CODE.findall(_jcmd(java.pid, "Compiler.codecache")))) / 1024
-    _jcmd(java.pid, "System.trim_native_heap")
     files = list(_files(scratch))
     memory = {
         "daemon": _anonymous(pid),
         "workers": sum(_anonymous(it.pid) for it in pythons),
         "JVM heap": heap_bytes / _MIB,
-        COMPILED: code,
-        "JVM, other": outside(java.pid, *heap) - code,
+        "JVM outside its heap": outside(java.pid, *heap),
     }
     counts = {
         "files": len(files),

@@ -18,7 +18,7 @@ from zlib import crc32
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure
+from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionFailure
 from mm2py.pipeline.copy.fetching import SourceReader
 from mm2py.pipeline.copy.metadata import UNREACHABLE_PAUSE_S, end_all_remade, follow_leaders
 from mm2py.pipeline.copy.partition import PartitionCopy
@@ -30,6 +30,8 @@ from mm2py.pipeline.copy.worker_state import WorkerState, worker_name
 
 
 _POLL_S: Final = 0.1
+#: How many partitions are started before those that were get their turn.
+_STARTED_AT_ONCE: Final = 100
 #: Part of the drain time in which queued batches are still sent; the rest is for answers alone.
 _SENDING_SHARE: Final = 0.6
 
@@ -47,7 +49,7 @@ class _Epoch:
         self._clock = clock
         self._hosted = hosted
         self._loop = asyncio.get_running_loop()
-        self._copies = [PartitionCopy.of(partition) for partition in plan.partitions]
+        self._copies = hosted.copies_of(plan)
         self._source = hosted.cluster(plan.source, clock)
         self._target = hosted.cluster(plan.target, clock)
         self._started = self._loop.time()
@@ -146,9 +148,12 @@ class _Epoch:
         if self._plan.rates:
             # If a limit is less than a batch, the first partition gets it: not the same one in each epoch.
             copies = sorted(copies, key=lambda copy: crc32(b"%d %d" % (self._plan.epoch, copy.plan.source.partition)))
-        for copy in copies:
+        for number, copy in enumerate(reader.busy_first(copies), start=1):
             if not copy.is_unsure:
                 start(copy)
+            if number % _STARTED_AT_ONCE == 0:
+                await self._clock.sleep(0)
+        reader.are_assigned.set()
         resumer = Resumer(
             self._source,
             self._target,
@@ -187,11 +192,16 @@ class _Epoch:
     def _outcome(self) -> EpochOutcome:
         now = self._loop.time()
         sender, reader = self._sender, self._reader
+        news: list[PartitionCopy] = []
+        others: list[PartitionCopy] = []
+        for copy in self._copies:
+            (news if copy.has_news else others).append(copy)
+        self._hosted.keep(self._plan, others)
         outcome = EpochOutcome(
             flow=self._plan.flow,
             task=self._plan.task,
             epoch=self._plan.epoch,
-            partitions=tuple(copy.outcome() for copy in self._copies if _has_news(copy)),
+            partitions=tuple(copy.outcome() for copy in news),
             elapsed_s=now - self._started,
             drain_s=max(0.0, now - self._drain_started),
             cpu_s=_cpu_s() - self._cpu_started,
@@ -214,21 +224,6 @@ class _Epoch:
 
 def _is_resuming(copy: PartitionCopy) -> bool:
     return copy.is_unsure and not copy.has_ended and copy.trouble is None
-
-
-def _has_news(copy: PartitionCopy) -> bool:
-    """Leave out what the daemon knows already."""
-    return bool(
-        copy.records
-        or copy.ended is not Ended.OK
-        or copy.trouble
-        or copy.fetching.high_watermark >= 0
-        or copy.position != copy.plan.position
-        or copy.is_unsure != copy.plan.is_unsure
-        or copy.buffer.in_flight
-        or copy.downstream != copy.plan.downstream
-        or copy.sending.producer != copy.plan.producer
-    )
 
 
 def _cpu_s() -> float:

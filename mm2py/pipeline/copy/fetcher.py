@@ -86,6 +86,7 @@ class Reading(Protocol):
     wants_metadata: asyncio.Event
     deadline: float
     is_stopped: bool
+    are_assigned: asyncio.Event
 
     @property
     def fetchers(self) -> int: ...
@@ -205,6 +206,8 @@ class Fetcher:
     async def run(self) -> None:
         """Fetch until cancelled. A fetch given up under way closes its connection, since its answer would come."""
         reader = self._reader
+        if self.lane >= _QUIET:
+            await reader.are_assigned.wait()
         while not reader.is_stopped:
             self._unpause()
             self._take_over()

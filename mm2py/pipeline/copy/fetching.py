@@ -26,6 +26,7 @@ from mm2py.pipeline.copy.partition import PartitionCopy, Tally
 from mm2py.pipeline.copy.read_replicas import ReadReplicas
 from mm2py.pipeline.copy.refusals import kept_out, tried_again
 from mm2py.pipeline.copy.sending import BatchSender
+from mm2py.pipeline.copy.sent_plan import MANY
 from mm2py.pipeline.copy.throttle import Throttle
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fetch import FetchSession
@@ -34,8 +35,6 @@ from mm2py.wire.fetch_forms import FetchSizes
 
 _FINISH_S: Final = 0.1
 
-#: Of a task with more partitions than this, the quiet ones have fetchers of their own.
-MANY: Final = 64
 #: A partition with records in so many seconds is not quiet. More than an epoch, so that it begins the next one so.
 _QUIET_AFTER_S: Final = 15.0
 #: Of how many partitions is remembered when they had records, before those are forgotten that are quiet.
@@ -83,6 +82,8 @@ class SourceReader:
         self.wants_metadata = asyncio.Event()
         self.deadline = 0.0
         self.is_stopped = False
+        #: Set when all partitions that can be are assigned. A session of quiet ones is entered with all of its own.
+        self.are_assigned = asyncio.Event()
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._loop = asyncio.get_running_loop()
@@ -96,6 +97,7 @@ class SourceReader:
     async def finish(self) -> None:
         """Ask for nothing more; fetches under way are given a moment to be answered, then given up."""
         self.is_stopped = True
+        self.are_assigned.set()
         self._remember()
         self.throttle.stop()
         self.sender.has_room.set()
@@ -107,6 +109,10 @@ class SourceReader:
             for fetcher in self._fetchers.values():
                 if fetcher.task in late:
                     fetcher.give_up()
+
+    def busy_first(self, copies: Iterable[PartitionCopy]) -> Iterable[PartitionCopy]:
+        """Return *copies* in their order, but busy ones first: they would wait for the assignment of many others."""
+        return sorted(copies, key=lambda copy: not self._is_busy(copy)) if self._has_many else copies
 
     def assign(self, copy: PartitionCopy) -> None:
         """Assign *copy* to the fetcher of its broker; without a leader, retry soon."""
@@ -130,7 +136,7 @@ class SourceReader:
             node = named
         fetching = copy.fetching
         fetching.node = node
-        fetching.position.leader_epoch = self.source.leader_epoch(copy.plan.source)
+        fetching.expect_leader(self.source.leader_epoch(copy.plan.source))
         is_quiet = self._has_many and not self._is_busy(copy)
         fetching.lane = lane_of(fetching.position, is_quiet=is_quiet)
         self.fetcher(node, fetching.lane, self._tasks).add(copy)

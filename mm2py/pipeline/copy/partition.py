@@ -197,6 +197,11 @@ class FetchingHalf:
     leaders: list[LeaderMark] = attrs.field(factory=list)
     age: Spread = attrs.field(factory=Spread)
 
+    def expect_leader(self, epoch: int) -> None:
+        """Fetch from the leader of that epoch. A session that has the partition from before compares it with this."""
+        if self.position.leader_epoch != epoch:
+            self.position = attrs.evolve(self.position, leader_epoch=epoch, is_proven=False)
+
     def read_under(self, epoch: int, offset: int) -> None:
         """Note that the source's records from *offset* on were written under that leader epoch."""
         leaders = self.leaders
@@ -326,6 +331,36 @@ class PartitionCopy(Counters):
     @property
     def has_ended(self) -> bool:
         return self.ended is not Ended.OK
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the daemon does not know the outcome already."""
+        return bool(
+            self.records
+            or self.ended is not Ended.OK
+            or self.trouble
+            or self.fetching.high_watermark >= 0
+            or self.position != self.plan.position
+            or self.is_unsure != self.plan.is_unsure
+            or self.buffer.in_flight
+            or self.downstream != self.plan.downstream
+            or self.sending.producer != self.plan.producer
+        )
+
+    @property
+    def is_as_planned(self) -> bool:
+        """Whether one that has no news is as it was when it was made."""
+        fetching, sending = self.fetching, self.sending
+        return not (
+            self.is_unsure
+            or sending.producer_id < 0
+            or sending.retries
+            or fetching.retries
+            or fetching.is_paused
+            or fetching.position.max_bytes is not None
+            or fetching.position.offset != self.position
+            or self.buffer.queue
+        )
 
     def end(self, ended: Ended, failure: PartitionFailure) -> None:
         """Stop fetching this partition in this epoch; the first reason is kept."""

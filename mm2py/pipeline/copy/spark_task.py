@@ -10,18 +10,26 @@ from pyspark import TaskContext
 from mm2py.clock import SystemClock
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.pipeline.copy.epoch import copy_epoch
+from mm2py.pipeline.copy.sent_plan import SentPlan
 from mm2py.pipeline.copy.worker_state import worker_name
 from mm2py.pipeline.spark.sealing import unseal
 from mm2py.pipeline.spark.worker import exhaust, refuse_repetition, this_worker
 
 
-def run_epochs(payload: bytes, rows: Iterable[object]) -> list[EpochOutcome]:
-    """Run the sealed plan *payload* to its end; Spark calls it once a job, with the rows of its Spark partition."""
+def run_epochs(payload: bytes, rows: Iterable[object]) -> list[EpochOutcome | None]:
+    """
+    Run the sealed `SentPlan` *payload* to its end; Spark calls it once a job, with the rows of its Spark partition.
+
+    The outcome is None if this worker needs the whole plan.
+    """
     exhaust(rows)
-    plan: EpochPlan = unseal(payload)
-    refuse_repetition(plan, TaskContext.get())
-    _leave_name(plan)
+    sent: SentPlan = unseal(payload)
+    refuse_repetition(sent.plan, TaskContext.get())
     worker = this_worker()
+    plan = worker.state.plans.whole(sent)
+    if plan is None:
+        return [None]
+    _leave_name(plan)
     return [worker.run(copy_epoch(plan, SystemClock(), worker.state))]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
@@ -11,10 +12,13 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.flow import TopicPartition
+from mm2py.model.epoch import EpochPlan
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.pipeline.copy.leader_epochs import Checked
+from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.read_replicas import ReadReplicas
 from mm2py.pipeline.copy.resume import Walks
+from mm2py.pipeline.copy.sent_plan import KEPT_TASKS, MANY, KeptPlans
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fetch import FetchSession
 
@@ -22,7 +26,7 @@ from mm2py.wire.fetch import FetchSession
 @attrs.define(eq=False)
 class WorkerState:
     """
-    What lives in a Python worker between epochs: connections, fetch sessions, walks.
+    What lives in a Python worker between epochs: connections, fetch sessions, walks, plans.
 
     Nothing depends on it being there; it only saves time. It belongs to one event loop.
     """
@@ -35,6 +39,9 @@ class WorkerState:
     cut: dict[TopicPartition, int] = attrs.field(factory=dict)
     #: When partitions of a source, by its alias, last had records.
     heard_at: dict[tuple[str, TopicPartition], float] = attrs.field(factory=dict)
+    plans: KeptPlans = attrs.field(factory=KeptPlans)
+    #: Of each copy task, partitions to which nothing has happened in its last epoch.
+    untouched: dict[tuple[Flow, int], dict[TopicPartition, PartitionCopy]] = attrs.field(factory=dict)
 
     async def __aenter__(self) -> Self:
         return self
@@ -50,6 +57,23 @@ class WorkerState:
             await cluster.close()
         self.clusters.clear()
         self.sessions.clear()
+
+    def copies_of(self, plan: EpochPlan) -> list[PartitionCopy]:
+        """Return what is to be copied. Partitions to which nothing happened are there from the last epoch."""
+        untouched = self.untouched.pop((plan.flow, plan.task), {})
+        copies = []
+        for partition in plan.partitions:
+            copy = untouched.get(partition.source)
+            copies.append(copy if copy is not None and copy.plan is partition else PartitionCopy.of(partition))
+        return copies
+
+    def keep(self, plan: EpochPlan, copies: Iterable[PartitionCopy]) -> None:
+        """Keep *copies*, to which nothing has happened in the epoch of *plan*, for the next one."""
+        if len(plan.partitions) <= MANY or plan.rates:
+            return
+        self.untouched[plan.flow, plan.task] = {it.plan.source: it for it in copies if it.is_as_planned}
+        while len(self.untouched) > KEPT_TASKS:
+            del self.untouched[next(iter(self.untouched))]
 
     def cluster(self, endpoint: ClusterEndpoint, clock: Clock) -> Cluster:
         found = self.clusters.get(endpoint)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2py.model.epoch import SETTLING_MS, Ended
-from mm2py.pipeline.copy import fetching
+from mm2py.pipeline.copy import fetching, worker_state
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.copy_rig import CopyRig, rig_of
 from tests.support.model_cluster import ModelCluster
@@ -93,10 +93,11 @@ async def run(rig: CopyRig, events: Sequence[tuple[str, int, int]], faults: list
 @given(epochs, st.booleans())
 async def test_every_record_arrives_once_whatever_happens(
     plan: list[tuple[list[tuple[str, int, int]], list[tuple[int, bool]], str]],
-    are_quiet_ones_apart: bool,
+    are_many: bool,
 ) -> None:
     """Dropped, frozen and moved brokers, refused batches and lost epochs leave no record out and none twice."""
-    with patch.object(fetching, "MANY", 0 if are_quiet_ones_apart else PARTITIONS):
+    many = 0 if are_many else PARTITIONS
+    with patch.object(fetching, "MANY", many), patch.object(worker_state, "MANY", many):
         await _copied_exactly(plan)
 
 

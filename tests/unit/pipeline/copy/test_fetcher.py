@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from mm2py.pipeline.copy.fetching import MANY
+from mm2py.pipeline.copy.sent_plan import MANY
 from tests.support.copy_rig import CopyRig, rig_of
 
 
@@ -47,4 +47,22 @@ async def test_a_partition_with_records_leaves_the_quiet_ones_and_goes_back() ->
     assert any(3 in some for lane, some in _fetched_by(rig).items() if lane != busy)
     assert rig.values(3) == list(range(9 * 3))
     assert {number for number in range(MANY + 1) if rig.values(number)} == {3}
+    await rig.worker.close()
+
+
+async def test_of_many_partitions_those_without_news_are_made_once() -> None:
+    """The next epoch has them as they are; those that had records, or a new plan, are made again."""
+    rig = rig_of(MANY + 1)
+    for _ in range(2):
+        await rig.epoch()
+    (before,) = (dict(it) for it in rig.worker.untouched.values())
+    rig.load(3, 1)
+    await rig.epoch()
+    (after,) = (dict(it) for it in rig.worker.untouched.values())
+    await rig.epoch()
+    (later,) = rig.worker.untouched.values()
+
+    assert {it.partition for it in before} == set(range(MANY + 1))
+    assert {it.partition for it in before if after.get(it) is not before[it]} == {3}
+    assert {it.partition for it in later if later[it] is not after.get(it)} == {3}
     await rig.worker.close()

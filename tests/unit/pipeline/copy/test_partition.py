@@ -55,6 +55,21 @@ def test_copy_starts_as_its_plan_says() -> None:
     assert (copy.remote, copy.sending.topic) == (TopicPartition("A.orders", 3), b"A.orders")
 
 
+def test_a_new_leader_epoch_is_a_new_fetch_position() -> None:
+    """The fetch session of the epoch before compares what it has told the broker with it."""
+    copy = copy_of()
+    told = copy.fetching.position
+    told.is_proven = True
+    copy.fetching.expect_leader(-1)
+    same = copy.fetching.position
+    copy.fetching.expect_leader(4)
+    now = copy.fetching.position
+
+    assert same is told
+    assert (told.leader_epoch, now.leader_epoch) == (-1, 4)
+    assert (now.owner, now.offset, now.is_proven) == (copy, 100, False)
+
+
 def test_position_advances_by_acknowledgements_only() -> None:
     """Queueing and sending move nothing; each acknowledgement moves position and downstream behind its parcel."""
     copy = copy_of()

@@ -1,0 +1,90 @@
+"""
+What a Python worker is sent of a plan.
+
+Of a copy task with thousands of topic-partitions, most are planned as they were before. A worker keeps the plan of a
+copy task's last epoch. If the next one runs there, it needs only what is new or different; otherwise it asks for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import EpochPlan, PartitionPlan
+from mm2py.model.flow import Flow, TopicPartition
+
+
+#: A copy task with more partitions than this saves what it can of each. With fewer there is nothing to save.
+MANY: Final = 64
+#: Of how many copy tasks a worker keeps something; where workers take turns, it meets others than its own.
+KEPT_TASKS: Final = 4
+
+
+@attrs.frozen
+class SentPlan:
+    """
+    A plan on its way: `plan` has all partitions, or those that are new or different from the plan with the number
+    `since`, without those that are `dropped`. No two plans of a daemon have the same `number`.
+    """
+
+    plan: EpochPlan
+    number: int
+    since: int | None = None
+    dropped: tuple[TopicPartition, ...] = ()
+
+    @property
+    def source(self) -> ClusterEndpoint:
+        return self.plan.source
+
+    @property
+    def target(self) -> ClusterEndpoint:
+        return self.plan.target
+
+    @property
+    def is_whole(self) -> bool:
+        return self.since is None
+
+
+@attrs.frozen
+class KeptPlan:
+    """The partitions of a plan that was sent."""
+
+    number: int
+    partitions: Mapping[TopicPartition, PartitionPlan]
+
+
+def difference(plan: EpochPlan, number: int, before: KeptPlan | None) -> SentPlan:
+    """Return what to send of *plan* to a worker that may have *before*."""
+    if before is None or len(plan.partitions) <= MANY:
+        return SentPlan(plan, number)
+    known = before.partitions
+    changed = tuple(it for it in plan.partitions if (was := known.get(it.source)) is not it and was != it)
+    named = {it.source for it in plan.partitions} if len(plan.partitions) - len(changed) < len(known) else known
+    dropped = tuple(it for it in known if it not in named)
+    return SentPlan(attrs.evolve(plan, partitions=changed), number, before.number, dropped)
+
+
+class KeptPlans:
+    """The last plans of copy tasks that ran in a Python worker."""
+
+    def __init__(self) -> None:
+        self._plans: dict[tuple[Flow, int], KeptPlan] = {}
+
+    def whole(self, sent: SentPlan) -> EpochPlan | None:
+        """Return the plan, and keep it; None if the one that it is the difference to is not here."""
+        plan, key = sent.plan, (sent.plan.flow, sent.plan.task)
+        kept = self._plans.pop(key, None)
+        partitions = {it.source: it for it in plan.partitions}
+        if not sent.is_whole:
+            if kept is None or kept.number != sent.since:
+                return None
+            gone = set(sent.dropped)
+            partitions = {source: it for source, it in kept.partitions.items() if source not in gone} | partitions
+            plan = attrs.evolve(plan, partitions=tuple(partitions.values()))
+        self._plans[key] = KeptPlan(sent.number, partitions)
+        while len(self._plans) > KEPT_TASKS:
+            del self._plans[next(iter(self._plans))]
+        return plan
