@@ -140,11 +140,19 @@ def wanted_shares(flow: str, members: Mapping[str, Candidate], work: Work) -> di
     return {member: shares.get(member, NO_SHARE) for member in members}
 
 
+def _last_one(members: Mapping[str, Candidate]) -> dict[str, Candidate]:
+    ending = [member for member, candidate in sorted(members.items()) if candidate.is_ending]
+    ending.sort(key=lambda it: (not members[it].held.is_owner, members[it].held.is_empty))
+    return {member: members[member] for member in ending[:1]}
+
+
 def able_members(members: Mapping[str, Candidate]) -> dict[str, Candidate]:
     """Return those of *members* that may take part: settings that nodes cannot take from each other must be the same as
-    the owner's, or as those of most nodes if there is no owner yet. One that still starts takes nothing from others.
+    the owner's, or as those of most nodes if there is no owner yet. One that still starts takes nothing from others. If
+    all nodes are being stopped, the last one writes the last checkpoints, which take what all others have written.
     """
     able = {member: candidate for member, candidate in sorted(members.items()) if not candidate.is_drained}
+    able = able or _last_one(members)
     able = {member: who for member, who in able.items() if who.is_ready or not who.held.is_empty} or able
     if not able:
         return able

@@ -100,7 +100,7 @@ class FlowMembership:
         self.agreement = SettingsAgreement(around.flow, around.events)
         #: Called with each new assignment, and with None once there is none any more.
         self.on_assignment: Callable[[SharedFlow | None], None] = lambda _: None
-        self._is_drained = False
+        self._is_drained = self._is_ending = False
         #: The group's leader assigns work in a form that this version does not know.
         self._is_unfit = False
         #: An assignment could not be taken: the group is to be joined again at the next heartbeat.
@@ -152,10 +152,10 @@ class FlowMembership:
             return True
         return self._held.is_empty and self._shared.has_all(self._tasks)
 
-    def drain(self, *, is_drained: bool) -> None:
-        """Give this node's share to others, for maintenance, or take part again."""
-        if is_drained != self._is_drained:
-            self._is_drained = is_drained
+    def drain(self, *, is_drained: bool, is_ending: bool = False) -> None:
+        """Give this node's share to others, for maintenance or because it ends, or take part again."""
+        if (is_drained, is_ending) != (self._is_drained, self._is_ending):
+            self._is_drained, self._is_ending = is_drained, is_ending
             self._join_again()
 
     def compare_settings(self) -> None:
@@ -314,8 +314,8 @@ class FlowMembership:
         self._beaten_at = self._clock.monotonic()
         takes_part = not self._is_drained and not self._is_unfit and self.agreement.takes_part
         known = self._shared.generation if self._shared is not None else -1
-        ours = self._us(), self._held, self.load(), self.agreement.told()
-        candidate = Candidate(*ours, not takes_part, known, self.is_ready, tasks=(self._tasks, self._record_tasks))
+        ours = self._us(), self._held, self.load(), self.agreement.told(), not takes_part, self._is_ending
+        candidate = Candidate(*ours, known, self.is_ready, tasks=(self._tasks, self._record_tasks))
         known_as = place.member_id if place.is_in else ""
         raw = await place.join(encode_candidate(candidate), partial(self._assign, before=self._shared))
         if raw is None:

@@ -285,7 +285,7 @@ class FlowRunner:
             return
         if self._membership.has_given:
             return  # nobody takes over: this node writes the last checkpoints, once all is copied
-        self._membership.drain(is_drained=True)
+        self._membership.drain(is_drained=True, is_ending=True)
         until = self._clock.monotonic() + within_s
         while not self._membership.has_given and self._clock.monotonic() < until:
             await self._clock.sleep(_PARTED_LOOK_S)

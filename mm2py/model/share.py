@@ -106,8 +106,10 @@ class Candidate:
     held: Share = NO_SHARE
     load: NodeLoad = attrs.field(factory=NodeLoad)
     settings: NodeSettings = attrs.field(factory=NodeSettings)
-    #: Whether an operator drained the node: it takes no tasks.
+    #: Whether an operator drained the node, or it is being stopped: it takes no tasks.
     is_drained: bool = False
+    #: Whether it is being stopped. If all nodes are, one of them has everything until the others have left.
+    is_ending: bool = False
     #: Of the assignment that it follows.
     generation: int = -1
     #: Whether its Spark has started. Until then it takes no tasks from nodes that can copy.
@@ -185,6 +187,7 @@ def encode_candidate(candidate: Candidate) -> bytes:
         **load_members(candidate.load),
         "settings": node_settings_members(candidate.settings),
         "drained": candidate.is_drained,
+        "ending": candidate.is_ending,
         "ready": candidate.is_ready,
         "generation": candidate.generation,
     }
@@ -206,6 +209,7 @@ def decode_candidate(raw: bytes) -> Candidate | None:
             read_load(members),
             read_node_settings(_object(members.get("settings", {}))),
             is_drained=bool(members.get("drained")),
+            is_ending=bool(members.get("ending")),
             is_ready=bool(members.get("ready", True)),
             generation=int(members.get("generation", -1)),
             version=int(members.get("version", 1)),

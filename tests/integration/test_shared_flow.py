@@ -34,6 +34,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.fenced_writer import Append
 from mm2py.wire.groups.membership import Membership
 from mm2py.wire.transactions import TransactionalProducer
+from tests.support.checkpointing import checkpoints_in
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.groups import commit_plainly, committed, throw_out
@@ -153,6 +154,34 @@ async def test_a_node_that_ends_is_replaced_before_it_leaves(
 
     assert tasks == [[0, 1, 2, 3]]
     assert [(it.nodes, it.tasks) for it in shared] == [(2, "tasks 0, 1, 2, 3"), (2, "no tasks")]
+
+
+async def test_the_last_checkpoints_cover_what_all_nodes_have_copied(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """All nodes are stopped at the same moment, in the middle of long epochs: groups can move to the target."""
+    group, remote = f"{prefix}-readers", f"{prefix[-6:]}.{prefix}"
+    settings = _settings(primary, backup, prefix, **{"copy.epoch.ms": 60_000, "emit.checkpoints.interval.seconds": 1})
+    await create_topic(primary.bootstrap_servers, prefix, partitions=PARTITIONS)
+    await commit_plainly(
+        primary.bootstrap_servers, group, {TopicPartition(prefix, number): 10 for number in range(PARTITIONS)}
+    )
+
+    async def stop(flow: RunningFlow) -> None:
+        await flow.runner.part(within_s=4)
+        await flow.drain()
+
+    async with AsyncExitStack() as runs:
+        flows = [await runs.enter_async_context(running_flow(settings, tmp_path)) for _ in range(3)]
+        await _sharing(*flows)
+        await produce_numbers(primary.bootstrap_servers, prefix, count=10 * PARTITIONS, partitions=PARTITIONS)
+        await await_arrived(backup.bootstrap_servers, remote, 10 * PARTITIONS)
+        await asyncio.gather(*map(stop, flows))
+
+    last = {}
+    for checkpoint in await checkpoints_in(backup.bootstrap_servers, f"{prefix[-6:]}.checkpoints.internal", group):
+        last[checkpoint.remote] = checkpoint.downstream
+    assert last == {TopicPartition(remote, number): 10 for number in range(PARTITIONS)}
 
 
 async def test_the_owner_does_what_is_done_once_for_all_nodes(

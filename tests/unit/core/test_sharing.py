@@ -88,6 +88,21 @@ def test_a_node_without_a_task_stands_by() -> None:
     assert shares[2] == Share(is_owner=True, tasks=frozenset({0}), slots=ALL_SLOTS)
 
 
+def test_of_nodes_that_are_all_stopped_the_owner_is_the_last() -> None:
+    """It gets what the others release, so that it can write the last checkpoints; a drained one gets nothing."""
+    work = Work(3)
+    members = _settled(_fresh("a", "b", "c", "d"), work)
+    owner = next(name for name, it in members.items() if it.held.is_owner)
+    drained, *others = (name for name in members if name != owner)
+    members = {name: attrs.evolve(it, is_drained=True, is_ending=name != drained) for name, it in members.items()}
+    stopped = _settled(members, work)
+    without_owner = _settled({name: stopped[name] for name in (drained, *others)}, work)
+
+    for left, last in ((stopped, owner), (without_owner, others[0])):
+        whole = Share(is_owner=True, tasks=frozenset({0, 1, 2}), slots=ALL_SLOTS)
+        assert {name: it.held for name, it in left.items() if not it.held.is_empty} == {last: whole}
+
+
 def test_a_drained_node_has_nothing_and_comes_back() -> None:
     work = Work(2)
     members = _settled(_fresh("a", "b"), work)
