@@ -14,6 +14,8 @@ import attrs
 _SAMPLES_LEAST = 5
 #: About 95 of 100 lines lie within so many standard errors.
 _STANDARD_ERRORS = 2.0
+#: What is so many times farther off than half of the samples; of normal ones three in a thousand are.
+_OUTLIER = 4.5
 #: Samples that follow each other so closely tell nothing; the error is not made larger than that allows.
 _ALIKE_MOST = 0.95
 
@@ -65,7 +67,7 @@ def slope_of(points: Iterable[Point]) -> Slope:
         for earlier, later in itertools.combinations(group, 2)
     ]
     slope = statistics.median(between)
-    residuals = [residual for group in groups for residual in _residuals(group, slope)]
+    residuals = _without_outliers([residual for group in groups for residual in _residuals(group, slope)])
     spread = sum((it.hours - statistics.fmean(p.hours for p in group)) ** 2 for group in groups for it in group)
     count = len(residuals) * (1 - _likeness(residuals)) / (1 + _likeness(residuals))
     deviation = math.sqrt(sum(it * it for it in residuals) / (len(residuals) - 2))
@@ -75,8 +77,15 @@ def slope_of(points: Iterable[Point]) -> Slope:
 
 def _residuals(group: Sequence[Point], slope: float) -> list[float]:
     left = [point.value - slope * point.hours for point in group]
-    middle = statistics.fmean(left)
+    middle = statistics.median(left)
     return [it - middle for it in left]
+
+
+def _without_outliers(residuals: Sequence[float]) -> list[float]:
+    """Bound them: a sample is far off now and then, because the JVM could not collect anything at that moment."""
+    usual = statistics.median(map(abs, residuals))
+    most = _OUTLIER * usual if usual else math.inf
+    return [min(most, max(-most, it)) for it in residuals]
 
 
 def _likeness(residuals: Sequence[float]) -> float:
