@@ -137,12 +137,13 @@ async def test_a_daemon_does_not_grow(primary: KafkaCluster, backup: KafkaCluste
         "emit.heartbeats.enabled": "true",
     }
     properties = mm2_properties(primary.bootstrap_servers, backup.bootstrap_servers, **keys)
+    folder = _artifacts(tmp_path)
     # The path of a socket in it must be short.
     with tempfile.TemporaryDirectory(prefix="soak-") as scratch:
         async with daemon(tmp_path, properties, env={"TMPDIR": scratch}) as running, asyncio.TaskGroup() as group:
             writing = group.create_task(load.run(), name="load")
             faults = group.create_task(_damage(running, primary, backup), name="faults")
-            samples = await _samples(running, Path(scratch), _artifacts(tmp_path) / "soak-samples.jsonl")
+            samples = await _samples(running, Path(scratch), folder / "soak-samples.jsonl")
             faults.cancel()
             writing.cancel()
             for topic in load.topics:
@@ -151,7 +152,7 @@ async def test_a_daemon_does_not_grow(primary: KafkaCluster, backup: KafkaCluste
             lost = [event for event in running.events("spark_logged") if "Drop" in event["line"]]
 
     rows = _rows(samples)
-    _show(samples, rows)
+    _show(samples, rows, folder / "soak.txt")
     assert lost == []
     assert [f"{row.name}: {row.slope.per_hour:+.2f} an hour" for row in rows if _grows(row)] == []
 
@@ -239,7 +240,8 @@ def _grows(row: _Row) -> bool:
     return row.limit is not None and row.slope.is_above(row.limit)
 
 
-def _show(samples: list[_Sample], rows: list[_Row]) -> None:
+def _show(samples: list[_Sample], rows: list[_Row], kept: Path) -> None:
+    """Print a table, and keep it."""
     jobs, hours = samples[-1].jobs, samples[-1].hours
     table = Table(title=f"{jobs} Spark jobs in {hours:.2f} hours, {len(samples)} samples")
     for column in ("", "", "first", "last", "an hour", "give or take", "limit", ""):
@@ -258,4 +260,6 @@ def _show(samples: list[_Sample], rows: list[_Row]) -> None:
             "" if row.limit is None else f"{row.limit:g}",
             verdict,
         )
-    Console(width=120).print(table)
+    console = Console(width=120, record=True)
+    console.print(table)
+    kept.write_text(console.export_text())
