@@ -40,8 +40,10 @@ _JOBS = int(os.environ.get("MM2PY_SOAK_JOBS") or 100_000)
 _HOURS = float(os.environ.get("MM2PY_SOAK_HOURS") or 0)
 _EVERY_S = float(os.environ.get("MM2PY_SOAK_SAMPLE_S") or 60)
 _FAULT_EVERY_S = float(os.environ.get("MM2PY_SOAK_FAULT_S") or 300)
-#: The share of the samples that does not count: caches fill, the JVM compiles.
+#: The share of the samples that does not count: caches fill, the JVM compiles. In a shorter run all is like that, and
+#: the table is shown without a verdict.
 _WARM_UP = 0.25
+_JUDGED_FROM_HOURS = 0.5
 #: What was started again has as long to get warm.
 _SETTLED_AFTER_S = 300.0
 #: Every so many faults a worker is killed.
@@ -154,7 +156,8 @@ async def test_a_daemon_does_not_grow(primary: KafkaCluster, backup: KafkaCluste
     rows = _rows(samples)
     _show(samples, rows, folder / "soak.txt")
     assert lost == []
-    assert [f"{row.name}: {row.slope.per_hour:+.2f} an hour" for row in rows if _grows(row)] == []
+    is_judged = samples[-1].hours >= _JUDGED_FROM_HOURS
+    assert [f"{row.name}: {row.slope.per_hour:+.2f} an hour" for row in rows if is_judged and _grows(row)] == []
 
 
 async def _samples(running: Daemon, scratch: Path, kept: Path) -> list[_Sample]:
