@@ -112,6 +112,7 @@ class _Epoch:
             checked=self._hosted.checked,
             throttle=Throttle(plan.rates, self._copies, self._hosted.cut),
             heard_at=self._hosted.heard_at,
+            epoch_ms=plan.epoch_ms,
         )
         self._sender, self._reader = sender, reader
         try:

@@ -87,6 +87,7 @@ class Reading(Protocol):
     deadline: float
     is_stopped: bool
     are_assigned: asyncio.Event
+    quiet_early_ms: int
 
     @property
     def fetchers(self) -> int: ...
@@ -121,6 +122,8 @@ class Fetcher:
         self._has_work = asyncio.Event()
         #: Quiet partitions that have become busy, and the fetchers that have them until our next fetch.
         self._expected: dict[PartitionCopy, Fetcher] = {}
+        #: Whether there is no time left for another fetch.
+        self._is_over = False
         #: When the broker is to have answered the fetch under way.
         self._due_at = math.inf
 
@@ -208,7 +211,7 @@ class Fetcher:
         reader = self._reader
         if self.lane >= _QUIET:
             await reader.are_assigned.wait()
-        while not reader.is_stopped:
+        while not (reader.is_stopped or self._is_over):
             self._unpause()
             self._take_over()
             if not self._copies:
@@ -260,10 +263,11 @@ class Fetcher:
             self._hold_back()
             if not self._copies or reader.is_stopped:
                 return
-            left_ms = int((reader.deadline - asyncio.get_running_loop().time()) * 1000) - _ANSWER_EARLY_MS
+            early_ms = reader.quiet_early_ms if self.lane >= _QUIET else _ANSWER_EARLY_MS
+            left_ms = int((reader.deadline - asyncio.get_running_loop().time()) * 1000) - early_ms
             wait_ms = min(self._longest_wait_ms(), left_ms)
             if left_ms <= 0:
-                reader.is_stopped = True
+                self._is_over = True
                 return
             is_answered = False
             self._due_at = asyncio.get_running_loop().time() + wait_ms / 1000

@@ -34,6 +34,7 @@ from mm2py.wire.fetch_forms import FetchSizes
 
 
 _FINISH_S: Final = 0.1
+_QUIET_EARLY_MS: Final = 100
 
 #: A partition with records in so many seconds is not quiet. More than an epoch, so that it begins the next one so.
 _QUIET_AFTER_S: Final = 15.0
@@ -57,6 +58,7 @@ class SourceReader:
         checked: Checked,
         throttle: Throttle,
         heard_at: dict[tuple[str, TopicPartition], float],
+        epoch_ms: int,
     ) -> None:
         """Make one; *heard_at* outlives it: when partitions last had records, by the event loop's time."""
         self.source = source
@@ -79,6 +81,9 @@ class SourceReader:
         self.requests = 0
         self.retries = 0
         self.throttled_ms = 0
+        #: The last fetch of quiet partitions is to be answered so long before the epoch ends. A broker looks at all of
+        #: them before it answers; if that took too long, their session would be lost.
+        self.quiet_early_ms = min(_QUIET_EARLY_MS, epoch_ms // 10)
         self.wants_metadata = asyncio.Event()
         self.deadline = 0.0
         self.is_stopped = False
