@@ -190,7 +190,7 @@ class Translations:
         """
         removed: list[Change] = []
         changed: list[Change] = []
-        for source in sorted({*self._known, *self._written}) if sources is None else sources:
+        for source in self._changed() if sources is None else sources:
             known = self._known.get(source)
             index = known.index if known is not None else None
             if index is None and source in self._kept:
@@ -204,6 +204,17 @@ class Translations:
                 index.first_changed = None
             self._written[source] = count
         return removed + changed
+
+    def _changed(self) -> list[TopicPartition]:
+        """Return the partitions that may have changes, in order."""
+        written = self._written
+        found = [source for source, count in written.items() if count and source not in self._known]
+        for source, known in self._known.items():
+            index, count = known.index, written.get(source, 0)
+            is_due = count > 0 if index is None else index.first_changed is not None or chunk_count(index) != count
+            if is_due:
+                found.append(source)
+        return sorted(found)
 
     def everything(self) -> list[Change]:
         """Return the full content for the topic, keeping unwritten changes pending."""
