@@ -171,7 +171,7 @@ async def test_connectors_of_a_java_worker_continue(
 ) -> None:
     """
     Kafka Connect ran two connectors, of which one is paused. With its file and its topics they start here: each
-    record is at the target once, in order, and the paused one waits.
+    record is at the target once, in order, and the paused one waits. Kafka Connect reads back what was changed here.
     """
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     runs, waits = f"{prefix}-runs", f"{prefix}-waits"
@@ -219,11 +219,25 @@ async def test_connectors_of_a_java_worker_continue(
         assert await arrived(target, f"{waits}.{waits}") == _COUNT
         await rest.ask("PUT", f"/connectors/{waits}/resume", wanted=202)
         await await_arrived(target, f"{waits}.{waits}", 2 * _COUNT)
+        await rest.ask("PUT", f"/connectors/{runs}/pause", wanted=202)
+        await rest.ask("DELETE", f"/connectors/{waits}", wanted=204)
         assert not list(running.events("resume_unproven"))
         assert await running.sigterm() == 0
 
     for topic in (runs, waits):
         assert await read_numbers(target, f"{topic}.{topic}") == await read_numbers(source, topic)
+    with _java_worker(tmp_path, file) as url:
+        java = WorkerRest(url)
+
+        async def knows_one() -> bool:
+            try:
+                assert await java.ask("GET", "/connectors") == [runs]
+            except aiohttp.ClientError as error:
+                raise AssertionError(str(error)) from error
+            return True
+
+        await eventually(knows_one, within_s=90, what="Kafka Connect has read what was changed here", every_s=1)
+        await java.until(runs, "PAUSED", tasks=2)
 
 
 def _mm2(kind: str, alias: str, source: str, **others: Any) -> dict[str, str]:
