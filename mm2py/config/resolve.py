@@ -294,6 +294,7 @@ def _limits(of: FlowReader) -> CopyLimits:
         retry_backoff_ms=of.number("producer.retry.backoff.ms"),
         retry_backoff_max_ms=of.number("producer.retry.backoff.max.ms"),
         rack=of.text("consumer.client.rack"),
+        catch_up_latency_ms=of.number("catch.up.latency.ms"),
         codec=_CODECS.get(of.text("producer.compression.type")),
     )
 

@@ -53,7 +53,8 @@ class Effort(Sums):
     What it took to copy: in a range of records, in an epoch or in all epochs of a copy task.
 
     `cpu_s` is the worker process's CPU time, `retries` counts pauses after which a partition was tried again, and
-    `throttled_ms` is the time for which both clusters' quotas throttled it.
+    `throttled_ms` is the time for which both clusters' quotas throttled it, `paced_ms` the time in which partitions
+    that were behind waited for the target (`catch.up.latency.ms`).
     """
 
     cpu_s: float = 0.0
@@ -61,6 +62,7 @@ class Effort(Sums):
     produces: int = 0
     retries: int = 0
     throttled_ms: int = 0
+    paced_ms: int = 0
 
 
 for _kind in (Counters, Effort):

@@ -50,6 +50,8 @@ class CopyLimits:
     codec: int | None = None
     #: The reader's rack, in which the source's leaders name preferred read replicas (KIP-392).
     rack: str = ""
+    #: How much longer the target's answers may take because of partitions that are behind; -1: that is not bounded.
+    catch_up_latency_ms: int = -1
 
     def retry_pause_s(self, retries: int) -> float:
         """Return the pause before that retry, the first of which is 1."""

@@ -150,6 +150,7 @@ class TaskView:
     produces: int = 0
     retries: int = 0
     throttled_ms: int = 0
+    paced_ms: int = 0
     #: The last few, oldest first.
     epochs: tuple[EpochView, ...] = ()
 

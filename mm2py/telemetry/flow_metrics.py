@@ -205,6 +205,7 @@ def _fill_task(book: Book, it: Labels, task: TaskView) -> None:
         ("produce_requests_total", task.produces),
         ("retries_total", task.retries),
         ("throttled_seconds_total", task.throttled_ms / 1000),
+        ("paced_seconds_total", task.paced_ms / 1000),
     ):
         _put(book, f"mm2py_task_{name}", it, value)
 

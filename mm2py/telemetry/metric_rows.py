@@ -230,6 +230,8 @@ _CONNECTORS = Chapter(
         Metric("mm2py_task_produce_requests_total", _C, _TASK, "Produce requests sent to the target."),
         Metric("mm2py_task_retries_total", _C, _TASK, "Pauses after which a partition was retried."),
         Metric("mm2py_task_throttled_seconds_total", _C, _TASK, "Time for which quotas throttled it."),
+        Metric("mm2py_task_paced_seconds_total", _C, _TASK,
+               "Time in which partitions that were behind waited for the target (catch.up.latency.ms)."),
     ),
 )  # fmt: skip
 

@@ -83,6 +83,30 @@ async def more_numbers(cluster: KafkaCluster, topic: str, start: int, count: int
         await NumberedStream(connected, topic, PARTITIONS, 1_000).write(start, count)
 
 
+async def test_a_backlog_makes_way_and_live_records_do_not_wait_for_it(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """A target that may take no longer at all gets a backlog slowly, what is new at once, and each record once."""
+    live = f"{prefix}-live"
+    for topic in (prefix, live):
+        await create_topic(primary.bootstrap_servers, topic, partitions=1)
+    await produce_numbers(primary.bootstrap_servers, prefix, count=40_000, partitions=1, size=1_000)
+    limits = CopyLimits(catch_up_latency_ms=0)
+    async with copying(primary, backup, {it: f"A.{it}" for it in (prefix, live)}, limits=limits) as task:
+        await produce_numbers(primary.bootstrap_servers, live, count=10, partitions=1)
+        outcome = await task.epoch(epoch_ms=3_000)
+        copied = {it.source.topic: it.records for it in outcome.partitions}
+        task.limits = CopyLimits()
+        await task.catch_up()
+
+    assert copied[live] == 10
+    assert 100 < copied[prefix] < 30_000
+    assert outcome.paced_ms > 1_000
+    assert task.outcomes[-1].paced_ms == 0
+    assert_numbers(await read_numbers(backup.bootstrap_servers, f"A.{prefix}"), 40_000)
+    assert_exactly_once(task)
+
+
 async def test_a_thousand_quiet_partitions_cost_little(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, record_property: Callable[[str, object], None]
 ) -> None:

@@ -43,25 +43,18 @@ class CopyRig:
         rates: tuple[RateShare, ...] = (),
     ) -> EpochOutcome:
         """Run an epoch; of a lost one the plans learn nothing but who wrote."""
-        self._fence()
-        plan = EpochPlan(
-            Flow("A", "B"),
-            0,
-            self.epochs,
-            self.source.endpoint,
-            self.target.endpoint,
-            tuple(self.plans.values()),
-            self.limits,
-            epoch_ms,
-            drain_ms,
-            stop_file,
-            rates=rates,
-        )
+        plan = attrs.evolve(self.plan(), epoch_ms=epoch_ms, drain_ms=drain_ms, stop_file=stop_file, rates=rates)
         self.epochs += 1
         outcome = await copy_epoch(plan, LoopClock(), self.worker)
         if not is_lost:
             self._account(outcome)
         return outcome
+
+    def plan(self) -> EpochPlan:
+        """Plan the next epoch."""
+        self._fence()
+        clusters, partitions = (self.source.endpoint, self.target.endpoint), tuple(self.plans.values())
+        return EpochPlan(Flow("A", "B"), 0, self.epochs, *clusters, partitions, self.limits, EPOCH_MS, DRAIN_MS)
 
     def _account(self, outcome: EpochOutcome) -> None:
         for partition in outcome.partitions:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import math
 import struct
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -170,7 +171,8 @@ class ModelConnection:
         self.requests.append(request)
         self._cluster.sent.append((self.node, api_key))
         if not (self._cluster.is_manual or self._cluster.is_frozen):
-            asyncio.get_running_loop().call_later(_LATENCY_S, self._answer_by_itself, extra_wait_s)
+            took_s = self._cluster.work_s(request)
+            asyncio.get_running_loop().call_later(_LATENCY_S + took_s, self._answer_by_itself, extra_wait_s)
 
     def _answer_by_itself(self, left_s: float) -> None:
         if self.is_closed or self._cluster.is_frozen:
@@ -301,6 +303,9 @@ class ModelCluster:
     is_frozen: bool = False
     is_unreachable: bool = False
     throttle_ms: int = 0
+    #: What its brokers write in a second; produce requests wait for those before them.
+    bytes_per_s: float = math.inf
+    busy_until: float = 0.0
     connections: list[ModelConnection] = attrs.field(factory=list)
     sent: list[tuple[int, int]] = attrs.field(factory=list)
     refreshes: int = 0
@@ -320,6 +325,13 @@ class ModelCluster:
             endpoint,
             {TopicPartition(topic, number): ModelPartition(number % brokers) for number in range(partitions)},
         )
+
+    def work_s(self, request: _Request) -> float:
+        """Return how long a request takes that has just arrived."""
+        now = asyncio.get_running_loop().time()
+        if request.api_key == PRODUCE:
+            self.busy_until = max(self.busy_until, now) + len(request.body) / self.bytes_per_s
+        return max(0.0, self.busy_until - now) if request.api_key == PRODUCE else 0.0
 
     # What `Cluster` offers.
 

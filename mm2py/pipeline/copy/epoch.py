@@ -98,9 +98,12 @@ class _Epoch:
     async def _copy(self) -> None:
         plan = self._plan
         last_send_at = self._deadline + plan.drain_ms / 1000
+        catch_up = self._hosted.catch_up(plan)
         sender = BatchSender(
             self._target, plan.limits, self._clock, last_send_at=last_send_at, void_after_ms=plan.void_after_ms
         )
+        if catch_up is not None:
+            sender.on_answer = catch_up.answered
         reader = SourceReader(
             self._source,
             sender,
@@ -110,7 +113,7 @@ class _Epoch:
             sessions=self._hosted.sessions,
             replicas=self._hosted.replicas,
             checked=self._hosted.checked,
-            throttle=Throttle(plan.rates, self._copies, self._hosted.cut),
+            throttle=Throttle(plan.rates, self._copies, self._hosted.cut, catch_up),
             heard_at=self._hosted.heard_at,
             epoch_ms=plan.epoch_ms,
         )
@@ -180,7 +183,7 @@ class _Epoch:
         drain_s = self._plan.drain_ms / 1000
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(drain_s * _SENDING_SHARE):
-                if not sender.is_idle:
+                if sender.buffered_bytes:
                     await sender.drained.wait()
         sender.stop()
         with contextlib.suppress(TimeoutError):
@@ -219,6 +222,7 @@ class _Epoch:
             produces=sender.requests,
             retries=sender.retries + reader.retries,
             throttled_ms=sender.throttled_ms + reader.throttled_ms,
+            paced_ms=reader.throttle.paced_ms,
             rates=reader.throttle.uses(),
         )
 

@@ -172,8 +172,7 @@ class Fetcher:
 
     def _hold_back(self) -> None:
         """Leave out the partitions of topics that have used up what their limits allow."""
-        held = self._reader.throttle.held_topics()
-        for copy in [it for it in self._copies.values() if it.plan.source.topic in held] if held else ():
+        for copy in self._reader.throttle.held(self._copies.values()):
             self._pause(copy)
 
     def _pause(self, copy: PartitionCopy) -> None:

@@ -220,7 +220,7 @@ class SourceReader:
         """Fetch *copy* again once its share of the buffer has drained by half, and its topic's limit allows it."""
         fetching = copy.fetching
         is_drained = copy.buffer.size_bytes * 2 <= self.limits.partition_buffer_bytes
-        if fetching.is_paused and is_drained and not self.throttle.hold_s(copy.plan.source.topic):
+        if fetching.is_paused and is_drained and not self.throttle.hold_s(copy):
             fetching.is_paused = False
             if fetching.node is not None and not copy.has_ended:
                 self._fetchers[fetching.node, fetching.lane].add(copy)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import math
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -108,11 +109,13 @@ class BatchSender:
         self.requests = 0
         self.retries = 0
         self.throttled_ms = 0
+        #: Called with the seconds that a broker took to answer a request.
+        self.on_answer: Callable[[float], None] | None = None
         self.is_stopped = False
         self._broker_senders: dict[int, BrokerSender] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._openings: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
@@ -125,7 +128,7 @@ class BatchSender:
 
     @property
     def may_send(self) -> bool:
-        is_in_time = self._loop.time() < self._last_send_at and self.clock.wall_ms() <= self._void_after_ms
+        is_in_time = self.loop.time() < self._last_send_at and self.clock.wall_ms() <= self._void_after_ms
         return not self.is_stopped and is_in_time
 
     def close_unanswered(self) -> None:
@@ -137,10 +140,6 @@ class BatchSender:
     def is_connecting(self) -> bool:
         """Whether a connection is being opened."""
         return bool(self._openings)
-
-    @property
-    def is_idle(self) -> bool:
-        return self.buffered_bytes == 0
 
     def offer(self, copy: PartitionCopy) -> None:
         """Offer a partition whose queue has something to send, or that may continue after a failure."""
@@ -186,7 +185,7 @@ class BatchSender:
         sending.retries += 1
         self.retries += 1
         self.wants_metadata.set()
-        self._loop.call_later(self.limits.retry_pause_s(sending.retries), self._resume, copy)
+        self.loop.call_later(self.limits.retry_pause_s(sending.retries), self._resume, copy)
 
     def _resume(self, copy: PartitionCopy) -> None:
         copy.sending.is_waiting = False
@@ -312,10 +311,8 @@ class BatchSender:
 
     @staticmethod
     def _give_up(copy: PartitionCopy, ended: Ended, failure: PartitionFailure) -> None:
-        """
-        End *copy* where it is. Its position keeps its sequence, for the next attempt.
-
-        A refused batch may have been sent before, with an answer that was lost.
+        """End *copy* where it is. The next attempt begins with the sequence of its position: a refused batch may have
+        been sent before, with an answer that was lost.
         """
         copy.is_unsure = True
         copy.sending.is_given_up = True
@@ -347,6 +344,7 @@ class _Request:
     broker_sender: BrokerSender
     carried: dict[tuple[bytes, int], tuple[PartitionCopy, BufferedBatch]] = attrs.field(factory=dict)
     version: int = produce.API_VERSION
+    sent_at: float = 0.0
 
     def frame_received(self, frame: memoryview) -> None:
         self.broker_sender.answered(self, frame)
@@ -390,7 +388,7 @@ class BrokerSender:
 
     def _fill(self) -> _Request:
         """Take one batch of each ready partition, up to the request's size; at least one."""
-        request = _Request(self)
+        request = _Request(self, sent_at=self._sender.loop.time())
         room = self._sender.limits.produce_request_max_bytes
         for _ in range(len(self._ready)):
             copy = self._ready[0]
@@ -451,6 +449,8 @@ class BrokerSender:
         acks, throttle_ms = produce.read_answer(frame, request.version)
         self._in_flight -= 1
         sender, now_ms = self._sender, self._sender.clock.wall_ms()
+        if sender.on_answer is not None:
+            sender.on_answer(sender.loop.time() - request.sent_at)
         for ack in acks:
             carried = request.carried.pop((ack.topic, ack.partition), None)
             if carried is not None:
@@ -469,8 +469,7 @@ class BrokerSender:
     def _hold(self, throttle_ms: int) -> None:
         """Honour the broker's quota: it would only stop reading from us."""
         self._sender.throttled_ms += throttle_ms
-        loop = asyncio.get_running_loop()
-        until = loop.time() + throttle_ms / 1000
+        loop, until = self._sender.loop, self._sender.loop.time() + throttle_ms / 1000
         if self._hold_timer is not None:
             if self._hold_timer.when() >= until:
                 return

@@ -21,6 +21,7 @@ import attrs
 from mm2py.core.rates import refilled
 from mm2py.model.flow import TopicPartition
 from mm2py.model.rates import RateShare, RateUse, Unit
+from mm2py.pipeline.copy.catch_up import CatchUp
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.wire.fetch_forms import FetchSizes
 
@@ -83,8 +84,10 @@ class Throttle:
         shares: Iterable[RateShare],
         copies: Collection[PartitionCopy],
         cut: dict[TopicPartition, int] | None = None,
+        catch_up: CatchUp | None = None,
     ) -> None:
         """Make one for an epoch; *cut* is what the last one in this worker knew of batches that did not fit."""
+        self._catch_up = catch_up
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()
         buckets = [Bucket(share, now) for share in shares]
@@ -103,7 +106,7 @@ class Throttle:
 
     @property
     def is_limiting(self) -> bool:
-        return bool(self._flow or self._topics)
+        return bool(self._flow or self._topics or self._catch_up)
 
     def stop(self) -> None:
         """End all waits: the epoch is over."""
@@ -125,21 +128,30 @@ class Throttle:
                 return
             await self.pause(pause_s, deadline)
 
-    def hold_s(self, topic: str) -> float:
-        """Return how long *topic* may not be fetched, because of its own limit."""
+    def hold_s(self, copy: PartitionCopy) -> float:
+        """Return how long *copy* may not be fetched, because of its topic's limit or because it is behind."""
+        is_paced = self._catch_up is not None and copy in self._catch_up.behind
+        paced_s = self._catch_up.hold_s() if is_paced and self._catch_up is not None else 0.0
+        return max(paced_s, self._topic_hold_s(copy.plan.source.topic))
+
+    def _topic_hold_s(self, topic: str) -> float:
         buckets = self._topics.get(topic)
         if not buckets:
             return 0.0
         now = self._loop.time()
         return max(bucket.hold(now) for bucket in buckets)
 
-    def held_topics(self) -> set[str]:
-        """Name the topics of which nothing may be fetched now."""
-        return {topic for topic in self._topics if self.hold_s(topic)}
+    def held(self, copies: Iterable[PartitionCopy]) -> list[PartitionCopy]:
+        """Return those of *copies* of which nothing may be fetched now."""
+        topics = {topic for topic in self._topics if self._topic_hold_s(topic)}
+        behind = self._catch_up.behind if self._catch_up is not None and self._catch_up.hold_s() else frozenset()
+        if not topics and not behind:
+            return []
+        return [copy for copy in copies if copy in behind or copy.plan.source.topic in topics]
 
     def release_s(self, copies: Iterable[PartitionCopy]) -> float:
-        """Return when the first of *copies* may be fetched again, as far as its topic's limit goes."""
-        return min((self.hold_s(topic) for topic in {copy.plan.source.topic for copy in copies}), default=0.0)
+        """Return when the first of *copies* may be fetched again."""
+        return min(map(self.hold_s, copies), default=0.0)
 
     # How much.
 
@@ -156,10 +168,10 @@ class Throttle:
         buckets = self._topics.get(topic)
         if cut is not None and self.is_limiting:
             return cut
-        if not buckets:
-            return None
-        room = min(self._slice_bytes(bucket) for bucket in buckets) / self._partitions[topic]
-        return max(_LENGTH.size, min(most, int(room)))
+        rooms = [self._slice_bytes(bucket) / self._partitions[topic] for bucket in buckets or ()]
+        if self._catch_up is not None and copy in self._catch_up.behind:
+            rooms.append(self._catch_up.slice_bytes())
+        return max(_LENGTH.size, min(most, int(min(rooms)))) if rooms else None
 
     def _slice_bytes(self, bucket: Bucket) -> float:
         amount = max(bucket.level(self._loop.time()), bucket.per_s * _SLICE_S)
@@ -175,9 +187,16 @@ class Throttle:
         self._cut.pop(copy.plan.source, None)
         if records:
             self._record_bytes += (taken / records - self._record_bytes) / 2
+        if self._catch_up is not None:
+            self._catch_up.note(copy, records, taken)
         now = self._loop.time()
         for bucket in (*self._flow, *self._topics.get(copy.plan.source.topic, ())):
             bucket.take(taken if bucket.of.unit is Unit.BYTES else records, now)
+
+    @property
+    def paced_ms(self) -> int:
+        """How long partitions that are behind were held back."""
+        return int(self._catch_up.held_s * 1000) if self._catch_up is not None else 0
 
     def uses(self) -> tuple[RateUse, ...]:
         """Return what was made of each limit."""

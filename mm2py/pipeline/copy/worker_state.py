@@ -14,6 +14,7 @@ from mm2py.clock import Clock
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import EpochPlan
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.pipeline.copy.catch_up import CatchUp
 from mm2py.pipeline.copy.leader_epochs import Checked
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.read_replicas import ReadReplicas
@@ -39,6 +40,8 @@ class WorkerState:
     cut: dict[TopicPartition, int] = attrs.field(factory=dict)
     #: When partitions of a source, by its alias, last had records.
     heard_at: dict[tuple[str, TopicPartition], float] = attrs.field(factory=dict)
+    #: The pace of copy tasks whose flows bound it.
+    catch_ups: dict[tuple[Flow, int], CatchUp] = attrs.field(factory=dict)
     plans: KeptPlans = attrs.field(factory=KeptPlans)
     #: Of each copy task, partitions to which nothing has happened in its last epoch.
     untouched: dict[tuple[Flow, int], dict[TopicPartition, PartitionCopy]] = attrs.field(factory=dict)
@@ -57,6 +60,20 @@ class WorkerState:
             await cluster.close()
         self.clusters.clear()
         self.sessions.clear()
+
+    def catch_up(self, plan: EpochPlan) -> CatchUp | None:
+        """Return the pace of what is behind in *plan*; None if it is not bounded."""
+        key, more_ms = (plan.flow, plan.task), plan.limits.catch_up_latency_ms
+        found = self.catch_ups.pop(key, None)
+        if more_ms < 0:
+            return None
+        if found is None or found.more_ms != more_ms:
+            found = CatchUp(more_ms)
+        self.catch_ups[key] = found
+        while len(self.catch_ups) > KEPT_TASKS:
+            del self.catch_ups[next(iter(self.catch_ups))]
+        found.begin()
+        return found
 
     def copies_of(self, plan: EpochPlan) -> list[PartitionCopy]:
         """Return what is to be copied. Partitions to which nothing happened are there from the last epoch."""

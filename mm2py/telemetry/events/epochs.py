@@ -33,6 +33,7 @@ class EpochEnded(Event):
     produces: int
     retries: int
     throttled_ms: int
+    paced_ms: int
     worker: str
 
 

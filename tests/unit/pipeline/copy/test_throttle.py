@@ -137,19 +137,19 @@ async def test_a_topic_is_held_back_alone() -> None:
     """Its partitions wait until its debt is paid; the flow and other topics do not."""
     copies = [a_copy("orders", 0), a_copy("orders", 1), a_copy("other")]
     throttle = Throttle([RateShare(OF_TOPIC, 1_000.0)], copies)
-    before = throttle.held_topics()
+    before = throttle.held(copies)
     throttle.charge(copies[0], batches(2_000), 10)
     throttle.charge(copies[2], batches(9_000), 10)
 
-    assert (before, throttle.held_topics()) == (set(), {"orders"})
-    assert throttle.hold_s("orders") == pytest.approx(2.0)
+    assert (before, throttle.held(copies)) == ([], copies[:2])
+    assert throttle.hold_s(copies[1]) == pytest.approx(2.0)
     assert throttle.release_s(copies[:2]) == pytest.approx(2.0)
     assert throttle.release_s(copies) == 0
     begun = now()
     await throttle.turn(begun + 5)
     assert now() == begun
     await asyncio.sleep(2.01)
-    assert throttle.held_topics() == set()
+    assert throttle.held(copies) == []
 
 
 async def test_partitions_share_what_their_topic_may_fetch() -> None:
@@ -185,4 +185,4 @@ async def test_without_limits_nothing_changes() -> None:
     await throttle.turn(now() + 5)
 
     assert throttle.sizes(SIZES, 4) is SIZES
-    assert (throttle.is_limiting, throttle.uses(), throttle.held_topics()) == (False, (), set())
+    assert (throttle.is_limiting, throttle.uses(), throttle.held([a_copy()])) == (False, (), [])

@@ -1,0 +1,90 @@
+"""Partitions that are behind are held back while the target is slow; others are not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.copy.catch_up import CatchUp
+from mm2py.pipeline.copy.throttle import Throttle
+from tests.support.copy_rig import REMOTE, CopyRig, rig_of
+
+
+async def _waits(rig: CopyRig) -> list[float]:
+    """Copy a backlog of partition 0 for some seconds, and return how long a record of partition 1 takes meanwhile."""
+    loop, waits = asyncio.get_running_loop(), []
+
+    async def watch() -> None:
+        for number in range(1, 40):
+            await asyncio.sleep(0.15)
+            written_at = loop.time()
+            rig.load(1, 1)
+            while rig.target.partitions[TopicPartition(REMOTE, 1)].end < 3 * number:  # noqa: ASYNC110 - virtual time
+                await asyncio.sleep(0.001)
+            waits.append(loop.time() - written_at)
+
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(watch())
+        while not watching.done():
+            await rig.epoch(epoch_ms=2_000)
+    return waits[10:]
+
+
+async def test_what_is_behind_leaves_room_for_what_is_not() -> None:
+    """A backlog is copied at the pace at which the target still answers soon, and exactly; else live records wait."""
+    found = []
+    for more_ms in (-1, 10):
+        rig = rig_of(2, catch_up_latency_ms=more_ms)
+        rig.target.bytes_per_s = 2_000_000
+        rig.load(0, 1_500, records=10, size=1_000)
+        waits = await _waits(rig)
+        behind = rig.values(0)
+        assert behind == list(range(len(behind)))
+        found.append((max(waits), len(behind)))
+        await rig.worker.close()
+    (unbounded_s, _), (bounded_s, copied) = found
+
+    assert unbounded_s > 0.5
+    assert bounded_s < 0.1
+    assert copied > 3_000
+
+
+async def test_without_a_bound_a_backlog_is_copied_at_once() -> None:
+    rig = rig_of(2, fetch_partition_max_bytes=20_000)
+    rig.load(0, 1_000, records=3, size=1_000)
+    outcome = await rig.epoch()
+
+    assert outcome.records == 3_000
+    assert not rig.worker.catch_ups
+    await rig.worker.close()
+
+
+async def test_a_backlog_that_is_copied_is_not_behind_any_more() -> None:
+    """A partition is behind as long as the source has more of it than one fetch brings."""
+    rig = rig_of(1, catch_up_latency_ms=10, fetch_partition_max_bytes=20_000)
+    rig.load(0, 200, records=3, size=1_000)
+    outcome = await rig.epoch()
+    (catch_up,) = rig.worker.catch_ups.values()
+
+    assert outcome.records == 600
+    assert catch_up.behind == set()
+    await rig.worker.close()
+
+
+async def test_a_fetch_of_what_is_behind_is_small() -> None:
+    """The target gets a backlog evenly, not in answers of megabytes."""
+    rig = rig_of(2)
+    copies = rig.worker.copies_of(rig.plan())
+    catch_up = CatchUp(10)
+    throttle = Throttle([], copies, None, catch_up)
+    copies[0].fetching.high_watermark = copies[1].fetching.high_watermark = 1_000
+    catch_up.note(copies[0], 10, 1_000_000)
+    catch_up.note(copies[1], 1_000, 1_000_000)
+
+    assert throttle.partition_bytes(copies[0], 1 << 20) == pytest.approx(catch_up.pace.bytes_per_s * 0.02, rel=0.01)
+    assert throttle.partition_bytes(copies[1], 1 << 20) is None
+    assert throttle.held(copies) == copies[:1]
+    assert throttle.hold_s(copies[0]) == pytest.approx(1_000_000 / catch_up.pace.bytes_per_s, rel=0.01)
+    assert throttle.hold_s(copies[1]) == 0
