@@ -117,6 +117,12 @@ async def test_a_stopped_jvm_is_killed_and_started_again(spark: Spark) -> None:
     assert _is_dead(worker)
 
 
+def _is_still(pid: int) -> bool:
+    """Whether all threads of a process are stopped."""
+    states = [file.read_text().rpartition(") ")[2][0] for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) <= {"T"}
+
+
 async def test_a_silent_jvm_is_killed_whatever_waits_for_it(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an epoch that could be late, a JVM that does not answer a call is killed for its silence."""
     monkeypatch.setattr(session_module, "SILENT_FOR_S", 3.0)
@@ -124,6 +130,8 @@ async def test_a_silent_jvm_is_killed_whatever_waits_for_it(spark: Spark, monkey
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         watch = group.create_task(spark.host.watch())
         os.kill(session.process.pid, signal.SIGSTOP)
+        # The signal is on its way to each of its threads: until it is there, they still answer.
+        await eventually(lambda: _is_still(session.process.pid), within_s=10, what="the JVM stands still")
         await session.begin(session_module.is_stopped, session)
         watch.cancel()
 
