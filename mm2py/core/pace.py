@@ -56,7 +56,7 @@ class Pace:
         ordered = sorted(took_ms)
         known = attrs.evolve(self, shortest=_noted(self.shortest, ordered[0], now))
         if ordered[len(ordered) * 9 // 10] > known.base_ms + more_ms:
-            slower = min(self.bytes_per_s, max(used_bytes_per_s, LEAST_BYTES_PER_S)) * _SLOWER
+            slower = min(self.bytes_per_s, used_bytes_per_s) * _SLOWER
             return attrs.evolve(known, bytes_per_s=max(LEAST_BYTES_PER_S, slower), is_seeking=False)
         if was_held and used_bytes_per_s >= self.bytes_per_s * _BINDING:
             return attrs.evolve(known, bytes_per_s=self.bytes_per_s * (_SEEKING if self.is_seeking else _FASTER))

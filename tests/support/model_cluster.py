@@ -328,10 +328,11 @@ class ModelCluster:
 
     def work_s(self, request: _Request) -> float:
         """Return how long a request takes that has just arrived."""
+        if request.api_key != PRODUCE:
+            return 0.0
         now = asyncio.get_running_loop().time()
-        if request.api_key == PRODUCE:
-            self.busy_until = max(self.busy_until, now) + len(request.body) / self.bytes_per_s
-        return max(0.0, self.busy_until - now) if request.api_key == PRODUCE else 0.0
+        self.busy_until = max(self.busy_until, now) + len(request.body) / self.bytes_per_s
+        return self.busy_until - now
 
     # What `Cluster` offers.
 

@@ -171,7 +171,7 @@ class Fetcher:
         copy.fetching.position.max_bytes = reader.throttle.partition_bytes(copy, most)
 
     def _hold_back(self) -> None:
-        """Leave out the partitions of topics that have used up what their limits allow."""
+        """Leave out the partitions of which limits allow nothing more now, and those behind that have to wait."""
         for copy in self._reader.throttle.held(self._copies.values()):
             self._pause(copy)
 

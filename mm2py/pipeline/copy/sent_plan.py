@@ -8,7 +8,7 @@ copy task's last epoch. If the next one runs there, it needs only what is new or
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -67,6 +67,12 @@ def difference(plan: EpochPlan, number: int, before: KeptPlan | None) -> SentPla
     return SentPlan(attrs.evolve(plan, partitions=changed), number, before.number, dropped)
 
 
+def keep_few(kept: dict[tuple[Flow, int], Any]) -> None:
+    """Drop what a worker keeps of copy tasks that it has not met for longest, if there are more than `KEPT_TASKS`."""
+    while len(kept) > KEPT_TASKS:
+        del kept[next(iter(kept))]
+
+
 class KeptPlans:
     """The last plans of copy tasks that ran in a Python worker."""
 
@@ -85,6 +91,5 @@ class KeptPlans:
             partitions = {source: it for source, it in kept.partitions.items() if source not in gone} | partitions
             plan = attrs.evolve(plan, partitions=tuple(partitions.values()))
         self._plans[key] = KeptPlan(sent.number, partitions)
-        while len(self._plans) > KEPT_TASKS:
-            del self._plans[next(iter(self._plans))]
+        keep_few(self._plans)
         return plan

@@ -130,9 +130,7 @@ class Throttle:
 
     def hold_s(self, copy: PartitionCopy) -> float:
         """Return how long *copy* may not be fetched, because of its topic's limit or because it is behind."""
-        is_paced = self._catch_up is not None and copy in self._catch_up.behind
-        paced_s = self._catch_up.hold_s() if is_paced and self._catch_up is not None else 0.0
-        return max(paced_s, self._topic_hold_s(copy.plan.source.topic))
+        return self.release_s([copy])
 
     def _topic_hold_s(self, topic: str) -> float:
         buckets = self._topics.get(topic)
@@ -149,9 +147,13 @@ class Throttle:
             return []
         return [copy for copy in copies if copy in behind or copy.plan.source.topic in topics]
 
-    def release_s(self, copies: Iterable[PartitionCopy]) -> float:
+    def release_s(self, copies: Collection[PartitionCopy]) -> float:
         """Return when the first of *copies* may be fetched again."""
-        return min(map(self.hold_s, copies), default=0.0)
+        behind = self._catch_up.behind if self._catch_up is not None else frozenset()
+        paced_s = self._catch_up.hold_s() if self._catch_up is not None and not behind.isdisjoint(copies) else 0.0
+        kinds = {(copy.plan.source.topic, copy in behind) for copy in copies}
+        waits = (max(self._topic_hold_s(topic), paced_s if is_behind else 0.0) for topic, is_behind in kinds)
+        return min(waits, default=0.0)
 
     # How much.
 

@@ -19,7 +19,7 @@ from mm2py.pipeline.copy.leader_epochs import Checked
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.read_replicas import ReadReplicas
 from mm2py.pipeline.copy.resume import Walks
-from mm2py.pipeline.copy.sent_plan import KEPT_TASKS, MANY, KeptPlans
+from mm2py.pipeline.copy.sent_plan import MANY, KeptPlans, keep_few
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fetch import FetchSession
 
@@ -70,8 +70,7 @@ class WorkerState:
         if found is None or found.more_ms != more_ms:
             found = CatchUp(more_ms)
         self.catch_ups[key] = found
-        while len(self.catch_ups) > KEPT_TASKS:
-            del self.catch_ups[next(iter(self.catch_ups))]
+        keep_few(self.catch_ups)
         found.begin()
         return found
 
@@ -89,8 +88,7 @@ class WorkerState:
         if len(plan.partitions) <= MANY or plan.rates:
             return
         self.untouched[plan.flow, plan.task] = {it.plan.source: it for it in copies if it.is_as_planned}
-        while len(self.untouched) > KEPT_TASKS:
-            del self.untouched[next(iter(self.untouched))]
+        keep_few(self.untouched)
 
     def cluster(self, endpoint: ClusterEndpoint, clock: Clock) -> Cluster:
         found = self.clusters.get(endpoint)
