@@ -1,9 +1,9 @@
 """
-One epoch as one Spark job of one Spark task, awaited from asyncio.
+Epochs of copy tasks in Spark jobs, awaited from asyncio.
 
-The plan travels inside the job's function, sealed where it carries secrets, and the outcome is its only row: measured
-against `parallelize([plan])`, which writes a file and reads it back in the JVM, that halves the boundary. Each copy
-task has a thread of its own, because Spark ties job group and description to the calling thread.
+An epoch is a Spark job with one Spark task. On embedded Spark, where there are slots for all who need one, the task
+stays and runs the next epoch, too: see `mm2py.pipeline.copy_job`. Each copy task has a thread of its own, because
+Spark ties job group and description to the calling thread.
 """
 
 from __future__ import annotations
@@ -15,24 +15,23 @@ import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import ClassVar, Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 import attrs
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from mm2py.clock import Clock
-from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
 from mm2py.model.state import SparkView
 from mm2py.pipeline.copy.sent_plan import KeptPlan, SentPlan, difference
-from mm2py.pipeline.copy.spark_task import name_file, run_epochs
+from mm2py.pipeline.copy.spark_task import name_file
+from mm2py.pipeline.copy_job import CopyJob, EpochLostError, Payload, PlanServer, cancel, has_slot
 from mm2py.pipeline.spark.patience import done_within
 from mm2py.pipeline.spark.processes import kill_worker
 from mm2py.pipeline.spark.sealing import seal
-from mm2py.pipeline.spark.session import JOB_FAILED, SparkHost, SparkSession, collected, is_stopped, message_of
-from mm2py.pipeline.spark.worker import EpochRepeatedError
+from mm2py.pipeline.spark.session import SparkHost, SparkSession, is_stopped
 from mm2py.pipeline.transform.jobs import MicroBatchLateError
 from mm2py.pipeline.transform.task import RecordTasks
 from mm2py.telemetry.events import CopyTaskLate, WaitingForSlot
@@ -47,43 +46,23 @@ SLACK_S: Final = 15.0
 #: What Spark may take to answer a question, and to notice that a worker is gone or a job is cancelled.
 _ANSWERS_WITHIN_S: Final = 10.0
 _NOTICES_WITHIN_S: Final = 5.0
-_TRACEBACK = "Traceback (most recent call last):"
-_WORKER_DIED = "Python worker exited unexpectedly"
 #: What an epoch may need past its own time before it is cancelled while its flow settles.
 _SETTLE_SLACK_S = 2.0
+#: How long a Spark task waits for the next plan of its copy task. One that has anything to do is planned at once.
+_REST_S = 1.0
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-@attrs.define(eq=False)
-class EpochLostError(Mm2Error):
-    """
-    An epoch's job failed: its worker was killed, its task raised, or it was cancelled.
-
-    `may_still_write` is False if its Python worker is known to have ended, or to have ended the task by itself.
-    `is_late` is True if it was killed because it did not return in time.
-    """
-
-    verdict: ClassVar[Verdict] = Verdict.RESTART_TASK
-    hint: ClassVar[str] = "its topic-partitions are planned again by themselves; look for the cause in the worker's log"
-
-    epoch: str
-    cause: str = attrs.field(converter=shortened)
-    may_still_write: bool = True
-    is_late: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.epoch} was lost: {self.cause}"
-
-
 @attrs.define
 class _Running:
-    """An epoch on its way: the file that ends it early, and the thread's result."""
+    """An epoch on its way: the file that ends it early, its Spark job, and what becomes of it there."""
 
     plan: EpochPlan
     stop_file: Path
-    job: asyncio.Future[EpochOutcome]
+    job: CopyJob
+    outcome: asyncio.Future[EpochOutcome]
     is_waiting: bool = False
     is_late: bool = False
 
@@ -113,6 +92,9 @@ class EpochRunner:
         self._events = events
         self._threads: dict[tuple[Flow, int], ThreadPoolExecutor] = {}
         self._running: dict[tuple[Flow, int], _Running] = {}
+        #: The last Spark job of each copy task.
+        self._jobs: dict[tuple[Flow, int], CopyJob] = {}
+        self._plans = PlanServer(host.scratch)
         self._numbers = itertools.count()
         #: The last plan of each copy task whose outcome came back.
         self._known: dict[tuple[Flow, int], KeptPlan] = {}
@@ -133,16 +115,16 @@ class EpochRunner:
         stop_file = self._host.scratch / f"epoch-{number}.stop"
         planned = attrs.evolve(plan, stop_file=str(stop_file))
         sent = difference(planned, number, self._known.pop(key, None))
-        payload = seal(sent, self._host.secrets_key_file)
-        whole = functools.partial(seal, SentPlan(planned, number), self._host.secrets_key_file)
-        job = asyncio.get_running_loop().run_in_executor(self._thread(key), _run_job, session, planned, payload, whole)
-        running = self._running[key] = _Running(planned, stop_file, job)
-        job.add_done_callback(functools.partial(self._ended, key, running))
+        key_file = self._host.secrets_key_file
+        whole = functools.partial(seal, SentPlan(planned, number), key_file)
+        job = await self._job_of(key, session, Payload(planned, seal(sent, key_file), whole))
+        running = self._running[key] = _Running(planned, stop_file, job, job.outcome)
+        running.outcome.add_done_callback(functools.partial(self._ended, key, running))
         try:
-            await self._watch_slot(session, running)
-            if not await done_within(job, _due_s(plan) + SLACK_S, self._clock):
-                await self._end_late(session, running)
-            outcome = await asyncio.shield(job)
+            await self._watch_slot(running)
+            if not await done_within(running.outcome, _due_s(plan) + SLACK_S, self._clock):
+                await self._end_late(running)
+            outcome = await asyncio.shield(running.outcome)
         except EpochLostError as lost:
             if await self._ask(session, is_stopped, session):
                 self._host.forget(session)
@@ -153,29 +135,52 @@ class EpochRunner:
         self._known[key] = KeptPlan(number, {it.source: it for it in plan.partitions})
         return outcome
 
-    async def _end_late(self, session: SparkSession, running: _Running) -> None:
+    async def _job_of(self, key: tuple[Flow, int], session: SparkSession, payload: Payload) -> CopyJob:
+        """Have the copy task's Spark job run the epoch of *payload*, or a new one if it has ended."""
+        job = self._jobs.get(key)
+        if job is not None and job.session is session and job.is_open:
+            job.go_on(payload)
+            return job
+        job = CopyJob(session)
+        plans_from = await self._plans.expect(job) if self._host.settings.is_embedded else None
+        self._jobs[key] = job
+        job.begin(payload, self._thread(key), plans_from).add_done_callback(lambda _: self._forget(key, job))
+        return job
+
+    def _forget(self, key: tuple[Flow, int], job: CopyJob) -> None:
+        if self._jobs.get(key) is job:
+            del self._jobs[key]
+
+    def _may_stay(self) -> bool:
+        """Whether a Spark task may keep its slot between two epochs: there is one more than anything here uses."""
+        slots = self._host.settings.slots
+        used = self._running.keys() | {key for key, job in self._jobs.items() if job.is_open}
+        return slots is not None and len(used) + self.records.running < slots
+
+    async def _end_late(self, running: _Running) -> None:
         """End a late epoch by force; Spark then reports how it ended."""
-        plan, running.is_late = running.plan, True
+        plan, session, running.is_late = running.plan, running.job.session, True
         due_s = _due_s(plan)
         worker_name = running.worker
         self._events.emit(CopyTaskLate(plan.flow, plan.task, plan.epoch, worker_name, due_s, SLACK_S))
         if await self._ask(session, is_stopped, session) is not None:
             if self._host.settings.is_on_this_machine and kill_worker(worker_name):
-                await done_within(running.job, _NOTICES_WITHIN_S, self._clock)
-            if running.job.done():
+                await done_within(running.outcome, _NOTICES_WITHIN_S, self._clock)
+            if running.outcome.done():
                 return
-        await self._end_job(session, running)
+        await self._end_job(running)
 
-    async def _end_job(self, session: SparkSession, running: _Running) -> None:
+    async def _end_job(self, running: _Running) -> None:
         """Cancel an epoch's job, and end a Spark that does not do so."""
-        if running.job.done():
+        if running.outcome.done():
             return
-        is_told = await self._ask(session, _cancel, session, running.plan) is not None
-        if is_told and await done_within(running.job, _NOTICES_WITHIN_S, self._clock):
+        session = running.job.session
+        is_told = await self._ask(session, cancel, running.job) is not None
+        if is_told and await done_within(running.outcome, _NOTICES_WITHIN_S, self._clock):
             return
         name = running.plan.name
         await self._host.end_hung(session, f"it does not end {name}" if is_told else "its JVM does not answer")
-        if not await done_within(running.job, _NOTICES_WITHIN_S, self._clock):
+        if not await done_within(running.outcome, _NOTICES_WITHIN_S, self._clock):
             self._threads.pop((running.plan.flow, running.plan.task), None)  # it is never free again
             raise EpochLostError(name, "Spark hangs")
 
@@ -226,22 +231,26 @@ class EpochRunner:
     async def settle(self, flow: Flow) -> None:
         """Wait until no epoch of *flow* can write any more; cancel those that take too long."""
         await self.records.settle(flow)
+        for job in [job for key, job in self._jobs.items() if key[0] == flow]:
+            job.end()
         left = [running for running in self._running.values() if running.plan.flow == flow]
         if not left:
             return
         for running in left:
             running.stop_file.touch()
         longest_s = max(running.plan.drain_ms for running in left) / 1000 + _SETTLE_SLACK_S
-        _, late = await asyncio.wait({running.job for running in left}, timeout=longest_s)
+        _, late = await asyncio.wait({running.outcome for running in left}, timeout=longest_s)
         if late:
-            session = await self._host.session()
             for running in left:
                 with contextlib.suppress(EpochLostError):
-                    await self._end_job(session, running)
+                    await self._end_job(running)
             await self._clock.sleep(max(running.plan.longest_ms + running.plan.drain_ms for running in left) / 1000)
 
     def close(self) -> None:
         """Let go of the threads; epochs still running end with Spark."""
+        for job in self._jobs.values():
+            job.end()
+        self._plans.close()
         for thread in self._threads.values():
             thread.shutdown(wait=False, cancel_futures=True)
 
@@ -251,21 +260,25 @@ class EpochRunner:
             self._threads[key] = ThreadPoolExecutor(1, thread_name_prefix=f"{flow}/source/{task}")
         return self._threads[key]
 
-    def _ended(self, key: tuple[Flow, int], running: _Running, job: asyncio.Future[EpochOutcome]) -> None:
+    def _ended(self, key: tuple[Flow, int], running: _Running, outcome: asyncio.Future[EpochOutcome]) -> None:
+        if self._may_stay():
+            running.job.rest(_REST_S)
+        else:
+            running.job.end()
         if self._running.get(key) is running:
             del self._running[key]
         running.stop_file.unlink(missing_ok=True)
         running.worker_file.unlink(missing_ok=True)
-        if not job.cancelled():
-            job.exception()  # without an awaiter, the loss is irrelevant
+        if not outcome.cancelled():
+            outcome.exception()  # without an awaiter, the loss is irrelevant
 
-    async def _watch_slot(self, session: SparkSession, running: _Running) -> None:
+    async def _watch_slot(self, running: _Running) -> None:
         """Report once when the epoch's job finds no slot; return when it has one or is over."""
-        plan, begun = running.plan, self._clock.monotonic()
-        while not running.job.done():
-            await asyncio.wait({running.job}, timeout=SLOT_PATIENCE_S)
+        plan, job, begun = running.plan, running.job, self._clock.monotonic()
+        while not running.outcome.done():
+            await asyncio.wait({running.outcome}, timeout=SLOT_PATIENCE_S)
             # A hung epoch is distinguished from one without a slot by its duration.
-            if running.job.done() or await self._ask(session, _has_slot, session, plan) is not False:
+            if running.outcome.done() or job.is_open or await self._ask(job.session, has_slot, job) is not False:
                 running.is_waiting = False
                 return
             if not running.is_waiting:
@@ -277,64 +290,3 @@ class EpochRunner:
 def _due_s(plan: EpochPlan) -> float:
     """Return how long an epoch may take by itself."""
     return (plan.longest_ms + plan.drain_ms) / 1000
-
-
-def _group(plan: EpochPlan) -> str:
-    return f"{plan.flow}/source/{plan.task}/{plan.epoch}"
-
-
-def _run_job(session: SparkSession, plan: EpochPlan, payload: bytes, whole: Callable[[], bytes]) -> EpochOutcome:
-    """Run an epoch; if the worker that gets *payload* cannot do with it, with the *whole* plan."""
-    try:
-        session.context.setJobGroup(_group(plan), plan.name)
-        outcome = _outcome_of(session, payload) or _outcome_of(session, whole())
-    except JOB_FAILED as error:
-        cause, may_still_write = judge_failure(message_of(error))
-        raise EpochLostError(plan.name, cause, may_still_write) from error
-    except (Py4JError, OSError, EOFError, IndexError) as error:
-        raise EpochLostError(plan.name, f"Spark is gone ({type(error).__name__})") from error
-    if outcome is None:
-        raise EpochLostError(plan.name, "its worker refused the whole plan", may_still_write=False)
-    return outcome
-
-
-def _outcome_of(session: SparkSession, payload: bytes) -> EpochOutcome | None:
-    outcome: EpochOutcome | None = collected(session.one_row.mapPartitions(functools.partial(run_epochs, payload)))[0]
-    return outcome
-
-
-def judge_failure(message: str) -> tuple[str, bool]:
-    """Return the useful line of Spark's message about a failed job, and whether its task may still be writing. A task
-    that raised has ended by itself, and a worker whose socket closed is a dead process. For a lost executor, or a
-    cancelled job, it is unknown; and for the first run if Spark's second one raised.
-    """
-    failure = message.split("most recent failure: ", 1)[-1]
-    first = (failure.splitlines() or [""])[0]
-    if _TRACEBACK in failure:
-        tail = failure[failure.rindex(_TRACEBACK) :].splitlines()[1:]
-        raised = [line for line in tail if line and not line[0].isspace()]
-        cause = (raised[0] if raised else first).strip()
-        return cause, EpochRepeatedError.__name__ in cause
-    if _WORKER_DIED in failure:
-        return "its Python worker was killed", False
-    return first.split("Exception: ")[-1].strip(), True
-
-
-def _has_slot(session: SparkSession, plan: EpochPlan) -> bool:
-    try:
-        tracker = session.context.statusTracker()
-        for job in tracker.getJobIdsForGroup(_group(plan)):
-            info = tracker.getJobInfo(job)
-            for stage in info.stageIds if info else ():
-                progress = tracker.getStageInfo(stage)
-                if progress and progress.numActiveTasks + progress.numCompletedTasks + progress.numFailedTasks:
-                    return True
-    except (Py4JError, OSError):
-        return True  # the job itself tells what happened to Spark
-    return False
-
-
-def _cancel(session: SparkSession, plan: EpochPlan) -> bool:
-    with contextlib.suppress(Py4JError, OSError):
-        session.context.cancelJobGroup(_group(plan))
-    return True

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 
 from mm2py.clock import Clock
 from mm2py.errors import Mm2Error, shortened
-from mm2py.pipeline.epoch_jobs import judge_failure
+from mm2py.pipeline.copy_job import judge_failure
 from mm2py.pipeline.spark import processes, stillness
 from mm2py.pipeline.spark.patience import Patience, done_within
 from mm2py.pipeline.spark.sealing import seal

@@ -25,7 +25,7 @@ from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import CopyLimits, EpochPlan, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.sent_plan import MANY
-from mm2py.pipeline.epoch_jobs import EpochLostError
+from mm2py.pipeline.copy_job import EpochLostError
 from mm2py.wire.cluster import Cluster
 from tests.support.copying import fenced
 from tests.support.daemon import process_tree

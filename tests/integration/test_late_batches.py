@@ -19,7 +19,7 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position, encode_position
-from mm2py.pipeline.epoch_jobs import EpochLostError
+from mm2py.pipeline.copy_job import EpochLostError
 from mm2py.telemetry.events import CopyTaskLost, ForeignRecordsFound, ResumeUnproven
 from tests.support.eventually import eventually
 from tests.support.flows import InProcessEpochs, RunningFlow, flow_settings, running_flow

@@ -12,7 +12,8 @@ from mm2py.clock import SystemClock
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
-from mm2py.pipeline.epoch_jobs import EpochLostError, EpochRunner
+from mm2py.pipeline.copy_job import EpochLostError
+from mm2py.pipeline.epoch_jobs import EpochRunner
 from mm2py.pipeline.spark.session import SparkHost
 from mm2py.telemetry.journal import EventLog
 

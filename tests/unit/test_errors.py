@@ -6,7 +6,7 @@ import pytest
 
 from mm2py.errors import BrokerConnectionError, CorruptBatchError, shortened
 from mm2py.model.epoch import PartitionFailure
-from mm2py.pipeline.epoch_jobs import EpochLostError
+from mm2py.pipeline.copy_job import EpochLostError
 from mm2py.pipeline.transform.results import BadRecord
 from mm2py.pipeline.transform.sql.dataframe import TransformRefusedError
 from mm2py.wire.error_codes import error_of

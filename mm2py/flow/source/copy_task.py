@@ -24,7 +24,7 @@ from mm2py.model.flow import Flow
 from mm2py.model.rates import RateShare
 from mm2py.model.state import TaskState, TaskView
 from mm2py.model.transform import Transform
-from mm2py.pipeline.epoch_jobs import EpochLostError
+from mm2py.pipeline.copy_job import EpochLostError
 from mm2py.telemetry.events import CopyTaskLost, CopyTaskRecovered
 from mm2py.telemetry.journal import EventLog
 

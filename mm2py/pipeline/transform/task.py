@@ -42,6 +42,11 @@ class RecordTasks:
         self._clusters: dict[ClusterEndpoint, Cluster] = {}
         self._sql: Sql | None = None
 
+    @property
+    def running(self) -> int:
+        """How many run an epoch."""
+        return sum(task.is_running for task in self._tasks.values())
+
     async def run(self, plan: EpochPlan) -> EpochOutcome:
         """Run one epoch of a record task and give its outcome."""
         assert plan.transform is not None  # noqa: S101 - the caller has checked

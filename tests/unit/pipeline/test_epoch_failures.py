@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from mm2py.pipeline.epoch_jobs import EpochLostError, judge_failure
+from mm2py.pipeline.copy_job import EpochLostError, judge_failure
 from mm2py.pipeline.spark.session import JavaMissingError, SparkStartError
 from mm2py.pipeline.spark.worker import EpochRepeatedError
 

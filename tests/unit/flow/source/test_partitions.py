@@ -18,7 +18,7 @@ from mm2py.model.epoch import (
 )
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import PartitionStage, TaskState
-from mm2py.pipeline.epoch_jobs import EpochLostError
+from mm2py.pipeline.copy_job import EpochLostError
 from mm2py.pipeline.spark.session import JavaMissingError, SparkStartError
 from mm2py.telemetry.events import (
     CopyTaskLost,

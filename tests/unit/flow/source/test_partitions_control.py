@@ -15,7 +15,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit
 from mm2py.model.rates import Metered, RateShare, RateUse, Unit
 from mm2py.model.state import PartitionStage, TaskState
-from mm2py.pipeline.epoch_jobs import EpochLostError
+from mm2py.pipeline.copy_job import EpochLostError
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import DRAIN_S, EPOCH_S, FLOW
 from tests.support.source_tasks import Answer, Group, copied, running

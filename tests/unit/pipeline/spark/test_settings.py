@@ -25,8 +25,8 @@ def settings_of(user: Mapping[str, str], *, copy_tasks: int = 3, archive: str = 
 @pytest.mark.parametrize(
     ("asked", "master", "slots"),
     [
-        pytest.param(None, "local[3]", 3, id="default"),
-        pytest.param("local[*]", "local[3]", 3, id="as many slots as copy tasks"),
+        pytest.param(None, "local[4]", 4, id="default"),
+        pytest.param("local[*]", "local[4]", 4, id="as many slots as copy tasks, and one"),
         pytest.param("local[2]", "local[2]", 2, id="a number is kept"),
         pytest.param("local[2,4]", "local[2,4]", 2, id="with retries"),
         pytest.param("local", "local", 1, id="one slot"),

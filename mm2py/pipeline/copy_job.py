@@ -1,0 +1,257 @@
+"""
+A Spark job that runs epochs of a copy task, one after another, in one Spark task.
+
+The first plan travels inside the job's function, sealed where it carries secrets: measured against
+`parallelize([plan])`, which writes a file and reads it back in the JVM, that halves what the start of a job takes. On
+embedded Spark the task then stays for as long as it is given further plans, over a Unix socket of the daemon's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import itertools
+import pickle
+from collections.abc import Callable
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import ClassVar
+
+import attrs
+from py4j.protocol import Py4JError
+
+from mm2py.errors import Mm2Error, Verdict, shortened
+from mm2py.model.epoch import EpochOutcome, EpochPlan
+from mm2py.pipeline.copy.next_plans import read_message, read_number, short_path, write_message
+from mm2py.pipeline.copy.spark_task import run_epochs
+from mm2py.pipeline.spark.session import JOB_FAILED, SparkSession, collected, message_of
+from mm2py.pipeline.spark.worker import EpochRepeatedError
+
+
+_TRACEBACK = "Traceback (most recent call last):"
+_WORKER_DIED = "Python worker exited unexpectedly"
+
+
+@attrs.define(eq=False)
+class EpochLostError(Mm2Error):
+    """
+    An epoch's job failed: its worker was killed, its task raised, or it was cancelled.
+
+    `may_still_write` is False if its Python worker is known to have ended, or to have ended the task by itself.
+    `is_late` is True if it was killed because it did not return in time.
+    """
+
+    verdict: ClassVar[Verdict] = Verdict.RESTART_TASK
+    hint: ClassVar[str] = "its topic-partitions are planned again by themselves; look for the cause in the worker's log"
+
+    epoch: str
+    cause: str = attrs.field(converter=shortened)
+    may_still_write: bool = True
+    is_late: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.epoch} was lost: {self.cause}"
+
+
+@attrs.frozen
+class Payload:
+    """A sealed plan for a worker that may have the one before, and how to make one for a worker that has not."""
+
+    plan: EpochPlan
+    content: bytes
+    whole: Callable[[], bytes]
+
+
+class CopyJob:
+    """
+    One Spark job of a copy task.
+
+    It runs the epoch of one plan at a time, whose outcome, or loss, is in `outcome`.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+        self.group = ""
+        self.outcome: asyncio.Future[EpochOutcome] = asyncio.get_running_loop().create_future()
+        self._payload: Payload | None = None
+        self._ended: asyncio.Future[EpochOutcome] | None = None
+        #: To the worker that has the Spark task, once it has connected.
+        self._worker: asyncio.StreamWriter | None = None
+        self._is_ending = False
+        self._rest: asyncio.TimerHandle | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its Spark task waits for further plans."""
+        is_connected = self._worker is not None and not self._worker.is_closing() and not self._is_ending
+        return is_connected and self._ended is not None and not self._ended.done()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ended is not None and self._ended.done()
+
+    def begin(
+        self, payload: Payload, thread: Executor, plans_from: tuple[str, int] | None
+    ) -> asyncio.Future[EpochOutcome]:
+        """Submit the job from *thread*; return its end. *plans_from* is where its task may get further plans."""
+        self._payload, plan = payload, payload.plan
+        self.group = f"{plan.flow}/source/{plan.task}/{plan.epoch}"
+        loop = asyncio.get_running_loop()
+        self._ended = loop.run_in_executor(thread, _run_job, self.session, self.group, payload, plans_from)
+        self._ended.add_done_callback(self._has_ended)
+        return self._ended
+
+    def go_on(self, payload: Payload) -> None:
+        """Have the task run another epoch; to be called while the job `is_open` and none runs."""
+        assert self._worker is not None  # noqa: S101 - it is open
+        self._wake()
+        self._payload = payload
+        self.outcome = asyncio.get_running_loop().create_future()
+        write_message(self._worker, payload.content)
+
+    def rest(self, seconds: float) -> None:
+        """End the job unless another plan comes within *seconds*."""
+        self._wake()
+        self._rest = asyncio.get_running_loop().call_later(seconds, self.end)
+
+    def end(self) -> None:
+        """Give the task no further plans; an epoch under way runs to its end."""
+        self._wake()
+        self._is_ending = True
+        if self._worker is not None:
+            self._worker.close()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take outcomes from the worker that has connected until it leaves."""
+        self._worker = writer
+        if self._is_ending:
+            writer.close()
+        while (message := await read_message(reader)) is not None:
+            outcome: EpochOutcome | None = pickle.loads(message)  # noqa: S301 - the folder is ours alone
+            if outcome is None and self._payload is not None:
+                write_message(writer, self._payload.whole())
+            elif outcome is not None:
+                self._take(outcome)
+        self._worker = None
+
+    def _wake(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+
+    def _take(self, outcome: EpochOutcome) -> None:
+        if not self.outcome.done() and self._payload is not None and outcome.epoch == self._payload.plan.epoch:
+            self.outcome.set_result(outcome)
+
+    def _has_ended(self, job: asyncio.Future[EpochOutcome]) -> None:
+        self._wake()
+        if job.cancelled():
+            return
+        error = job.exception()
+        if error is None:
+            self._take(job.result())
+        if self.outcome.done() or self._payload is None:
+            return
+        name = self._payload.plan.name
+        if error is None:
+            error = EpochLostError(name, "its Spark task ended before it", may_still_write=False)
+        elif isinstance(error, EpochLostError) and error.epoch != name:
+            error = attrs.evolve(error, epoch=name).with_traceback(None)
+        self.outcome.set_exception(error)
+
+
+class PlanServer:
+    """Where the Spark tasks of copy jobs on this machine get further plans: a Unix socket in a folder of ours."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = str(folder / "epoch-plans.sock")
+        self._server: asyncio.Server | None = None
+        self._jobs: dict[int, CopyJob] = {}
+        self._numbers = itertools.count(1)
+
+    async def expect(self, job: CopyJob) -> tuple[str, int] | None:
+        """Return where a worker has to connect, and as whom, to reach *job*; None where it cannot."""
+        if self._server is None:
+            with contextlib.suppress(OSError), short_path(self._path) as short:
+                self._server = await asyncio.start_unix_server(self._serve, short)
+        if self._server is None:
+            return None
+        for number in [number for number, known in self._jobs.items() if known.has_ended]:
+            del self._jobs[number]
+        number = next(self._numbers)
+        self._jobs[number] = job
+        return self._path, number
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            job = self._jobs.pop(await read_number(reader) or 0, None)
+            if job is not None:
+                await job.serve(reader, writer)
+        finally:
+            writer.close()
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+
+def _run_job(session: SparkSession, group: str, payload: Payload, plans_from: tuple[str, int] | None) -> EpochOutcome:
+    """Run the job to its end; if its worker cannot do with the plan that it got, with the whole one."""
+    name = payload.plan.name
+    try:
+        session.context.setJobGroup(group, name)
+        outcome = _outcome_of(session, payload.content, plans_from) or _outcome_of(session, payload.whole(), plans_from)
+    except JOB_FAILED as error:
+        cause, may_still_write = judge_failure(message_of(error))
+        raise EpochLostError(name, cause, may_still_write) from error
+    except (Py4JError, OSError, EOFError, IndexError) as error:
+        raise EpochLostError(name, f"Spark is gone ({type(error).__name__})") from error
+    if outcome is None:
+        raise EpochLostError(name, "its worker refused the whole plan", may_still_write=False)
+    return outcome
+
+
+def _outcome_of(session: SparkSession, payload: bytes, plans_from: tuple[str, int] | None) -> EpochOutcome | None:
+    rows = session.one_row.mapPartitions(functools.partial(run_epochs, payload, plans_from))
+    outcome: EpochOutcome | None = collected(rows)[0]
+    return outcome
+
+
+def judge_failure(message: str) -> tuple[str, bool]:
+    """Return the useful line of Spark's message about a failed job, and whether its task may still be writing. A task
+    that raised has ended by itself, and a worker whose socket closed is a dead process. For a lost executor, or a
+    cancelled job, it is unknown; and for the first run if Spark's second one raised.
+    """
+    failure = message.split("most recent failure: ", 1)[-1]
+    first = (failure.splitlines() or [""])[0]
+    if _TRACEBACK in failure:
+        tail = failure[failure.rindex(_TRACEBACK) :].splitlines()[1:]
+        raised = [line for line in tail if line and not line[0].isspace()]
+        cause = (raised[0] if raised else first).strip()
+        return cause, EpochRepeatedError.__name__ in cause
+    if _WORKER_DIED in failure:
+        return "its Python worker was killed", False
+    return first.split("Exception: ")[-1].strip(), True
+
+
+def has_slot(job: CopyJob) -> bool:
+    """Whether Spark has started the task of *job*. It blocks while the JVM does not answer."""
+    try:
+        tracker = job.session.context.statusTracker()
+        for number in tracker.getJobIdsForGroup(job.group):
+            info = tracker.getJobInfo(number)
+            for stage in info.stageIds if info else ():
+                progress = tracker.getStageInfo(stage)
+                if progress and progress.numActiveTasks + progress.numCompletedTasks + progress.numFailedTasks:
+                    return True
+    except (Py4JError, OSError):
+        return True  # the job itself tells what happened to Spark
+    return False
+
+
+def cancel(job: CopyJob) -> bool:
+    """Tell Spark to cancel *job*; True once it has been told."""
+    with contextlib.suppress(Py4JError, OSError):
+        job.session.context.cancelJobGroup(job.group)
+    return True
