@@ -126,9 +126,10 @@ def spark_settings(
 
     On a cluster as many cores are asked for as there are copy tasks. ``local[*]`` becomes as many slots as there are
     copy tasks, and one for what is asked in between: an embedded slot is a thread, so the number of cores says nothing
-    about how many copy tasks may wait for the network at the same time, and a spare one costs nothing. Spark keeps its files in *scratch*, which goes away with us, even if it is killed.
-    The driver's JVM takes its classes from *archive*, where one is named. *java_environment* are the options that it
-    takes from the environment. *uses_sql* is whether any flow has a statement or function.
+    about how many copy tasks may wait for the network at the same time, and a spare one costs nothing. Spark keeps its
+    files in *scratch*, which goes away with us, even if it is killed. The driver's JVM takes its classes from
+    *archive*, where one is named. *java_environment* are the options that it takes from the environment. *uses_sql* is
+    whether any flow has a statement or function.
     """
     asked_master = user.get("spark.master", "local[*]")
     slots = _embedded_slots(asked_master, copy_tasks + 1)
