@@ -190,7 +190,7 @@ class EpochPlan:
 
     @property
     def name(self) -> str:
-        """The name in the Spark UI, ``A->B source 0, epoch 17``."""
+        """The name in messages and in the Spark UI, ``A->B source 0, epoch 17``."""
         return f"{self.flow} source {self.task}, epoch {self.epoch}"
 
 

@@ -198,9 +198,10 @@ class PlanServer:
 
 def _run_job(session: SparkSession, group: str, payload: Payload, plans_from: tuple[str, int] | None) -> EpochOutcome:
     """Run the job to its end; if its worker cannot do with the plan that it got, with the whole one."""
-    name = payload.plan.name
+    name, plan = payload.plan.name, payload.plan
+    stays = plans_from is not None
     try:
-        session.context.setJobGroup(group, name)
+        session.context.setJobGroup(group, f"{plan.flow} source {plan.task}, from epoch {plan.epoch}" if stays else name)
         outcome = _outcome_of(session, payload.content, plans_from) or _outcome_of(session, payload.whole(), plans_from)
     except JOB_FAILED as error:
         cause, may_still_write = judge_failure(message_of(error))

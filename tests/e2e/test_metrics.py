@@ -36,6 +36,8 @@ _CHECKPOINT = "kafka_connect_mirror_checkpoint_connector_checkpoint_latency_ms"
 _LAG = "mm2py_partition_lag_records"
 _OPEN = "application/openmetrics-text; version=1.0.0"
 _TIMED, _EARLY_MS = 300, 60_000
+#: What a busy machine may take from a broker's acknowledgement, which the metrics count to, beyond a consumer's receipt.
+_BUSY_MS = _EARLY_MS / 100
 
 
 @attrs.frozen
@@ -197,8 +199,8 @@ async def test_latency_agrees_with_a_consumer_s(primary: KafkaCluster, backup: K
     (age,) = await node.values(f"{_SOURCE}record_age_ms_avg", topic=f"metA.{topic}")
     outside_ms = sum(took_ms) / len(took_ms)
 
-    assert _EARLY_MS <= least <= min(mean, last) <= max(mean, last) <= greatest <= max(took_ms) + 5
-    assert _EARLY_MS <= age <= mean <= outside_ms + 5
+    assert _EARLY_MS <= least <= min(mean, last) <= max(mean, last) <= greatest <= max(took_ms) + _BUSY_MS
+    assert _EARLY_MS <= age <= mean <= outside_ms + _BUSY_MS
     assert outside_ms - mean < _EARLY_MS / 4
 
 
@@ -247,7 +249,7 @@ async def test_the_node_shows_how_it_fares(node: _Node) -> None:
     assert await of_flow("mm2py_flow_state") == [1]
     assert await of_flow("mm2py_cluster_reachable") == [1, 1]
     assert await node.values("mm2py_spark_up") == [1]
-    assert await node.values("mm2py_spark_slots") == [2]
+    assert await node.values("mm2py_spark_slots") == [3]
     assert await of_flow("mm2py_flow_missing_destination_partitions") == [0]
     assert len(await of_flow("mm2py_connector_state")) == 3
     assert len(await of_flow("kafka_connect_connector_status", connector="MirrorSourceConnector")) in (1, 2)

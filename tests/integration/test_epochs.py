@@ -197,8 +197,8 @@ async def test_embedded_spark_is_reached_from_this_machine_alone(spark: Spark) -
 
 
 async def test_an_epoch_is_a_line_in_the_spark_ui(spark: Spark) -> None:
-    """Spark's own page names each job after flow, task and epoch."""
-    plan = idle_plan(task=1, epoch=17)
+    """Spark's own page names each job after flow, task and its first epoch."""
+    plan = idle_plan(task=5, epoch=17)
     await spark.runner.run(plan)
     session = await spark.host.session()
     url = f"{session.context.uiWebUrl}/api/v1/applications/{session.context.applicationId}/jobs"
@@ -209,7 +209,7 @@ async def test_an_epoch_is_a_line_in_the_spark_ui(spark: Spark) -> None:
             return [job.get("description", "") for job in json.load(answer)]
 
     async def is_listed() -> bool:
-        return "A->B source 1, epoch 17" in await asyncio.to_thread(descriptions)
+        return "A->B source 5, from epoch 17" in await asyncio.to_thread(descriptions)
 
     # The page learns of a job a moment later.
     await eventually(is_listed, within_s=20, what="the epoch is listed")

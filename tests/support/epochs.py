@@ -10,8 +10,8 @@ import attrs
 
 from mm2py.clock import SystemClock
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan
-from mm2py.model.flow import Flow
+from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, PartitionPlan
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.pipeline.copy_job import EpochLostError
 from mm2py.pipeline.epoch_jobs import EpochRunner
 from mm2py.pipeline.spark.session import SparkHost
@@ -47,9 +47,16 @@ async def spark_of(**settings: str) -> AsyncIterator[Spark]:
         await host.stop(within_s=10)
 
 
-def idle_plan(task: int = 0, epoch: int = 0, *, epoch_ms: int = 100) -> EpochPlan:
-    """Plan an epoch that has nothing to copy."""
-    return EpochPlan(FLOW, task, epoch, _NOWHERE, _NOWHERE, (), CopyLimits(), epoch_ms, drain_ms=500)
+def idle_plan(
+    task: int = 0, epoch: int = 0, *, epoch_ms: int = 100, partitions: tuple[PartitionPlan, ...] = ()
+) -> EpochPlan:
+    """Plan an epoch that has nothing to copy, or nowhere to copy it."""
+    return EpochPlan(FLOW, task, epoch, _NOWHERE, _NOWHERE, partitions, CopyLimits(), epoch_ms, drain_ms=500)
+
+
+def idle_partitions(count: int) -> tuple[PartitionPlan, ...]:
+    """Plan *count* partitions of a topic that no broker has."""
+    return tuple(PartitionPlan(TopicPartition("t", number), "A.t", 0, -1, is_unsure=False) for number in range(count))
 
 
 async def run_both(spark: Spark, *, epoch_ms: int) -> list[EpochOutcome]:

@@ -1,0 +1,146 @@
+"""Spark tasks that stay for the next epochs of their copy task: when they do, and what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from mm2py.model.epoch import EpochOutcome
+from mm2py.pipeline.copy.sent_plan import MANY, KeptPlan
+from mm2py.pipeline.copy_job import EpochLostError
+from tests.support.epochs import FLOW, Spark, idle_partitions, idle_plan, lose, spark_of
+from tests.support.eventually import eventually
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def spark() -> AsyncIterator[Spark]:
+    """Spark with three slots: for two copy tasks, and the one that is to spare."""
+    async with spark_of() as started:
+        await started.host.session()
+        yield started
+
+
+async def jobs(spark: Spark) -> int:
+    """Return how many jobs Spark has been given."""
+    session = await spark.host.session()
+    return int(await asyncio.to_thread(lambda: session.context._jsc.sc().dagScheduler().numTotalJobs()))
+
+
+async def active_jobs(spark: Spark) -> int:
+    """Return how many jobs run."""
+    session = await spark.host.session()
+    return len(await asyncio.to_thread(session.context.statusTracker().getActiveJobsIds))
+
+
+async def until_idle(spark: Spark) -> None:
+    """Wait until no job runs; tasks that wait for a plan end after a second."""
+
+    async def is_idle() -> bool:
+        return await active_jobs(spark) == 0
+
+    await eventually(is_idle, within_s=10, what="all Spark jobs have ended")
+
+
+async def repeat(spark: Spark, task: int, times: int) -> list[EpochOutcome]:
+    """Run epochs of a copy task, each right after the other."""
+    return [await spark.runner.run(idle_plan(task, epoch)) for epoch in range(times)]
+
+
+async def test_a_spark_task_runs_one_epoch_after_the_other(spark: Spark) -> None:
+    """Epochs that follow each other are one Spark job, each with an outcome of its own; without a next one it ends."""
+    await until_idle(spark)
+    before = await jobs(spark)
+    outcomes = await repeat(spark, 0, 5)
+    given = await jobs(spark) - before
+    await until_idle(spark)
+
+    assert [outcome.epoch for outcome in outcomes] == [0, 1, 2, 3, 4]
+    assert given == 1
+
+
+async def test_no_task_stays_where_another_needs_its_slot(spark: Spark) -> None:
+    """Five copy tasks on three slots take turns: none keeps a slot between two epochs, and none waits for long."""
+    await until_idle(spark)
+    before = await jobs(spark)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        running = [group.create_task(repeat(spark, task, 10)) for task in range(5)]
+    given = await jobs(spark) - before
+
+    assert [len(it.result()) for it in running] == [10] * 5
+    # The last ones that are left have room.
+    assert given > 30
+    assert not spark.events.counts["waiting_for_slot"]
+
+
+async def test_a_flow_that_settles_ends_its_tasks(spark: Spark) -> None:
+    """A flow whose life ends leaves no Spark task behind that waits for its next plan."""
+    await repeat(spark, 0, 2)
+    await spark.runner.settle(FLOW)
+
+    # Long before its second is over.
+    async with asyncio.timeout(0.9):
+        while await active_jobs(spark):
+            await asyncio.sleep(0.05)
+
+
+async def test_a_worker_that_is_killed_between_two_epochs(spark: Spark) -> None:
+    """Whether the daemon has noticed or not, the next epoch runs elsewhere or is lost, and may not write any more."""
+    (outcome,) = await repeat(spark, 0, 1)
+    os.kill(int(outcome.worker.rpartition(":")[2]), signal.SIGKILL)
+    try:
+        await spark.runner.run(idle_plan(0, 1))
+    except EpochLostError as lost:
+        assert not lost.may_still_write
+        assert lost.epoch == idle_plan(0, 1).name
+    again = await spark.runner.run(idle_plan(0, 2))
+
+    assert again.epoch == 2
+    assert again.worker != outcome.worker
+
+
+async def test_a_worker_that_is_killed_in_a_later_epoch(spark: Spark) -> None:
+    """Of the epochs of one Spark job the one under way is lost, not those before, and its loss has its own name."""
+    (first,) = await repeat(spark, 0, 1)
+    async with asyncio.TaskGroup() as group:
+        lost = group.create_task(lose(spark, idle_plan(0, 1, epoch_ms=60_000)))
+        await asyncio.sleep(1)
+        os.kill(int(first.worker.rpartition(":")[2]), signal.SIGKILL)
+
+    assert lost.result().epoch == idle_plan(0, 1).name
+    assert "worker" in lost.result().cause
+    assert not lost.result().may_still_write
+
+
+async def test_a_cancelled_epoch_ends_with_its_own_outcome(spark: Spark) -> None:
+    """What nobody waits for any more is not taken for the outcome of the next epoch."""
+    await repeat(spark, 0, 1)
+    running = asyncio.create_task(spark.runner.run(idle_plan(0, 1, epoch_ms=1_000)))
+    await asyncio.sleep(0.2)
+    running.cancel()
+    await asyncio.wait({running})
+    await spark.runner.settle(FLOW)
+    outcome = await spark.runner.run(idle_plan(0, 2))
+
+    assert outcome.epoch == 2
+
+
+async def test_a_worker_asks_for_the_plan_that_it_lacks(spark: Spark) -> None:
+    """A worker that is sent the difference to a plan that it does not have gets the whole one, in the same job."""
+    partitions = idle_partitions(MANY + 1)
+    await until_idle(spark)
+    before = await jobs(spark)
+    await spark.runner.run(idle_plan(0, 0, partitions=partitions))
+    spark.runner._known[FLOW, 0] = KeptPlan(1_000_000, {it.source: it for it in partitions})
+    outcome = await spark.runner.run(idle_plan(0, 1, partitions=partitions))
+
+    assert outcome.epoch == 1
+    assert len(outcome.partitions) == len(partitions)
+    assert await jobs(spark) - before == 1
