@@ -198,10 +198,10 @@ class PlanServer:
 
 def _run_job(session: SparkSession, group: str, payload: Payload, plans_from: tuple[str, int] | None) -> EpochOutcome:
     """Run the job to its end; if its worker cannot do with the plan that it got, with the whole one."""
-    name, plan = payload.plan.name, payload.plan
-    stays = plans_from is not None
+    plan, name = payload.plan, payload.plan.name
+    description = name if plans_from is None else f"{plan.flow} source {plan.task}, from epoch {plan.epoch}"
     try:
-        session.context.setJobGroup(group, f"{plan.flow} source {plan.task}, from epoch {plan.epoch}" if stays else name)
+        session.context.setJobGroup(group, description)
         outcome = _outcome_of(session, payload.content, plans_from) or _outcome_of(session, payload.whole(), plans_from)
     except JOB_FAILED as error:
         cause, may_still_write = judge_failure(message_of(error))

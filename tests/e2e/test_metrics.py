@@ -36,7 +36,7 @@ _CHECKPOINT = "kafka_connect_mirror_checkpoint_connector_checkpoint_latency_ms"
 _LAG = "mm2py_partition_lag_records"
 _OPEN = "application/openmetrics-text; version=1.0.0"
 _TIMED, _EARLY_MS = 300, 60_000
-#: What a busy machine may take from a broker's acknowledgement, which the metrics count to, beyond a consumer's receipt.
+#: By how much later than a consumer's receipt a busy machine may take note of an acknowledgement.
 _BUSY_MS = _EARLY_MS / 100
 
 

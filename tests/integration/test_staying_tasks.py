@@ -85,23 +85,26 @@ async def test_a_flow_that_settles_ends_its_tasks(spark: Spark) -> None:
     await repeat(spark, 0, 2)
     await spark.runner.settle(FLOW)
 
+    async def is_idle() -> bool:
+        return await active_jobs(spark) == 0
+
     # Long before its second is over.
     async with asyncio.timeout(0.9):
-        while await active_jobs(spark):
-            await asyncio.sleep(0.05)
+        await eventually(is_idle, within_s=1, what="its Spark job has ended")
 
 
 async def test_a_worker_that_is_killed_between_two_epochs(spark: Spark) -> None:
     """Whether the daemon has noticed or not, the next epoch runs elsewhere or is lost, and may not write any more."""
     (outcome,) = await repeat(spark, 0, 1)
     os.kill(int(outcome.worker.rpartition(":")[2]), signal.SIGKILL)
+    losses: list[EpochLostError] = []
     try:
         await spark.runner.run(idle_plan(0, 1))
-    except EpochLostError as lost:
-        assert not lost.may_still_write
-        assert lost.epoch == idle_plan(0, 1).name
+    except EpochLostError as error:
+        losses.append(error)
     again = await spark.runner.run(idle_plan(0, 2))
 
+    assert [(lost.epoch, lost.may_still_write) for lost in losses] in ([], [(idle_plan(0, 1).name, False)])
     assert again.epoch == 2
     assert again.worker != outcome.worker
 
