@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import shutil
 import signal
 import sys
@@ -15,7 +16,7 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from bench.candidates import Candidate
+from bench.candidates import BEFORE_AT, Candidate
 from bench.report import print_report
 from bench.shapes import COPIED, SHAPES_BY_NAME
 from bench.turns import Order, Turns
@@ -38,13 +39,16 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description="The same work through mm2py and through Java MirrorMaker 2, side by side."
     )
-    candidates = ", ".join(each.value for each in Candidate)
+    candidates = ", ".join(each.value for each in Candidate if each is not Candidate.BEFORE)
     parser.add_argument(
         "--shapes",
         default=",".join(COPIED),
         help=f"some of {', '.join(SHAPES_BY_NAME)}; all, or none; if not given, those that are copied unchanged",
     )
     parser.add_argument("--only", default="all", help=f"some of {candidates}")
+    parser.add_argument(
+        "--before", type=Path, metavar="CHECKOUT", help="run mm2py of another checkout, too, as the candidate *before*"
+    )
     parser.add_argument("--records", type=int, default=2_000_000, help="of the first shape; others in proportion")
     parser.add_argument("--runs", type=int, default=1, help="how often all is repeated; the tables show medians")
     parser.add_argument("--latency-seconds", type=float, default=40.0, help="per candidate; 0 leaves latency out")
@@ -61,9 +65,12 @@ def read_order(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Or
     """Turn arguments into what is to be done; ends the program when they make no sense."""
     try:
         shapes = _chosen(given.shapes, SHAPES_BY_NAME)
-        candidates = _chosen(given.only, {each.value: each for each in Candidate})
+        known = {each.value: each for each in Candidate if given.before or each is not Candidate.BEFORE}
+        candidates = _chosen(given.only, known)
     except KeyError as error:
         parser.error(f"there is no {error}")
+    if given.before:
+        os.environ[BEFORE_AT] = str(given.before.resolve())
     if not candidates or given.runs < 1 or not (shapes or given.latency_seconds):
         parser.error("nothing to run")
     return Order(

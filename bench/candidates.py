@@ -20,6 +20,8 @@ from mm2py.devkit.java import SERVER_FLAGS, JvmOptions
 
 
 MIRROR_MAKER = "org.apache.kafka.connect.mirror.MirrorMaker"
+#: The environment variable with the other checkout's path.
+BEFORE_AT = "MM2PY_BENCH_BEFORE"
 _TEXT_HEADERS = "org.apache.kafka.connect.storage.StringConverter"
 
 #: What Kafka's connect-mirror-maker.sh sets when the environment does not.
@@ -60,29 +62,35 @@ class Candidate(enum.Enum):
     """One of those compared, by the name that ``--only`` takes."""
 
     MM2PY = "mm2py"
+    #: mm2py of another checkout, whose path is in `BEFORE_AT`.
+    BEFORE = "before"
     JAVA = "java"
     JAVA_TUNED = "java-tuned"
+
+    @property
+    def is_ours(self) -> bool:
+        return self in {Candidate.MM2PY, Candidate.BEFORE}
 
     def properties(self, flow: FlowSettings) -> dict[str, str]:
         """The keys of this candidate's configuration file."""
         settings = _common(flow)
         if self is Candidate.JAVA_TUNED:
             settings |= _tuned(flow)
-        if self is not Candidate.MM2PY and flow.transforms:
+        if not self.is_ours and flow.transforms:
             # Connect's own for MirrorMaker takes bytes alone, and a header that is inserted is text.
             settings[f"{flow.source_alias}->{flow.target_alias}.header.converter"] = _TEXT_HEADERS
         return settings
 
     def command(self, file: Path) -> list[str]:
         """The command line that mirrors what *file* says."""
-        if self is Candidate.MM2PY:
+        if self.is_ours:
             return [sys.executable, "-m", "mm2py.cli.mirror_maker", str(file)]
         jvm = JAVA_TUNED if self is Candidate.JAVA_TUNED else JAVA_DEFAULT
         return jvm.command(MIRROR_MAKER, str(file), scratch=file.parent)
 
     def environment(self) -> dict[str, str]:
         """What the process needs beside our own environment."""
-        checkout = str(Path(mm2py.__file__).parent.parent)
+        checkout = os.environ[BEFORE_AT] if self is Candidate.BEFORE else str(Path(mm2py.__file__).parent.parent)
         inherited = os.environ.get("PYTHONPATH")
         return {"PYTHONPATH": f"{checkout}{os.pathsep}{inherited}" if inherited else checkout}
 

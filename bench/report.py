@@ -165,7 +165,7 @@ def _copies(results: Results) -> Table:
                 f"{rates[candidate]:,.0f}",
                 f"{_median(mine, lambda run: run.source_mb_per_s):,.1f}",
                 f"{_median(mine, lambda run: run.cpu_s_per_gb):.2f}",
-                f"{workers:.2f}" if candidate is Candidate.MM2PY else NOTHING,
+                f"{workers:.2f}" if candidate.is_ours else NOTHING,
                 f"{_median(mine, lambda run: run.peak_pss_bytes) / 2**20:,.0f}",
                 f"{_median(mine, lambda run: run.start_to_first_s):.1f}",
                 f"{_median(mine, lambda run: run.start_cpu_s):.1f}",

@@ -84,7 +84,7 @@ class Turns:
     async def _copy_in_turn(self, loaded: LoadedTopic, target: Broker) -> None:
         for candidate in self._next_turn():
             shape = loaded.shape
-            keys = shape.statement if candidate is Candidate.MM2PY and shape.statement else shape.transforms
+            keys = shape.statement if candidate.is_ours and shape.statement else shape.transforms
             flow = self._flow(candidate, loaded.topic, shape.codec, Goal.THROUGHPUT, keys)
             try:
                 run = await copy(candidate, flow, loaded, target, self._directory / flow.source_alias)

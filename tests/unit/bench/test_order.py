@@ -1,9 +1,11 @@
 """What the command line asks for, and who takes which turn."""
 
+from pathlib import Path
+
 import pytest
 
 from bench.__main__ import make_parser, read_order
-from bench.candidates import Candidate
+from bench.candidates import BEFORE_AT, Candidate
 from bench.shapes import SHAPES
 from bench.turns import Order
 
@@ -18,7 +20,7 @@ def test_without_arguments_all_kinds_of_copying_are_measured() -> None:
     usual = order()
 
     assert [shape.name for shape in usual.shapes] == ["json", "json-lz4", "json-zstd", "single", "wide", "large"]
-    assert usual.candidates == tuple(Candidate)
+    assert usual.candidates == (Candidate.MM2PY, Candidate.JAVA, Candidate.JAVA_TUNED)
     assert usual.latency_s > 0
 
 
@@ -35,9 +37,25 @@ def test_shapes_and_candidates_can_be_chosen() -> None:
     assert some.candidates == (Candidate.JAVA_TUNED, Candidate.MM2PY)
 
 
+def test_another_checkout_takes_turns_if_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a candidate like any other, and its code comes from its own checkout."""
+    monkeypatch.setenv(BEFORE_AT, "")  # so that it is as before afterwards
+    both = order("--before", str(tmp_path), "--only", "mm2py,before")
+
+    assert both.candidates == (Candidate.MM2PY, Candidate.BEFORE)
+    assert Candidate.BEFORE.environment()["PYTHONPATH"].split(":")[0] == str(tmp_path)
+    assert Candidate.MM2PY.environment()["PYTHONPATH"].split(":")[0] != str(tmp_path)
+
+
 @pytest.mark.parametrize(
     "arguments",
-    [["--shapes", "square"], ["--only", "flink"], ["--runs", "0"], ["--shapes", "none", "--latency-seconds", "0"]],
+    [
+        ["--shapes", "square"],
+        ["--only", "before"],
+        ["--only", "flink"],
+        ["--runs", "0"],
+        ["--shapes", "none", "--latency-seconds", "0"],
+    ],
     ids=lambda arguments: arguments[0],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,7 +72,7 @@ def test_each_candidate_begins_equally_often() -> None:
     everything = order()
     turns = [everything.turn(number) for number in range(3)]
 
-    assert all(set(place) == set(Candidate) for place in zip(*turns, strict=True))
+    assert all(set(place) == set(everything.candidates) for place in zip(*turns, strict=True))
 
 
 def test_shapes_grow_in_proportion() -> None:
