@@ -25,7 +25,8 @@ from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.pipeline.copy.next_plans import read_message, read_number, short_path, write_message
 from mm2py.pipeline.copy.spark_task import run_epochs
-from mm2py.pipeline.spark.session import JOB_FAILED, SparkSession, collected, message_of
+from mm2py.pipeline.spark.internals import collected
+from mm2py.pipeline.spark.session import JOB_FAILED, SparkSession, message_of
 from mm2py.pipeline.spark.worker import EpochRepeatedError
 
 

@@ -18,9 +18,10 @@ from mm2py.clock import Clock
 from mm2py.errors import Mm2Error, shortened
 from mm2py.pipeline.copy_job import judge_failure
 from mm2py.pipeline.spark import processes, stillness
+from mm2py.pipeline.spark.internals import collected
 from mm2py.pipeline.spark.patience import Patience, done_within
 from mm2py.pipeline.spark.sealing import seal
-from mm2py.pipeline.spark.session import JOB_FAILED, SparkHost, SparkHungError, SparkSession, collected, message_of
+from mm2py.pipeline.spark.session import JOB_FAILED, SparkHost, SparkHungError, SparkSession, message_of
 from mm2py.verify.spark_task import compare_slices
 from mm2py.verify.values import SliceOutcome, VerifyPlan
 

@@ -31,7 +31,7 @@ PACKAGE = ROOT / "mm2py"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "bench").glob("*.md")])
 SCRIPTS = sorted([*(ROOT / "scripts").iterdir(), ROOT / ".ci/run"])
 
-LONGEST_FILE, LONGEST_FUNCTION, LONGEST_DESIGN, LONGEST_LINE = 500, 50, 300, 120
+LONGEST_FILE, LONGEST_FUNCTION, LONGEST_DESIGN, LONGEST_LINE = 500, 50, 299, 120
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _NOT_IN_ANCHORS = re.compile(r"[^\w\- ]")
@@ -107,7 +107,7 @@ def _anchors(document: Path) -> set[str]:
 
 
 def test_the_design_page_is_short_enough_to_be_read() -> None:
-    """The page for newcomers has at most three hundred lines, none of them longer than code may be."""
+    """The page for newcomers has less than three hundred lines, none of them longer than code may be."""
     lines = (ROOT / "DESIGN.md").read_text().splitlines()
 
     assert len(lines) <= LONGEST_DESIGN
@@ -165,6 +165,14 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 
     assert set(graphlib.TopologicalSorter(imports).static_order()) == graph.modules
+
+
+def test_private_parts_of_pyspark_are_used_in_one_place() -> None:
+    """A new version of PySpark may change them without a word: one file says which they are, and why."""
+    private = re.compile(r"(?<!self)\._(jvm|jsc|jdf|jrdd|jc|j?gateway\b(?!_client)|jsparkSession|accumulatorServer)\b")
+    users = {str(file.relative_to(PACKAGE)) for file in PACKAGE.rglob("*.py") if private.search(file.read_text())}
+
+    assert users == {"pipeline/spark/internals.py"}
 
 
 def _is_defined(file: Path, name: str) -> bool:

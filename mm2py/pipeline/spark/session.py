@@ -30,13 +30,12 @@ from pyspark import RDD, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession as SqlSession
-from pyspark.traceback_utils import SCCallSiteSync
 
 import mm2py
 from mm2py.clock import Clock
 from mm2py.errors import Mm2Error, Verdict, shortened
-from mm2py.pipeline.spark import processes, worker
-from mm2py.pipeline.spark.jvm_objects import release_unused, taken
+from mm2py.pipeline.spark import internals, processes, worker
+from mm2py.pipeline.spark.internals import collected, forget_gateway
 from mm2py.pipeline.spark.patience import Patience, done_within
 from mm2py.pipeline.spark.scratch import Scratch
 from mm2py.pipeline.spark.sealing import check_key_file, make_key_file
@@ -285,7 +284,7 @@ class SparkHost:
             given_up.set()
             grace_s = _GRACE_S if isinstance(error, asyncio.CancelledError) else 0.0
             await asyncio.to_thread(processes.end_launched, grace_s=grace_s)
-            _forget_gateway()
+            forget_gateway()
             if isinstance(error, asyncio.CancelledError):
                 raise
             raise SparkStartError(self.settings.master, f"it did not come up within {_UP_WITHIN_S:g} s") from error
@@ -322,7 +321,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 def _open(
     settings: SparkSettings, scratch: Path, tell: Callable[[str], object], given_up: threading.Event
 ) -> SparkSession:
-    release_unused()
+    internals.release_unused()
     conf = SparkConf(loadDefaults=False).setAll(list(settings.conf))
     last_words: deque[str] = deque(maxlen=_LAST_WORDS)
     read_end, write_end = os.pipe()
@@ -345,20 +344,19 @@ def _open(
     if given_up.is_set():  # while there was no JVM yet that could have been ended
         _bury_process(gateway.proc)
         gateway.shutdown()
-        _forget_gateway()
+        forget_gateway()
         raise SparkStartError(settings.master, "it is not needed any more")
     try:
         context = SparkContext(conf=conf, gateway=gateway)
         context.pythonExec = settings.python
-        # It prints a traceback of its own when the JVM goes away, which is an event here.
-        context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
+        internals.silence_accumulators(context)
         if not settings.is_embedded:
             context.addPyFile(str(_zip_package(scratch)))
         one_row = context.parallelize([0], 1)
     except Exception as error:
         _bury_process(gateway.proc)
         gateway.shutdown()
-        _forget_gateway()
+        forget_gateway()
         raise SparkStartError(settings.master, _reason(last_words, str(error))) from error
     return SparkSession(context, one_row, gateway, gateway.proc)
 
@@ -394,18 +392,6 @@ def _zip_package(scratch: Path) -> Path:
     return target
 
 
-def collected(rows: RDD[T]) -> list[T]:
-    """
-    Return what *rows* hold, as their own `collect` does, but through the gateway.
-
-    That one opens a socket for each job, and its name stays in the JVM (`File.deleteOnExit`) for as long as that lives.
-    """
-    with SCCallSiteSync(rows.context):
-        pickled = taken(rows._jrdd.collect())  # noqa: SLF001 (there is no public way around the socket)
-    batches = rows.context.serializer.serializer
-    return [row for batch in pickled for row in batches.loads(bytes(batch))]
-
-
 def _warm_up(session: SparkSession, workers: int) -> None:
     rows = session.one_row if workers == 1 else session.context.parallelize(range(workers), workers)
     session.context.setJobGroup("mm2py", "warm-up")
@@ -416,7 +402,7 @@ def _warm_up_sql(session: SparkSession) -> None:
     """Make Spark's session for SQL, and have it plan a statement: while workers start, the JVM has little to do."""
     with suppress(*JOB_FAILED, Py4JError, OSError):  # flows that need it will say what is wrong
         sql = SqlSession(session.context)
-        sql.sql("SELECT concat(id, 'x') AS id FROM range(1) WHERE id > 0")._jdf.queryExecution().executedPlan()  # noqa: SLF001
+        internals.plan(sql.sql("SELECT concat(id, 'x') AS id FROM range(1) WHERE id > 0"))
 
 
 #: What a job that failed raises. Once this process has used Spark SQL, pyspark makes its own error of what it knows.
@@ -426,8 +412,7 @@ JOB_FAILED: Final = (Py4JJavaError, PySparkException)
 def message_of(error: Py4JJavaError | PySparkException) -> str:
     """Return Spark's message about a failed job; its JVM may have ended by now."""
     if isinstance(error, PySparkException):
-        # As text it would ask the JVM whether to show its stack.
-        return str(getattr(error, "_desc", "") or error)
+        return internals.reason_of(error)
     try:
         return str(error.java_exception.getMessage())
     except (Py4JError, OSError):
@@ -449,11 +434,8 @@ def _close(session: SparkSession) -> None:
 
 
 def is_stopped(session: SparkSession) -> bool:
-    """Whether the context was stopped; Python's own does not notice. It blocks while the JVM does not answer."""
-    try:
-        return bool(session.context._jsc.sc().isStopped())  # noqa: SLF001
-    except (Py4JError, OSError, AttributeError):
-        return True
+    """Whether Spark was stopped. It blocks while the JVM does not answer."""
+    return internals.is_stopped(session.context)
 
 
 def _kill(session: SparkSession) -> None:
@@ -466,8 +448,9 @@ def _bury(session: SparkSession) -> None:
     children = processes.below(session.process.pid)
     _bury_process(session.process)
     processes.kill(children)
-    _end_threads(session)
-    _forget_gateway()
+    session.gateway.shutdown()
+    internals.end_accumulators(session.context)
+    forget_gateway()
 
 
 def _bury_process(process: subprocess.Popen[bytes]) -> None:
@@ -478,18 +461,3 @@ def _bury_process(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _end_threads(session: SparkSession) -> None:
-    """End what pyspark does for a JVM in threads of this process, which outlive it with their sockets."""
-    session.gateway.shutdown()
-    server = session.context._accumulatorServer  # noqa: SLF001
-    if server is not None:
-        server.shutdown()
-
-
-def _forget_gateway() -> None:
-    # pyspark keeps one JVM per process in class attributes and has no public way to let go of one that died.
-    SparkContext._gateway = None  # noqa: SLF001
-    SparkContext._jvm = None  # noqa: SLF001
-    SparkContext._active_spark_context = None  # noqa: SLF001

@@ -27,9 +27,10 @@ from mm2py.errors import Mm2Error, shortened
 from mm2py.model.epoch import EpochPlan, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Transform
+from mm2py.pipeline.spark.internals import collected
 from mm2py.pipeline.spark.patience import Patience, done_within
 from mm2py.pipeline.spark.sealing import seal
-from mm2py.pipeline.spark.session import JOB_FAILED, SparkSession, collected, message_of
+from mm2py.pipeline.spark.session import JOB_FAILED, SparkSession, message_of
 from mm2py.pipeline.transform.failures import is_raised
 from mm2py.pipeline.transform.results import MicroBatchResult, RangeOutcome
 from mm2py.pipeline.transform.spark_task import PLAN, transform_ranges

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import attrs
 
+from mm2py.pipeline.spark.internals import column_ids, used_columns
 from mm2py.pipeline.transform.columns import NAMES
 from mm2py.pipeline.transform.sql.dataframe import Analysed
-from mm2py.pipeline.transform.sql.spark_internals import column_ids, used_columns
 
 
 #: The worker that writes knows them from its plan.

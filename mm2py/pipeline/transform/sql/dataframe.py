@@ -24,9 +24,9 @@ from pyspark.sql import functions as f
 
 from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.model.transform import Transform
+from mm2py.pipeline.spark.internals import map_in_arrow, physical_plan
 from mm2py.pipeline.transform.columns import NAMES, SCHEMA, SCHEMA_TYPES
 from mm2py.pipeline.transform.failures import TRACEBACK, raised_in
-from mm2py.pipeline.transform.sql.spark_internals import map_in_arrow, physical_plan
 from mm2py.pipeline.transform.sql.spark_task import END, OUTCOME, read_ranges, write_ranges
 
 

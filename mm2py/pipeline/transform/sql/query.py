@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import SparkSession as SqlSession
 
 from mm2py.model.transform import Transform
+from mm2py.pipeline.spark.internals import is_deterministic, make_current
 from mm2py.pipeline.spark.session import SparkSession
 from mm2py.pipeline.transform.offset_ranges import ROUND_BYTES, STRETCH_BYTES
 from mm2py.pipeline.transform.sql import dataframe as frames
 from mm2py.pipeline.transform.sql.column_pruning import Crossing, crossing_of
-from mm2py.pipeline.transform.sql.spark_internals import is_deterministic, make_current
 from mm2py.pipeline.transform.sql.spark_task import OUTCOME
 
 
