@@ -48,7 +48,7 @@ class Value:
 
     def reason(self, error: ValueError) -> str:
         """Return why the text is invalid, without showing it if it came from a provider."""
-        return f"what {self.stands_in} stands for does not fit" if self.stands_in else str(error)
+        return f"the value of {self.stands_in} is invalid here" if self.stands_in else str(error)
 
     @property
     def origin(self) -> str:

@@ -25,7 +25,7 @@ _LEVEL_RATIO: Final = 1.05
 #: Slots move only if the heaviest node then carries at most this share of its load: one hot slot cannot be divided.
 _WORTH_MOVING: Final = 0.9
 _ROUNDS: Final = 4
-#: Below so many bytes per second, the load of other flows does not count.
+#: The load of other flows is ignored below this rate, in bytes per second.
 _NOTICEABLE: Final = 1024.0 * 1024.0
 #: Weight of a partition besides its bytes per second, and of a slot without any.
 _PARTITION_WEIGHT: Final = 1024.0
@@ -167,10 +167,10 @@ def able_members(members: Mapping[str, Candidate]) -> dict[str, Candidate]:
 
 
 def _tasks(flow: str, members: Mapping[str, Candidate], work: Work) -> dict[str, list[int]]:
-    """Give each member about as many tasks as any other; those that have some keep them, unless they are too busy."""
+    """Return each member's tasks, about as many each; members keep those that they have, unless they are too busy."""
     tasks = work.tasks
     most = -(-tasks // len(members))
-    #: So many members may have one task more than the others.
+    #: How many members have one task more than the others.
     larger = tasks - (most - 1) * len(members)
     left = set(range(tasks))
     chosen: dict[str, list[int]] = {member: [] for member in members}

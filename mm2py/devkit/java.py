@@ -55,7 +55,7 @@ class JvmOptions:
 
 
 def _from_archive(archive: Path) -> tuple[str, ...]:
-    """Have classes taken from their archive where there is one; that it does not fit is nothing to be told."""
+    """Use the class archive if there is one; if it does not fit, Java starts without it and without a word."""
     return (f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off") if archive.exists() else ()
 
 

@@ -59,8 +59,8 @@ class GroupLeader:
         self._members: dict[str, Candidate] = {}
         self._balanced_at = 0.0
         self._round = 0
-        #: What each member is to have once what moves is released, which members do one after the other; and what that
-        #: was decided for.
+        #: The assignment as it will be once all that moves is released, one member after the other, and the inputs that
+        #: it was computed from.
         self._wanted: Mapping[str, Share] = {}
         self._decided_for: tuple[object, ...] = ()
         #: Bytes per second of each slot, as of the last assignment.

@@ -25,7 +25,7 @@ from mm2py.model.state import (
 def node_view(
     status: NodeStatus, shared: SharedFlow | None, *, is_this: bool = False, heard_s: float | None, answers: bool
 ) -> NodeView:
-    """Show a node by its last *status*, which was heard so long ago, and by the assignment."""
+    """Return the view of a node from its last *status*, *heard_s* seconds old, and from the assignment."""
     node = status.node
     member = _member_of(shared, node.id)
     is_member = shared is None or member is not None
@@ -125,7 +125,7 @@ def _task(task: TaskStatus, node: NodeView) -> TaskView:
 
 
 def _group(group: GroupView, others: Sequence[NodeView]) -> GroupView:
-    """Return a connector as the node shows it that runs it; the owner runs what there is once."""
+    """Return a connector as reported by the node that runs it; what a flow has once is run by its owner."""
     if group.state not in NOT_HERE:
         return group
     found = working_elsewhere(group.connector, others)

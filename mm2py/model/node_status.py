@@ -107,7 +107,7 @@ def status_key(flow: Flow, node_id: str) -> bytes:
 
 
 def node_id_of(flow: Flow, key: bytes | None) -> str | None:
-    """Return which node a record of *flow* is about; None if its key is no such one."""
+    """Return which node a record of *flow* is about; None if *key* is not that of a status."""
     prefix = status_key(flow, "")
     if key is None or not key.startswith(prefix):
         return None

@@ -42,7 +42,7 @@ def slot_of(source: TopicPartition) -> int:
 
 @attrs.frozen
 class Share:
-    """What one node runs of a flow. The flow's owner also runs what there is once: it creates remote topics,
+    """What one node runs of a flow. The flow's owner also does what is done once per flow: it creates remote topics,
     synchronises configs and ACLs, and writes checkpoints.
     """
 

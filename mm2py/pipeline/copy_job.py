@@ -117,7 +117,7 @@ class CopyJob:
         self._rest = asyncio.get_running_loop().call_later(seconds, self.end)
 
     def end(self) -> None:
-        """Give the task no further plans; an epoch under way runs to its end."""
+        """Send the task no further plans; an epoch under way runs to its end."""
         self._wake()
         self._is_ending = True
         if self._worker is not None:
@@ -172,7 +172,7 @@ class PlanServer:
         self._numbers = itertools.count(1)
 
     async def expect(self, job: CopyJob) -> tuple[str, int] | None:
-        """Return where a worker has to connect, and as whom, to reach *job*; None where it cannot."""
+        """Return where a worker has to connect, and as whom, to reach *job*; None if it cannot."""
         if self._server is None:
             with contextlib.suppress(OSError), short_path(self._path) as short:
                 self._server = await asyncio.start_unix_server(self._serve, short)
@@ -253,7 +253,7 @@ def has_slot(job: CopyJob) -> bool:
 
 
 def cancel(job: CopyJob) -> bool:
-    """Tell Spark to cancel *job*; True once it has been told."""
+    """Have Spark cancel *job*. It blocks while the JVM does not answer."""
     with contextlib.suppress(Py4JError, OSError):
         job.session.context.cancelJobGroup(job.group)
     return True

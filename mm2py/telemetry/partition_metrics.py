@@ -62,7 +62,7 @@ class _Sum:
     def own(self) -> dict[str, float]:
         """Return the values of our own metrics, as far as they are known."""
         waits = [it.lag_s for it in self.views if it.lag_s is not None]
-        # Next to the longest wait of another partition, the least loss would look like danger where there is none.
+        # One partition's longest wait beside another's earliest loss would be a false alarm.
         losses = [
             it.seconds_until_loss
             for it in self.views

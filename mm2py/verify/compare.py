@@ -167,7 +167,7 @@ class Comparison:
         if anchor is None and all(are_over):
             anchor, is_end = (len(source), len(target)), True
         elif anchor is None and are_over[SOURCE] and self._edges.ends_with_source and self._reach > FIRST_REACH:
-            # What follows at the target belongs to the next slice, so that nothing comes to be the same again.
+            # What follows at the target belongs to the next slice: in this one the sides would not match again.
             anchor = len(source), min(len(source), len(target))
         if anchor is not None:
             self._judge(*anchor, is_end=is_end)

@@ -10,10 +10,10 @@ from mm2py.verify.terms import PARTS, SOURCE, TARGET, Content, Edges, Mark
 from mm2py.verify.values import Counts, Difference, DifferenceKind
 
 
-#: So many differences are described; all are counted.
+#: How many differences are described; all are counted.
 DESCRIBED = 100
 _NO_KEY = hash(None)
-#: So many records that are on one side only are remembered, to find those that are only somewhere else.
+#: How many records that are on one side only are remembered, to find those that have only moved.
 _REMEMBERED = 100_000
 
 

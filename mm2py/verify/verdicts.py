@@ -17,7 +17,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.verify.values import Counts, Equality, PartitionReport, Slice, SliceOutcome
 
 
-#: So many differences of a partition are described.
+#: How many differences of a partition are described.
 _DESCRIBED = 20
 #: Least offsets of a slice, so that starting one does not cost more than comparing it.
 LEAST_SPAN, GREATEST_SPAN = 20_000, 2_000_000

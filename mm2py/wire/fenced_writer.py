@@ -85,7 +85,7 @@ class FencedWriter:
         self._on_fenced = on_fenced
         self._turn = asyncio.Lock()
         self._producer: TransactionalProducer | None = None
-        #: Whether a transaction was begun of which it is unknown how it ended.
+        #: Whether it is unknown how a transaction ended.
         self._is_doubtful = False
 
     @property

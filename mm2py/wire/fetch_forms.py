@@ -35,7 +35,7 @@ class FetchPosition:
     max_bytes: int | None = None
     #: Its topic's id; None if unknown.
     topic_id: bytes | None = None
-    #: Whether the broker asked by name has said, since the last trouble, that this is the topic it sends records of.
+    #: Whether a broker asked by name has confirmed, since the last failure, that it sends records of this topic.
     is_proven: bool = False
 
     @property

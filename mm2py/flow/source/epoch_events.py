@@ -20,7 +20,7 @@ from mm2py.telemetry.events import (
 
 
 def epoch_ended(plan: EpochPlan, outcome: EpochOutcome, took_s: float, lag: int) -> EpochEnded:
-    """Put an epoch's numbers together; *lag* is how far its partitions are behind now, *took_s* all that it took."""
+    """Return an epoch's event; *lag* is how far its partitions are behind now, *took_s* the time with its boundary."""
     return EpochEnded(
         flow=plan.flow,
         task=plan.task,

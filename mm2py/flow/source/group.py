@@ -304,9 +304,9 @@ class SourceGroup(FlowGroup):
 
     async def _copy(self, life: SourceLife, sides: Sequence[BackgroundLoop], *, is_settled: bool) -> bool:
         """
-        Run the loops of the group until it is to leave off, then write what is left.
+        Run the loops of the group until it is to stop, then write what is left.
 
-        False where an epoch was not over in time: what it wrote is known to the next life alone.
+        Return False if an epoch did not end in time: what it wrote, only the next life will know.
         """
         self._came_up()
         life.tasks.reopen()

@@ -23,7 +23,7 @@ from mm2py.wire.kept_log import KeptLog
 from mm2py.wire.topic_log import LogRecord
 
 
-#: How often it is asked whether a position is due.
+#: How often positions that are due are looked for.
 _TICK_S = 1.0
 #: The longest interval if other nodes copy a part of the flow: its owner translates groups' offsets by what they write.
 _SHARED_INTERVAL_S = 10.0

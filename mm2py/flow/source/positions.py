@@ -39,7 +39,7 @@ from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topic_log import LogRecord
 
 
-#: So many positions of a partition are remembered whose writes failed; the log may hold one of them.
+#: How many positions of a partition are remembered whose writes failed; the log may hold any of them.
 _TRIES: Final = 8
 
 

@@ -36,7 +36,7 @@ from mm2py.wire.fetch_forms import FetchSizes
 _FINISH_S: Final = 0.1
 _QUIET_EARLY_MS: Final = 100
 
-#: A partition with records in so many seconds is not quiet. More than an epoch, so that it begins the next one so.
+#: A partition without records for this long is quiet. Longer than an epoch, so that a busy one stays so in the next.
 _QUIET_AFTER_S: Final = 15.0
 #: Of how many partitions is remembered when they had records, before those are forgotten that are quiet.
 _REMEMBERED: Final = 1_000
@@ -81,8 +81,8 @@ class SourceReader:
         self.requests = 0
         self.retries = 0
         self.throttled_ms = 0
-        #: The last fetch of quiet partitions is to be answered so long before the epoch ends. A broker looks at all of
-        #: them before it answers; if that took too long, their session would be lost.
+        #: How long before the end of the epoch the last fetch of quiet partitions must be answered, or their session is
+        #: lost: a broker looks at all of them before it answers.
         self.quiet_early_ms = min(_QUIET_EARLY_MS, epoch_ms // 10)
         self.wants_metadata = asyncio.Event()
         self.deadline = 0.0

@@ -24,7 +24,7 @@ _HEAD: Final = struct.Struct(">Q")
 
 @contextmanager
 def short_path(path: str) -> Iterator[str]:
-    """Give the Unix socket *path* a name of less than the kernel's 108 bytes. Raise `OSError` where there is none."""
+    """Yield another name of the Unix socket *path*, within the kernel's 108 bytes. Raise `OSError` if there is none."""
     folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)  # noqa: PTH120 - no pathlib in workers
     try:
         yield f"/proc/self/fd/{folder}/{os.path.basename(path)}"  # noqa: PTH119
@@ -64,7 +64,7 @@ class NextPlans:
 
     @classmethod
     async def open(cls, path: str, job: int) -> Self | None:
-        """Connect to the daemon's socket at *path* as the Spark job with that number; None where that fails."""
+        """Connect to the daemon's socket at *path* as the Spark job with that number; return None if that fails."""
         try:
             with short_path(path) as short:
                 reader, writer = await asyncio.open_unix_connection(short)

@@ -61,8 +61,8 @@ _IDLE_TALK = (
 _LAST_WORDS = 20
 _WARM_UP_HOLD_S = 0.3
 _GRACE_S = 2.0
-#: How often Spark's JVM is asked whether it is there, and for how long it may owe the answer. Where memory is short it
-#: collects garbage for seconds; nothing that it is asked here takes longer by itself.
+#: How often Spark's JVM is asked whether it is there, and how long an answer may take. If memory is short it collects
+#: garbage for seconds; nothing that it is asked here takes longer by itself.
 _ASK_EVERY_S = 5.0
 SILENT_FOR_S = 20.0
 #: How often, while waiting for something that may take long.
@@ -174,7 +174,7 @@ class SparkHost:
         self._is_spoilt = False
 
     def expect(self, copy_tasks: int) -> None:
-        """Start with slots for so many copy tasks; once Spark runs, this comes too late."""
+        """Set how many copy tasks Spark is to have slots for when it starts; it has no effect on one that runs."""
         self.copy_tasks = copy_tasks
         self.settings: SparkSettings = spark_settings(
             self._user_settings,

@@ -2,8 +2,8 @@
 Spark's stderr as messages of one line each.
 
 Spark's own log gives one line for each thing (see log4j2.properties). Python workers share that stderr, and what they
-print of an error is a stack of a dozen lines, perhaps several of them at once, mixed: told is where it happened and
-what, on one line. Whatever is no part of a stack passes as it is.
+print of an error is a stack of a dozen lines, perhaps several of them at once, mixed: one line reports what happened
+and where. Whatever is not part of a stack passes as it is.
 """
 
 from __future__ import annotations

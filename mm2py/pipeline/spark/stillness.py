@@ -50,9 +50,9 @@ class Stillness:
 
     def look(self, running: int) -> tuple[psutil.Process, ...]:
         """
-        Name those that hang while so many Spark tasks are *running*; none where all of these are at work.
+        Return the processes that hang, given how many Spark tasks are *running*; none if all of these are at work.
 
-        Idle ones are among them where none was plainly stopped: it does no harm to end these, too.
+        If none was plainly stopped, idle ones are among them: it does no harm to end these, too.
         """
         found = _below(self._jvm)
         self._seen = {process: seen for process, seen in self._seen.items() if process in found}

@@ -52,7 +52,7 @@ class Trouble:
 
 
 def trouble_in(text: str) -> Trouble | None:
-    """Find the trouble that Spark's words about a failed job carry; None where a task failed of something else."""
+    """Return the trouble in Spark's message about a failed job; None if a task failed for another reason."""
     found = _MARKED.search(text)
     if found is None:
         return None

@@ -1,9 +1,9 @@
 """
-An epoch of a record task: what there is to do, who does it, and what became of it.
+An epoch of a record task: plan ranges of offsets, run them, account for their outcomes.
 
-Positions that are unsure are made sure, ranges of records that are there are cut out of the plan, a micro-batch
-transforms and writes them, and what it says becomes the epoch's outcome. A record that the transform fails on is found,
-and stops its topic or is left out.
+Unsure positions are resolved first. The records that there are become ranges, a micro-batch transforms and writes them,
+and its results become the epoch's outcome. A record that the transform fails on is found, and stops its topic or is
+skipped.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from mm2py.wire.requests import LATEST
 _LOOK_EVERY_S: Final = 0.05
 _LOOK_EVERY_MOST_S: Final = 0.5
 _SETTLE_S: Final = 0.2
-#: Python workers of a job that failed may write so long: Spark kills them after three seconds.
+#: How long Python workers of a job that failed may still write: Spark kills them after three seconds.
 QUIET_S: Final = 4.0
 _NO_FAULT: Final = ("Python worker exited unexpectedly", "Python worker crashed", "Spark is gone", "was stopped")
 Ends = Mapping[TopicPartition, "int | BrokerAnsweredError"]

@@ -19,7 +19,7 @@ _FIRST_RECORD_BYTES: Final = 512.0
 _OVERHEAD_BYTES: Final = 128.0
 _FRESH_SHARE: Final = 0.5
 _LEAST_PART: Final = 1 / 65_536
-#: More is taken at once only where so many times as much would still be done in time.
+#: A range grows only if this many times its size would still be done in time.
 _MARGIN: Final = 3
 
 

@@ -226,7 +226,7 @@ _GRANTS: Final = {
 
 
 def unseen(error: BrokerAnsweredError) -> BrokerAnsweredError:
-    """Return what lacks where a topic cannot be created because it is there, though no listing showed it to us."""
+    """Return the permission that is missing when a topic exists although no listing shows it."""
     if error.name != "TOPIC_ALREADY_EXISTS":
         return error
     grant = f"DESCRIBE on topic {error.detail.split(':', 1)[0]}"

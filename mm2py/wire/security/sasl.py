@@ -32,7 +32,7 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "
 #: What is left of a session when it is renewed. Brokers ignore a renewal within the first second.
 _RENEW_SHARE: Final = 0.85
 _SOONEST_S: Final = 1.1
-#: Kafka's brokers make 16 384 at most; so many take a second.
+#: Kafka's brokers use 16 384 at most; this many take a second.
 _MOST_ITERATIONS: Final = 1_000_000
 
 Send = Callable[[Any], Awaitable[Any]]

@@ -166,11 +166,11 @@ def test_what_names_no_provider_stays_as_it_is(config: ConfigFile) -> None:
         ),
         (
             "config.providers = file\ntasks.max = ${file:/etc/secrets.properties:bad}",
-            "tasks.max: what ${file:/etc/secrets.properties:bad} stands for does not fit",
+            "tasks.max: the value of ${file:/etc/secrets.properties:bad} is invalid here",
         ),
         (
             "config.providers = file\nB.bootstrap.servers = ${file:/etc/secrets.properties:bad}",
-            "B.bootstrap.servers: what ${file:/etc/secrets.properties:bad} stands for does not fit",
+            "B.bootstrap.servers: the value of ${file:/etc/secrets.properties:bad} is invalid here",
         ),
     ],
 )

@@ -131,7 +131,7 @@ def planned(source: TopicPartition, *, downstream: int = 50) -> PartitionPlan:
 
 
 def written(one: PartitionPlan, **changes: Any) -> RangeOutcome:
-    """Say that ten records of a partition were written behind what it ends with."""
+    """Report that ten records of a partition were written after its end."""
     at = (one.downstream or 0) + 1
     outcome = PartitionOutcome(
         one.source, 110, at + 9, is_unsure=False, records=10, runs=(Run(100, at, 10),), producer=ProducerMark(7, 3, 50)
@@ -144,7 +144,7 @@ def unanswered(one: PartitionPlan) -> RangeOutcome:
 
 
 def failed(plan: EpochPlan, words: str, *, is_late: bool = False) -> MicroBatchResult:
-    """Say of all stretches of a plan that they failed."""
+    """Report that all ranges of a plan failed."""
     return MicroBatchResult((), {one.source: words for one in plan.partitions}, is_late)
 
 
