@@ -46,7 +46,7 @@ class Mirror:
 
     def failed(self, detail: str) -> MirrorFailedError:
         """An error that carries the end of the process's log."""
-        return MirrorFailedError(self.candidate.value, detail, self.process.log_trouble())
+        return MirrorFailedError(self.candidate.value, detail, self.process.log_warnings())
 
 
 @contextlib.asynccontextmanager

@@ -233,7 +233,7 @@ async def _until_all_copied(order: Order, daemon: Daemon) -> None:
     async with aiohttp.ClientSession() as http:
         while time.monotonic() < deadline:
             if not daemon.process.is_running:
-                raise RuntimeError(f"the daemon ended: {daemon.process.log_trouble()}")
+                raise RuntimeError(f"the daemon ended: {daemon.process.log_warnings()}")
             with contextlib.suppress(aiohttp.ClientError, TimeoutError):
                 async with asyncio.timeout(10), http.get(f"{daemon.url}/status") as response:
                     flows = (await response.json())["flows"]
@@ -244,7 +244,7 @@ async def _until_all_copied(order: Order, daemon: Daemon) -> None:
                     return
             await asyncio.sleep(1)
     raise RuntimeError(
-        f"not all partitions are copied after {START_LIMIT_S:g} s: {said}\n{daemon.process.log_trouble()}"
+        f"not all partitions are copied after {START_LIMIT_S:g} s: {said}\n{daemon.process.log_warnings()}"
     )
 
 

@@ -157,11 +157,11 @@ async def _until_all_mirrored(order: Order, process: LoggedProcess, target: str)
     async with connected(target) as broker:
         while time.monotonic() < deadline:
             if not process.is_running:
-                raise RuntimeError(f"the daemon ended: {process.log_trouble()}")
+                raise RuntimeError(f"the daemon ended: {process.log_warnings()}")
             if sum(topic.startswith("A.") for topic in await broker.topics()) >= wanted:
                 return
             await asyncio.sleep(0.2)
-    raise RuntimeError(f"not all topics are mirrored after {START_LIMIT_S:g} s\n{process.log_trouble()}")
+    raise RuntimeError(f"not all topics are mirrored after {START_LIMIT_S:g} s\n{process.log_warnings()}")
 
 
 async def _busy(order: Order, source: str, target: str, directory: Path) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def pytest_runtest_makereport(
     if report.failed and isinstance(item, pytest.Function):
         for name, value in item.funcargs.items():
             if isinstance(value, KafkaCluster):
-                report.sections.extend((f"{name}: {title}", text) for title, text in value.complaints().items())
+                report.sections.extend((f"{name}: {title}", text) for title, text in value.warnings().items())
     return report
 
 

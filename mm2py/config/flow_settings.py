@@ -62,7 +62,7 @@ class TopicSyncSettings:
 
 
 @attrs.frozen
-class SourceTruthSettings:
+class BrokenHistorySettings:
     """What a flow does when the source or the target no longer matches a position."""
 
     on_source_recreated: str = "fail"
@@ -173,7 +173,7 @@ class FlowSettings:
     admin_timeout_ms: int
     checkpoints: CheckpointSettings = CheckpointSettings()
     topic_sync: TopicSyncSettings = TopicSyncSettings()
-    truth: SourceTruthSettings = SourceTruthSettings()
+    broken_history: BrokenHistorySettings = BrokenHistorySettings()
     offset_syncs: OffsetSyncSettings = OffsetSyncSettings()
     membership: MembershipSettings = MembershipSettings()
     transforms: FlowTransforms = attrs.field(factory=FlowTransforms)

@@ -15,6 +15,7 @@ import attrs
 
 from mm2py.config.connectors import OWNER_ID, TASK_IDS
 from mm2py.config.flow_settings import (
+    BrokenHistorySettings,
     CheckpointSettings,
     CopySettings,
     FlowSettings,
@@ -22,7 +23,6 @@ from mm2py.config.flow_settings import (
     MembershipSettings,
     OffsetSyncSettings,
     PolicySettings,
-    SourceTruthSettings,
     StorageSettings,
     TopicSettings,
     TopicSyncSettings,
@@ -154,7 +154,7 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         admin_timeout_ms=of.number("admin.timeout.ms"),
         checkpoints=_checkpoints(of),
         topic_sync=_topic_sync(of),
-        truth=SourceTruthSettings(
+        broken_history=BrokenHistorySettings(
             on_source_recreated=of.text("copy.on.source.recreated"),
             on_source_expired=of.text("copy.on.source.expired"),
             on_source_truncated=of.text("copy.on.source.truncated"),

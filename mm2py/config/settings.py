@@ -15,7 +15,7 @@ import attrs
 from mm2py.config.advice import judge_exactly_once, note_exactly_once, note_unread
 from mm2py.config.explain import Effective, effective
 from mm2py.config.exposure import note_readable
-from mm2py.config.flow_settings import FlowSettings, SourceTruthSettings
+from mm2py.config.flow_settings import BrokenHistorySettings, FlowSettings
 from mm2py.config.importers.lines import Imported
 from mm2py.config.keys.table import first_words, nearest
 from mm2py.config.layers import Layers, Side
@@ -42,12 +42,12 @@ from mm2py.model.topic import is_topic_name
 
 
 __all__ = [
+    "BrokenHistorySettings",
     "ConfigError",
     "Effective",
     "FlowSettings",
     "MirrorSettings",
     "Problem",
-    "SourceTruthSettings",
     "import_settings",
     "load_settings",
 ]

@@ -1,7 +1,7 @@
 """
 How fast a backlog may be copied, so that others who use the target hardly notice.
 
-The more a broker has to do, the longer it takes to answer, whoever asks. So the times that it takes to answer us say
+The more a broker has to do, the longer it takes to answer any client. So the times that it takes to answer us say
 what its other clients feel. As long as the longer ones of them are near the shortest of the last minute, the backlog is
 copied faster; if they are not, more slowly, until the shortest times are seen again.
 """

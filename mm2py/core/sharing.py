@@ -78,7 +78,7 @@ def share_work(
     flow: str, generation: int, members: Mapping[str, Candidate], work: Work, wanted: Mapping[str, Share] | None = None
 ) -> SharedFlow:
     """
-    Return what each of *members* has to do from now on; what another one still holds is given to nobody yet.
+    Return what each of *members* has to do from now on; what another one still holds is not given away yet.
 
     *wanted* is what each is to have in the end, if that is decided already.
     """

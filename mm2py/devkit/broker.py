@@ -201,9 +201,9 @@ class KafkaCluster:
         """Return the last lines of one broker's log."""
         return self._processes[broker_id].log_tail(lines)
 
-    def complaints(self, lines: int = 20) -> dict[str, str]:
+    def warnings(self, lines: int = 20) -> dict[str, str]:
         """Return what each broker logged as more than information, for a failure's report."""
-        return {process.name: process.log_trouble(lines) for process in self._processes.values()}
+        return {process.name: process.log_warnings(lines) for process in self._processes.values()}
 
     def stop(self) -> None:
         """End every broker, at once and without ceremony, and remove what was temporary."""
@@ -301,7 +301,7 @@ class KafkaCluster:
 
     @staticmethod
     def _not_started(process: LoggedProcess, cause: str) -> BrokerNotStartedError:
-        return BrokerNotStartedError(process.name, cause, str(process.log_file), process.log_trouble())
+        return BrokerNotStartedError(process.name, cause, str(process.log_file), process.log_warnings())
 
 
 def start_clusters(clusters: Sequence[KafkaCluster]) -> None:

@@ -22,7 +22,7 @@ from mm2py.devkit import leash
 
 _SPAWNER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="devkit-spawner")
 
-#: A process that was sent SIGKILL is gone after this, or the machine has other troubles.
+#: A process that was sent SIGKILL is gone after this, or the machine has other problems.
 _KILL_WAIT_S = 30.0
 
 
@@ -89,7 +89,7 @@ class LoggedProcess:
         """Return the last lines it printed."""
         return "\n".join(self.log_text().splitlines()[-lines:])
 
-    def log_trouble(self, lines: int = 40) -> str:
+    def log_warnings(self, lines: int = 40) -> str:
         """Return the last lines that are more than information: warnings, errors, stack traces."""
         return "\n".join([line for line in self.log_text().splitlines() if " INFO " not in line][-lines:])
 

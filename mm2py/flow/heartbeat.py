@@ -31,8 +31,8 @@ class HeartbeatGroup(FlowGroup):
     connector = "MirrorHeartbeatConnector"
     name = "heartbeats"
 
-    def __init__(self, around: FlowContext) -> None:
-        super().__init__(around)
+    def __init__(self, context: FlowContext) -> None:
+        super().__init__(context)
         self._sent = 0
         self._last_ms: int | None = None
 
@@ -57,7 +57,7 @@ class HeartbeatGroup(FlowGroup):
 
     async def _first_beat(self, log: TopicLog) -> bool:
         """Write one, however long it takes; False if the group has to pause or end before that."""
-        pauses = _RETRY_PAUSES.pauses(self._around.jitter)
+        pauses = _RETRY_PAUSES.pauses(self._context.jitter)
         while not self.requests.is_quiet:
             if await self._beat(log, is_topic_sure=False):
                 return True

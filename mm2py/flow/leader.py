@@ -47,13 +47,13 @@ _FENCE_FOR_S = 20.0
 class GroupLeader:
     """This node as the leader of a flow's group, if it is; Kafka chooses one of the members."""
 
-    def __init__(self, around: FlowContext) -> None:
-        self._flow = str(around.flow)
-        self._writers = around.writers
-        self._membership = around.settings.membership
-        self._clock = around.clock
+    def __init__(self, context: FlowContext) -> None:
+        self._flow = str(context.flow)
+        self._writers = context.writers
+        self._membership = context.settings.membership
+        self._clock = context.clock
         #: What there is to share, as far as this node knows.
-        self.work: Callable[[], Work] = lambda: Work(*flow_tasks(around.settings))
+        self.work: Callable[[], Work] = lambda: Work(*flow_tasks(context.settings))
         #: What a member has to do, as far as this node knows.
         self.load_of: Callable[[Candidate], NodeLoad] = lambda member: member.load
         self._members: dict[str, Candidate] = {}

@@ -77,27 +77,27 @@ class FlowMembership:
     """Keeps a flow's membership, or waits for it, and gives the flow's groups their share."""
 
     def __init__(
-        self, around: FlowContext, us: Callable[[], Node], before_takeover: Callable[[], Awaitable[None]] | None = None
+        self, context: FlowContext, us: Callable[[], Node], before_takeover: Callable[[], Awaitable[None]] | None = None
     ) -> None:
         """
         Create one for a flow; *us* returns this node as others see it.
 
         *before_takeover* runs before this node continues a flow, or a part of it, that another node ran until now.
         """
-        self._around, self._us = around, us
-        self._settings = around.settings.membership
-        self._writer = around.writers.tasks
-        self._group = around.settings.group_id
-        self._clock = around.clock
+        self._context, self._us = context, us
+        self._settings = context.settings.membership
+        self._writer = context.writers.tasks
+        self._group = context.settings.group_id
+        self._clock = context.clock
         self._interval_s = min(self._settings.heartbeat_ms, self._settings.session_ms / _BEATS) / 1000
-        self._tasks, self._record_tasks = flow_tasks(around.settings)
+        self._tasks, self._record_tasks = flow_tasks(context.settings)
         self._groups: Sequence[FlowGroup] = ()
         self._before_takeover = before_takeover or _nothing
         #: What this node does where it leads the group.
-        self.leader = GroupLeader(around)
+        self.leader = GroupLeader(context)
         #: What this node has to do.
         self.load: Callable[[], NodeLoad] = NodeLoad
-        self.agreement = SettingsAgreement(around.flow, around.events)
+        self.agreement = SettingsAgreement(context.flow, context.events)
         #: Called with each new assignment, and with None once there is none any more.
         self.on_assignment: Callable[[SharedFlow | None], None] = lambda _: None
         self._is_drained = self._is_ending = False
@@ -184,18 +184,18 @@ class FlowMembership:
 
     async def run(self) -> None:
         """Decide, until cancelled, what the flow's groups may do; leave the group at the end."""
-        task = f"{self._around.flow}/membership"
+        task = f"{self._context.flow}/membership"
         await supervise(
             task,
             self._live,
             clock=self._clock,
             backoff=RESTART_PAUSES,
-            jitter=self._around.jitter,
-            report=self._around.events.emit,
+            jitter=self._context.jitter,
+            report=self._context.events.emit,
         )
 
     async def _live(self) -> None:
-        cluster = Cluster(self._around.settings.target, self._clock)
+        cluster = Cluster(self._context.settings.target, self._clock)
         protocol = PROTOCOL_TYPE, PROTOCOL
         place = Membership(cluster, self._group, protocol, self._settings.session_ms, self._settings.instance)
         self._assign = partial(self.leader.assign, cluster)
@@ -204,7 +204,7 @@ class FlowMembership:
             if place.is_in:
                 self._held = self.place.share
                 self._join_again()
-        reach, aliases = self._around.reach, [self._around.flow.target]
+        reach, aliases = self._context.reach, [self._context.flow.target]
 
         async def connect() -> bool:
             await cluster.connect()
@@ -213,9 +213,9 @@ class FlowMembership:
         try:
             await reach.insist(_STEP, aliases, connect)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._watch_heartbeats(), name=f"{self._around.flow}/heartbeats")
-                tasks.create_task(self._release_forever(), name=f"{self._around.flow}/release")
-                tasks.create_task(self._writer.run(cluster), name=f"{self._around.flow}/writer")
+                tasks.create_task(self._watch_heartbeats(), name=f"{self._context.flow}/heartbeats")
+                tasks.create_task(self._release_forever(), name=f"{self._context.flow}/release")
+                tasks.create_task(self._writer.run(cluster), name=f"{self._context.flow}/writer")
                 while True:
                     self._has_news.clear()
                     self._writer.begin_asking()
@@ -243,7 +243,7 @@ class FlowMembership:
         certain_s = self._settings.session_ms / 1000 * _CERTAIN_SHARE
         while True:
             since_s = 0.0 if self._beaten_at is None else self._clock.monotonic() - self._beaten_at
-            why = f"group {self._group} at {self._around.flow.target} has not answered for {since_s:.0f} s"
+            why = f"group {self._group} at {self._context.flow.target} has not answered for {since_s:.0f} s"
             for group in self._groups:
                 group.suspend(why if since_s >= certain_s else "")
             await self._clock.sleep(certain_s - since_s if since_s < certain_s else min(1.0, certain_s / 4))
@@ -349,7 +349,7 @@ class FlowMembership:
         try:
             shared = decode_shared_flow(raw)
         except ValueError as error:
-            unknown = UnknownAssignmentError(self._around.flow.target, self._group, str(error))
+            unknown = UnknownAssignmentError(self._context.flow.target, self._group, str(error))
             self._has_untaken, self._is_unfit = not self._is_unfit, True
             self._step_aside(unknown)
             raise unknown from error
@@ -387,7 +387,7 @@ class FlowMembership:
         self._share, self._held = share, self._held | share
         self._tell_shares(before, shared)
         self._was_ours, self._unguarded_by = False, ""
-        self._around.writers.is_guarding = self._settings.refuses
+        self._context.writers.is_guarding = self._settings.refuses
         self._writer.hold(share.tasks or self._held.tasks)
         self._give(share, shared, member_id)
         self.on_assignment(shared)
@@ -433,7 +433,7 @@ class FlowMembership:
         if shared is not None and share.is_empty:
             why, hint = self.agreement.why_not(shared, member_id)
             if not why:
-                why = who_runs(self._around.flow, shared)
+                why = who_runs(self._context.flow, shared)
                 hint = "mm2py node undrain" if self._is_drained else _SPARE_HINT if self.is_ready else ""
         for group in self._groups:
             group.requests.give(share, why, hint)
@@ -461,7 +461,7 @@ class FlowMembership:
         self._taken_at = now if self._taken_at is None else self._taken_at
         self._unguarded_by = ""
         if self._settings.refuses:
-            why, hint = why_elsewhere(self._around.settings, taken)
+            why, hint = why_elsewhere(self._context.settings, taken)
             for group in self._groups:
                 if was_ours and group.requests.is_admitted:
                     group.requests.depose()
@@ -470,12 +470,12 @@ class FlowMembership:
         is_told = self._told is not None and (taken.node is None or self._told.by == taken.by)
         if is_sure and not is_told and not taken.is_settling:
             self._told = taken
-            self._around.events.emit(runs_elsewhere(self._around.settings, taken, was_ours=was_ours))
+            self._context.events.emit(runs_elsewhere(self._context.settings, taken, was_ours=was_ours))
             self._was_ours = False
 
     def _tell_shares(self, before: SharedFlow | None, shared: SharedFlow) -> None:
         """Report who shares the flow where that has changed."""
-        flow, emit = self._around.flow, self._around.events.emit
+        flow, emit = self._context.flow, self._context.events.emit
         if self._taken_at is not None and not self._share.is_empty:
             if self._told is not None:
                 emit(FlowTakenOver(flow, self._told.by, self._clock.monotonic() - self._taken_at))
@@ -485,12 +485,12 @@ class FlowMembership:
 
     def _go_unguarded(self, error: BrokerAnsweredError) -> None:
         """Work without membership, as no other member is known: report what is missing, and retry."""
-        event = unguarded(self._around.settings, self._around.reach, error)
+        event = unguarded(self._context.settings, self._context.reach, error)
         self._beaten_at = None
         if self._unguarded_by != event.error:
             self._unguarded_by = event.error
-            self._around.events.emit(event)
-        self._around.writers.is_guarding = False
+            self._context.events.emit(event)
+        self._context.writers.is_guarding = False
         self._writer.unguard()
         if self._taken_at is None:
             self._give(whole_share(self._tasks))

@@ -1,6 +1,6 @@
 """What the nodes that run the same flow know of each other. Each one writes its status to a compacted topic on the
 target every few seconds, and reads those of the others there; no node calls another. A node without others writes and
-reads nothing. Nothing else depends on it: if the topic cannot be used, the flow runs on without this picture.
+reads nothing. Nothing else depends on it: if the topic cannot be used, the flow runs on without it.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ async def _nothing(_revision: int) -> None:
 class FlowNodes:
     """Writes this node's status of one flow, and follows those of the others."""
 
-    def __init__(self, around: FlowContext, us: Callable[[], Node], view: Callable[[], FlowView]) -> None:
+    def __init__(self, context: FlowContext, us: Callable[[], Node], view: Callable[[], FlowView]) -> None:
         """Create it for the node *us*; *view* returns what this node itself runs of the flow."""
-        self._around = around
-        self._flow = around.flow
-        self._clock = around.clock
+        self._context = context
+        self._flow = context.flow
+        self._clock = context.clock
         self._us = us
         self._known_id = ""
         self._view = view
@@ -261,8 +261,8 @@ class FlowNodes:
             self._live,
             clock=self._clock,
             backoff=RESTART_PAUSES,
-            jitter=self._around.jitter,
-            report=self._around.events.emit,
+            jitter=self._context.jitter,
+            report=self._context.events.emit,
         )
 
     async def _live(self) -> None:
@@ -270,8 +270,8 @@ class FlowNodes:
             while not self.is_shared:
                 await self._news.wait()
                 self._news.clear()
-            cluster = Cluster(self._around.settings.target, self._clock)
-            log = _StatusLog(self._around, cluster)
+            cluster = Cluster(self._context.settings.target, self._clock)
+            log = _StatusLog(self._context, cluster)
             try:
                 while self.is_shared:
                     if await self._try(log):
@@ -300,9 +300,9 @@ class FlowNodes:
     async def _once(self, step: str, attempt: Callable[[], Awaitable[bool]]) -> bool:
         """Try a step; no failure of it, whatever it is, may end the flow."""
         try:
-            done = await self._around.reach.once(step, [self._flow.target], attempt, within_ms=_ROUND_MS)
+            done = await self._context.reach.once(step, [self._flow.target], attempt, within_ms=_ROUND_MS)
         except Mm2Error as error:
-            self._around.reach.failed(step, error)
+            self._context.reach.failed(step, error)
             return False
         return bool(done)
 
@@ -351,7 +351,7 @@ class FlowNodes:
         except ValueError as error:
             if node_id not in self._unreadable:  # it is written again every few seconds
                 self._unreadable.add(node_id)
-                self._around.passed_over.note(topic, [(record, str(error))])
+                self._context.passed_over.note(topic, [(record, str(error))])
             return None
 
     def _report(self) -> None:
@@ -362,10 +362,10 @@ class FlowNodes:
             is_silent, node = not heard.answers(self._read_at), heard.status.node
             if is_silent and node_id not in self._silent:
                 self._silent.add(node_id)
-                self._around.events.emit(NodeSilent(self._flow, str(node), node.rest, self._read_at - heard.at))
+                self._context.events.emit(NodeSilent(self._flow, str(node), node.rest, self._read_at - heard.at))
             elif not is_silent and node_id in self._silent:
                 self._silent.discard(node_id)
-                self._around.events.emit(NodeAnswersAgain(self._flow, str(node)))
+                self._context.events.emit(NodeAnswersAgain(self._flow, str(node)))
 
     async def _react(self) -> None:
         """Follow the owner's topics, and overrides that were changed at another node."""
@@ -393,9 +393,9 @@ class FlowNodes:
 class _StatusLog:
     """The topic of statuses: opened when it is needed, and again after any failure."""
 
-    def __init__(self, around: FlowContext, cluster: Cluster) -> None:
-        self._settings = around.settings
-        self._flow = around.flow
+    def __init__(self, context: FlowContext, cluster: Cluster) -> None:
+        self._settings = context.settings
+        self._flow = context.flow
         self._cluster = cluster
         self.topic = self._settings.status_storage.topic or status_topic(self._flow.source)
         self._log = TopicLog(cluster, self.topic)

@@ -97,7 +97,7 @@ class FlowRunner:
         self._drain_within_s = 0.0
         #: What prevents the flow from starting: state, error and hint.
         self._held: tuple[FlowState, str, str] | None = None
-        around = FlowContext(settings, self.reach, clock, events, jitter)
+        context = FlowContext(settings, self.reach, clock, events, jitter)
         #: The source group fills them, the checkpoint group reads them.
         self.translations = Translations(
             flow_runs=settings.offset_syncs.flow_runs_max, partition_runs=settings.offset_syncs.partition_runs_max
@@ -106,27 +106,27 @@ class FlowRunner:
         #: They outlive this runner, if the daemon keeps them.
         self._measures = measures or FlowMeasures(clock)
         sides = (
-            partial(OffsetSyncs, around, self.translations),
-            partial(ConfigSync, around),
-            partial(AclSync, around),
-            partial(BrokenHistory, around),
-            partial(StallWatch, around, Stalls()),
+            partial(OffsetSyncs, context, self.translations),
+            partial(ConfigSync, context),
+            partial(AclSync, context),
+            partial(BrokenHistory, context),
+            partial(StallWatch, context, Stalls()),
         )
-        watches = (partial(IdleSourceWatch, around, self._measures),)
+        watches = (partial(IdleSourceWatch, context, self._measures),)
         self._source = (
-            SourceGroup(around, epochs, self.translations, sides, self._measures, watches=watches)
+            SourceGroup(context, epochs, self.translations, sides, self._measures, watches=watches)
             if settings.is_enabled
             else None
         )
-        self._checkpoints = self._make_checkpoints(around) if settings.is_enabled else None
-        self._heartbeats = HeartbeatGroup(around) if settings.heartbeats.is_emitted else None
+        self._checkpoints = self._make_checkpoints(context) if settings.is_enabled else None
+        self._heartbeats = HeartbeatGroup(context) if settings.heartbeats.is_emitted else None
         self._us = us = partial(_named, us, settings.membership.instance)
         #: What this node and the others that run the flow know of each other; None if it only emits heartbeats.
-        self.nodes = FlowNodes(around, us, self._own_view) if self._source is not None else None
-        self._membership = FlowMembership(around, us, before_takeover) if self._source is not None else None
+        self.nodes = FlowNodes(context, us, self._own_view) if self._source is not None else None
+        self._membership = FlowMembership(context, us, before_takeover) if self._source is not None else None
         if self._source is not None and self.nodes is not None and self._membership is not None:
             self._source.on_life = self.nodes.follow
-            around.writers.on_fenced = self._membership.doubt
+            context.writers.on_fenced = self._membership.doubt
             self._membership.on_assignment = self.nodes.know
             self._membership.load = self._share_load
             self._membership.leader.work, self._membership.leader.load_of = self._shared_work, self._load_of
@@ -150,11 +150,11 @@ class FlowRunner:
             return Work(*tasks)
         return Work(*tasks, self.nodes.slots(), self.nodes.loads(), is_for_one_node=self.is_for_one_node)
 
-    def _make_checkpoints(self, around: FlowContext) -> CheckpointGroup | None:
+    def _make_checkpoints(self, context: FlowContext) -> CheckpointGroup | None:
         if not self.settings.checkpoints.is_emitted:
             return None
         return CheckpointGroup(
-            around, forward=self.translations.downstream, way_back=self.reverse.translation, measures=self._measures
+            context, forward=self.translations.downstream, way_back=self.reverse.translation, measures=self._measures
         )
 
     @property
@@ -268,7 +268,7 @@ class FlowRunner:
         while True:
             try:
                 await self._epochs.ready()
-            except Mm2Error:  # whoever has tasks reports that
+            except Mm2Error:  # a node that has tasks reports it
                 await self._clock.sleep(_SPARK_RETRY_S)
             else:
                 membership.note_ready()
@@ -284,7 +284,7 @@ class FlowRunner:
             self.nodes.hand_over()
             return
         if self._membership.has_given:
-            return  # nobody takes over: this node writes the last checkpoints, once all is copied
+            return  # no other node takes over: this one writes the last checkpoints, once all is copied
         self._membership.drain(is_drained=True, is_ending=True)
         until = self._clock.monotonic() + within_s
         while not self._membership.has_given and self._clock.monotonic() < until:

@@ -182,13 +182,13 @@ class FlowGroup(ABC):
     #: Ours, in the names of asyncio tasks and in the log.
     name: ClassVar[str]
 
-    def __init__(self, around: FlowContext) -> None:
-        self._around = around
-        self._settings = around.settings
-        self._reach = around.reach
-        self._clock = around.clock
-        self._events = around.events
-        self._passed_over = around.passed_over
+    def __init__(self, context: FlowContext) -> None:
+        self._context = context
+        self._settings = context.settings
+        self._reach = context.reach
+        self._clock = context.clock
+        self._events = context.events
+        self._passed_over = context.passed_over
         #: Time limit of a drain: epochs and a slow cluster.
         epoch_ms = max(self._settings.copying.epoch_ms, SETTLING_MS)
         last_ms = max(self._settings.copying.shutdown_ms, self._settings.copying.drain_ms)
@@ -311,7 +311,7 @@ class FlowGroup(ABC):
                 self._live_once,
                 clock=self._clock,
                 backoff=RESTART_PAUSES,
-                jitter=self._around.jitter,
+                jitter=self._context.jitter,
                 report=self._restarting,
             )
         except Mm2Error as error:

@@ -1,4 +1,4 @@
-"""One picture of a flow from what all of its nodes report: each node can show the whole flow."""
+"""One view of a flow from what all of its nodes report: each node can show the whole flow."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Rest:
     """Shared by all listeners of a node: views of it, access control, the page."""
 
     node: MirrorNode
-    pictures: Snapshots
+    snapshots: Snapshots
     page: Page
     clock: Clock
     events: EventLog
@@ -90,15 +90,15 @@ class Rest:
 
     def view(self) -> MirrorView:
         """Return a view of all flows, each as all of its nodes run it."""
-        return self.pictures.view()
+        return self.snapshots.view()
 
     def own_view(self) -> MirrorView:
         """Return the same with the figures of this node alone."""
-        return self.pictures.own()
+        return self.snapshots.own()
 
     def forget(self) -> None:
         """Take a new view for the next request, because something changed."""
-        self.pictures.forget()
+        self.snapshots.forget()
 
 
 def make_app(rest: Rest, listener: Listener) -> web.Application:

@@ -69,9 +69,9 @@ class RestServer:
         self._events = events
         self._jitter = jitter
         self._settings = node.settings.rest
-        pictures = Snapshots(node.view, clock)
-        page = Page(node.control, pictures, clock=clock, events=node.events)
-        self.rest = Rest(node, pictures, page, clock, events, Gate(clock, events), metrics)
+        snapshots = Snapshots(node.view, clock)
+        page = Page(node.control, snapshots, clock=clock, events=node.events)
+        self.rest = Rest(node, snapshots, page, clock, events, Gate(clock, events), metrics)
         self.rest.worker_id = worker_id(self._settings, {})
         self._ports: dict[Listener, int] = {}
 

@@ -42,7 +42,7 @@ class Comparison:
         self._rows = [WaitingRecords(), WaitingRecords()]
         self._windows: list[deque[tuple[int, Mark]]] = [deque(), deque()]
         self._has_ended = [False, False]
-        self._in_trouble = False
+        self._has_diverged = False
         self._reach = FIRST_REACH
         self.is_aligned = True
         self.findings = Findings(edges, ignore_timestamps=ignore_timestamps)
@@ -52,7 +52,7 @@ class Comparison:
     @property
     def is_level(self) -> bool:
         """Whether both sides have come equally far, with nothing left over."""
-        return not self._in_trouble and not self._rows[SOURCE].left and not self._rows[TARGET].left
+        return not self._has_diverged and not self._rows[SOURCE].left and not self._rows[TARGET].left
 
     @property
     def has_source_alone(self) -> bool:
@@ -81,7 +81,7 @@ class Comparison:
     def advance(self) -> Want:
         """Compare what there is; say what is needed next."""
         while True:
-            want = self._settle() if self._in_trouble else self._walk()
+            want = self._settle() if self._has_diverged else self._walk()
             if want is not None:
                 return want
 
@@ -94,7 +94,7 @@ class Comparison:
             theirs = target.contents[target.at : target.at + count]
             if ours != theirs:
                 same = next(at for at in range(count) if ours[at] != theirs[at])
-                self._in_trouble, self._reach = True, FIRST_REACH
+                self._has_diverged, self._reach = True, FIRST_REACH
                 if not (self.findings.has_matched or same):
                     self.is_aligned = False
                 count = same
@@ -106,7 +106,7 @@ class Comparison:
             if not rows.left and not self._has_ended[side]:
                 return Want(side)
         if source.left or target.left:
-            self._in_trouble = True
+            self._has_diverged = True
             return None
         return Want.NOTHING
 
@@ -121,7 +121,7 @@ class Comparison:
             if not window and not self._has_ended[side]:
                 other = self._windows[1 - side]
                 if not other and not self._rows[1 - side].left:
-                    self._in_trouble = False
+                    self._has_diverged = False
                     return None
                 return Want(side)
         if not source or not target:
@@ -145,7 +145,7 @@ class Comparison:
                 self.findings.only_at_target(offset, mark, None)
         if not self._has_ended[side]:
             return Want(side)
-        self._in_trouble = False
+        self._has_diverged = False
         return None
 
     def _pull(self, side: int, wanted: int) -> bool:

@@ -36,7 +36,7 @@ class _StampedError(Exception):
 
 
 async def compare_slice(plan: VerifyPlan, part: Slice, clusters: tuple[Cluster, Cluster], clock: Clock) -> SliceOutcome:
-    """Compare a slice; trouble with clusters is part of the outcome."""
+    """Compare a slice; reason with clusters is part of the outcome."""
     begun = clock.monotonic()
     reading = _Reading(plan, part, clusters)
     try:
@@ -71,7 +71,7 @@ class _Reading:
         self._unopened = self._opened = 0
 
     async def run(self) -> SliceOutcome:
-        trouble, hint = "", ""
+        reason, hint = "", ""
         try:
             async with asyncio.TaskGroup() as tasks:
                 try:
@@ -83,18 +83,18 @@ class _Reading:
             raise _StampedError from group
         except* _KEPT_OUT as group:
             failure = failure_of(_first(group), (self._plan.source, self._plan.target))
-            trouble, hint = failure.message, failure.hint
+            reason, hint = failure.message, failure.hint
         except* (MalformedRecordSetError, UnreadableBatchError) as group:
-            trouble = f"batches of {self._slice.source} or {self._slice.remote} make no sense: {_first(group)}"
-        return self._outcome(trouble, hint)
+            reason = f"batches of {self._slice.source} or {self._slice.remote} make no sense: {_first(group)}"
+        return self._outcome(reason, hint)
 
-    def _outcome(self, trouble: str, hint: str) -> SliceOutcome:
+    def _outcome(self, reason: str, hint: str) -> SliceOutcome:
         ours, theirs = self._read
         return SliceOutcome(
             number=self._slice.number,
             counts=self._comparison.findings.counts(),
             differences=tuple(self._comparison.findings.differences),
-            trouble=trouble,
+            reason=reason,
             hint=hint,
             source_holes=sum(side.holes for side in ours),
             target_holes=sum(side.holes for side in theirs),

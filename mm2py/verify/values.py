@@ -126,7 +126,7 @@ class Counts:
 
 @attrs.frozen
 class SliceOutcome:
-    """The result of one slice. `trouble` is why it could not be compared to its end, with a `hint`. Holes are offsets
+    """The result of one slice. `reason` is why it could not be compared to its end, with a `hint`. Holes are offsets
     without a record, which compaction leaves. `is_aligned` is False if the first records of both sides differ, as they
     do if the target does not match the flow's index of runs.
     """
@@ -135,7 +135,7 @@ class SliceOutcome:
     counts: Counts = Counts()
     #: The first ones, in the order in which they were found.
     differences: tuple[Difference, ...] = ()
-    trouble: str = ""
+    reason: str = ""
     hint: str = ""
     source_holes: int = 0
     target_holes: int = 0

@@ -162,7 +162,7 @@ def needs_one_piece(outcomes: Sequence[SliceOutcome]) -> bool:
 
     What is missing in one slice may be in another, and where an index of runs is wrong slices do not meet.
     """
-    if len(outcomes) < 2 or any(outcome.trouble for outcome in outcomes):  # noqa: PLR2004
+    if len(outcomes) < 2 or any(outcome.reason for outcome in outcomes):  # noqa: PLR2004
         return False
     lone = sum(o.counts.missing + o.counts.repeated + o.counts.foreign + o.counts.out_of_order for o in outcomes)
     return lone > 0 or not all(outcome.is_aligned for outcome in outcomes)
@@ -175,7 +175,7 @@ def judge(
     counts = whole.counts
     for outcome in outcomes:
         counts = counts.plus(outcome.counts)
-    reasons = list(dict.fromkeys(_troubles(outcomes)))
+    reasons = list(dict.fromkeys(_reasons(outcomes)))
     notes = list(whole.notes)
     excused = _excused(counts, outcomes)
     if excused:
@@ -211,10 +211,10 @@ def judge(
     )
 
 
-def _troubles(outcomes: Sequence[SliceOutcome]) -> Iterator[str]:
+def _reasons(outcomes: Sequence[SliceOutcome]) -> Iterator[str]:
     for outcome in outcomes:
-        if outcome.trouble:
-            yield outcome.trouble + (f"; {outcome.hint}" if outcome.hint else "")
+        if outcome.reason:
+            yield outcome.reason + (f"; {outcome.hint}" if outcome.hint else "")
 
 
 def _excused(counts: Counts, outcomes: Sequence[SliceOutcome]) -> str:

@@ -1,8 +1,8 @@
 """
 Writes to compacted topics by one writer at a time: each is a small transaction under a transactional id.
 
-Whoever opens the id later takes over: what the former writer left open is undone, and the brokers refuse whatever it
-sends from then on. So what is read from those topics after `open` is final, as far as writers of that id go: no node
+The next one to open the id takes over: what the former left open is undone, and the brokers refuse whatever it sends
+from then on. So what is read from those topics after `open` is final, as far as writers of that id go: no node
 that was frozen, or cut off, can put older values after it.
 """
 

@@ -20,7 +20,7 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.epoch import CopyLimits, Ended, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import PartitionStage
-from mm2py.pipeline.transform.failures import TransformFailedError, trouble_in
+from mm2py.pipeline.transform.failures import TransformFailedError, unreadable_in
 from mm2py.pipeline.transform.read import RangeReader
 from mm2py.telemetry.events import SourceTopicRecreated
 from mm2py.wire import fetch
@@ -231,7 +231,7 @@ async def test_a_transform_gets_no_records_of_another_topic_of_the_name(
         with pytest.raises(TransformFailedError) as raised:
             _ = [columns async for columns in reader.read(plan)]
 
-    trouble = trouble_in(str(raised.value))
+    unreadable = unreadable_in(str(raised.value))
     assert sum(len(columns) for columns in before) == OLD
-    assert trouble is not None
-    assert trouble.ended is Ended.RECREATED
+    assert unreadable is not None
+    assert unreadable.ended is Ended.RECREATED

@@ -150,7 +150,7 @@ async def test_a_worker_that_is_stopped_amid_a_slice_is_killed_and_no_other() ->
         outcomes = await _compared_with_mute_clusters(comparing, stop, answers_within_ms=ms)
 
     assert sorted(outcome.number for outcome in outcomes) == [0, 1]
-    assert all(outcome.trouble for outcome in outcomes)
+    assert all(outcome.reason for outcome in outcomes)
     assert len(comparing.notices) == 1
     assert f"process {stopped[0].pid} has not moved" in comparing.notices[0]
 

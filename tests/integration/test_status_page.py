@@ -264,7 +264,7 @@ async def test_overrides_by_clicking(browser: Browser, served: Served) -> None:
 
 async def test_a_refused_change_shows_its_error(browser: Browser, served: Served) -> None:
     """The daemon's error is shown until it is dismissed, and the page does not claim success."""
-    served.node.control.trouble = OverrideConflictError("the flow is draining", "try again")
+    served.node.control.failure = OverrideConflictError("the flow is draining", "try again")
     async with looking(browser, served.url, expects=("409",)) as seen:
         await seen.open("#/flow/A-%3EB")
         await seen.sees("Topics 2")

@@ -77,8 +77,8 @@ async def running_checkpoints(
     """Run the group until the end of the block, where it is cancelled unless it was drained before."""
     clock = SystemClock()
     events = EventLog(clock)
-    around = flow_context(clock, events, settings)
-    group = CheckpointGroup(around, forward=forward, way_back=lambda _source, _policy: backward)
+    context = flow_context(clock, events, settings)
+    group = CheckpointGroup(context, forward=forward, way_back=lambda _source, _policy: backward)
     async with asyncio.TaskGroup() as tasks:
         running = RunningCheckpoints(group, events, tasks.create_task(group.run(), name="checkpoints"))
         yield running

@@ -128,4 +128,4 @@ class JavaMirrorMaker2:
 
     @staticmethod
     def _failed(process: LoggedProcess, cause: str) -> JavaMm2FailedError:
-        return JavaMm2FailedError(cause, str(process.log_file), process.log_trouble())
+        return JavaMm2FailedError(cause, str(process.log_file), process.log_warnings())

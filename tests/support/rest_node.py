@@ -131,14 +131,14 @@ def some_nodes(*, is_drained: bool = False) -> tuple[NodeView, ...]:
 
 @attrs.define
 class ControlDouble(Control):
-    """Keeps overrides in memory, applies none. `trouble` is raised by the next change, `takes_s` later, or restart."""
+    """Keeps overrides in memory, applies none. `failure` is raised by the next change, `takes_s` later, or restart."""
 
     settings: MirrorSettings
     ordered: Overrides = NO_OVERRIDES
     said_by: list[str] = attrs.field(factory=list)
     restarts: list[tuple[object, ...]] = attrs.field(factory=list)
     altered: list[object] = attrs.field(factory=list)
-    trouble: Exception | None = None
+    failure: Exception | None = None
     takes_s: float = 0.0
     drained: bool = False
 
@@ -164,8 +164,8 @@ class ControlDouble(Control):
         self, flow: Flow, change: Callable[[Overrides], Overrides], *, by: str = ""
     ) -> Overrides:
         await asyncio.sleep(self.takes_s)
-        if self.trouble is not None:
-            raise self.trouble
+        if self.failure is not None:
+            raise self.failure
         self.ordered = change(self.overrides(flow))
         self.said_by.append(by)
         return self.ordered
@@ -173,20 +173,20 @@ class ControlDouble(Control):
     async def restart(
         self, flow: Flow, connector: str, *, include_tasks: bool = False, only_failed: bool = False, by: str = ""
     ) -> None:
-        if self.trouble is not None:
-            raise self.trouble
+        if self.failure is not None:
+            raise self.failure
         self.said_by.append(by)
         self.restarts.append((str(flow), connector, include_tasks, only_failed))
 
     async def restart_task(self, flow: Flow, connector: str, task: int, *, by: str = "") -> None:
-        if self.trouble is not None:
-            raise self.trouble
+        if self.failure is not None:
+            raise self.failure
         self.said_by.append(by)
         self.restarts.append((str(flow), connector, task))
 
     async def offsets(self, flow: Flow, connector: str) -> tuple[ConnectorOffset, ...]:  # noqa: ARG002
-        if self.trouble is not None:
-            raise self.trouble
+        if self.failure is not None:
+            raise self.failure
         return (ConnectorOffset({"cluster": "A", "partition": 0, "topic": "orders"}, {"offset": 99}),)
 
     async def alter_offsets(self, flow: Flow, connector: str, offsets: object, *, by: str = "") -> None:
@@ -197,8 +197,8 @@ class ControlDouble(Control):
         self._alter(None, by)
 
     def _alter(self, offsets: object, by: str) -> None:
-        if self.trouble is not None:
-            raise self.trouble
+        if self.failure is not None:
+            raise self.failure
         self.said_by.append(by)
         self.altered.append(offsets)
 

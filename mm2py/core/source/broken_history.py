@@ -13,7 +13,7 @@ import enum
 
 import attrs
 
-from mm2py.config.settings import SourceTruthSettings
+from mm2py.config.settings import BrokenHistorySettings
 from mm2py.core.source.progress import PartitionState, Repair
 from mm2py.model.epoch import RECREATED, LogOffsets, PartitionFailure, choose
 from mm2py.model.positions import Position
@@ -59,7 +59,7 @@ class Finding:
     is not the copied one, None if unknown.
     """
 
-    trouble: HistoryBreak
+    kind: HistoryBreak
     records: int
     message: str
     diverges_at: int | None = None
@@ -134,9 +134,9 @@ def _of_source(state: PartitionState, look: Observation, position: int) -> Findi
     return None
 
 
-def decide(finding: Finding, state: PartitionState, look: Observation, settings: SourceTruthSettings) -> Act:
+def decide(finding: Finding, state: PartitionState, look: Observation, settings: BrokenHistorySettings) -> Act:
     """Return the action for *finding*."""
-    match finding.trouble:
+    match finding.kind:
         case HistoryBreak.RECREATED:
             return _after_recreation(finding, state, look, settings.on_source_recreated)
         case HistoryBreak.EXPIRED:
@@ -147,9 +147,9 @@ def decide(finding: Finding, state: PartitionState, look: Observation, settings:
             return _after_rewind(finding, state, look, settings.on_target_rewound)
 
 
-def policy_of(trouble: HistoryBreak, settings: SourceTruthSettings) -> tuple[str, str]:
-    """Return the key that decides about *trouble*, and its value."""
-    match trouble:
+def policy_of(kind: HistoryBreak, settings: BrokenHistorySettings) -> tuple[str, str]:
+    """Return the key that decides about *kind*, and its value."""
+    match kind:
         case HistoryBreak.RECREATED:
             return "copy.on.source.recreated", settings.on_source_recreated
         case HistoryBreak.EXPIRED:
@@ -257,14 +257,14 @@ def _copy_again(finding: Finding, state: PartitionState, look: Observation) -> A
         return _from_start(finding, position, look, behind=end - 1)
     attempt = state.repair.attempt + 1 if state.repair is not None else 1
     limit = position - missing if missing is not None and missing > 0 else None
-    if limit is not None and limit <= look.log_start and finding.trouble is HistoryBreak.REWOUND:
+    if limit is not None and limit <= look.log_start and finding.kind is HistoryBreak.REWOUND:
         # The target's last record is older than everything in the source: there is nothing to search for.
         return GoOn(look.log_start, end - 1, lost=look.log_start - limit)
     if attempt <= _SEARCHES and (limit is None or limit > look.log_start):
         start = look.log_start if attempt == _SEARCHES else max(look.log_start, position if limit is None else limit)
         found_at = kept - 1 if kept < end else None
         return GoOn(start, None, repair=Repair(attempt, position, downstream, remote_topic_id, limit, found_at))
-    if finding.trouble is HistoryBreak.REMADE and limit is not None:
+    if finding.kind is HistoryBreak.REMADE and limit is not None:
         # Records in the new topic were sent before it was detected: append everything after them.
         return _from_start(finding, position, look, behind=end - 1)
     hint = f"its last record is not in the source; {choose('copy.on.target.rewound', 'continue')}"

@@ -42,17 +42,17 @@ class CheckpointGroup(FlowGroup):
 
     def __init__(
         self,
-        around: FlowContext,
+        context: FlowContext,
         *,
         forward: Translator,
         way_back: Callable[[Cluster, ReplicationPolicy], ReverseTranslation],
         measures: FlowMeasures | None = None,
     ) -> None:
         """Create a group; see `Checkpoints` for the translators. *way_back* creates one from the source cluster."""
-        super().__init__(around)
+        super().__init__(context)
         self._forward = forward
         self._way_back = way_back
-        self._measures = measures or FlowMeasures(around.clock)
+        self._measures = measures or FlowMeasures(context.clock)
         self._followed: tuple[str, ...] = ()
         self._left_out: dict[str, GroupSelection] = {}
         self._round = Round({}, {})
@@ -115,7 +115,7 @@ class CheckpointGroup(FlowGroup):
             events=self._events,
             measures=self._measures,
             passed_over=self._passed_over,
-            writer=await self._around.writers.for_owner(target),
+            writer=await self._context.writers.for_owner(target),
         )
 
     async def _finish(self, checkpoints: Checkpoints, offsets: GroupOffsets) -> None:

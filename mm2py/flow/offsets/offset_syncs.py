@@ -78,8 +78,8 @@ class OffsetSyncs:
     name = "offset-syncs"
     is_for_owner = False
 
-    def __init__(self, around: FlowContext, translations: Translations, life: SourceLife) -> None:
-        settings = around.settings
+    def __init__(self, context: FlowContext, translations: Translations, life: SourceLife) -> None:
+        settings = context.settings
         policy = policy_of(settings)
         self._is_at_source = settings.offset_syncs.location == "source"
         cluster = life.source if self._is_at_source else life.target
@@ -88,14 +88,14 @@ class OffsetSyncs:
         self._settings = settings.offset_syncs
         self._cluster = cluster
         #: At the source nothing fences a node that was replaced.
-        self._writer = None if self._is_at_source else around.writers.tasks
+        self._writer = None if self._is_at_source else context.writers.tasks
         topic = policy.offset_syncs_topic(other)
-        self._log = kept_log(settings.flow, cluster, topic, around.events, self._contents, writer=self._writer)
-        self._reach = around.reach
-        self._clock = around.clock
-        self._events = around.events
-        self._jitter = around.jitter
-        self._passed_over = around.passed_over
+        self._log = kept_log(settings.flow, cluster, topic, context.events, self._contents, writer=self._writer)
+        self._reach = context.reach
+        self._clock = context.clock
+        self._events = context.events
+        self._jitter = context.jitter
+        self._passed_over = context.passed_over
         self._translations = translations
         self._ledger = life.tasks.ledger
         self._still_s = settings.copying.epoch_ms / 1000

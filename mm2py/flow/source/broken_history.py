@@ -76,21 +76,21 @@ class _Case:
 class BrokenHistory:
     """Answers the questions that the copying of one flow raises."""
 
-    name = "truth"
+    name = "broken history"
     is_for_owner = False
 
-    def __init__(self, around: FlowContext, life: SourceLife) -> None:
-        self._settings = around.settings
-        self._clock = around.clock
-        self._events = around.events
-        self._reach = around.reach
+    def __init__(self, context: FlowContext, life: SourceLife) -> None:
+        self._settings = context.settings
+        self._clock = context.clock
+        self._events = context.events
+        self._reach = context.reach
         self._life = life
         self._doubts = life.tasks.doubts
         self._told: dict[TopicPartition, tuple[HistoryBreak, str | None, str | None]] = {}
         #: Reported findings whose action could not be completed yet.
         self._undone: set[TopicPartition] = set()
         self._remaking: set[str] = set()
-        self._aliases = (around.settings.flow.source, around.settings.flow.target)
+        self._aliases = (context.settings.flow.source, context.settings.flow.target)
 
     async def run(self) -> None:
         """Look whenever a partition is in question."""
@@ -118,7 +118,7 @@ class BrokenHistory:
                 self._told.pop(state.source, None)
                 fine.append(state)
                 continue
-            cases.append(_Case(state, look, finding, decide(finding, state, look, self._settings.truth)))
+            cases.append(_Case(state, look, finding, decide(finding, state, look, self._settings.broken_history)))
         self._note_remaking(cases)
         for state in fine:
             if state.source.topic in self._remaking:
@@ -132,7 +132,7 @@ class BrokenHistory:
                 self._doubts.stop(case.state.source, case.act.failure)
         for topic in sorted({case.state.source.topic for case in cases if isinstance(case.act, RecreateRemote)}):
             await self._recreate(topic)
-        if any(case.finding.trouble is HistoryBreak.RECREATED for case in cases):
+        if any(case.finding.kind is HistoryBreak.RECREATED for case in cases):
             self._life.topics.want_refresh()
         await self._go_on([case for case in cases if isinstance(case.act, GoOn)])
         return True
@@ -216,15 +216,15 @@ class BrokenHistory:
     def _tell(self, case: _Case) -> None:
         """Report what is wrong and what follows, once: a look is repeated, and so is an act that was refused."""
         state, finding, act = case.state, case.finding, case.act
-        about = (finding.trouble, case.look.topic_id, case.look.remote_topic_id)
+        about = (finding.kind, case.look.topic_id, case.look.remote_topic_id)
         is_search = isinstance(act, GoOn) and act.repair is not None and act.repair.attempt > 1
         is_anew = isinstance(act, GoOn) and not is_search and state.source not in self._undone
         if self._told.get(state.source) == about and not is_anew:
             return
         self._told[state.source] = about
-        setting, policy = policy_of(finding.trouble, self._settings.truth)
+        setting, policy = policy_of(finding.kind, self._settings.broken_history)
         self._events.emit(
-            _EVENTS[finding.trouble](
+            _EVENTS[finding.kind](
                 flow=self._settings.flow,
                 source=state.source,
                 remote_topic=state.remote_topic,
@@ -238,7 +238,7 @@ class BrokenHistory:
                 repeated=act.repeated if isinstance(act, GoOn) else None,
             )
         )
-        if finding.trouble is HistoryBreak.RECREATED:
+        if finding.kind is HistoryBreak.RECREATED:
             for other in self._life.tasks.ledger.of_topic(state.source.topic):
                 if is_other_topic(other.topic_id, case.look.topic_id):
                     self._doubts.question(other, Ended.RECREATED, RECREATED)
@@ -267,7 +267,7 @@ class BrokenHistory:
             state = reset(case.state, act, case.look, now=now)
             if act.repair is None:
                 state = attrs.evolve(state, written=position, unwritten_bytes=0)
-            breaks_history = case.finding.trouble is not HistoryBreak.EXPIRED
+            breaks_history = case.finding.kind is not HistoryBreak.EXPIRED
             self._doubts.reset(state, breaks_history=breaks_history)
 
     async def _recreate(self, topic: str) -> None:

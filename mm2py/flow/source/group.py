@@ -101,7 +101,7 @@ class SourceGroup(FlowGroup):
 
     def __init__(
         self,
-        around: FlowContext,
+        context: FlowContext,
         epochs: Epochs,
         translations: Translations,
         sides: Sequence[Callable[[SourceLife], BackgroundLoop]] = (),
@@ -113,12 +113,12 @@ class SourceGroup(FlowGroup):
         *watches* do so too, but only read, and continue while the group is paused. *measures* counts copied records
         across lives.
         """
-        super().__init__(around)
+        super().__init__(context)
         self._epochs = epochs
         self._translations = translations
         self._sides = sides
         self._watches = watches
-        self._measures = measures or FlowMeasures(around.clock)
+        self._measures = measures or FlowMeasures(context.clock)
         self._source_tasks: SourceTasks | None = None
         self._overrides = NO_OVERRIDES
         self._is_refreshing = False
@@ -158,7 +158,7 @@ class SourceGroup(FlowGroup):
 
     def lost_tasks(self) -> tuple[int, ...]:
         tasks = self._source_tasks
-        return tasks.in_trouble() if tasks is not None and self._state is FlowState.RUNNING else ()
+        return tasks.ailing() if tasks is not None and self._state is FlowState.RUNNING else ()
 
     async def _settle(self) -> None:
         await self._epochs.settle(self.flow)
@@ -179,7 +179,7 @@ class SourceGroup(FlowGroup):
             await self._reach.connect(self.task, source, target)
             if not await self._goes_on():
                 return
-            self._around.writers.tasks.restart()
+            self._context.writers.tasks.restart()
             life = self._make_life(source, target)
             positions, tasks = life.positions, life.tasks
             await self._reach.insist(
@@ -200,8 +200,8 @@ class SourceGroup(FlowGroup):
 
     def _make_life(self, source: Cluster, target: Cluster) -> SourceLife:
         """Put together what a life works with, for this node's share of the flow."""
-        around, settings = self._around, self._settings
-        known, own = (self._events, self._passed_over), around.writers.tasks
+        context, settings = self._context, self._settings
+        known, own = (self._events, self._passed_over), context.writers.tasks
         memory = SyncedMemory(settings, target, *known, writer=own)
         admins = Admin(source), Admin(target)
         topics = Topics(settings, *admins, memory, reach=self._reach, clock=self._clock, events=self._events)
@@ -210,7 +210,7 @@ class SourceGroup(FlowGroup):
             self._epochs,
             clock=self._clock,
             events=self._events,
-            jitter=around.jitter,
+            jitter=context.jitter,
             measures=self._measures,
         )
         tasks.take_share(self.requests.share)
@@ -219,9 +219,9 @@ class SourceGroup(FlowGroup):
         tasks.doubts.break_listeners.append(self._forget)
         positions = Positions(settings, source, target, *known, writer=own)
         positions.on_overtaken = self.requests.depose
-        writer = PositionWriter(around, tasks, positions, self._translations, logs=(positions.log, memory.log))
+        writer = PositionWriter(context, tasks, positions, self._translations, logs=(positions.log, memory.log))
         shared = ShareKeeper(
-            around,
+            context,
             target,
             topics=topics,
             positions=positions,
@@ -389,7 +389,7 @@ class SourceGroup(FlowGroup):
             side.run,
             clock=self._clock,
             backoff=RESTART_PAUSES,
-            jitter=self._around.jitter,
+            jitter=self._context.jitter,
             report=self._events.emit,
         )
 

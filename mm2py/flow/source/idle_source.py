@@ -30,14 +30,14 @@ class IdleSourceWatch:
     name = "source-watch"
     is_for_owner = False
 
-    def __init__(self, around: FlowContext, measures: FlowMeasures, life: SourceLife) -> None:
-        self._source = around.flow.source
-        self._interval_s = around.settings.topics.refresh_interval_s
+    def __init__(self, context: FlowContext, measures: FlowMeasures, life: SourceLife) -> None:
+        self._source = context.flow.source
+        self._interval_s = context.settings.topics.refresh_interval_s
         self._begun_at = 0.0
-        self._reach = around.reach
-        self._clock = around.clock
+        self._reach = context.reach
+        self._clock = context.clock
         self._measures = measures
-        settings = around.settings
+        settings = context.settings
         self._asked_after_s, measures.lag_holds_s = lag_holds_s(
             settings.copying.epoch_ms, settings.copying.drain_ms, look_every_s=_LOOK_EVERY_S
         )

@@ -284,8 +284,8 @@ class SourceTasks:
             self._states[state.source] = progress.hasten(state, now=now)
         self._tasks[task].restart()
 
-    def in_trouble(self) -> tuple[int, ...]:
-        """Name the copy tasks whose epoch was lost, or which have partitions that are pausing or stopped."""
+    def ailing(self) -> tuple[int, ...]:
+        """Return the copy tasks whose epoch was lost, or which have partitions that are pausing or stopped."""
         return tuple(
             task
             for task in self.holders.running

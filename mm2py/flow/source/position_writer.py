@@ -34,17 +34,17 @@ class PositionWriter:
 
     def __init__(
         self,
-        around: FlowContext,
+        context: FlowContext,
         tasks: SourceTasks,
         positions: Positions,
         translations: Translations,
         *,
         logs: Sequence[KeptLog],
     ) -> None:
-        self._around = around
-        self._clock = around.clock
-        self._reach = around.reach
-        self._target = [around.flow.target]
+        self._context = context
+        self._clock = context.clock
+        self._reach = context.reach
+        self._target = [context.flow.target]
         self._positions = positions
         self._tasks = tasks
         self._translations = translations
@@ -52,9 +52,9 @@ class PositionWriter:
 
     async def run(self) -> None:
         """Write what is due until cancelled."""
-        interval_s = self._around.settings.copying.offset_flush_interval_ms / 1000
+        interval_s = self._context.settings.copying.offset_flush_interval_ms / 1000
         # Flows of a node start together. Each writes at a time of its own, or they would hold up all else together.
-        written_at = self._clock.monotonic() - interval_s * self._around.jitter()
+        written_at = self._clock.monotonic() - interval_s * self._context.jitter()
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(interval_s, _TICK_S)):
@@ -105,7 +105,7 @@ class PositionWriter:
             self._reach.succeeded("write positions")
             return True
         begun, is_written = self._clock.monotonic(), False
-        before = run_store.steps(self._around.flow, changes)
+        before = run_store.steps(self._context.flow, changes)
 
         async def write() -> bool:
             await self._positions.write(due, before)
@@ -127,7 +127,7 @@ class PositionWriter:
         before: Sequence[Sequence[LogRecord]],
         took_ms: float,
     ) -> None:
-        flow, emit = self._around.flow, self._around.events.emit
+        flow, emit = self._context.flow, self._context.events.emit
         if changes:
             written_bytes = sum(len(record.value or b"") for step in before for record in step)
             emit(TranslationsWritten(flow, len(changes), written_bytes, took_ms))

@@ -38,7 +38,7 @@ class ShareKeeper:
 
     def __init__(
         self,
-        around: FlowContext,
+        context: FlowContext,
         target: Cluster,
         *,
         topics: Topics,
@@ -50,8 +50,8 @@ class ShareKeeper:
         is_over: Callable[[], bool],
     ) -> None:
         """Create one; *is_over* says whether the life ends, and writing is no use any more."""
-        self._around = around
-        self._clock = around.clock
+        self._context = context
+        self._clock = context.clock
         self._target = target
         self._topics = topics
         self._positions = positions
@@ -86,11 +86,11 @@ class ShareKeeper:
         tasks.forget(lost)
 
     async def _gain(self, tasks: Collection[int]) -> None:
-        reach, flow = self._around.reach, self._around.flow
+        reach, flow = self._context.reach, self._context.flow
 
         async def gain() -> bool:
             # A node that vanished may have left a transaction open, or may be about to write.
-            await end_open_transactions(self._around.settings, self._target, tasks)
+            await end_open_transactions(self._context.settings, self._target, tasks)
             await self.follow()
             await self._adopt(self._topics.latest)
             return True
@@ -114,7 +114,7 @@ class ShareKeeper:
         while True:
             await self._clock.sleep(_FOLLOW_EVERY_S)
             if not self._tasks.share.is_whole:
-                await self._around.reach.once("follow other nodes", [self._around.flow.target], self.follow)
+                await self._context.reach.once("follow other nodes", [self._context.flow.target], self.follow)
 
     async def finish(self) -> None:
         """Leave nothing: it only reads."""

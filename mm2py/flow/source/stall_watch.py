@@ -31,11 +31,11 @@ class StallWatch:
     name = "stall-watch"
     is_for_owner = False
 
-    def __init__(self, around: FlowContext, stalls: Stalls, life: SourceLife) -> None:
-        self._flow = around.flow
-        self._reach = around.reach
-        self._clock = around.clock
-        self._events = around.events
+    def __init__(self, context: FlowContext, stalls: Stalls, life: SourceLife) -> None:
+        self._flow = context.flow
+        self._reach = context.reach
+        self._clock = context.clock
+        self._events = context.events
         self._stalls = stalls
         self._ledger = life.tasks.ledger
 

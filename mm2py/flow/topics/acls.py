@@ -32,16 +32,16 @@ class AclSync:
     name = "topic-acls"
     is_for_owner = True
 
-    def __init__(self, around: FlowContext, life: SourceLife) -> None:
-        settings = around.settings
+    def __init__(self, context: FlowContext, life: SourceLife) -> None:
+        settings = context.settings
         self._settings = settings
-        self._reach = around.reach
-        self._clock = around.clock
-        self._events = around.events
+        self._reach = context.reach
+        self._clock = context.clock
+        self._events = context.events
         self._source = life.source
         self._target = life.target
         self._memory = life.topics.memory
-        self._complaints = RefusalLog(around.flow, _STEP, around.events)
+        self._refusals = RefusalLog(context.flow, _STEP, context.events)
         self._idle: set[str] = set()
         self._policy = policy_of(settings)
         self._name_remote = remote_names_of(settings)
@@ -92,10 +92,10 @@ class AclSync:
                     self._events.emit(AclSyncIdle(self._settings.flow, cluster.alias))
                 self._idle.add(cluster.alias)
             else:
-                self._complaints.note([subject], {subject: error})
+                self._refusals.note([subject], {subject: error})
             return None
         self._idle.discard(cluster.alias)
-        self._complaints.note([subject], {})
+        self._refusals.note([subject], {})
         return acls
 
     def _plan(self, source: Collection[TopicAcl], target: Collection[TopicAcl]) -> AclPlan:
@@ -118,4 +118,4 @@ class AclSync:
 
     def _note(self, plan: AclPlan, refused: dict[TopicAcl, BrokerAnsweredError]) -> None:
         asked = {acl.topic for acl in (*plan.create, *plan.delete)}
-        self._complaints.note(asked, {acl.topic: error for acl, error in refused.items()})
+        self._refusals.note(asked, {acl.topic: error for acl, error in refused.items()})

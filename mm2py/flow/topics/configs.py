@@ -38,17 +38,17 @@ class ConfigSync:
     name = "topic-configs"
     is_for_owner = True
 
-    def __init__(self, around: FlowContext, life: SourceLife) -> None:
-        self._settings = around.settings
-        self._reach = around.reach
-        self._clock = around.clock
-        self._events = around.events
+    def __init__(self, context: FlowContext, life: SourceLife) -> None:
+        self._settings = context.settings
+        self._reach = context.reach
+        self._clock = context.clock
+        self._events = context.events
         self._life = life
         self._source = Admin(life.source)
         self._target = Admin(life.target)
         self._memory = life.topics.memory
-        self._complaints = RefusalLog(around.flow, _STEP, around.events)
-        self._chosen = config_filter_of(around.settings)
+        self._refusals = RefusalLog(context.flow, _STEP, context.events)
+        self._chosen = config_filter_of(context.settings)
         self._remote_of: Mapping[str, str] = {}
         self._new: set[str] = set()
         self._has_new = asyncio.Event()
@@ -59,7 +59,7 @@ class ConfigSync:
         """Synchronise *remote_of*, remote topic by topic, from now on."""
         self._new = {topic for topic in remote_of if topic not in self._remote_of or topic in self._new}
         self._remote_of = dict(remote_of)
-        self._complaints.forget(self._remote_of)
+        self._refusals.forget(self._remote_of)
         remote_topics = frozenset(self._remote_of.values())
         self._kept = {topic: kept for topic, kept in self._kept.items() if topic in remote_topics}
         if self._new:
@@ -112,7 +112,7 @@ class ConfigSync:
         unseen = {topic for topic, error in refused.items() if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         # Deleted meanwhile, or so new that not all brokers know it: the next refresh will tell.
         self._new = (self._new - set(topics)) | (self._new & unseen)
-        self._complaints.note(topics, {topic: error for topic, error in refused.items() if topic not in unseen})
+        self._refusals.note(topics, {topic: error for topic, error in refused.items() if topic not in unseen})
         for remote, plan in plans.items():
             self._tell(remote, plan, answers.get(remote, {}))
         raised = {

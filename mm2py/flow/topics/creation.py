@@ -43,7 +43,7 @@ class TopicCreation:
         self._memory = memory
         self._flow = settings.flow
         self._events = events
-        self._complaints = RefusalLog(settings.flow, "create remote topics with their source's configs", events)
+        self._refusals = RefusalLog(settings.flow, "create remote topics with their source's configs", events)
         self._remembers = settings.topic_sync.configs_enabled
         self._chosen = config_filter_of(settings)
 
@@ -78,7 +78,7 @@ class TopicCreation:
             if topic.configs and (error := results[topic.name]) is not None and error.code == ErrorCode.INVALID_CONFIG
         ]
         refused = await self._create_bare(untaken, results)
-        self._complaints.note(list(results), unremembered | unread | refused)
+        self._refusals.note(list(results), unremembered | unread | refused)
         created = {topic: limits[topic] for topic in limits if results[topic] is None and topic not in refused}
         tell_raised(self._flow, created, self._events)
         return results

@@ -69,7 +69,7 @@ class _Epoch:
     async def _prepare(self) -> bool:
         """Learn the leaders; False when the time was over before both clusters answered."""
         plan = self._plan
-        trouble = PartitionFailure("the clusters did not answer within the epoch's time")
+        failure = PartitionFailure("the clusters did not answer within the epoch's time")
         while True:
             try:
                 async with asyncio.timeout_at(self._deadline):
@@ -79,14 +79,14 @@ class _Epoch:
                     await self._target.ensure_metadata({p.remote_topic for p in plan.partitions})
                     await end_all_remade(self._target, self._copies)
                     for copy in self._copies:
-                        copy.trouble = None
+                        copy.retried_failure = None
                     return True
             except UNREACHABLE as error:
-                trouble = failure_of(error, (plan.source, plan.target))
+                failure = failure_of(error, (plan.source, plan.target))
             except TimeoutError:
                 pass  # The earlier failure is more informative.
             for copy in self._copies:
-                copy.trouble = trouble
+                copy.retried_failure = failure
             if self._is_over() or self._loop.time() >= self._end:
                 return False
             await self._clock.sleep(UNREACHABLE_PAUSE_S)
@@ -228,7 +228,7 @@ class _Epoch:
 
 
 def _is_resuming(copy: PartitionCopy) -> bool:
-    return copy.is_unsure and not copy.has_ended and copy.trouble is None
+    return copy.is_unsure and not copy.has_ended and copy.retried_failure is None
 
 
 def _cpu_s() -> float:

@@ -40,7 +40,7 @@ _PAUSED_POLL_S: Final = 0.003
 _PARCELS_IN_PLACE: Final = 64
 
 #: Fetchers for each broker, of each kind.
-_LANES: Final = 2
+_FETCHERS: Final = 2
 #: Added for those of topics with an unknown id: no session may mix ids and names.
 _WITHOUT_IDS: Final = 2
 #: Added for those of quiet partitions.
@@ -58,15 +58,15 @@ HINT_OUT_OF_RANGE: Final = (
 )
 
 
-def lane_of(position: FetchPosition, *, is_quiet: bool) -> int:
+def fetcher_id_of(position: FetchPosition, *, is_quiet: bool) -> int:
     """Return the fetcher of a partition; the same in each epoch, so that its session knows the partition already."""
-    lane = (crc32(position.topic) + position.partition) % _LANES
-    return lane + (0 if position.topic_id is not None else _WITHOUT_IDS) + (_QUIET if is_quiet else 0)
+    fetcher_id = (crc32(position.topic) + position.partition) % _FETCHERS
+    return fetcher_id + (0 if position.topic_id is not None else _WITHOUT_IDS) + (_QUIET if is_quiet else 0)
 
 
-def busy_lane(lane: int) -> int:
+def busy_fetcher_id(fetcher_id: int) -> int:
     """Return the fetcher of busy partitions that belongs to one of quiet ones."""
-    return lane % _QUIET
+    return fetcher_id % _QUIET
 
 
 class Reading(Protocol):
@@ -96,7 +96,7 @@ class Reading(Protocol):
 
     def retry(self, copy: PartitionCopy, why: str, error: BrokerConnectionError | None = None) -> None: ...
 
-    def promote(self, copies: Iterable[PartitionCopy], node: int, lane: int) -> None: ...
+    def promote(self, copies: Iterable[PartitionCopy], node: int, fetcher_id: int) -> None: ...
 
     def read_nearer(self, copy: PartitionCopy, node: int) -> None: ...
 
@@ -110,9 +110,9 @@ class Reading(Protocol):
 class Fetcher:
     """Keeps one fetch in flight to one broker."""
 
-    def __init__(self, reader: Reading, node: int, lane: int) -> None:
+    def __init__(self, reader: Reading, node: int, fetcher_id: int) -> None:
         self.node = node
-        self.lane = lane
+        self.fetcher_id = fetcher_id
         self.task: asyncio.Task[None] | None = None
         self._reader = reader
         self._copies: dict[FetchPosition, PartitionCopy] = {}
@@ -157,7 +157,7 @@ class Fetcher:
         for copy, quiet in expected.items():
             if quiet.has(copy):
                 quiet.remove(copy)
-                copy.fetching.lane = self.lane
+                copy.fetching.fetcher_id = self.fetcher_id
                 self.add(copy)
 
     def has(self, copy: PartitionCopy) -> bool:
@@ -190,7 +190,7 @@ class Fetcher:
         if self.is_connecting or asyncio.get_running_loop().time() - self._due_at >= _SILENT_S:
             why = f"broker {self.node} at the source answered nothing within the epoch's time"
             for copy in self._copies.values():
-                copy.trouble = copy.trouble or PartitionFailure(
+                copy.retried_failure = copy.retried_failure or PartitionFailure(
                     why, "check that broker and the network to it; if it is only far away, raise copy.epoch.ms"
                 )
         if self.task is not None:
@@ -208,7 +208,7 @@ class Fetcher:
     async def run(self) -> None:
         """Fetch until cancelled. A fetch given up under way closes its connection, since its answer would come."""
         reader = self._reader
-        if self.lane >= _QUIET:
+        if self.fetcher_id >= _QUIET:
             await reader.are_assigned.wait()
         while not (reader.is_stopped or self._is_over):
             self._unpause()
@@ -228,16 +228,16 @@ class Fetcher:
 
     @property
     def _session_key(self) -> tuple[str, int, int]:
-        return self._reader.source.alias, self.node, self.lane
+        return self._reader.source.alias, self.node, self.fetcher_id
 
     async def _connect(self) -> None:
         """Enter this broker's session of the last epoch, or a new one, with exactly our partitions."""
         reader = self._reader
-        connection = await reader.source.connection(self.node, f"fetch {self.lane}")
+        connection = await reader.source.connection(self.node, f"fetch {self.fetcher_id}")
         key = self._session_key
         session = reader.sessions.get(key)
         if session is None or session.connection is not connection:
-            has_ids = busy_lane(self.lane) < _WITHOUT_IDS
+            has_ids = busy_fetcher_id(self.fetcher_id) < _WITHOUT_IDS
             session = reader.sessions[key] = FetchSession(connection, has_ids=has_ids)
         session.keep_only(self._copies)
         for position in self._copies:
@@ -262,7 +262,7 @@ class Fetcher:
             self._hold_back()
             if not self._copies or reader.is_stopped:
                 return
-            early_ms = reader.quiet_early_ms if self.lane >= _QUIET else _ANSWER_EARLY_MS
+            early_ms = reader.quiet_early_ms if self.fetcher_id >= _QUIET else _ANSWER_EARLY_MS
             left_ms = int((reader.deadline - asyncio.get_running_loop().time()) * 1000) - early_ms
             wait_ms = min(self._longest_wait_ms(), left_ms)
             if left_ms <= 0:
@@ -350,8 +350,8 @@ class Fetcher:
                 sender.pump()
                 await reader.clock.sleep(0)
         sender.pump()
-        if heard and self.lane >= _QUIET:
-            reader.promote(heard, self.node, self.lane)
+        if heard and self.fetcher_id >= _QUIET:
+            reader.promote(heard, self.node, self.fetcher_id)
 
     def _ingest(self, copy: PartitionCopy, answer: PartitionAnswer, now_ms: int) -> bool:
         """Queue what came for *copy*; say whether batches had to be built for it."""

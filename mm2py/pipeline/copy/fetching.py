@@ -19,7 +19,7 @@ from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import RECREATED, CopyLimits, Ended
 from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.copy.fetcher import Fetcher, busy_lane, lane_of
+from mm2py.pipeline.copy.fetcher import Fetcher, busy_fetcher_id, fetcher_id_of
 from mm2py.pipeline.copy.leader_epochs import Checked, HistoryCheck
 from mm2py.pipeline.copy.metadata import is_recreated
 from mm2py.pipeline.copy.partition import PartitionCopy, Tally
@@ -143,21 +143,23 @@ class SourceReader:
         fetching.node = node
         fetching.expect_leader(self.source.leader_epoch(copy.plan.source))
         is_quiet = self._has_many and not self._is_busy(copy)
-        fetching.lane = lane_of(fetching.position, is_quiet=is_quiet)
-        self.fetcher(node, fetching.lane, self._tasks).add(copy)
+        fetching.fetcher_id = fetcher_id_of(fetching.position, is_quiet=is_quiet)
+        self.fetcher(node, fetching.fetcher_id, self._tasks).add(copy)
 
-    def fetcher(self, node: int, lane: int, tasks: asyncio.TaskGroup) -> Fetcher:
+    def fetcher(self, node: int, fetcher_id: int, tasks: asyncio.TaskGroup) -> Fetcher:
         """Return that fetcher of a broker, which runs from now on."""
-        found = self._fetchers.get((node, lane))
+        found = self._fetchers.get((node, fetcher_id))
         if found is None:
-            found = self._fetchers[node, lane] = Fetcher(self, node, lane)
-            found.task = tasks.create_task(found.run(), name=f"fetcher {lane} of broker {node}")
+            found = self._fetchers[node, fetcher_id] = Fetcher(self, node, fetcher_id)
+            found.task = tasks.create_task(found.run(), name=f"fetcher {fetcher_id} of broker {node}")
         return found
 
-    def promote(self, copies: Iterable[PartitionCopy], node: int, lane: int) -> None:
+    def promote(self, copies: Iterable[PartitionCopy], node: int, fetcher_id: int) -> None:
         """Have quiet partitions of a fetcher, which had records, fetched with busy ones from their next fetch on."""
         if self._tasks is not None and not self.is_stopped:
-            self.fetcher(node, busy_lane(lane), self._tasks).expect(copies, self._fetchers[node, lane])
+            self.fetcher(node, busy_fetcher_id(fetcher_id), self._tasks).expect(
+                copies, self._fetchers[node, fetcher_id]
+            )
 
     def _is_busy(self, copy: PartitionCopy) -> bool:
         before = self._heard_at.get((self.source.alias, copy.plan.source), -math.inf)
@@ -190,7 +192,7 @@ class SourceReader:
         fetching.node = None
         fetching.retries += 1
         self.retries += 1
-        copy.trouble = kept_out(error) or tried_again(why, "source")
+        copy.retried_failure = kept_out(error) or tried_again(why, "source")
         self.wants_metadata.set()
         self._loop.call_later(self.limits.retry_pause_s(fetching.retries), self.assign, copy)
 
@@ -223,4 +225,4 @@ class SourceReader:
         if fetching.is_paused and is_drained and not self.throttle.hold_s(copy):
             fetching.is_paused = False
             if fetching.node is not None and not copy.has_ended:
-                self._fetchers[fetching.node, fetching.lane].add(copy)
+                self._fetchers[fetching.node, fetching.fetcher_id].add(copy)

@@ -178,14 +178,14 @@ class FetchingHalf:
     One topic-partition at the source. Once it is copied only `fetching` writes here, and `ingest` for it; before that
     `resume` sets where it starts.
 
-    `node` is the broker that it is read from, None while there is none, by fetcher `lane`; `retries` count since its
-    last answer. While `is_paused`, its share of the buffer is full or its topic's limit is used up. Offsets of the
+    `node` is the broker that it is read from, None while there is none, by `fetcher_id`; `retries` count since its last
+    answer. While `is_paused`, its share of the buffer is full or its topic's limit is used up. Offsets of the
     source's log are -1 until the first answer.
     """
 
     position: FetchPosition
     node: int | None = None
-    lane: int = 0
+    fetcher_id: int = 0
     #: When records arrived last, by the event loop's time.
     heard_at: float = -math.inf
     retries: int = 0
@@ -276,7 +276,7 @@ class PartitionCopy(Counters):
 
     Invariants: (a) `position` and `downstream` advance only by acknowledgements, in order, once `resume` has made them
     sure; (b) either half may `end` the copy: nothing more is fetched then, and batches queued before the failure are
-    still sent, unless it is given up; (c) `trouble` is what a half is trying to overcome, `failure` why it ended.
+    still sent, unless it is given up; (c) `retried_failure` is what a half tries to overcome, `failure` why it ended.
     """
 
     plan: PartitionPlan
@@ -292,7 +292,7 @@ class PartitionCopy(Counters):
     last_timestamp_ms: int = -1
     ended: Ended = Ended.OK
     failure: PartitionFailure | None = None
-    trouble: PartitionFailure | None = None
+    retried_failure: PartitionFailure | None = None
 
     @classmethod
     def of(cls, plan: PartitionPlan) -> PartitionCopy:
@@ -338,7 +338,7 @@ class PartitionCopy(Counters):
         return bool(
             self.records
             or self.ended is not Ended.OK
-            or self.trouble
+            or self.retried_failure
             or self.fetching.high_watermark >= 0
             or self.position != self.plan.position
             or self.is_unsure != self.plan.is_unsure
@@ -371,7 +371,7 @@ class PartitionCopy(Counters):
         """Record that the source responds again; failures of batches in flight at the target stay."""
         self.fetching.retries = 0
         if not self.buffer.queue and not self.buffer.in_flight:
-            self.trouble = None
+            self.retried_failure = None
 
     def pass_over(self, next_upstream: int) -> None:
         """Step over upstream offsets that hold nothing to copy, once what lies before them is acknowledged."""
@@ -408,8 +408,8 @@ class PartitionCopy(Counters):
         """Return what the epoch did to this partition; what is still in flight makes it unsure."""
         fetching, sending = self.fetching, self.sending
         ended, failure, is_unsure = self.ended, self.failure, self.is_unsure or self.buffer.may_have_arrived
-        if ended is Ended.OK and self.trouble is not None and (is_unsure or not self.records):
-            ended, failure = Ended.INTERRUPTED, self.trouble
+        if ended is Ended.OK and self.retried_failure is not None and (is_unsure or not self.records):
+            ended, failure = Ended.INTERRUPTED, self.retried_failure
         return PartitionOutcome(
             source=self.plan.source,
             position=self.position,

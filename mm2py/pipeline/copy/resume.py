@@ -113,7 +113,7 @@ class Resumer:
                 ends = await self._settled_ends([copy.remote for copy in unsure])
             except ClusterUnreachableError as error:
                 for copy in unsure:
-                    copy.trouble = failure_of(error)
+                    copy.retried_failure = failure_of(error)
             else:
                 async with asyncio.TaskGroup() as tasks:
                     for copy in unsure:
@@ -159,21 +159,21 @@ class Resumer:
         async with self._slots:
             try:
                 if end is None:
-                    copy.trouble = PartitionFailure(f"no end offset for {copy.remote}")
+                    copy.retried_failure = PartitionFailure(f"no end offset for {copy.remote}")
                 elif isinstance(end, BrokerAnsweredError):
-                    copy.trouble = failure_of(end)
+                    copy.retried_failure = failure_of(end)
                 elif await self._decide(copy, end):
                     copy.is_unsure = False
-                    copy.trouble = None
+                    copy.retried_failure = None
                     self._walks.pop(self._key(copy), None)
                     if copy.sending.is_contested:
                         self._renew_producer(copy)
                     else:
                         resolved(copy)
             except UNREACHABLE as error:
-                copy.trouble = failure_of(error)
+                copy.retried_failure = failure_of(error)
                 if isinstance(error, BrokerAnsweredError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    copy.end(Ended.OUT_OF_RANGE, attrs.evolve(copy.trouble, hint=HINT_OUT_OF_RANGE))
+                    copy.end(Ended.OUT_OF_RANGE, attrs.evolve(copy.retried_failure, hint=HINT_OUT_OF_RANGE))
             except (UnreadableBatchError, MalformedRecordSetError) as error:
                 end_corrupt(copy, error.offset, error.detail)
             except OtherTopicError as error:

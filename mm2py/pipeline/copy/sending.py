@@ -180,7 +180,7 @@ class BatchSender:
     def pause(self, copy: PartitionCopy, why: str, error: BrokerConnectionError | None = None) -> None:
         """Leave *copy* alone for a moment and look the leader up meanwhile."""
         sending = copy.sending
-        copy.trouble = kept_out(error) or tried_again(why, "target")
+        copy.retried_failure = kept_out(error) or tried_again(why, "target")
         sending.is_waiting = True
         sending.retries += 1
         self.retries += 1
@@ -237,7 +237,7 @@ class BatchSender:
             sending.has_ack = True
             self.offer(copy)
         sending.retries = 0
-        copy.trouble = None
+        copy.retried_failure = None
         if copy.downstream is not None and ack.base_offset > copy.downstream + 1 and not copy.foreign_records:
             self.wants_metadata.set()  # it has another writer, or is another topic that has grown past ours
         copy.account(buffered, ack.base_offset)
@@ -253,7 +253,7 @@ class BatchSender:
         self._answered(sending)
         if not sending.is_failing:
             sending.is_failing = True
-            copy.trouble = tried_again(why, "target")
+            copy.retried_failure = tried_again(why, "target")
         self._when_all_answered(copy)
 
     def sent(self, sending: SendingHalf) -> None:
@@ -286,7 +286,7 @@ class BatchSender:
                 hint = lacks(self.target.endpoint, "WRITE", copy.remote.topic)
             self._give_up(copy, Ended.FAILED, PartitionFailure(where, hint, name, buffered.first_upstream))
         else:
-            copy.trouble = PartitionFailure(where, "it is tried again by itself", name, buffered.first_upstream)
+            copy.retried_failure = PartitionFailure(where, "it is tried again by itself", name, buffered.first_upstream)
 
     def _rewound(self, copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck) -> None:
         sending = copy.sending
@@ -328,7 +328,7 @@ class BatchSender:
             return
         buffer.send_again()
         sending.is_failing = False
-        self.pause(copy, copy.trouble.message if copy.trouble else "target is away")
+        self.pause(copy, copy.retried_failure.message if copy.retried_failure else "target is away")
 
 
 def _is_of_another_writer(copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck) -> bool:

@@ -53,7 +53,7 @@ def end_launched(*, grace_s: float = 0.0) -> None:
     for jvm in launched if grace_s else ():
         with suppress(psutil.Error):
             jvm.terminate()
-    # Not psutil's own wait: it would take the exit status from whoever started them.
+    # Not psutil's own wait: it would take the exit status from the process that started them.
     for _ in range(int(grace_s / _LOOK_EVERY_S)):
         if not any(map(_is_alive, launched)):
             break

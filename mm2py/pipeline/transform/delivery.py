@@ -81,9 +81,9 @@ class Delivery:
                 if copy.sending.producer is None:
                     copy.sending.write_as(await init_producer_id(self._target))
             except UNREACHABLE as error:
-                copy.trouble = failure_of(error, (self._plan.source, self._plan.target))
+                copy.retried_failure = failure_of(error, (self._plan.source, self._plan.target))
             else:
-                copy.trouble = None
+                copy.retried_failure = None
                 return
             await self._clock.sleep(UNREACHABLE_PAUSE_S)
 

@@ -18,8 +18,8 @@ from mm2py.model.epoch import Ended, PartitionFailure
 from mm2py.model.flow import TopicPartition
 
 
-_BEGIN: Final = "<mm2py-trouble>"
-_END: Final = "</mm2py-trouble>"
+_BEGIN: Final = "<mm2py-failure>"
+_END: Final = "</mm2py-failure>"
 _MARKED: Final = re.compile(re.escape(_BEGIN) + "(.*?)" + re.escape(_END), re.DOTALL)
 _RAISED: Final = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Warning)?): (?P<words>.*)$")
 _CONDITION: Final = re.compile(r"\[(?P<kind>[A-Z][A-Z_.]+)\]\s*(?P<words>.*?)(?:\s+SQLSTATE: \w+)?\s*$")
@@ -29,7 +29,7 @@ TRACEBACK: Final = "Traceback (most recent call last):"
 
 @attrs.define(eq=False)
 class TransformFailedError(Mm2Error):
-    """A topic-partition's records could not be read; `facts` is what `Trouble` says, as JSON."""
+    """A topic-partition's records could not be read; `facts` is what `UnreadableRange` says, as JSON."""
 
     facts: str
 
@@ -38,7 +38,7 @@ class TransformFailedError(Mm2Error):
 
 
 @attrs.frozen
-class Trouble:
+class UnreadableRange:
     """What is wrong with the records of a topic-partition: `ended` says how it fares."""
 
     source: TopicPartition
@@ -51,14 +51,14 @@ class Trouble:
         return TransformFailedError(json.dumps([self.source.topic, self.source.partition, self.ended.name, *failure]))
 
 
-def trouble_in(text: str) -> Trouble | None:
-    """Return the trouble in Spark's message about a failed job; None if a task failed for another reason."""
+def unreadable_in(text: str) -> UnreadableRange | None:
+    """Return what is unreadable, by Spark's message about a failed job; None if a task failed for another reason."""
     found = _MARKED.search(text)
     if found is None:
         return None
     try:
         topic, partition, ended, *failure = json.loads(found[1])
-        return Trouble(TopicPartition(topic, partition), Ended[ended], PartitionFailure(*failure))
+        return UnreadableRange(TopicPartition(topic, partition), Ended[ended], PartitionFailure(*failure))
     except (ValueError, KeyError, TypeError):
         return None
 

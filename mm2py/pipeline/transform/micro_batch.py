@@ -34,7 +34,7 @@ from mm2py.pipeline.copy.fetcher import HINT_OUT_OF_RANGE
 from mm2py.pipeline.copy.metadata import too_short
 from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of
 from mm2py.pipeline.transform.dead_letters import DeadLetters
-from mm2py.pipeline.transform.failures import TransformFailedError, raised_in, trouble_in
+from mm2py.pipeline.transform.failures import TransformFailedError, raised_in, unreadable_in
 from mm2py.pipeline.transform.find_bad_record import Isolation
 from mm2py.pipeline.transform.jobs import TransformJobs, allowed_s
 from mm2py.pipeline.transform.limits import Limits
@@ -141,9 +141,9 @@ class MicroBatch:
         except UNREACHABLE as error:
             self._outcomes.fail_rest(Ended.INTERRUPTED, failure_of(error, (self._plan.source, self._plan.target)))
         except TransformFailedError as error:
-            trouble = trouble_in(str(error))
-            if trouble is not None:
-                self._outcomes.fail_rest(Ended.INTERRUPTED, trouble.failure)
+            unreadable = unreadable_in(str(error))
+            if unreadable is not None:
+                self._outcomes.fail_rest(Ended.INTERRUPTED, unreadable.failure)
         except TransformRefusedError as error:
             where = PartitionFailure(f"{self._plan.flow}, {error}", error.hint, type(error).__name__)
             self._outcomes.fail_rest(Ended.FAILED, where)
@@ -317,10 +317,10 @@ class MicroBatch:
         isolation = Isolation(jobs, self._reader(), self._clock)
         for one in left:
             words = done.failed.get(one.source, "")
-            trouble = trouble_in(words)
-            if trouble is not None:
+            unreadable = unreadable_in(words)
+            if unreadable is not None:
                 # A range is written only once it is read, so nothing of it was.
-                self._outcomes.fail(one, trouble.ended, trouble.failure)
+                self._outcomes.fail(one, unreadable.ended, unreadable.failure)
             elif words and not any(sign in words for sign in _NO_FAULT):
                 bad = await isolation.first_bad(one)
                 if bad is not None:

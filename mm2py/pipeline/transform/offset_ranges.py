@@ -12,8 +12,8 @@ from mm2py.model.flow import TopicPartition
 
 
 #: What a Spark task holds in memory before it sends it, and what all tasks of a micro-batch may hold together.
-STRETCH_BYTES: Final = 16 * 1024 * 1024
-ROUND_BYTES: Final = 64 * 1024 * 1024
+RANGE_BYTES: Final = 16 * 1024 * 1024
+MICRO_BATCH_BYTES: Final = 64 * 1024 * 1024
 #: What a record is taken to be before one was seen, with Python's own share.
 _FIRST_RECORD_BYTES: Final = 512.0
 _OVERHEAD_BYTES: Final = 128.0
@@ -61,7 +61,7 @@ class Pace:
         A range ends with the source (*ends*), at a bound, or where it would weigh too much.
         """
         waiting = [plan for plan in plans if self._limit(plan, ends, bounds) > plan.position]
-        share = min(STRETCH_BYTES, ROUND_BYTES // max(1, len(waiting)))
+        share = min(RANGE_BYTES, MICRO_BATCH_BYTES // max(1, len(waiting)))
         cut, self._taken = [], 0.0
         for plan in waiting:
             whole = share / (self._bytes.get(plan.source, _FIRST_RECORD_BYTES) + _OVERHEAD_BYTES)

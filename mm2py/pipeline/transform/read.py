@@ -17,7 +17,7 @@ from mm2py.model.epoch import RECREATED, CopyLimits, Ended, PartitionFailure, Pa
 from mm2py.pipeline.copy.fetcher import HINT_OUT_OF_RANGE
 from mm2py.pipeline.copy.ingest import DataFilter
 from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of, lacks
-from mm2py.pipeline.transform.failures import TransformFailedError, Trouble
+from mm2py.pipeline.transform.failures import TransformFailedError, UnreadableRange
 from mm2py.wire.batches.batch import MAGIC_V2, MalformedRecordSetError, batches
 from mm2py.wire.batches.rebuild import UnreadableBatchError
 from mm2py.wire.batches.record_columns import RecordColumns
@@ -69,7 +69,7 @@ class RangeReader:
                 moved_at = self._clock.monotonic()
             elif self._clock.monotonic() - moved_at > self._within_s:
                 message = f"the source has no records of {source} at offset {position.offset} any more"
-                raise Trouble(source, Ended.INTERRUPTED, PartitionFailure(message)).error()
+                raise UnreadableRange(source, Ended.INTERRUPTED, PartitionFailure(message)).error()
             for whole, after in self._whole_batches(plan, position, answer):
                 if whole:
                     self._add(plan, columns, whole, position.offset, end)
@@ -114,11 +114,11 @@ class RangeReader:
     def _corrupt(plan: PartitionPlan, offset: int, detail: str) -> TransformFailedError:
         error = CorruptBatchError(plan.source.topic, plan.source.partition, offset, detail)
         failure = PartitionFailure(str(error), error.hint, type(error).__name__, offset)
-        return Trouble(plan.source, Ended.FAILED, failure).error()
+        return UnreadableRange(plan.source, Ended.FAILED, failure).error()
 
     async def _ask(self, plan: PartitionPlan, position: FetchPosition) -> PartitionAnswer:
         """Return the next answer; ask again while the leader moves or the cluster is away."""
-        trouble = PartitionFailure(f"the source did not answer for {plan.source} in time")
+        failure = PartitionFailure(f"the source did not answer for {plan.source} in time")
         try:
             async with asyncio.timeout(self._within_s):
                 while True:
@@ -133,16 +133,16 @@ class RangeReader:
                             is_final=lambda answer: not needs_metadata(answer.error_code),
                         )
                     except OtherTopicError as error:
-                        raise Trouble(plan.source, Ended.RECREATED, RECREATED).error() from error
+                        raise UnreadableRange(plan.source, Ended.RECREATED, RECREATED).error() from error
                     except UNREACHABLE as error:
-                        trouble = failure_of(error)
+                        failure = failure_of(error)
                         await self._clock.sleep(_PAUSE_S)
                         continue
                     if answer.error_code:
                         raise self._refused(plan, position, answer.error_code)
                     return answer
         except TimeoutError as error:
-            raise Trouble(plan.source, Ended.INTERRUPTED, trouble).error() from error
+            raise UnreadableRange(plan.source, Ended.INTERRUPTED, failure).error() from error
 
     def _refused(self, plan: PartitionPlan, position: FetchPosition, code: int) -> TransformFailedError:
         message = f"source answered {name_of(code)} for {plan.source} at offset {position.offset}"
@@ -151,4 +151,6 @@ class RangeReader:
             ended, hint = Ended.OUT_OF_RANGE, HINT_OUT_OF_RANGE
         elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             hint = lacks(self._source.endpoint, "READ", plan.source.topic)
-        return Trouble(plan.source, ended, PartitionFailure(message, hint, name_of(code), position.offset)).error()
+        return UnreadableRange(
+            plan.source, ended, PartitionFailure(message, hint, name_of(code), position.offset)
+        ).error()

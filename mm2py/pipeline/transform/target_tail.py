@@ -13,7 +13,7 @@ from mm2py.clock import Clock
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.epoch import CopyLimits, PartitionPlan
 from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.transform.failures import TransformFailedError, trouble_in
+from mm2py.pipeline.transform.failures import TransformFailedError, unreadable_in
 from mm2py.pipeline.transform.read import READ_WITHIN_S, RangeReader
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of
@@ -45,9 +45,9 @@ async def records_behind(target: Cluster, remote: TopicPartition, *, after: int,
         async for columns in RangeReader(target, _COMMITTED, clock, within_s=READ_WITHIN_S).read(offset_range):
             count += len(columns)
     except TransformFailedError as error:
-        trouble = trouble_in(str(error))
-        if trouble is not None and trouble.failure.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED.name:
+        unreadable = unreadable_in(str(error))
+        if unreadable is not None and unreadable.failure.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED.name:
             return end - after - 1
-        detail = trouble.failure.message if trouble is not None else str(error)
+        detail = unreadable.failure.message if unreadable is not None else str(error)
         raise error_of(ErrorCode.OFFSET_NOT_AVAILABLE, target.alias, "Fetch", detail) from error
     return count

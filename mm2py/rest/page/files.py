@@ -85,14 +85,14 @@ class Page:
     `run` runs as long as the application; `close` ends all streams, before the application is cleaned up.
     """
 
-    def __init__(self, control: Control, pictures: Snapshots, *, clock: Clock, events: EventLog) -> None:
+    def __init__(self, control: Control, snapshots: Snapshots, *, clock: Clock, events: EventLog) -> None:
         self.recent = RecentEvents(events, clock)
         self.history = History()
         self._control = control
-        self._pictures = pictures
+        self._snapshots = snapshots
         self._clock = clock
         self._files = dict(_read_files())
-        self.stream = LiveStream(pictures.view, self._overrides, recent=self.recent, history=self.history, clock=clock)
+        self.stream = LiveStream(snapshots.view, self._overrides, recent=self.recent, history=self.history, clock=clock)
 
     async def run(self) -> None:
         """Feed viewers, and record recent figures, forever."""
@@ -106,7 +106,7 @@ class Page:
 
     async def _remember_forever(self) -> None:
         while True:
-            self.history.note(self._pictures.view())
+            self.history.note(self._snapshots.view())
             await self._clock.sleep(SAMPLE_EVERY_S)
 
     def _overrides(self, flow: Flow) -> Overrides | None:

@@ -44,7 +44,7 @@ def test_trouble_leaves_information_out(tmp_path: Path) -> None:
     process = _shell(tmp_path, "echo 1 INFO all is well; echo 2 ERROR alas")
     process.wait(10)
 
-    assert process.log_trouble() == "2 ERROR alas"
+    assert process.log_warnings() == "2 ERROR alas"
 
 
 def test_terminate_asks_first(tmp_path: Path) -> None:

@@ -184,13 +184,13 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
             membership=attrs.evolve(SETTINGS.membership, **changes),
             copying=attrs.evolve(SETTINGS.copying, tasks_max=TASKS),
         )
-        around = flow_context(clock, events, settings)
+        context = flow_context(clock, events, settings)
 
         async def take_over() -> None:
             if place.refusal is not None:
                 raise place.refusal
 
-        its = FlowMembership(around, lambda: attrs.evolve(US, instance=settings.membership.instance), take_over)
+        its = FlowMembership(context, lambda: attrs.evolve(US, instance=settings.membership.instance), take_over)
         place.its = its
         its.begin([cast("FlowGroup", working)])
         its.is_ready = is_ready

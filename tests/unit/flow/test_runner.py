@@ -44,15 +44,17 @@ class ToyGroup(FlowGroup):
     connector = "MirrorToyConnector"
     name = "toy"
 
-    def __init__(self, around: FlowContext, ended: list[FlowGroup], *, trouble: Exception | None, end_s: float) -> None:
-        super().__init__(around)
-        self.trouble = trouble
+    def __init__(
+        self, context: FlowContext, ended: list[FlowGroup], *, failure: Exception | None, end_s: float
+    ) -> None:
+        super().__init__(context)
+        self.failure = failure
         self._ended = ended
         self._end_s = end_s
 
     async def _live(self) -> None:
-        if self.trouble is not None:
-            raise self.trouble
+        if self.failure is not None:
+            raise self.failure
         self._came_up()
         await self.requests.draining.wait()
         await asyncio.sleep(self._end_s)
@@ -90,11 +92,11 @@ async def rig(
     """Run a flow whose groups have these troubles; it must have ended by itself soon after the block."""
     clock = LoopClock()
     events, ended = EventLog(clock), list[FlowGroup]()
-    around = flow_context(clock, events)
+    context = flow_context(clock, events)
     runner = FlowRunner(SETTINGS, PretendedEpochs(), clock=clock, events=events, jitter=lambda: 0.5)
     toys = [
-        ToyGroup(around, ended, trouble=trouble, end_s=end_s)
-        for trouble, end_s in ((source, 3.0), (checkpoints, 0.5), (heartbeats, 0.1))
+        ToyGroup(context, ended, failure=failure, end_s=end_s)
+        for failure, end_s in ((source, 3.0), (checkpoints, 0.5), (heartbeats, 0.1))
     ]
     runner._source = cast("SourceGroup", toys[0])
     runner._checkpoints = cast("CheckpointGroup", toys[1])
@@ -121,10 +123,10 @@ async def test_checkpoints_are_drained_behind_the_last_record() -> None:
     assert flow.runner.view().state is FlowState.DRAINED
 
 
-@pytest.mark.parametrize("trouble", [ValueError("no"), HopelessError("no")], ids=["fails", "fails for good"])
-async def test_no_group_stops_another(trouble: Exception) -> None:
+@pytest.mark.parametrize("failure", [ValueError("no"), HopelessError("no")], ids=["fails", "fails for good"])
+async def test_no_group_stops_another(failure: Exception) -> None:
     """Checkpoints and heartbeats in trouble leave the copying alone; the flow's state is the source's."""
-    async with rig(checkpoints=trouble, heartbeats=trouble) as flow:
+    async with rig(checkpoints=failure, heartbeats=failure) as flow:
         await asyncio.sleep(300)
         view, restarts = flow.runner.view(), flow.source.view().restarts
         flow.runner.drain(within_s=1.0)
@@ -132,7 +134,7 @@ async def test_no_group_stops_another(trouble: Exception) -> None:
     assert (view.state, restarts) == (FlowState.RUNNING, 0)
     assert {group.state for group in view.groups[1:]} <= {FlowState.RESTARTING, FlowState.FAILED}
     assert flow.events.of(TaskRestarted) or len(flow.events.of(GroupFailed)) == 2
-    assert flow.runner.has_failed is isinstance(trouble, HopelessError)
+    assert flow.runner.has_failed is isinstance(failure, HopelessError)
 
 
 async def test_heartbeats_outlive_a_source_group_that_failed() -> None:
@@ -225,7 +227,7 @@ async def test_a_flow_that_failed_is_over_until_it_is_restarted() -> None:
         flow.runner.restart("MirrorToyConnector")
         await asyncio.sleep(1)
         failed_again = flow.runner.is_over
-        flow.source.trouble = None
+        flow.source.failure = None
         flow.runner.restart("MirrorToyConnector")
         await asyncio.sleep(1)
         runs, state = not flow.runner.is_over, flow.runner.view().state

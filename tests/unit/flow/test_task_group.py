@@ -35,8 +35,8 @@ class ToyGroup(FlowGroup):
     connector = "MirrorToyConnector"
     name = "toy"
 
-    def __init__(self, around: FlowContext, *lives: Body) -> None:
-        super().__init__(around)
+    def __init__(self, context: FlowContext, *lives: Body) -> None:
+        super().__init__(context)
         self.lives = list(lives)
         self.drained_within_s: float | None = None
         self.worked = self.ended = 0
@@ -89,8 +89,8 @@ def events() -> EventLog:
 async def running(events: EventLog, *lives: Body, wanted: Wanted = Wanted.RUNNING) -> AsyncIterator[ToyGroup]:
     """Run a toy group; at the end of the block it has to end by itself."""
     clock = LoopClock()
-    around = flow_context(clock, events)
-    group = ToyGroup(around, *lives)
+    context = flow_context(clock, events)
+    group = ToyGroup(context, *lives)
     group.requests.want(wanted)
     async with asyncio.timeout(3_600), asyncio.TaskGroup() as tasks:
         tasks.create_task(group.run(), name="group")

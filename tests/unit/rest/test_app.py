@@ -238,7 +238,7 @@ async def test_a_body_may_not_be_endless(ask: Asking) -> None:
 )
 async def test_what_keeps_an_order_from_being_given(ask: Asking, error: Exception, status: int, word: str) -> None:
     """Each reason has its own status and its own words; who may try again is told when."""
-    ask.node.control.trouble = error
+    ask.node.control.failure = error
 
     got = await ask("PUT", SOURCE + "/pause")
 
@@ -277,7 +277,7 @@ async def test_several_topics_are_one_change(ask: Asking) -> None:
 
 async def test_a_bug_is_told_and_answered(ask: Asking) -> None:
     """An unexpected error is 500 in the usual shape, with an event that holds the traceback."""
-    ask.node.control.trouble = RuntimeError("boom")
+    ask.node.control.failure = RuntimeError("boom")
 
     got = await ask("PUT", SOURCE + "/pause")
 
@@ -293,7 +293,7 @@ async def test_a_change_that_fails_too_late_is_an_event(ask: Asking, caplog: pyt
     asyncio logs no unretrieved exception.
     """
     ask.node.control.takes_s = 90.0
-    ask.node.control.trouble = OverridesNotStoredError("A->B", "B", "no answer in 20 s")
+    ask.node.control.failure = OverridesNotStoredError("A->B", "B", "no answer in 20 s")
 
     got = await ask("PUT", SOURCE + "/pause")
     await asyncio.sleep(60)

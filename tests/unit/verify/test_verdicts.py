@@ -147,7 +147,7 @@ def test_the_same_seed_takes_the_same_sample() -> None:
             "",
         ),
         (
-            SliceOutcome(0, trouble="no rights", hint="grant READ"),
+            SliceOutcome(0, reason="no rights", hint="grant READ"),
             Equality.CANNOT_TELL,
             "no rights; grant READ",
         ),
@@ -187,7 +187,7 @@ def test_when_slices_tell_too_little() -> None:
     assert needs_one_piece([fine, attrs.evolve(fine, is_aligned=False)])
     assert not needs_one_piece([lacking])
     assert not needs_one_piece([fine, _outcome(changed=1)])
-    assert not needs_one_piece([lacking, SliceOutcome(1, trouble="away")])
+    assert not needs_one_piece([lacking, SliceOutcome(1, reason="away")])
 
 
 def test_a_flow_is_as_good_as_its_worst_partition() -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession as SqlSession
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.internals import is_deterministic, make_current
 from mm2py.pipeline.spark.session import SparkSession
-from mm2py.pipeline.transform.offset_ranges import ROUND_BYTES, STRETCH_BYTES
+from mm2py.pipeline.transform.offset_ranges import MICRO_BATCH_BYTES, RANGE_BYTES
 from mm2py.pipeline.transform.sql import dataframe as frames
 from mm2py.pipeline.transform.sql.column_pruning import Crossing, crossing_of
 from mm2py.pipeline.transform.sql.spark_task import OUTCOME
@@ -36,7 +36,7 @@ _CONF: Final = {
 #: so does a column more for each record if there are few ranges, all of them long.
 _ALONE_MOST: Final = 8
 #: Each of them has its share of a micro-batch's bytes, which is what a Spark task may hold.
-_JOBS_OF_MANY: Final = ROUND_BYTES // STRETCH_BYTES
+_JOBS_OF_MANY: Final = MICRO_BATCH_BYTES // RANGE_BYTES
 
 
 class Sql:

@@ -24,7 +24,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.pipeline.spark.worker import exhaust, this_worker, uncollected
 from mm2py.pipeline.transform.columns import chunk_of, to_arrow
-from mm2py.pipeline.transform.offset_ranges import STRETCH_BYTES
+from mm2py.pipeline.transform.offset_ranges import RANGE_BYTES
 from mm2py.pipeline.transform.results import RangeOutcome
 from mm2py.pipeline.transform.spark_task import range_plan, reader_of
 from mm2py.pipeline.transform.write import RangeWriter
@@ -34,7 +34,7 @@ OUTCOME: Final = "outcome"
 #: The offset of that row.
 END: Final = -(2**63)
 #: What the ranges of a job are estimated to hold together, and as much again.
-_MOST_BYTES: Final = 2 * STRETCH_BYTES
+_MOST_BYTES: Final = 2 * RANGE_BYTES
 
 
 @attrs.define(eq=False)

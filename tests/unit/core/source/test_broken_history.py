@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from mm2py.config.settings import SourceTruthSettings
+from mm2py.config.settings import BrokenHistorySettings
 from mm2py.core.source.broken_history import (
     Finding,
     GoOn,
@@ -53,7 +53,7 @@ def found(before: PartitionState, seen: Observation) -> Finding:
 
 
 def act(before: PartitionState, seen: Observation, **policies: str) -> object:
-    return decide(found(before, seen), before, seen, SourceTruthSettings(**policies))
+    return decide(found(before, seen), before, seen, BrokenHistorySettings(**policies))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_nothing_is_wrong(before: PartitionState, seen: Observation) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "seen", "trouble", "records", "diverges_at"),
+    ("before", "seen", "kind", "records", "diverges_at"),
     [
         pytest.param(STATE, OTHER_SOURCE, HistoryBreak.RECREATED, 30, None, id="re-created, with records not copied"),
         pytest.param(STATE, OTHER_TARGET, HistoryBreak.REMADE, 100, None, id="another remote topic"),
@@ -104,12 +104,12 @@ def test_nothing_is_wrong(before: PartitionState, seen: Observation) -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong(
-    before: PartitionState, seen: Observation, trouble: HistoryBreak, records: int, diverges_at: int | None
+    before: PartitionState, seen: Observation, kind: HistoryBreak, records: int, diverges_at: int | None
 ) -> None:
-    """Each trouble is recognised, with the number of records concerned and where histories part."""
+    """Each kind is recognised, with the number of records concerned and where histories part."""
     finding = found(before, seen)
 
-    assert (finding.trouble, finding.records, finding.diverges_at) == (trouble, records, diverges_at)
+    assert (finding.kind, finding.records, finding.diverges_at) == (kind, records, diverges_at)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_search_in_vain_stops() -> None:
 def test_fail_stops_and_names_the_way_out(seen: Observation, key: str) -> None:
     """Under `fail` nothing is copied, and the hint names the setting that decides."""
     stopped = act(STATE, seen, **{key: "fail"})
-    setting, policy = policy_of(found(STATE, seen).trouble, SourceTruthSettings(**{key: "fail"}))
+    setting, policy = policy_of(found(STATE, seen).kind, BrokenHistorySettings(**{key: "fail"}))
 
     assert isinstance(stopped, Stop)
     assert policy == "fail"

@@ -54,9 +54,9 @@ async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.
     monkeypatch.setattr(BrokenHistory, "_look", looked)
     async with running(partitions=2, tasks_max=1) as group:
         clock, events = group.tasks._clock, group.events
-        around = flow_context(clock, events)
+        context = flow_context(clock, events)
         life = SimpleNamespace(tasks=group.tasks, positions=written, topics=SimpleNamespace(want_refresh=lambda: None))
-        truth = asyncio.create_task(BrokenHistory(around, cast("SourceLife", life)).run())
+        truth = asyncio.create_task(BrokenHistory(context, cast("SourceLife", life)).run())
         await asyncio.sleep(10)
         (first, second) = [attrs.evolve(state, remote_topic_id="old") for state in group.tasks.ledger.states.values()]
         group.tasks.doubts.question(first, Ended.TARGET_REWOUND, PartitionFailure("another topic"))

@@ -37,8 +37,8 @@ async def test_a_paused_group_keeps_watch_and_looks_at_topics_when_it_goes_on() 
     """How far the source has gone on is known in a pause too; what changed there meanwhile is found out behind it."""
     clock, refreshes = LoopClock(), list[float]()
     events = EventLog(clock)
-    around = flow_context(clock, events)
-    group = SourceGroup(around, PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
+    context = flow_context(clock, events)
+    group = SourceGroup(context, PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
     life = SimpleNamespace(
         writer=SimpleNamespace(run=asyncio.Event().wait),
         topics=SimpleNamespace(want_refresh=lambda: refreshes.append(clock.monotonic())),

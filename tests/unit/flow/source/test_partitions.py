@@ -163,7 +163,7 @@ async def test_a_late_epoch_shows_until_one_is_back() -> None:
         while_it_hangs = group.tasks.task_views()[0].state
         group.epochs.late.clear()
         await asyncio.sleep(EPOCH_S)
-        while_it_may_write, trouble = group.tasks.task_views()[0].state, group.tasks.in_trouble()
+        while_it_may_write, ailing = group.tasks.task_views()[0].state, group.tasks.ailing()
         await eventually(lambda: len(group.epochs.plans) == 2, within_s=60, what="it is planned again")
         while_the_next_one_runs = group.tasks.task_views()[0].state
         await asyncio.sleep(EPOCH_S + 0.1)
@@ -171,7 +171,7 @@ async def test_a_late_epoch_shows_until_one_is_back() -> None:
 
     assert [while_it_hangs, while_it_may_write, while_the_next_one_runs] == [TaskState.LATE] * 3
     assert afterwards is TaskState.RUNNING
-    assert trouble == (0,)
+    assert ailing == (0,)
 
 
 async def test_losses_back_off() -> None:

@@ -132,7 +132,7 @@ async def test_a_restart_tries_at_once_what_is_pausing() -> None:
 
     async with running(fails, partitions=2, tasks_max=2) as group:
         await asyncio.sleep(300)
-        before = group.tasks.in_trouble()
+        before = group.tasks.ailing()
         tried, others = len(group.epochs.of_task(0)), len(group.epochs.of_task(1))
         pause_s = group.tasks.partition_views()[0].retry_in_s or 0
         group.tasks.restart(0)

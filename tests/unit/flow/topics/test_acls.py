@@ -39,7 +39,7 @@ class FakeCluster:
 
     alias: str
     acls: set[TopicAcl] = attrs.field(factory=set)
-    trouble: Mm2Error | None = None
+    failure: Mm2Error | None = None
     refuses_changes: bool = False
     answers_after_s: float = 0.0
     looks: int = 0
@@ -63,8 +63,8 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> None:
     async def describe(cluster: FakeCluster) -> frozenset[TopicAcl]:
         cluster.looks += 1
         await asyncio.sleep(cluster.answers_after_s)
-        if cluster.trouble is not None:
-            raise cluster.trouble
+        if cluster.failure is not None:
+            raise cluster.failure
         return frozenset(cluster.acls)
 
     async def create(cluster: FakeCluster, acls: Sequence[TopicAcl]) -> dict[TopicAcl, BrokerAnsweredError]:
@@ -130,7 +130,7 @@ async def test_an_authorizer_that_goes_away_deletes_nothing(alias: str) -> None:
     rig = AclSyncRig(deletes=True)
     await rig.live(0.5 * INTERVAL_S)
     cluster = rig.source if alias == "A" else rig.target
-    cluster.trouble = error_of(ErrorCode.SECURITY_DISABLED, alias, "DescribeAcls")
+    cluster.failure = error_of(ErrorCode.SECURITY_DISABLED, alias, "DescribeAcls")
     await rig.live(2.5 * INTERVAL_S)
 
     assert [event.cluster for event in rig.events.of(AclSyncIdle)] == [alias]
@@ -141,7 +141,7 @@ async def test_a_missing_right_to_see_entries_deletes_nothing() -> None:
     """A source that does not show its entries is not one that has none."""
     rig = AclSyncRig(deletes=True)
     await rig.live(0.5 * INTERVAL_S)
-    rig.source.trouble = error_of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "A", "DescribeAcls")
+    rig.source.failure = error_of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "A", "DescribeAcls")
     await rig.live(2.5 * INTERVAL_S)
 
     assert rig.target.acls == {REMOTE}
@@ -152,8 +152,8 @@ async def test_a_missing_right_to_see_entries_deletes_nothing() -> None:
 async def test_a_cluster_that_is_away_is_asked_again_soon() -> None:
     """After an absence the entries follow within seconds, not at the next interval."""
     rig = AclSyncRig()
-    rig.target.trouble = ClusterUnreachableError("B", "b:1", "refused")
-    asyncio.get_running_loop().call_later(15, setattr, rig.target, "trouble", None)
+    rig.target.failure = ClusterUnreachableError("B", "b:1", "refused")
+    asyncio.get_running_loop().call_later(15, setattr, rig.target, "failure", None)
     await rig.live(0.1 * INTERVAL_S)
 
     assert rig.target.acls == {REMOTE}

@@ -11,8 +11,8 @@ from tests.support.copy_rig import CopyRig, rig_of
 def _fetched_by(rig: CopyRig) -> dict[int, set[int]]:
     """Return the partitions of each fetcher's session."""
     return {
-        lane: {position.partition for positions in session._wanted.values() for position in positions.values()}
-        for (_, _, lane), session in rig.worker.sessions.items()
+        fetcher_id: {position.partition for positions in session._wanted.values() for position in positions.values()}
+        for (_, _, fetcher_id), session in rig.worker.sessions.items()
     }
 
 
@@ -43,8 +43,8 @@ async def test_a_partition_with_records_leaves_the_quiet_ones_and_goes_back() ->
     assert len(quiet) == 2
     (busy,) = after.keys() - quiet.keys()
     assert after[busy] == next_epoch[busy] == {3}
-    assert [3 in some for lane, some in next_epoch.items() if lane != busy] == [False, False]
-    assert any(3 in some for lane, some in _fetched_by(rig).items() if lane != busy)
+    assert [3 in some for fetcher_id, some in next_epoch.items() if fetcher_id != busy] == [False, False]
+    assert any(3 in some for fetcher_id, some in _fetched_by(rig).items() if fetcher_id != busy)
     assert rig.values(3) == list(range(9 * 3))
     assert {number for number in range(MANY + 1) if rig.values(number)} == {3}
     await rig.worker.close()

@@ -244,7 +244,7 @@ def test_trouble_interrupts_only_where_it_lasted(
         acknowledge(copy, 50)
     if in_flight:
         send(copy)
-    copy.trouble = TROUBLE
+    copy.retried_failure = TROUBLE
     outcome = copy.outcome()
 
     assert outcome.ended is expected

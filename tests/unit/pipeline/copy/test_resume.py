@@ -124,7 +124,7 @@ def known_pairs(copy: PartitionCopy) -> list[tuple[int, int]]:
 
 def assert_resumed(rig: ResumeRig, copy: PartitionCopy, *, position: int, downstream: int, records: int) -> None:
     assert rig.resolved == [copy]
-    assert (copy.is_unsure, copy.trouble, copy.ended) == (False, None, Ended.OK)
+    assert (copy.is_unsure, copy.retried_failure, copy.ended) == (False, None, Ended.OK)
     assert (copy.position, copy.fetching.position.offset, copy.downstream) == (position, position, downstream)
     assert copy.resumed_records == records
 
@@ -435,8 +435,8 @@ async def test_records_not_yet_replicated_are_waited_for(rig: ResumeRig) -> None
     copy = await rig.resume(10, 9, within_s=3)
 
     assert not rig.resolved
-    assert copy.trouble is not None
-    assert "3 records of A.orders-0 are not on all replicas yet" in copy.trouble.message
+    assert copy.retried_failure is not None
+    assert "3 records of A.orders-0 are not on all replicas yet" in copy.retried_failure.message
     rig.downstream.not_replicated = 0
     copy = await rig.resume(10, 9)
 
@@ -456,8 +456,8 @@ async def test_an_open_transaction_at_the_target_is_waited_for(rig: ResumeRig) -
     copy = await rig.resume(10, None, within_s=3)
 
     assert not rig.resolved
-    assert copy.trouble is not None
-    assert "a transaction that is still open holds A.orders-0 at offset 10" in copy.trouble.message
+    assert copy.retried_failure is not None
+    assert "a transaction that is still open holds A.orders-0 at offset 10" in copy.retried_failure.message
     rig.downstream.stable_end = 15
     copy = await rig.resume(10, 9)
 
@@ -475,8 +475,8 @@ async def test_cluster_that_goes_away_is_tried_again(rig: ResumeRig, side: str) 
     cluster.down = {0}
     copy = await rig.resume(10, 9, within_s=3)
 
-    assert copy.trouble is not None
-    assert copy.trouble.error in {"ClusterUnreachableError", "BrokerConnectionError"}
+    assert copy.retried_failure is not None
+    assert copy.retried_failure.error in {"ClusterUnreachableError", "BrokerConnectionError"}
     assert (copy.ended, copy.is_unsure) == (Ended.OK, True)
     cluster.down, cluster.is_unreachable = set(), False
     copy = await rig.resume(10, 9)
@@ -565,9 +565,9 @@ async def test_silent_leader_gives_up_with_its_own_error(rig: ResumeRig) -> None
     rig.source.down = {0}
     copy = await rig.resume(10, 9, within_s=5)
 
-    assert copy.trouble is not None
-    assert copy.trouble.error == BrokerConnectionError.__name__
-    assert "connection refused" in copy.trouble.message
+    assert copy.retried_failure is not None
+    assert copy.retried_failure.error == BrokerConnectionError.__name__
+    assert "connection refused" in copy.retried_failure.message
 
 
 logs = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.booleans()), min_size=1, max_size=12)

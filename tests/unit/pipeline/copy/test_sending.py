@@ -182,7 +182,7 @@ async def test_retried_batches_keep_order_and_sequences(code: ErrorCode, appends
 
         assert s.values() == list(range(13))
         assert [buffered.sequence for buffered in buffered_batches] == [1, 3, 5, 7, 9, 11]
-        assert (copy.position, copy.is_unsure, copy.trouble, copy.ended) == (13, False, None, Ended.OK)
+        assert (copy.position, copy.is_unsure, copy.retried_failure, copy.ended) == (13, False, None, Ended.OK)
         assert s.target.refreshes == 0
         assert s.sender.wants_metadata.is_set()
         assert s.sender.retries >= 1
@@ -225,7 +225,7 @@ async def test_leader_that_moves_is_followed() -> None:
         await settle()
 
         assert s.sender.wants_metadata.is_set()
-        assert first.trouble is not None
+        assert first.retried_failure is not None
         await s.target.refresh_metadata([])
         await drained(s.sender)
 
@@ -241,8 +241,8 @@ async def test_partition_without_a_leader_waits_and_asks() -> None:
         s.put(copy)
         await asyncio.sleep(3)
 
-        assert copy.trouble is not None
-        assert "no broker leads A.orders-0" in copy.trouble.message
+        assert copy.retried_failure is not None
+        assert "no broker leads A.orders-0" in copy.retried_failure.message
         assert 3 <= copy.sending.retries <= 7
         assert not copy.buffer.may_have_arrived
         partition.leader = 0
@@ -260,7 +260,7 @@ async def test_broker_that_refuses_connections_is_tried_again() -> None:
         await asyncio.sleep(2)
 
         assert (s.values(0), s.values(1)) == ([0], [])
-        assert "connection refused" in (s.copies[1].trouble.message if s.copies[1].trouble else "")
+        assert "connection refused" in (s.copies[1].retried_failure.message if s.copies[1].retried_failure else "")
         s.target.down = set()
         await drained(s.sender)
 
@@ -508,8 +508,8 @@ async def test_answer_that_leaves_a_partition_out_is_a_loss() -> None:
         s.line.requests[0].answer = bytes.fromhex("00000000 00000000")
         s.line.deliver()
 
-        assert copy.trouble is not None
-        assert "does not mention" in copy.trouble.message
+        assert copy.retried_failure is not None
+        assert "does not mention" in copy.retried_failure.message
         s.target.is_manual = False
         await drained(s.sender)
 

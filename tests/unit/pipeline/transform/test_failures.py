@@ -6,22 +6,22 @@ import pytest
 
 from mm2py.model.epoch import Ended, PartitionFailure
 from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.transform.failures import Trouble, is_raised, raised_in, trouble_in
+from mm2py.pipeline.transform.failures import UnreadableRange, is_raised, raised_in, unreadable_in
 
 
 def test_trouble_travels_in_text() -> None:
-    """Whatever Spark puts around it, the trouble that a task raised comes out as it was."""
-    trouble = Trouble(
+    """Whatever Spark puts around it, the unreadable that a task raised comes out as it was."""
+    unreadable = UnreadableRange(
         TopicPartition("t", 3), Ended.OUT_OF_RANGE, PartitionFailure('gone "x"\n', "hint", "Kind", 7, "A")
     )
 
-    assert trouble_in(f"[PYTHON_EXCEPTION] … {trouble.error()}\n SQLSTATE: 38000") == trouble
+    assert unreadable_in(f"[PYTHON_EXCEPTION] … {unreadable.error()}\n SQLSTATE: 38000") == unreadable
 
 
-@pytest.mark.parametrize("text", ["", "Job aborted", "<mm2py-trouble>[1]</mm2py-trouble>", "<mm2py-trouble>{"])
+@pytest.mark.parametrize("text", ["", "Job aborted", "<mm2py-failure>[1]</mm2py-failure>", "<mm2py-failure>{"])
 def test_other_words_are_no_trouble(text: str) -> None:
     """What a task did not mark, or what is cut off, says nothing of a partition."""
-    assert trouble_in(text) is None
+    assert unreadable_in(text) is None
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mm2py.model.epoch import PartitionPlan
 from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.transform.offset_ranges import ROUND_BYTES, STRETCH_BYTES, Pace
+from mm2py.pipeline.transform.offset_ranges import MICRO_BATCH_BYTES, RANGE_BYTES, Pace
 
 
 def _plan(partition: int, position: int = 0) -> PartitionPlan:
@@ -24,7 +24,7 @@ def test_a_stretch_ends_with_the_source_or_before_a_bad_record() -> None:
 def test_heavy_records_make_short_stretches() -> None:
     """What records weighed before bounds how many are held in memory; at least one is taken."""
     pace, source = Pace(), TopicPartition("t", 0)
-    pace.learn(source, offsets=10, size_bytes=10 * STRETCH_BYTES)
+    pace.learn(source, offsets=10, size_bytes=10 * RANGE_BYTES)
 
     (one,) = pace.cut([_plan(0)], {source: 1_000}, {})
 
@@ -40,7 +40,7 @@ def test_many_partitions_share_what_a_round_may_hold() -> None:
 
     cut = pace.cut([_plan(number) for number in range(64)], dict.fromkeys(sources, 10**6), {})
 
-    assert sum((one.until or 0) * 1_000 for one in cut) <= ROUND_BYTES
+    assert sum((one.until or 0) * 1_000 for one in cut) <= MICRO_BATCH_BYTES
 
 
 def test_what_took_too_long_is_cut_smaller_and_grows_again() -> None:

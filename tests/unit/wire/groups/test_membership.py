@@ -145,10 +145,10 @@ async def test_a_place_that_is_lost_is_not_taken_again_unseen(code: ErrorCode) -
     assert coordinators.names == ["Heartbeat"]
 
 
-@pytest.mark.parametrize("trouble", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, LOST])
-async def test_a_coordinator_that_moved_is_looked_up_again(trouble: Any) -> None:
+@pytest.mark.parametrize("failure", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, LOST])
+async def test_a_coordinator_that_moved_is_looked_up_again(failure: Any) -> None:
     """The place moves with the group."""
-    member, coordinators = await _joined(trouble)
+    member, coordinators = await _joined(failure)
 
     assert await member.beat() is Heartbeat.OK
     assert coordinators.asked == [(1, "Heartbeat"), (2, "Heartbeat")]

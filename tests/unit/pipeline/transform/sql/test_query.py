@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from mm2py.model.transform import Transform
-from mm2py.pipeline.transform.offset_ranges import ROUND_BYTES, STRETCH_BYTES
+from mm2py.pipeline.transform.offset_ranges import MICRO_BATCH_BYTES, RANGE_BYTES
 from mm2py.pipeline.transform.sql.query import Query
 
 
@@ -19,4 +19,4 @@ def test_few_ranges_have_a_job_each_and_many_have_few(ranges: int, jobs: int, ha
     query.takes_many = has_many
 
     assert query.jobs(ranges) == (jobs if has_many else ranges)
-    assert ROUND_BYTES // 4 <= STRETCH_BYTES
+    assert MICRO_BATCH_BYTES // 4 <= RANGE_BYTES
