@@ -27,6 +27,11 @@ class LoopClock:
         await asyncio.sleep(seconds)
 
 
+def now() -> float:
+    """Return the event loop's time."""
+    return asyncio.get_running_loop().time()
+
+
 @attrs.define
 class ManualClock:
     """A clock that stands still until the test moves it; a sleep moves it too. It needs no event loop."""

@@ -20,6 +20,7 @@ import attrs
 
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.flow import TopicPartition
 
 
 METADATA, PRODUCE, FETCH, LIST_OFFSETS, CREATE_TOPICS, DESCRIBE_CONFIGS, CREATE_PARTITIONS = 3, 0, 1, 2, 19, 32, 37
@@ -36,6 +37,9 @@ OLD_VERSIONS = {
     CREATE_TOPICS: (0, 3), DESCRIBE_CONFIGS: (0, 2), CREATE_PARTITIONS: (0, 1),
     DESCRIBE_ACLS: (0, 1), CREATE_ACLS: (0, 1), DELETE_ACLS: (0, 1),
 }  # fmt: skip
+
+#: The partitions of the topic in `brokers_of_foo`.
+FOO = [TopicPartition("foo", number) for number in range(3)]
 
 _BASE_OFFSET = struct.Struct(">q")
 _LAST_OFFSET_DELTA = struct.Struct(">i")
@@ -227,6 +231,13 @@ class FakeBrokers:
 def topics_with(name: str, leaders: Iterable[int]) -> dict[str, FakeTopic]:
     """Return one topic whose partitions are led by *leaders*."""
     return {name: FakeTopic([FakePartition(leader) for leader in leaders])}
+
+
+def brokers_of_foo() -> FakeBrokers:
+    """Return three brokers, each of which leads a partition of topic foo."""
+    fake = FakeBrokers()
+    fake.topics = topics_with("foo", [0, 1, 2])
+    return fake
 
 
 def _last_offset(batch: bytes) -> int:

@@ -1,10 +1,6 @@
-"""From a file to settings, or to all its problems at once."""
+"""From a file to settings: the defaults, the field of each key, and which flows run."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from operator import attrgetter
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +14,7 @@ from mm2py.config.flow_settings import (
     StorageSettings,
     TopicSettings,
 )
-from mm2py.config.settings import ConfigError, FlowSettings, load_settings
+from mm2py.config.settings import ConfigError, FlowSettings
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import Flow
@@ -74,45 +70,8 @@ def test_the_defaults_are_mirror_makers(config: ConfigFile) -> None:
     assert list(settings.clusters) == ["A", "B"]
 
 
-_TASKS, _FETCH = attrgetter("copying.tasks_max"), attrgetter("limits.fetch_min_bytes")
-_SEND, _KEEP = attrgetter("limits.produce_request_max_bytes"), attrgetter("offset_storage.partitions")
-
-
-@pytest.mark.parametrize(
-    ("field", "lines", "expected"),
-    [
-        # Keys of a flow: default < top level < flow; a cluster's line does not count.
-        (_TASKS, ["tasks.max = 4"], 4),
-        (_TASKS, ["tasks.max = 4", "A->B.tasks.max = 7"], 7),
-        (_TASKS, ["A->B.tasks.max = 7", "tasks.max = 4"], 7),
-        (_TASKS, ["A.tasks.max = 9", "B.tasks.max = 9", "B->A.tasks.max = 9"], 1),
-        # Keys of a consumer, as Java resolves them: the flow's plain line < the source cluster's < the flow's source.
-        (_FETCH, ["A->B.consumer.fetch.min.bytes = 2"], 2),
-        (_FETCH, ["A->B.consumer.fetch.min.bytes = 2", "A.consumer.fetch.min.bytes = 3"], 3),
-        (_FETCH, ["A.consumer.fetch.min.bytes = 3", "A->B.source.consumer.fetch.min.bytes = 4"], 4),
-        (_FETCH, ["consumer.fetch.min.bytes = 2", "B.consumer.fetch.min.bytes = 2", "A.fetch.min.bytes = 2"], 1),
-        # Keys of a producer: the flow's plain line (ours) < the target cluster's < the flow's override, as in Java.
-        (_SEND, ["A->B.producer.max.request.size = 2"], 2),
-        (_SEND, ["A->B.producer.max.request.size = 2", "B.producer.max.request.size = 3"], 3),
-        (_SEND, ["B.producer.max.request.size = 3", "A->B.producer.override.max.request.size = 4"], 4),
-        (_SEND, ["A.producer.max.request.size = 2", "producer.max.request.size = 2"], 1_048_576),
-        # Keys of the runtime belong to the target cluster, and the top level beats it for some, as in Java.
-        (_KEEP, ["B.offset.storage.partitions = 2"], 2),
-        (_KEEP, ["B.offset.storage.partitions = 2", "offset.storage.partitions = 3"], 3),
-        (_KEEP, ["A.offset.storage.partitions = 2", "A->B.offset.storage.partitions = 2"], 25),
-    ],
-)
-def test_which_of_several_lines_counts(
-    config: ConfigFile, field: Callable[[FlowSettings], int], lines: list[str], expected: int
-) -> None:
-    """Precedence is MirrorMaker's, whatever the order of the file."""
-    assert field(config.flow(*lines)) == expected
-
-
-def test_every_key_with_effect_reaches_its_field(config: ConfigFile) -> None:
-    """Each key is set to a value of its own and found where it belongs."""
-    flow = config.flow(
-        r"""
+#: Each key with a value of its own.
+_EVERY_KEY = r"""
 A->B.topics = orders, log-\\d{1,3}
 A->B.topics.exclude =
 topic.filter.class = shop.Filter
@@ -170,61 +129,64 @@ B.producer.socket.connection.setup.timeout.ms = 29
 B.producer.send.buffer.bytes = 30
 B.producer.receive.buffer.bytes = 31
 """
-    )
+_EVERY_FIELD = FlowSettings(
+    flow=Flow("A", "B"),
+    is_enabled=True,
+    source=ClusterEndpoint("A", ("a:9092",), "reader", 15, 16, 17, 18, Security(), 26, 27, 28),
+    target=ClusterEndpoint("B", ("b:9092",), "writer", 22, 23, 24, 25, Security(), 29, 30, 31),
+    topics=TopicSettings(
+        names=("orders", r"log-\d{1,3}"),
+        exclude=(),
+        filter_class="shop.Filter",
+        heartbeats_enabled=False,
+        refresh_enabled=False,
+        refresh_interval_s=7.0,
+        replication_factor=-1,
+    ),
+    policy=PolicySettings(
+        "identity",
+        "_",
+        internal_separator_enabled=False,
+    ),
+    heartbeats=HeartbeatSettings(
+        is_emitted=False,
+        interval_s=11.0,
+        topic_replication_factor=2,
+    ),
+    offset_storage=StorageSettings("positions", 1, 25),
+    copying=CopySettings(
+        tasks_max=1,
+        auto_offset_reset="latest",
+        offset_flush_interval_ms=9,
+        shutdown_ms=10,
+        epoch_ms=501,
+        drain_ms=102,
+        restart_backoff_ms=103,
+        restart_backoff_max_ms=104,
+    ),
+    limits=CopyLimits(
+        reads_committed=True,
+        fetch_min_bytes=11,
+        fetch_max_bytes=12,
+        fetch_partition_max_bytes=13,
+        fetch_max_wait_ms=14,
+        produce_request_max_bytes=19,
+        produce_max_in_flight=2,
+        retry_backoff_ms=20,
+        retry_backoff_max_ms=21,
+        buffer_bytes=70001,
+        partition_buffer_bytes=70002,
+        coalesce_below_bytes=0,
+        coalesce_batch_bytes=70003,
+    ),
+    admin_timeout_ms=8,
+    membership=MembershipSettings("mirrors", 32, 33, refuses=False),
+)
 
-    assert flow == FlowSettings(
-        flow=Flow("A", "B"),
-        is_enabled=True,
-        source=ClusterEndpoint("A", ("a:9092",), "reader", 15, 16, 17, 18, Security(), 26, 27, 28),
-        target=ClusterEndpoint("B", ("b:9092",), "writer", 22, 23, 24, 25, Security(), 29, 30, 31),
-        topics=TopicSettings(
-            names=("orders", r"log-\d{1,3}"),
-            exclude=(),
-            filter_class="shop.Filter",
-            heartbeats_enabled=False,
-            refresh_enabled=False,
-            refresh_interval_s=7.0,
-            replication_factor=-1,
-        ),
-        policy=PolicySettings(
-            "identity",
-            "_",
-            internal_separator_enabled=False,
-        ),
-        heartbeats=HeartbeatSettings(
-            is_emitted=False,
-            interval_s=11.0,
-            topic_replication_factor=2,
-        ),
-        offset_storage=StorageSettings("positions", 1, 25),
-        copying=CopySettings(
-            tasks_max=1,
-            auto_offset_reset="latest",
-            offset_flush_interval_ms=9,
-            shutdown_ms=10,
-            epoch_ms=501,
-            drain_ms=102,
-            restart_backoff_ms=103,
-            restart_backoff_max_ms=104,
-        ),
-        limits=CopyLimits(
-            reads_committed=True,
-            fetch_min_bytes=11,
-            fetch_max_bytes=12,
-            fetch_partition_max_bytes=13,
-            fetch_max_wait_ms=14,
-            produce_request_max_bytes=19,
-            produce_max_in_flight=2,
-            retry_backoff_ms=20,
-            retry_backoff_max_ms=21,
-            buffer_bytes=70001,
-            partition_buffer_bytes=70002,
-            coalesce_below_bytes=0,
-            coalesce_batch_bytes=70003,
-        ),
-        admin_timeout_ms=8,
-        membership=MembershipSettings("mirrors", 32, 33, refuses=False),
-    )
+
+def test_every_key_with_effect_reaches_its_field(config: ConfigFile) -> None:
+    """Each key is set to a value of its own and found where it belongs."""
+    assert config.flow(_EVERY_KEY) == _EVERY_FIELD
 
 
 @pytest.mark.parametrize(
@@ -321,31 +283,6 @@ def test_a_node_runs_only_the_flows_into_its_targets(config: ConfigFile) -> None
 
 
 @pytest.mark.parametrize(
-    ("lines", "source", "target"),
-    [
-        ("bootstrap.servers = t:1", ("t:1",), ("b:1",)),
-        ("A.bootstrap.servers = a:1", ("a:1",), ("b:1",)),
-        ("A.bootstrap.servers = a:1\nbootstrap.servers = t:1", ("a:1",), ("b:1",)),
-        ("A.bootstrap.servers = a:1\nA.consumer.bootstrap.servers = c:1", ("c:1",), ("b:1",)),
-        ("bootstrap.servers = t:1\nA->B.source.cluster.bootstrap.servers = f:1", ("t:1",), ("b:1",)),
-        (
-            "A->B.source.cluster.bootstrap.servers = f:1\nB->A.target.cluster.bootstrap.servers = f:1",
-            ("f:1",),
-            ("b:1",),
-        ),
-        ("A.bootstrap.servers = a:1\nA->B.producer.override.bootstrap.servers = p:1", ("a:1",), ("p:1",)),
-    ],
-)
-def test_a_clusters_line_beats_the_top_level(
-    config: ConfigFile, lines: str, source: tuple[str, ...], target: tuple[str, ...]
-) -> None:
-    """Client keys of a cluster: the client's own line < … as Java spreads them over its clients."""
-    flow = config.flow(f"clusters = A, B\nA->B.enabled = true\nB.bootstrap.servers = b:1\n{lines}", base="")
-
-    assert (source, target) == (flow.source.bootstrap_servers, flow.target.bootstrap_servers)
-
-
-@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("h:1", ("h:1",)),
@@ -375,164 +312,6 @@ def test_spark_keys_are_passed_on(config: ConfigFile) -> None:
     }
 
 
-def test_overrides_beat_the_file(config: ConfigFile) -> None:
-    """An override is a line after the last one, and is named as the origin."""
-    settings = config.load("A->B.tasks.max = 2", overrides={"A->B.tasks.max": "3", "log.level": "debug"})
-
-    assert (settings.flows[0].copying.tasks_max, settings.log_level) == (3, "debug")
-    assert ("3", "--override, A->B.tasks.max") in {(row.value, row.origin) for row in settings.effective}
-
-
-def test_all_problems_are_reported_at_once_in_the_files_order(config: ConfigFile) -> None:
-    """One error carries every problem, each with line, key, message and what to try."""
-    problems = config.problems(
-        """\
-clusters = A, B
-A.bootstrap.servers = localhost
-A->B.enabled = yes
-A->B.topics = [ab
-tasks.max = 0
-replication.factor = two
-A.consumer.isolation.level = committed
-B.producer.max.in.flight.requests.per.connection = 6
-A->B.topics.exclude = a,,b
-refresh.topics.interval.seconds = 60 # often
-log.format = xml
-copy.buffer.bytes = 99999999999999999999
-broken = \\u00zz
-emit.heartbeats.enabled = 1
-replication.policy.separator = ->
-""",
-        base="",
-        targets=["C"],
-    )
-
-    assert [(problem.where, problem.key) for problem in problems] == [
-        ("--clusters", "C"),
-        ("mm2.properties:3", "A->B.enabled"),
-        ("mm2.properties:4", "A->B.topics"),
-        ("mm2.properties:5", "tasks.max"),
-        ("mm2.properties:6", "replication.factor"),
-        ("mm2.properties:7", "A.consumer.isolation.level"),
-        ("mm2.properties:8", "B.producer.max.in.flight.requests.per.connection"),
-        ("mm2.properties:9", "A->B.topics.exclude"),
-        ("mm2.properties:10", "refresh.topics.interval.seconds"),
-        ("mm2.properties:11", "log.format"),
-        ("mm2.properties:12", "copy.buffer.bytes"),
-        ("mm2.properties:13", ""),
-        ("mm2.properties:14", "emit.heartbeats.enabled"),
-        ("mm2.properties:15", "replication.policy.separator"),
-    ]
-    assert all(problem.message for problem in problems)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "A.bootstrap.servers = a:1",
-            "mm2.properties: clusters: missing: the aliases of all clusters (add clusters = A, B)",
-        ),
-        ("clusters =", "mm2.properties:1: clusters: must not be empty"),
-        (
-            "bootstrap.servers = a:1\nA->B.enabled = true\nclusters = A,,B",
-            "mm2.properties:3: clusters: the list has an empty member: check for an extra comma",
-        ),
-        ("clusters = A,A", "mm2.properties:1: clusters: the list names A more than once"),
-        (
-            "clusters = A, B\nA.bootstrap.servers = a:1\nA->B.enabled=true\nemit.heartbeats.enabled=false",
-            (
-                "mm2.properties:1: B.bootstrap.servers: cluster B has no bootstrap.servers "
-                "(add B.bootstrap.servers = host:port)"
-            ),
-        ),
-        (
-            BASE + "A.bootstrap.servers = a:0",
-            (
-                "mm2.properties:5: A.bootstrap.servers: 'a:0' is not of the form host:port "
-                "(write A.bootstrap.servers = host1:9092, host2:9092)"
-            ),
-        ),
-        (BASE + "A.bootstrap.servers =", "mm2.properties:5: A.bootstrap.servers: must not be empty"),
-        (
-            BASE.replace("true", "false") + "emit.heartbeats.enabled = false",
-            "mm2.properties: No source->target replication flows. (add A->B.enabled = true)",
-        ),
-        (
-            "clusters = A\nA.bootstrap.servers = a:1",
-            "mm2.properties: No source->target replication flows. (clusters names only A; a flow needs two)",
-        ),
-        (
-            BASE.replace("A->B", "A->X") + "emit.heartbeats.enabled = false",
-            (
-                "mm2.properties: No source->target replication flows. "
-                "(A->X.enabled (mm2.properties:4) names a cluster that clusters does not list)"
-            ),
-        ),
-        (
-            BASE.replace("A->B.enabled", "enabled") + "emit.heartbeats.enabled = false",
-            (
-                "mm2.properties: No source->target replication flows. (a top-level enabled applies only to flows that "
-                "emit heartbeats; add A->B.enabled = true)"
-            ),
-        ),
-        (
-            BASE + "security.protocol = TLS",
-            (
-                "mm2.properties:5: security.protocol: unknown security protocol 'TLS' "
-                "(write one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)"
-            ),
-        ),
-        (
-            BASE + "A->B.topics.exclude = a # not a",
-            (
-                "mm2.properties:5: A->B.topics.exclude: '# not a' after the value is part of it "
-                "(put the comment on a line of its own)"
-            ),
-        ),
-        (
-            BASE + "A -> B.topics = x",
-            "mm2.properties:5: A: a key ends at the first space (write A->B.topics = x)",
-        ),
-        (
-            "clusters = A/1, B\nbootstrap.servers = a:1\nA/1->B.enabled = true\nemit.heartbeats.enabled=false",
-            (
-                "mm2.properties:1: clusters: alias 'A/1' is a source cluster, so it becomes part of topic names "
-                "(use letters, digits, dots, underscores and dashes)"
-            ),
-        ),
-        (
-            "clusters = A->, B\nbootstrap.servers = a:1\nB->A->.enabled = true\nemit.heartbeats.enabled=false",
-            "mm2.properties:1: clusters: alias 'A->' may contain neither -> nor control characters",
-        ),
-        (
-            "clusters = A, B\\tC\nbootstrap.servers = a:1\nA->B\\tC.enabled = true\nemit.heartbeats.enabled=false",
-            "mm2.properties:1: clusters: alias 'B\\tC' may contain neither -> nor control characters",
-        ),
-        (
-            "clusters = A, B C\nbootstrap.servers = a:1\nA->B\\ C.enabled = true\nemit.heartbeats.enabled=false",
-            (
-                "mm2.properties:1: clusters: alias 'B C' cannot be part of a topic's name, as in "
-                "mm2-offset-syncs.<alias>.internal (add A->B\\ C.offset-syncs.topic.location = target)"
-            ),
-        ),
-        (
-            (
-                "clusters = A, B C\nA.bootstrap.servers = a:1\nA->B\\ C.enabled = true\n"
-                "emit.heartbeats.enabled = false\noffset-syncs.topic.location = target"
-            ),
-            (
-                "mm2.properties:1: B C.bootstrap.servers: cluster B C has no bootstrap.servers "
-                "(add B\\ C.bootstrap.servers = host:port)"
-            ),
-        ),
-    ],
-)
-def test_a_file_that_cannot_be_used_says_why(config: ConfigFile, text: str, expected: str) -> None:
-    """Each mistake ends in one line: where, which key, what is wrong, what to try."""
-    assert [expected] == list(dict.fromkeys(str(problem) for problem in config.problems(text, base="")))
-
-
 def test_a_target_s_alias_may_be_almost_anything(config: ConfigFile) -> None:
     """The alias that Kafka's own test gives a target, with offset syncs on the target as there, needs no note."""
     keys = {"offset-syncs.topic.location": "target"}
@@ -555,40 +334,6 @@ def test_a_start_at_a_timestamp(config: ConfigFile) -> None:
         "mm2.properties:3: start.timestamp: '2026-11-01' has no time zone: write 2026-11-01T00:00:00Z for UTC, or "
         "+02:00 at the end"
     )
-
-
-@pytest.mark.parametrize(
-    ("targets", "hint"),
-    [
-        (["C"], "clusters names A, B"),
-        (["b"], "clusters names A, B"),
-        (["A"], "enabled are A->B; none of them has the target --clusters A"),
-    ],
-)
-def test_wrong_targets_are_refused(config: ConfigFile, targets: list[str], hint: str) -> None:
-    """An unknown alias in --clusters, or one that no enabled flow ends at, is a problem."""
-    (problem,) = config.problems("emit.heartbeats.enabled = false", targets=targets)
-
-    assert hint in problem.hint
-
-
-def test_a_misspelt_target_is_told_the_nearest_alias(config: ConfigFile) -> None:
-    """An unknown alias names the one it resembles."""
-    text = BASE.replace("A", "west-1").replace("B", "east-1").replace("west-1ll", "All")
-    (problem,) = config.problems(text, targets=["west_1"], base="")
-
-    assert problem.hint.startswith("did you mean west-1?")
-
-
-def test_a_missing_file_is_one_clear_problem(tmp_path: Path) -> None:
-    """A file that is not there, or is a folder, is named with the reason."""
-    for path, reason in ((tmp_path / "gone.properties", "No such file"), (tmp_path, "Is a directory")):
-        with pytest.raises(ConfigError) as caught:
-            load_settings(path)
-
-        (problem,) = caught.value.problems
-        assert problem.where == str(path)
-        assert reason in problem.message
 
 
 def test_every_key_of_consumer_groups_reaches_its_setting(config: ConfigFile) -> None:

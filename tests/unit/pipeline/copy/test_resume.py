@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from typing import cast
-
-import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mm2py.errors import BrokerConnectionError
-from mm2py.model.epoch import Ended, PartitionPlan, Run, Runs
+from mm2py.model.epoch import Ended, PartitionPlan, Run
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.partition import PartitionCopy
-from mm2py.pipeline.copy.resume import Resumer, Walked, Walks
-from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.batches import (
     GZIP,
@@ -26,107 +18,14 @@ from tests.support.batches import (
     Content,
     build_batch,
     control_batch,
-    flipped,
     legacy_messages,
 )
-from tests.support.clocks import LoopClock
-from tests.support.model_cluster import ModelCluster, ModelPartition
-
-
-TOPIC, REMOTE = "orders", "A.orders"
-
-
-def record(number: int, *, delta: int = 0) -> Content:
-    return Content(delta, START_MS + number, b"k%d" % number, b"%d" % number, (("h", None),))
-
-
-@attrs.define
-class ResumeRig:
-    """A source, and a target of which it is not known what has arrived."""
-
-    source: ModelCluster
-    target: ModelCluster
-    walks: Walks = attrs.field(factory=dict)
-    resolved: list[PartitionCopy] = attrs.field(factory=list)
-
-    @property
-    def upstream(self) -> ModelPartition:
-        return self.source.partitions[TopicPartition(TOPIC, 0)]
-
-    @property
-    def downstream(self) -> ModelPartition:
-        return self.target.partitions[TopicPartition(REMOTE, 0)]
-
-    def resumer(self, *, reads_committed: bool = False) -> Resumer:
-        return Resumer(
-            cast("Cluster", self.source),
-            cast("Cluster", self.target),
-            LoopClock(),
-            self.walks,
-            reads_committed=reads_committed,
-        )
-
-    async def resume(
-        self, position: int, downstream: int | None, *, reads_committed: bool = False, within_s: float = 20.0
-    ) -> PartitionCopy:
-        """Resume partition 0 from a position that is unsure."""
-        copy = copy_of(0, position, downstream)
-        try:
-            async with asyncio.timeout(within_s):
-                await self.resumer(reads_committed=reads_committed).resolve([copy], self.resolved.append)
-        except TimeoutError:
-            pass
-        return copy
-
-    def write_source(self, numbers: Sequence[int], *, batch: int = 3, gap: int = 0, codec: int = 0) -> None:
-        """Write numbered records in batches with *gap* offsets of nothing behind each."""
-        for first in range(0, len(numbers), batch):
-            some = numbers[first : first + batch]
-            base = self.upstream.end
-            records = [record(number, delta=delta) for delta, number in enumerate(some)]
-            self.upstream.load(
-                build_batch(records, base_offset=base, codec=codec, last_offset_delta=len(some) - 1 + gap)
-            )
-
-    def compact_source(self, kept: Sequence[int]) -> None:
-        """Leave of the source's records only those at these offsets, whose numbers are their offsets."""
-        self.upstream.batches.clear()
-        for offset in kept:
-            self.upstream.load(build_batch([record(offset)], base_offset=offset))
-
-    def write_target(self, numbers: Sequence[int], *, batch: int = 4, attributes: int = 0) -> None:
-        for first in range(0, len(numbers), batch):
-            records = [record(number, delta=delta) for delta, number in enumerate(numbers[first : first + batch])]
-            raw = build_batch(records, base_offset=self.downstream.end, attributes=attributes, max_timestamp=9)
-            self.downstream.load(raw)
-
-
-def copy_of(number: int, position: int, downstream: int | None) -> PartitionCopy:
-    return PartitionCopy.of(PartitionPlan(TopicPartition(TOPIC, number), REMOTE, position, downstream, is_unsure=True))
-
-
-def rig_of(partitions: int = 1, brokers: int = 1) -> ResumeRig:
-    return ResumeRig(
-        ModelCluster.of("A", TOPIC, partitions, brokers=brokers),
-        ModelCluster.of("B", REMOTE, partitions, brokers=brokers),
-    )
+from tests.support.resuming import REMOTE, TOPIC, ResumeRig, assert_resumed, known_pairs, record, rig_of
 
 
 @pytest.fixture
 def rig() -> ResumeRig:
     return rig_of()
-
-
-def known_pairs(copy: PartitionCopy) -> list[tuple[int, int]]:
-    """Return upstream and downstream offset of every record whose place is known."""
-    return [(run.upstream + n, run.downstream + n) for run in copy.runs for n in range(run.length)]
-
-
-def assert_resumed(rig: ResumeRig, copy: PartitionCopy, *, position: int, downstream: int, records: int) -> None:
-    assert rig.resolved == [copy]
-    assert (copy.is_unsure, copy.retried_failure, copy.ended) == (False, None, Ended.OK)
-    assert (copy.position, copy.fetching.position.offset, copy.downstream) == (position, position, downstream)
-    assert copy.resumed_records == records
 
 
 async def test_nothing_more_arrived(rig: ResumeRig) -> None:
@@ -244,18 +143,6 @@ async def test_shorter_target_is_never_silent(rig: ResumeRig, end: int) -> None:
     assert "re-created" in copy.failure.hint
 
 
-async def test_last_record_that_is_gone_is_unproven(rig: ResumeRig) -> None:
-    """If retention has emptied the target there is nothing to compare, and the failure says that."""
-    rig.write_source(range(20))
-    rig.write_target(range(12))
-    rig.downstream.batches.clear()
-    rig.downstream.start = 12
-    copy = await rig.resume(10, 9)
-
-    assert copy.ended is Ended.UNPROVEN
-    assert "is gone" in (copy.failure.message if copy.failure else "")
-
-
 async def test_target_that_may_not_be_read_is_unproven(rig: ResumeRig) -> None:
     """Without READ on the remote topic the copy goes on, at least once, and says which right is missing."""
     rig.write_source(range(20))
@@ -265,88 +152,6 @@ async def test_target_that_may_not_be_read_is_unproven(rig: ResumeRig) -> None:
 
     assert copy.ended is Ended.UNPROVEN
     assert "READ" in (copy.failure.message if copy.failure else "")
-
-
-# Compaction and retention.
-
-
-@pytest.mark.parametrize("attributes", [0, LOG_APPEND_TIME])
-async def test_compaction_since_the_crash_repeats_nothing(rig: ResumeRig, attributes: int) -> None:
-    """
-    The source no longer has all that arrived: its number says nothing, its records do.
-
-    40 records arrive past the position, the mirror is killed, and compaction leaves a few of them at the source.
-    """
-    rig.write_source(range(100))
-    rig.write_target(range(50), attributes=attributes)
-    rig.compact_source([3, 12, 20, 44, 60, 61, 99])
-    copy = await rig.resume(10, 9)
-
-    assert_resumed(rig, copy, position=45, downstream=49, records=40)
-    assert known_pairs(copy) == [(12, 12), (20, 20), (44, 44)]
-
-
-async def test_more_at_the_target_than_compaction_left_at_the_source(rig: ResumeRig) -> None:
-    """The source ends before as many records were counted as the target holds."""
-    rig.write_source(range(50))
-    rig.write_target(range(50))
-    rig.compact_source([30, 49])
-    copy = await rig.resume(10, 9)
-
-    assert_resumed(rig, copy, position=50, downstream=49, records=40)
-
-
-async def test_javas_position_is_matched_although_the_source_was_compacted(rig: ResumeRig) -> None:
-    """Of the target's last records the source still has some, in the same order, and the last of them."""
-    rig.write_source(range(100))
-    rig.write_target([500, 501, *range(50)])
-    rig.compact_source([12, 20, 44, 49, 60, 61, 99])
-    copy = await rig.resume(10, None)
-
-    assert (copy.position, copy.downstream, copy.ended) == (50, 51, Ended.OK)
-    assert known_pairs(copy) == [(20, 22), (44, 46), (49, 51)]
-
-
-async def test_a_comparison_goes_on_where_the_last_epoch_left_it(
-    rig: ResumeRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What one epoch has put beside each other is read no more by the next, on either side."""
-    monkeypatch.setattr("mm2py.pipeline.copy.log_walk._WALK_BYTES", 1)
-    rig.write_source(range(100))
-    rig.write_target(range(50))
-    rig.compact_source([*range(10, 40, 3), 44, 60])
-    first = await rig.resume(10, 9, within_s=0.32)
-    for log, passed in ((rig.upstream, 8), (rig.downstream, 10)):
-        log.batches[:passed] = [(base, last, flipped(raw)) for base, last, raw in log.batches[:passed]]
-    copy = await rig.resume(10, 9)
-
-    assert (first.ended, first.is_unsure) == (Ended.OK, True)
-    assert_resumed(rig, copy, position=45, downstream=49, records=40)
-    assert not rig.walks
-
-
-@pytest.mark.parametrize("downstream", [9, None])
-async def test_what_was_there_before_is_not_counted_as_foreign(rig: ResumeRig, downstream: int | None) -> None:
-    """After an unproven resume, records of other producers are counted from the target's end on."""
-    rig.write_source(range(20))
-    rig.write_target([*range(10), 999, 998])
-    copy = await rig.resume(10, downstream)
-
-    assert copy.ended is Ended.UNPROVEN
-    assert (copy.outcome().position, copy.outcome().downstream) == (10, 11)
-
-
-async def test_records_deleted_at_the_target_are_passed_over_at_once(rig: ResumeRig) -> None:
-    """A target whose log begins far behind the position is not asked for each offset that it has no more."""
-    rig.write_source(range(5_000), batch=500)
-    rig.write_target(range(4_990), batch=499)
-    rig.downstream.batches = rig.downstream.batches[-1:]
-    rig.downstream.start = rig.downstream.batches[0][0]
-    rig.upstream.batches[5] = (2_500, 2_999, build_batch([record(2_500)], base_offset=2_500, last_offset_delta=499))
-    copy = await rig.resume(10, 9)
-
-    assert_resumed(rig, copy, position=4_990, downstream=4_989, records=4_980)
-    assert len(rig.target.sent) < 10
 
 
 # Positions that Java wrote.
@@ -398,176 +203,6 @@ async def test_equal_last_records_are_told_apart_by_those_before(rig: ResumeRig)
 
     assert_resumed(rig, copy, position=9, downstream=8, records=6)
     assert (list(copy.runs), copy.known_from) == ([Run(0, 0, 9)], 0)
-
-
-async def test_source_that_begins_behind_the_comparison_is_read_from_its_start(rig: ResumeRig) -> None:
-    """Retention may have removed the records before the position that a match would like to see."""
-    rig.write_source(range(40))
-    rig.upstream.start = 30
-    rig.upstream.batches = [b for b in rig.upstream.batches if b[0] >= 30]
-    rig.write_target(range(33))
-    copy = await rig.resume(30, None)
-
-    assert_resumed(rig, copy, position=33, downstream=32, records=3)
-
-
-# Waiting, and trouble.
-
-
-async def test_target_that_keeps_growing_is_waited_for(rig: ResumeRig) -> None:
-    """Nothing is concluded while records still arrive from a writer that was thought lost."""
-    rig.write_source(range(100))
-    rig.write_target(range(10))
-    loop = asyncio.get_running_loop()
-    for step in range(12):
-        loop.call_later(0.2 * step, rig.write_target, [10 + step])
-    copy = await rig.resume(10, 9)
-
-    assert_resumed(rig, copy, position=22, downstream=21, records=12)
-    assert loop.time() > 2.4
-
-
-async def test_records_not_yet_replicated_are_waited_for(rig: ResumeRig) -> None:
-    """What the leader holds beyond its high watermark may still become visible, so it is waited for."""
-    rig.write_source(range(100))
-    rig.write_target(range(15))
-    rig.downstream.not_replicated = 3
-    copy = await rig.resume(10, 9, within_s=3)
-
-    assert not rig.resolved
-    assert copy.retried_failure is not None
-    assert "3 records of A.orders-0 are not on all replicas yet" in copy.retried_failure.message
-    rig.downstream.not_replicated = 0
-    copy = await rig.resume(10, 9)
-
-    assert_resumed(rig, copy, position=15, downstream=14, records=5)
-
-
-async def test_an_open_transaction_at_the_target_is_waited_for(rig: ResumeRig) -> None:
-    """
-    What an exactly-once mirror that was killed wrote last may yet be aborted.
-
-    Java MirrorMaker dies with five records in an open transaction; they match the source. Gone on from behind them,
-    they would be lost to consumers of committed records once the brokers abort it.
-    """
-    rig.write_source(range(100))
-    rig.write_target(range(15))
-    rig.downstream.stable_end = 10
-    copy = await rig.resume(10, None, within_s=3)
-
-    assert not rig.resolved
-    assert copy.retried_failure is not None
-    assert "a transaction that is still open holds A.orders-0 at offset 10" in copy.retried_failure.message
-    rig.downstream.stable_end = 15
-    copy = await rig.resume(10, 9)
-
-    assert_resumed(rig, copy, position=15, downstream=14, records=5)
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-async def test_cluster_that_goes_away_is_tried_again(rig: ResumeRig, side: str) -> None:
-    """A cluster that cannot be reached while resuming is trouble, not the end of the epoch; it goes on afterwards."""
-    rig.write_source(range(100))
-    rig.write_target(range(15))
-    cluster: ModelCluster = getattr(rig, side)
-    loop = asyncio.get_running_loop()
-    loop.call_later(0.3, setattr, cluster, "is_unreachable", True)
-    cluster.down = {0}
-    copy = await rig.resume(10, 9, within_s=3)
-
-    assert copy.retried_failure is not None
-    assert copy.retried_failure.error in {"ClusterUnreachableError", "BrokerConnectionError"}
-    assert (copy.ended, copy.is_unsure) == (Ended.OK, True)
-    cluster.down, cluster.is_unreachable = set(), False
-    copy = await rig.resume(10, 9)
-
-    assert_resumed(rig, copy, position=15, downstream=14, records=5)
-
-
-async def test_partitions_do_not_wait_for_each_other() -> None:
-    """A target leader that is away keeps its own partitions waiting; the others are handed over meanwhile."""
-    rig = rig_of(4, brokers=2)
-    rig.target.partitions[TopicPartition(REMOTE, 1)].leader = None
-    copies = [copy_of(number, 0, -1) for number in range(4)]
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(3):
-            await rig.resumer().resolve(copies, rig.resolved.append)
-
-    assert sorted(copy.remote.partition for copy in rig.resolved) == [0, 2, 3]
-
-
-async def test_long_walk_does_not_hold_others_up() -> None:
-    """A partition that has far to walk is handed over when it is done, the others before."""
-    rig = rig_of(2)
-    rig.write_source(range(3_000), batch=1)
-    rig.write_target(range(2_500))
-    done: list[tuple[int, float]] = []
-    loop = asyncio.get_running_loop()
-    copies = [copy_of(0, 0, -1), copy_of(1, 0, -1)]
-    await rig.resumer().resolve(copies, lambda copy: done.append((copy.remote.partition, loop.time())))
-
-    assert [number for number, _ in done] == [1, 0]
-
-
-async def test_walk_goes_on_where_the_last_epoch_left_it(rig: ResumeRig) -> None:
-    """A walk that an epoch's end interrupted is not started again: what it has passed is not read again."""
-    rig.write_source(range(40))
-    rig.upstream.batches[3] = (9, 11, flipped(rig.upstream.batches[3][2]))
-    rig.write_target(range(30))
-    copy = copy_of(0, 5, 4)
-    rig.walks["B", copy.plan] = Walked(24, 19, Runs([Run(5, 5, 19)]))
-    await rig.resumer().resolve([copy], rig.resolved.append)
-
-    assert_resumed(rig, copy, position=30, downstream=29, records=25)
-    assert list(copy.runs) == [Run(5, 5, 25)]
-    assert not rig.walks
-
-
-async def test_corrupt_source_batch_ends_the_partition(rig: ResumeRig) -> None:
-    """A source batch that does not match its checksum proves nothing about what arrived."""
-    rig.write_source(range(6))
-    rig.upstream.load(flipped(build_batch([record(6)], base_offset=6)))
-    rig.write_source(range(7, 12))
-    rig.write_target(range(10))
-    copy = await rig.resume(3, 2)
-
-    assert (copy.ended, copy.is_unsure) == (Ended.FAILED, True)
-    assert copy.failure is not None
-    assert (copy.failure.error, copy.failure.offset) == ("CorruptBatchError", 6)
-
-
-async def test_source_that_has_lost_the_position_is_out_of_range(rig: ResumeRig) -> None:
-    """Retention that overtook the position is reported as such."""
-    rig.write_source(range(40))
-    rig.upstream.start = 20
-    rig.write_target(range(15))
-    copy = await rig.resume(10, 9, within_s=3)
-
-    assert copy.ended is Ended.OUT_OF_RANGE
-
-
-async def test_moved_leader_is_looked_up_again(rig: ResumeRig) -> None:
-    """A walk follows a source leader that moves meanwhile."""
-    rig.write_source(range(40))
-    rig.write_target(range(15))
-    rig.source.known_leaders = {TopicPartition(TOPIC, 0): 0}
-    rig.upstream.leader = 1
-    copy = await rig.resume(10, 9)
-
-    assert_resumed(rig, copy, position=15, downstream=14, records=5)
-    assert rig.source.refreshes >= 1
-
-
-async def test_silent_leader_gives_up_with_its_own_error(rig: ResumeRig) -> None:
-    """A source broker that refuses every attempt is named in the trouble."""
-    rig.write_source(range(40))
-    rig.write_target(range(15))
-    rig.source.down = {0}
-    copy = await rig.resume(10, 9, within_s=5)
-
-    assert copy.retried_failure is not None
-    assert copy.retried_failure.error == BrokerConnectionError.__name__
-    assert "connection refused" in copy.retried_failure.message
 
 
 logs = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.booleans()), min_size=1, max_size=12)

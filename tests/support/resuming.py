@@ -1,0 +1,109 @@
+"""A source, and a target of which it is not known what has arrived: what tests of resuming share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+import attrs
+
+from mm2py.model.epoch import Ended, PartitionPlan
+from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.copy.partition import PartitionCopy
+from mm2py.pipeline.copy.resume import Resumer, Walks
+from mm2py.wire.cluster import Cluster
+from tests.support.batches import START_MS, Content, build_batch
+from tests.support.clocks import LoopClock
+from tests.support.model_cluster import ModelCluster, ModelPartition
+
+
+TOPIC, REMOTE = "orders", "A.orders"
+
+
+def record(number: int, *, delta: int = 0) -> Content:
+    return Content(delta, START_MS + number, b"k%d" % number, b"%d" % number, (("h", None),))
+
+
+@attrs.define
+class ResumeRig:
+    """A source, and a target of which it is not known what has arrived."""
+
+    source: ModelCluster
+    target: ModelCluster
+    walks: Walks = attrs.field(factory=dict)
+    resolved: list[PartitionCopy] = attrs.field(factory=list)
+
+    @property
+    def upstream(self) -> ModelPartition:
+        return self.source.partitions[TopicPartition(TOPIC, 0)]
+
+    @property
+    def downstream(self) -> ModelPartition:
+        return self.target.partitions[TopicPartition(REMOTE, 0)]
+
+    def resumer(self, *, reads_committed: bool = False) -> Resumer:
+        return Resumer(
+            cast("Cluster", self.source),
+            cast("Cluster", self.target),
+            LoopClock(),
+            self.walks,
+            reads_committed=reads_committed,
+        )
+
+    async def resume(
+        self, position: int, downstream: int | None, *, reads_committed: bool = False, within_s: float = 20.0
+    ) -> PartitionCopy:
+        """Resume partition 0 from a position that is unsure."""
+        copy = copy_of(0, position, downstream)
+        try:
+            async with asyncio.timeout(within_s):
+                await self.resumer(reads_committed=reads_committed).resolve([copy], self.resolved.append)
+        except TimeoutError:
+            pass
+        return copy
+
+    def write_source(self, numbers: Sequence[int], *, batch: int = 3, gap: int = 0, codec: int = 0) -> None:
+        """Write numbered records in batches with *gap* offsets of nothing behind each."""
+        for first in range(0, len(numbers), batch):
+            some = numbers[first : first + batch]
+            base = self.upstream.end
+            records = [record(number, delta=delta) for delta, number in enumerate(some)]
+            self.upstream.load(
+                build_batch(records, base_offset=base, codec=codec, last_offset_delta=len(some) - 1 + gap)
+            )
+
+    def compact_source(self, kept: Sequence[int]) -> None:
+        """Leave of the source's records only those at these offsets, whose numbers are their offsets."""
+        self.upstream.batches.clear()
+        for offset in kept:
+            self.upstream.load(build_batch([record(offset)], base_offset=offset))
+
+    def write_target(self, numbers: Sequence[int], *, batch: int = 4, attributes: int = 0) -> None:
+        for first in range(0, len(numbers), batch):
+            records = [record(number, delta=delta) for delta, number in enumerate(numbers[first : first + batch])]
+            raw = build_batch(records, base_offset=self.downstream.end, attributes=attributes, max_timestamp=9)
+            self.downstream.load(raw)
+
+
+def copy_of(number: int, position: int, downstream: int | None) -> PartitionCopy:
+    return PartitionCopy.of(PartitionPlan(TopicPartition(TOPIC, number), REMOTE, position, downstream, is_unsure=True))
+
+
+def rig_of(partitions: int = 1, brokers: int = 1) -> ResumeRig:
+    return ResumeRig(
+        ModelCluster.of("A", TOPIC, partitions, brokers=brokers),
+        ModelCluster.of("B", REMOTE, partitions, brokers=brokers),
+    )
+
+
+def known_pairs(copy: PartitionCopy) -> list[tuple[int, int]]:
+    """Return upstream and downstream offset of every record whose place is known."""
+    return [(run.upstream + n, run.downstream + n) for run in copy.runs for n in range(run.length)]
+
+
+def assert_resumed(rig: ResumeRig, copy: PartitionCopy, *, position: int, downstream: int, records: int) -> None:
+    assert rig.resolved == [copy]
+    assert (copy.is_unsure, copy.trouble, copy.ended) == (False, None, Ended.OK)
+    assert (copy.position, copy.fetching.position.offset, copy.downstream) == (position, position, downstream)
+    assert copy.resumed_records == records
