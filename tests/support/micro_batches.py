@@ -34,9 +34,9 @@ from tests.support.clocks import LoopClock
 FLOW, TERMS = Flow("A", "B"), Transactions("mm2py-A->B-x", "positions", 60_000)
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 MARK = ProducerMark(7, 3, 40)
-#: The source ends there; the target has records up to 49 and a marker behind them.
+#: The source ends there; the target has records up to 49 and a marker after them.
 SOURCE_END, TARGET_END = 110, 51
-#: Behind the source's end, records of transactions that are open.
+#: After the source's end, records of transactions that are open.
 OPEN_END = 150
 
 
@@ -100,7 +100,7 @@ class PretendedCluster:
 
 @attrs.define
 class PretendedJobs:
-    """Jobs that say what they are told to, of the plan that they got."""
+    """Jobs that return what the test decides, and note the plans that they got."""
 
     answer: Callable[[EpochPlan], MicroBatchResult]
     plans: list[EpochPlan] = attrs.field(factory=list)
@@ -169,7 +169,7 @@ LIMITS = CopyLimits(reads_committed=True)
 def micro_batch_rig(
     answer: Callable[[EpochPlan], MicroBatchResult] | None = None, *plans: PartitionPlan
 ) -> MicroBatchRig:
-    """Make one whose partitions are at 100, committed so, and whose jobs write what they get."""
+    """Return a rig whose partitions are at 100, committed so, and whose jobs write what they get."""
     plans = plans or (planned(FIRST), planned(SECOND))
     committer = PretendedCommitter({it.source: Position(it.source, it.position, it.downstream) for it in plans})
     task = RecordTask(Transform("x", sql="SELECT 1"), committer=cast("Committer", committer))

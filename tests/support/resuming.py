@@ -64,7 +64,7 @@ class ResumeRig:
         return copy
 
     def write_source(self, numbers: Sequence[int], *, batch: int = 3, gap: int = 0, codec: int = 0) -> None:
-        """Write numbered records in batches with *gap* offsets of nothing behind each."""
+        """Write numbered records in batches with *gap* offsets of nothing after each."""
         for first in range(0, len(numbers), batch):
             some = numbers[first : first + batch]
             base = self.upstream.end

@@ -36,7 +36,7 @@ def brokers() -> FakeBrokers:
 
 
 async def test_one_bootstrap_server_is_enough(brokers: FakeBrokers) -> None:
-    """Any server that answers tells of all brokers."""
+    """Any server that answers names all brokers."""
     endpoint = attrs.evolve(brokers.endpoint, bootstrap_servers=("nowhere:1", "b2:9092", "nowhere:2"))
     async with Cluster(endpoint, LoopClock(), opener=brokers.open) as cluster:
         assert (
@@ -57,19 +57,19 @@ async def test_unreachable_after_one_round(brokers: FakeBrokers) -> None:
 
 
 async def test_an_unreachable_cluster_is_told_shortly(brokers: FakeBrokers) -> None:
-    """The error says once where, and why; of several servers, which one said so."""
+    """The error names the servers once, and why; of several, the one that gave the reason."""
     brokers.down = {0, 1, 2}
     alone = attrs.evolve(brokers.endpoint, bootstrap_servers=("b0:9092",))
-    told = []
+    errors = []
     for endpoint in (alone, brokers.endpoint):
         with pytest.raises(ClusterUnreachableError) as caught:
             await Cluster(endpoint, LoopClock(), opener=brokers.open).connect()
-        told.append(str(caught.value))
+        errors.append(str(caught.value))
 
-    assert told[0].count("b0:9092") == 1
-    assert told[0].startswith("cluster A does not answer at b0:9092: ")
-    assert "connection to broker" not in "".join(told)
-    assert re.search(r"at b0:9092,b1:9092,b2:9092: b\d:9092: ", told[1])
+    assert errors[0].count("b0:9092") == 1
+    assert errors[0].startswith("cluster A does not answer at b0:9092: ")
+    assert "connection to broker" not in "".join(errors)
+    assert re.search(r"at b0:9092,b1:9092,b2:9092: b\d:9092: ", errors[1])
 
 
 async def test_a_server_that_accepts_and_says_nothing_is_left(brokers: FakeBrokers) -> None:
@@ -138,8 +138,8 @@ async def test_what_is_not_known(cluster: Cluster) -> None:
     ) == (None, -1, (), None)
 
 
-async def test_old_brokers_tell_no_topic_ids(brokers: FakeBrokers, cluster: Cluster) -> None:
-    """Brokers of Kafka 2.1 tell leaders and epochs, but no topic ids."""
+async def test_old_brokers_answer_without_topic_ids(brokers: FakeBrokers, cluster: Cluster) -> None:
+    """Brokers of Kafka 2.1 answer with leaders and epochs, but no topic ids."""
     brokers.versions = OLD_VERSIONS
     brokers.break_connections()
     await cluster.refresh_metadata(["foo"])
@@ -148,7 +148,7 @@ async def test_old_brokers_tell_no_topic_ids(brokers: FakeBrokers, cluster: Clus
 
 
 async def test_a_refresh_of_all_forgets_deleted_topics(brokers: FakeBrokers, cluster: Cluster) -> None:
-    """What all topics were asked for and none was told of is gone."""
+    """A topic that is not in the answer about all topics is gone."""
     await cluster.refresh_metadata(["foo"])
     brokers.topics = topics_with("bar", [0])
     await cluster.refresh_metadata(None)
@@ -179,7 +179,7 @@ async def test_a_failed_refresh_fails_all_who_waited(brokers: FakeBrokers, clust
 
 
 async def test_a_cancelled_refresh_leaves_the_others(cluster: Cluster) -> None:
-    """Who waits behind a cancelled refresh is served by one of its own."""
+    """A caller that waits for a refresh that is cancelled gets one of its own."""
     first = asyncio.create_task(cluster.refresh_metadata([]))
     second = asyncio.create_task(cluster.refresh_metadata(["foo"]))
     await asyncio.sleep(0.001)
@@ -224,7 +224,7 @@ async def test_a_broker_that_lags_behind_does_not_bring_the_old_leader_back(
     assert (cluster.leader(FOO[0]), cluster.leader_epoch(FOO[0])) == (2, 6)
 
 
-async def test_a_topic_made_anew_starts_its_epochs_anew(brokers: FakeBrokers, cluster: Cluster) -> None:
+async def test_a_topic_that_was_created_again_starts_its_epochs_again(brokers: FakeBrokers, cluster: Cluster) -> None:
     """Epochs of a topic with another id are not compared."""
     await cluster.refresh_metadata(["foo"])
     brokers.topics["foo"].topic_id = "AAAAAAAAAAAAAAAAAAAAAg"
@@ -305,7 +305,7 @@ async def test_offsets_take_one_request_per_leader(brokers: FakeBrokers, cluster
 
 
 async def test_offsets_of_old_brokers(brokers: FakeBrokers, cluster: Cluster) -> None:
-    """Brokers of Kafka 2.1 tell start and end; the greatest timestamp is beyond them."""
+    """Brokers of Kafka 2.1 answer for start and end; the greatest timestamp is beyond them."""
     brokers.versions = OLD_VERSIONS
     brokers.break_connections()
     earliest = await cluster.list_offsets(FOO, EARLIEST)
@@ -331,7 +331,7 @@ async def test_offsets_since_a_time_without_records(brokers: FakeBrokers, cluste
 
 
 async def test_offsets_follow_a_leader_that_moved(brokers: FakeBrokers, cluster: Cluster) -> None:
-    """A leader that is none any more is looked up and the new one asked."""
+    """If a partition's leader has moved, the new one is looked up and asked."""
     await cluster.refresh_metadata(["foo"])
     partition = brokers.topics["foo"].partitions[0]
     partition.leader, partition.leader_epoch, partition.end = 2, 6, 42

@@ -45,7 +45,7 @@ async def test_connections_are_shared_by_purpose(cluster: Cluster) -> None:
 
 
 async def test_a_broken_connection_is_opened_again(brokers: FakeBrokers, cluster: Cluster) -> None:
-    """Who asks after the connection broke gets a new one."""
+    """A caller that asks after the connection broke gets a new one."""
     first = await cluster.connection(1)
     first.close()
     second = await cluster.connection(1)

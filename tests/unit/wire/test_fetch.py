@@ -133,11 +133,11 @@ async def test_epochs_wrap_to_one(broker: FetchBroker, session: FetchSession) ->
         assert broker.asked.session == (SESSION, expected)
 
 
-# Older brokers are asked by name: which topic that is, they say afterwards.
+# Older brokers are asked by name; which topic has it is asked for afterwards.
 
 
 async def test_records_of_another_topic_of_the_name_are_none() -> None:
-    """Where the name stands for another topic once records came, these are taken away, and the reason is told."""
+    """If the name is another topic's once records came, these are taken away, and the error code says why."""
     broker = FetchBroker(version=12)
     session = session_with(broker)
     session.want(position(0, 10))
@@ -203,9 +203,9 @@ async def test_adopting_the_same_place_says_nothing(broker: FetchBroker, session
     for _ in range(2):
         broker.will_answer(("orders", [row(0, b"news")]))
     await session.fetch(SIZES, 500)
-    same, moved, led_anew = position(0, 10), position(1, 21), position(2, 30, epoch=4)
-    session.keep_only([same, moved, led_anew])
-    for each in (same, moved, led_anew):
+    same, moved, led_again = position(0, 10), position(1, 21), position(2, 30, epoch=4)
+    session.keep_only([same, moved, led_again])
+    for each in (same, moved, led_again):
         session.adopt(each)
     answer = await session.fetch(SIZES, 500)
 

@@ -125,7 +125,7 @@ async def test_null_record_sets_and_null_lists_are_empty(version: int, answer: s
 
 
 async def test_tagged_fields_are_passed_over() -> None:
-    """A leader that moved, told in a partition's tags, or what brokers may add elsewhere hides nothing behind it."""
+    """A leader that moved, named in a partition's tags, or what brokers may add elsewhere hides nothing after it."""
     broker = FetchBroker()
     session = session_with(broker)
     one, two = position(0, 10), position(1, 20)
@@ -170,7 +170,7 @@ async def test_an_answer_that_is_damaged_costs_the_connection(data: st.DataObjec
 
 @pytest.mark.parametrize("version", [12, 18])
 async def test_a_short_answer_is_said_to_be_unreadable(version: int) -> None:
-    """An answer without its last byte closes the connection: nothing behind it would be where it should be."""
+    """An answer without its last byte closes the connection: nothing after it would be where it should be."""
     broker = FetchBroker(version)
     session = session_with(broker)
     session.want(position(0, 10))

@@ -29,7 +29,7 @@ def rig() -> ResumeRig:
 
 
 async def test_nothing_more_arrived(rig: ResumeRig) -> None:
-    """A target that ends where the position says goes on from there, without a look at the source."""
+    """A target that ends where the position says goes on from there, and nothing is asked of the source."""
     rig.write_source(range(20))
     rig.write_target(range(10))
     copy = await rig.resume(10, 9)
@@ -50,7 +50,7 @@ async def test_what_arrived_is_counted_and_compared(rig: ResumeRig, arrived: int
 
 
 async def test_holes_and_markers_are_not_counted(rig: ResumeRig) -> None:
-    """Offsets that hold no data lie between what arrived; the position is behind the last record's own."""
+    """Offsets that hold no data lie between what arrived; the position is after the last record's own."""
     rig.write_source([0, 1, 2], gap=4)
     rig.upstream.load(control_batch(rig.upstream.end, 5, commits=True))
     rig.write_source([3, 4], gap=1)
@@ -144,7 +144,7 @@ async def test_shorter_target_is_never_silent(rig: ResumeRig, end: int) -> None:
 
 
 async def test_target_that_may_not_be_read_is_unproven(rig: ResumeRig) -> None:
-    """Without READ on the remote topic the copy goes on, at least once, and says which right is missing."""
+    """Without READ on the remote topic the copy goes on, at least once, and reports which right is missing."""
     rig.write_source(range(20))
     rig.write_target(range(12))
     rig.target.fetch_fault = lambda _tp: ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -15,7 +15,7 @@ def rig() -> ResumeRig:
 
 
 async def test_last_record_that_is_gone_is_unproven(rig: ResumeRig) -> None:
-    """If retention has emptied the target there is nothing to compare, and the failure says that."""
+    """If retention has emptied the target there is nothing to compare, and the failure reports that."""
     rig.write_source(range(20))
     rig.write_target(range(12))
     rig.downstream.batches.clear()
@@ -29,7 +29,7 @@ async def test_last_record_that_is_gone_is_unproven(rig: ResumeRig) -> None:
 @pytest.mark.parametrize("attributes", [0, LOG_APPEND_TIME])
 async def test_compaction_since_the_crash_repeats_nothing(rig: ResumeRig, attributes: int) -> None:
     """
-    The source no longer has all that arrived: its number says nothing, its records do.
+    The source no longer has all that arrived: how many there are proves nothing, what is in them does.
 
     40 records arrive past the position, the mirror is killed, and compaction leaves a few of them at the source.
     """
@@ -93,7 +93,7 @@ async def test_what_was_there_before_is_not_counted_as_foreign(rig: ResumeRig, d
 
 
 async def test_records_deleted_at_the_target_are_passed_over_at_once(rig: ResumeRig) -> None:
-    """A target whose log begins far behind the position is not asked for each offset that it has no more."""
+    """A target whose log begins far after the position is not asked for each offset that it has no more."""
     rig.write_source(range(5_000), batch=500)
     rig.write_target(range(4_990), batch=499)
     rig.downstream.batches = rig.downstream.batches[-1:]

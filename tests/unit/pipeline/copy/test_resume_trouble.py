@@ -53,8 +53,8 @@ async def test_an_open_transaction_at_the_target_is_waited_for(rig: ResumeRig) -
     """
     What an exactly-once mirror that was killed wrote last may yet be aborted.
 
-    Java MirrorMaker dies with five records in an open transaction; they match the source. Gone on from behind them,
-    they would be lost to consumers of committed records once the brokers abort it.
+    Java MirrorMaker dies with five records in an open transaction; they match the source. If copying went on
+    after them, they would be lost to consumers of committed records once the brokers abort it.
     """
     rig.write_source(range(100))
     rig.write_target(range(15))

@@ -22,7 +22,7 @@ async def acquainted() -> AsyncIterator[Sender]:
         yield s
 
 
-async def test_parcels_arrive_in_order_with_running_sequences() -> None:
+async def test_buffered_batches_arrive_in_order_with_running_sequences() -> None:
     """Batches of a partition arrive in order; each takes the sequences after its predecessor's."""
     async with sender() as s:
         (copy,) = s.copies
@@ -250,7 +250,7 @@ async def test_stop_does_not_wait_for_a_connection_being_opened() -> None:
     assert asyncio.get_running_loop().time() - started < 1.5
 
 
-async def test_discarded_parcels_free_the_buffer_and_leave_doubt_only_where_sent() -> None:
+async def test_discarded_batches_free_the_buffer_and_leave_doubt_only_where_sent() -> None:
     """What an epoch could not send is forgotten; only a partition of which something was sent is unsure."""
     async with sender(partitions=2) as s:
         sent, unsent = s.copies

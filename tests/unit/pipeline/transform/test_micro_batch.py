@@ -17,7 +17,7 @@ from tests.support.clocks import LoopClock
 from tests.support.micro_batches import FIRST, SECOND, PretendedJobs, failed, micro_batch_rig, planned, written
 
 
-async def test_a_stretch_that_failed_takes_no_other_one_with_it() -> None:
+async def test_a_range_that_failed_takes_no_other_one_with_it() -> None:
     """What was written at least once counts, and only the rest is looked for at the target."""
 
     def answer(plan: EpochPlan) -> MicroBatchResult:
@@ -48,7 +48,7 @@ async def test_a_range_that_failed_is_alone_until_it_is_done(kind: type[MicroBat
 
 @attrs.define
 class SlowJobs(PretendedJobs):
-    """One that is given up unless its stretches are short."""
+    """Jobs that are given up unless their ranges of offsets are short."""
 
     clock: LoopClock = attrs.field(factory=LoopClock)
 
@@ -62,7 +62,7 @@ class SlowJobs(PretendedJobs):
 
 @pytest.mark.parametrize("kind", [MicroBatch, TransactionalMicroBatch])
 async def test_a_transform_that_is_slower_than_its_round_takes_less_until_it_is_not(kind: type[MicroBatch]) -> None:
-    """Whether records are written in transactions or not: the same stretch again would be as late, for ever."""
+    """Whether records are written in transactions or not: the same range again would be as late, for ever."""
     made = micro_batch_rig(None, planned(FIRST))
     made.asked = SlowJobs(made.asked.answer, clock=made.clock)
     outcomes = [await made.outcomes(kind) for _ in range(3)]

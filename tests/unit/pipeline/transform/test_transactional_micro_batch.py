@@ -39,7 +39,7 @@ LOST = BrokerConnectionError("B", "1", "gone")
 
 
 async def test_records_and_positions_are_committed_together() -> None:
-    """The producer is opened first; batches carry its marks; positions carry none, and stand behind the last record."""
+    """The producer is opened first; batches carry its marks; positions carry none, and stand after the last record."""
     made = micro_batch_rig()
     outcomes = await made.outcomes()
 
@@ -54,7 +54,7 @@ async def test_records_and_positions_are_committed_together() -> None:
 
 @pytest.mark.parametrize("position", [100, SOURCE_END])
 async def test_what_open_transactions_of_the_source_hold_counts_as_lag(position: int) -> None:
-    """An epoch tells where the log ends and how far it may be read, be there something to read or not."""
+    """An epoch reports where the log ends and how far it may be read, whether there is something to read or not."""
     outcomes = await micro_batch_rig(None, attrs.evolve(planned(FIRST), position=position)).outcomes()
 
     assert [(it.log.high_watermark, it.log.last_stable) for it in outcomes.values()] == [(OPEN_END, SOURCE_END)]
@@ -72,7 +72,7 @@ async def test_the_next_epoch_writes_behind_the_marker() -> None:
 
 
 async def test_where_nothing_was_kept_downstream_stays_at_the_last_record() -> None:
-    """A stretch that is filtered out moves the position; the marker behind it does not count as a record."""
+    """A range that is filtered out moves the position; the marker after it does not count as a record."""
     made = micro_batch_rig(
         lambda plan: MicroBatchResult(tuple(written(it, records=0, runs=(), downstream=50) for it in plan.partitions)),
         planned(FIRST),
@@ -130,7 +130,7 @@ async def test_a_killed_worker_undoes_the_transaction_without_waiting() -> None:
 
 
 async def test_a_transaction_takes_back_what_was_done_beside_a_failure() -> None:
-    """All of it is one transaction; the message says of both what went wrong."""
+    """All of it is one transaction; the message names what went wrong for both."""
 
     def answer(plan: EpochPlan) -> MicroBatchResult:
         sure, other = plan.partitions
@@ -192,7 +192,7 @@ async def test_a_partition_that_was_away_is_asked_about_when_it_is_back() -> Non
 
 
 async def test_a_commit_without_an_answer_is_repeated_where_it_did_not() -> None:
-    """The committed position is the one of before: the same stretch is written again."""
+    """The committed position is the one of before: the same range is written again."""
     made = micro_batch_rig()
     made.committer.fails_to_commit = LOST
     await made.outcomes()
@@ -234,19 +234,19 @@ async def test_a_fenced_daemon_says_so_and_keeps_still() -> None:
     made.committer.fails_to_begin = FENCED
     first = await made.outcomes()
     at_once = await made.outcomes()
-    (told,) = made.events.of(TransactionFenced)
-    await asyncio.sleep(told.pause_s)
+    (first_fence,) = made.events.of(TransactionFenced)
+    await asyncio.sleep(first_fence.pause_s)
     await made.outcomes()
     again = made.events.of(TransactionFenced)[-1]
 
     assert {it.ended for it in (*first.values(), *at_once.values())} == {Ended.FAILED}
     assert {it.failure.error for it in at_once.values() if it.failure} == {"ProducerFencedError"}
     assert made.committer.done == ["open", "begin", "open", "begin"]
-    assert 10 <= told.pause_s < again.pause_s
+    assert 10 <= first_fence.pause_s < again.pause_s
 
 
 async def test_a_worker_that_is_fenced_is_no_reason_to_try_again_at_once() -> None:
-    """What the target says to a worker's batch counts as much."""
+    """The target's answer to a worker's batch counts as much."""
     made = micro_batch_rig(
         lambda plan: MicroBatchResult(
             tuple(
