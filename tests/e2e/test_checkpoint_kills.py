@@ -118,6 +118,26 @@ async def _checkpoints(bootstrap: str, topic: str, group: str) -> dict[int, Chec
     return {offset: checkpoint for offset, checkpoint in found.items() if checkpoint.group == group}
 
 
+def _properties(source: str, target: str, alias: str, keys: dict[str, object]) -> str:
+    """Return a file by which groups of committed records are translated and synced every second."""
+    return mm2_properties(
+        source,
+        target,
+        aliases=(alias, "B"),
+        **{
+            "log.level": "debug",
+            "copy.epoch.ms": 500,
+            "emit.checkpoints.interval.seconds": 1,
+            "sync.group.offsets.enabled": "true",
+            "sync.group.offsets.interval.seconds": 1,
+            "offset-syncs.topic.location": "target",
+            f"{alias}.consumer.isolation.level": "read_committed",
+            "B.offset.flush.interval.ms": 1000,
+            **keys,
+        },
+    )
+
+
 @pytest.mark.soak
 async def test_translated_offsets_survive_kills(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
@@ -130,23 +150,7 @@ async def test_translated_offsets_survive_kills(
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     alias, group = f"K{random.randrange(10**6)}", f"{prefix}-group"
     remote = f"{alias}.{prefix}"
-    settings = mm2_properties(
-        source,
-        target,
-        aliases=(alias, "B"),
-        **{
-            "topics": prefix,
-            "log.level": "debug",
-            "groups": group,
-            "copy.epoch.ms": 500,
-            "emit.checkpoints.interval.seconds": 1,
-            "sync.group.offsets.enabled": "true",
-            "sync.group.offsets.interval.seconds": 1,
-            "offset-syncs.topic.location": "target",
-            f"{alias}.consumer.isolation.level": "read_committed",
-            "B.offset.flush.interval.ms": 1000,
-        },
-    )
+    settings = _properties(source, target, alias, {"topics": prefix, "groups": group})
     await create_topic(source, prefix, partitions=_PARTITIONS)
     written: dict[int, Checkpoint] = {}
     seen: list[tuple[dict[TopicPartition, int], dict[TopicPartition, int]]] = []

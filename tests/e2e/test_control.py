@@ -26,6 +26,23 @@ async def _grown(cluster: KafkaCluster, topic: str) -> int:
     return await arrived(cluster.bootstrap_servers, topic) - before
 
 
+def _both_ways(primary: KafkaCluster, backup: KafkaCluster, aliases: tuple[str, str], there: str, back: str) -> str:
+    """Return a file with a flow of one topic in each direction."""
+    a, b = aliases
+    return mm2_properties(
+        primary.bootstrap_servers,
+        backup.bootstrap_servers,
+        aliases=aliases,
+        **{
+            f"{a}->{b}.topics": there,
+            f"{b}->{a}.enabled": "true",
+            f"{b}->{a}.topics": back,
+            "emit.checkpoints.enabled": "false",
+            "tasks.max": "1",
+        },
+    )
+
+
 async def test_a_held_flow_touches_no_other_and_can_be_drained(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -36,18 +53,7 @@ async def test_a_held_flow_touches_no_other_and_can_be_drained(
     a, b, there, back = f"{prefix}-a", f"{prefix}-b", f"{prefix}-there", f"{prefix}-back"
     await create_topic(primary.bootstrap_servers, there, partitions=2)
     await create_topic(backup.bootstrap_servers, back, partitions=2)
-    text = mm2_properties(
-        primary.bootstrap_servers,
-        backup.bootstrap_servers,
-        aliases=(a, b),
-        **{
-            f"{a}->{b}.topics": there,
-            f"{b}->{a}.enabled": "true",
-            f"{b}->{a}.topics": back,
-            "emit.checkpoints.enabled": "false",
-            "tasks.max": "1",
-        },
-    )
+    text = _both_ways(primary, backup, (a, b), there, back)
     async with (
         numbered_stream(primary.bootstrap_servers, there, count=1_000, partitions=2, rate=300, open_ended=True) as held,
         numbered_stream(backup.bootstrap_servers, back, count=1_000, partitions=2, rate=300, open_ended=True) as other,

@@ -27,6 +27,17 @@ SYNC = {
     "emit.heartbeats.enabled": "false",
     "copy.epoch.ms": 1_000,
 }
+#: Both directions, of committed records; at B the topic has another name.
+THERE_AND_BACK = {
+    **SYNC,
+    "B->A.enabled": "true",
+    "A->B.transforms": "route",
+    "A->B.transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
+    "A->B.transforms.route.regex": ".*",
+    "A->B.transforms.route.replacement": "$0-routed",
+    "A.consumer.isolation.level": "read_committed",
+    "B.consumer.isolation.level": "read_committed",
+}
 FAR = 200_000
 
 
@@ -47,6 +58,18 @@ def shown(running: Daemon, group: str, flow: str = "A->B") -> dict[str, Any]:
     """Return the view of a consumer group in a flow."""
     views = running.flow_view(flow).get("consumer_groups", ())
     return next((view for view in views if view["group"] == group), {"offsets": ()})
+
+
+async def write_transactions(bootstrap: str, topic: str, numbers: range, *, aborts_every: int) -> None:
+    """Write a transaction of a hundred records for each number; the last of every *aborts_every* is aborted."""
+    rounds = [
+        (
+            number % aborts_every != aborts_every - 1,
+            [list(some) for some in spread(plain_records(100, start=number * 100, size=40), 2)],
+        )
+        for number in numbers
+    ]
+    await produce_transactions(bootstrap, topic, rounds, transactional_id=f"{topic}-{numbers.start}")
 
 
 async def moved(
@@ -153,34 +176,15 @@ async def test_failover_and_failback_miss_nothing_and_repeat_nothing(
     """
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     await create_topic(source, prefix, partitions=2)
-
-    async def write(rounds: range) -> None:
-        some = [
-            (number % 4 != 3, [list(it) for it in spread(plain_records(100, start=number * 100, size=40), 2)])
-            for number in rounds
-        ]
-        await produce_transactions(source, prefix, some, transactional_id=f"{prefix}-{rounds.start}")
-
-    await write(range(20))
-    keys = {
-        **SYNC,
-        "B->A.enabled": "true",
-        "A->B.transforms": "route",
-        "A->B.transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
-        "A->B.transforms.route.regex": ".*",
-        "A->B.transforms.route.replacement": "$0-routed",
-        "topics": f"{prefix}",
-        "groups": f"{prefix}.*",
-        "A.consumer.isolation.level": "read_committed",
-        "B.consumer.isolation.level": "read_committed",
-    }
+    await write_transactions(source, prefix, range(20), aborts_every=4)
+    keys = {**THERE_AND_BACK, "topics": f"{prefix}", "groups": f"{prefix}.*"}
     group, remote = f"{prefix}-group", f"A.{prefix}-routed"
     async with daemon(tmp_path, mm2_properties(source, target, **keys)) as running:
         at_home = await read_some(source, group, prefix, 500)
         await await_arrived(target, remote, 1_500)
         await moved(running, source, target, (group, prefix, remote))
         arrived_at = await committed(target, group)
-        await write(range(20, 40))
+        await write_transactions(source, prefix, range(20, 40), aborts_every=4)
         await await_arrived(target, remote, 3_000)
         # An offset right before an aborted transaction has two exact translations until it is known what follows.
         await eventually(lambda: running.flow_view("A->B").get("lag") == 0, within_s=60, what="all is accounted for")

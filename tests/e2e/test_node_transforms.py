@@ -38,15 +38,12 @@ def _copied(nodes: list[Daemon], topic: str, flow: str) -> list[list[int]]:
     return [[view["position"] for _, view in sorted(views.items())] for views in found if views]
 
 
-async def test_forced_rebalances_while_records_are_transformed(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """Nodes are thrown out of the group, one or two at a time, in the middle of transactions."""
-    source, target, alias = primary.bootstrap_servers, backup.bootstrap_servers, prefix[-6:]
-    flow, chance = f"{alias}->B", random.Random(11)
-    keys = {
+def _exactly_once(alias: str, topic: str) -> dict[str, object]:
+    """Return the keys of nodes that share a flow and transform its topic in transactions."""
+    flow = f"{alias}->B"
+    return {
         "clusters": f"{alias}, B",
-        f"{flow}.topics": prefix,
+        f"{flow}.topics": topic,
         "listeners": "",
         f"B->{alias}.enabled": "false",
         "tasks.max": 2,
@@ -61,13 +58,21 @@ async def test_forced_rebalances_while_records_are_transformed(
         f"{flow}.transforms.mark.header": "seen",
         f"{flow}.transforms.mark.value.literal": "yes",
     }
+
+
+async def test_forced_rebalances_while_records_are_transformed(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Nodes are thrown out of the group, one or two at a time, in the middle of transactions."""
+    source, target, alias = primary.bootstrap_servers, backup.bootstrap_servers, prefix[-6:]
+    flow, chance = f"{alias}->B", random.Random(11)
     await create_topic(source, prefix, partitions=_PARTITIONS)
     async with (
         numbered_stream(source, prefix, count=1, partitions=_PARTITIONS, rate=_RATE, open_ended=True) as stream,
         AsyncExitStack() as runs,
         looking_at(target) as cluster,
     ):
-        properties = mm2_properties(source, target, aliases=(alias, "B"), **keys)
+        properties = mm2_properties(source, target, aliases=(alias, "B"), **_exactly_once(alias, prefix))
         nodes = [await runs.enter_async_context(daemon(tmp_path, properties, name=name)) for name in NAMES]
         for node in nodes:
             await node.wait_for_event("spark_started", within_s=_LONG_S)

@@ -39,6 +39,24 @@ def _connector(kind: str, alias: str, source: str, target: str, **keys: object) 
     return "".join(f"{key} = {value}\n" for key, value in settings.items())
 
 
+def _files(topic: str, source: str, target: str, group: str, offsets: Path) -> dict[str, str]:
+    """Return a worker's file and one for each of MirrorMaker's connectors; the source's alias is the topic's name."""
+    return {
+        "worker": f"bootstrap.servers = {target}\noffset.storage.file.filename = {offsets}\n",
+        "source": _connector(
+            "MirrorSourceConnector", topic, source, target,
+            **{"topics": topic, "replication.factor": 1, "offset-syncs.topic.replication.factor": 1, "tasks.max": 2},
+        ),
+        "checkpoint": _connector(
+            "MirrorCheckpointConnector", topic, source, target,
+            **{"groups": group, "checkpoints.topic.replication.factor": 1, "emit.checkpoints.interval.seconds": 1},
+        ),
+        "heartbeat": _connector(
+            "MirrorHeartbeatConnector", topic, source, target, **{"heartbeats.topic.replication.factor": 1}
+        ),
+    }  # fmt: skip
+
+
 async def test_a_standalone_worker(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
     """
     A worker's file and one file for each of MirrorMaker's connectors mirror topics, groups and heartbeats.
@@ -53,20 +71,7 @@ async def test_a_standalone_worker(primary: KafkaCluster, backup: KafkaCluster, 
     await create_topic(source, more, partitions=1)
     await produce_numbers(source, more, count=_COUNT, partitions=1)
     await commit_plainly(source, group, {TopicPartition(prefix, 0): 300})
-    files = {
-        "worker": f"bootstrap.servers = {target}\noffset.storage.file.filename = {tmp_path}/connect.offsets\n",
-        "source": _connector(
-            "MirrorSourceConnector", prefix, source, target,
-            **{"topics": prefix, "replication.factor": 1, "offset-syncs.topic.replication.factor": 1, "tasks.max": 2},
-        ),
-        "checkpoint": _connector(
-            "MirrorCheckpointConnector", prefix, source, target,
-            **{"groups": group, "checkpoints.topic.replication.factor": 1, "emit.checkpoints.interval.seconds": 1},
-        ),
-        "heartbeat": _connector(
-            "MirrorHeartbeatConnector", prefix, source, target, **{"heartbeats.topic.replication.factor": 1}
-        ),
-    }  # fmt: skip
+    files = _files(prefix, source, target, group, tmp_path / "connect.offsets")
     for name, text in files.items():
         (tmp_path / f"{name}.properties").write_text(text)
     arguments = [str(tmp_path / f"{name}.properties") for name in files]

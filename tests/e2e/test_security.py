@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from mm2py.devkit.broker import start_clusters
-from tests.support.certificates import Authority
+from tests.support.certificates import Authority, Certificate
 from tests.support.daemon import daemon
 from tests.support.mirrored import assert_mirrored, await_arrived
 from tests.support.mm2_file import mm2_properties
@@ -75,6 +75,22 @@ def _of(alias: str, keys: dict[str, str]) -> dict[str, str]:
     return {f"{alias}.{name}": value for name, value in keys.items()}
 
 
+def _four_ways_in(pair: Pair, client: Certificate) -> dict[str, str]:
+    """Return the logins of four aliases: SCRAM and PLAIN at the source, mutual TLS and a token at the target."""
+    return {
+        "clusters": "A, B, C, D",
+        **_of("A", pair.source.client_keys("SCRAM")),
+        **_of("B", pair.target.client_keys("MUTUAL", ssl_keystore_type="PEM", ssl_keystore_location="")),
+        "B.ssl.keystore.key": client.key_pem.replace("\n", "\\n"),
+        "B.ssl.keystore.certificate.chain": client.pem.replace("\n", "\\n"),
+        **_of("C", pair.source.client_keys("PLAIN")),
+        **_of("D", pair.target.client_keys("OAUTH", sasl_jaas_config="x.OAuthBearerLoginModule required;")),
+        "D.sasl.oauthbearer.token.endpoint.url": pair.tokens.url,
+        "D.sasl.oauthbearer.client.credentials.client.id": pair.tokens.client,
+        "D.sasl.oauthbearer.client.credentials.client.secret": pair.tokens.secret,
+    }
+
+
 @contextmanager
 def _watched(secrets: tuple[str, ...]) -> Iterator[list[tuple[str, str]]]:
     """Look at all processes' arguments and environments all the time; return each of *secrets* seen, and where."""
@@ -132,16 +148,7 @@ async def test_a_different_way_in_on_each_side_and_no_secret_anywhere(pair: Pair
     await pair.grant(two, f"User:{USER}", f"User:{pair.tokens.subject}", "C")
     keys = {
         **_COPY_ONLY,
-        "clusters": "A, B, C, D",
-        **_of("A", pair.source.client_keys("SCRAM")),
-        **_of("B", pair.target.client_keys("MUTUAL", ssl_keystore_type="PEM", ssl_keystore_location="")),
-        "B.ssl.keystore.key": client.key_pem.replace("\n", "\\n"),
-        "B.ssl.keystore.certificate.chain": client.pem.replace("\n", "\\n"),
-        **_of("C", pair.source.client_keys("PLAIN")),
-        **_of("D", pair.target.client_keys("OAUTH", sasl_jaas_config="x.OAuthBearerLoginModule required;")),
-        "D.sasl.oauthbearer.token.endpoint.url": pair.tokens.url,
-        "D.sasl.oauthbearer.client.credentials.client.id": pair.tokens.client,
-        "D.sasl.oauthbearer.client.credentials.client.secret": pair.tokens.secret,
+        **_four_ways_in(pair, client),
         "A->B.topics": one,
         "C->D.enabled": "true",
         "C->D.topics": two,

@@ -86,21 +86,12 @@ async def _kill_inside_a_transaction(running: Daemon, target: Cluster, remote: s
     return await is_open()
 
 
-@pytest.mark.soak
-async def test_kills_neither_lose_nor_repeat_a_record(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """
-    The daemon is killed in the middle of a stream, once or more inside an open transaction, its workers once.
-
-    A statement works on one topic, a chain of Connect's on another. Each record is there once, in order; groups are
-    never translated to what they have not read.
-    """
-    by_sql, by_steps = f"{prefix}-sql", f"{prefix}-steps"
+def _by_sql_and_steps(primary: KafkaCluster, backup: KafkaCluster, by_sql: str, by_steps: str) -> str:
+    """Return a file with a flow whose topic a statement transforms, and one with a chain of Connect's."""
     # Partition 1 takes longer than partition 0, whose records wait in an open transaction meanwhile.
     slow = "IF(partition = 1 AND offset % 10 = 0, IF(reflect('java.lang.Thread', 'sleep', 25L) = 'null', '', 'x'), '')"
     value = f"concat(substring(CAST(value AS STRING), 1, 12), {slow}) AS value"
-    properties = _exactly_once(
+    return _exactly_once(
         primary,
         backup,
         "TX",
@@ -115,10 +106,24 @@ async def test_kills_neither_lose_nor_repeat_a_record(
             **_inserting("TY"),
         },
     )
+
+
+@pytest.mark.soak
+async def test_kills_neither_lose_nor_repeat_a_record(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    The daemon is killed in the middle of a stream, once or more inside an open transaction, its workers once.
+
+    A statement works on one topic, a chain of Connect's on another. Each record is there once, in order; groups are
+    never translated to what they have not read.
+    """
+    by_sql, by_steps = f"{prefix}-sql", f"{prefix}-steps"
+    properties = _by_sql_and_steps(primary, backup, by_sql, by_steps)
     kinds = {f"TX.{by_sql}": by_sql, f"TY.{by_steps}": by_steps}
     for topic in kinds.values():
         await create_topic(primary.bootstrap_servers, topic, partitions=2)
-    told: list[object] = []
+    reported: list[object] = []
     were_open: list[bool] = []
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     async with (
@@ -135,13 +140,13 @@ async def test_kills_neither_lose_nor_repeat_a_record(
             await commit_plainly(source, f"{prefix}-early", {TopicPartition(by_sql, 0): one.sent // 4 + 3})
             await _checkpointed(backup, f"{prefix}-early")
             were_open.append(await _kill_inside_a_transaction(running, looking, f"TX.{by_sql}"))
-            told += running.events("resume_unproven")
+            reported += running.events("resume_unproven")
         while len(were_open) < rounds(1, soak=3) or not any(were_open):
             async with daemon(tmp_path, properties) as running:
                 # Spark takes long to come up: the next kill comes in the midst of that.
                 await await_arrived(target, f"TY.{by_steps}", other.sent, within_s=_LONG_S)
                 were_open.append(await _kill_inside_a_transaction(running, looking, f"TY.{by_steps}"))
-                told += running.events("resume_unproven")
+                reported += running.events("resume_unproven")
         async with daemon(tmp_path, properties) as running:
             counts = {by_sql: await one.done(), by_steps: await other.done()}
             await commit_plainly(source, f"{prefix}-late", {TopicPartition(by_sql, 0): counts[by_sql] // 2 - 100})
@@ -151,9 +156,9 @@ async def test_kills_neither_lose_nor_repeat_a_record(
             for group in ("early", "late"):
                 await _assert_never_ahead(primary, backup, f"{prefix}-{group}", by_sql, f"TX.{by_sql}")
             assert await running.sigterm() == 0
-            told += running.events("resume_unproven")
+            reported += running.events("resume_unproven")
 
-    assert told == []
+    assert reported == []
     sent = await read_numbers(source, by_sql)
     kept = {partition: [n for at, n in enumerate(numbers) if at % 10 != 3] for partition, numbers in sent.items()}
     assert await read_numbers(target, f"TX.{by_sql}", reads_committed=True) == kept
