@@ -29,7 +29,17 @@ from mm2py.telemetry.events import Event
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "mm2py"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "bench").glob("*.md")])
-SCRIPTS = sorted([*(ROOT / "scripts").iterdir(), ROOT / ".ci/run"])
+SCRIPTS = sorted([*filter(Path.is_file, (ROOT / "scripts").iterdir()), ROOT / ".ci/run"])
+
+PYTHON = sorted(file for folder in ("mm2py", "tests", "bench") for file in (ROOT / folder).rglob("*.py"))
+#: These are still longer than a file or a function may be, and are to be split. Nothing is added here.
+TO_BE_SPLIT = {
+    "tests/e2e/test_worker.py",
+    "tests/integration/test_position_tool.py",
+    "tests/support/model_cluster.py",
+    "tests/unit/flow/test_membership.py",
+    "tests/unit/pipeline/copy/test_epoch.py",
+}
 
 LONGEST_FILE, LONGEST_FUNCTION, LONGEST_DESIGN, LONGEST_LINE = 500, 50, 299, 120
 
@@ -185,18 +195,18 @@ def _is_defined(file: Path, name: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize("file", PYTHON, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_and_functions_are_short(file: Path) -> None:
     """No file is longer than 500 lines and no function longer than 50; each file says what it is for."""
     text = file.read_text()
     tree = ast.parse(text)
-    lengths = {
-        node.name: _length(node) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    too_long = [(it.name, _length(it)) for it in functions if _length(it) > LONGEST_FUNCTION]
 
-    assert len(text.splitlines()) <= LONGEST_FILE
-    assert {name: length for name, length in lengths.items() if length > LONGEST_FUNCTION} == {}
     assert ast.get_docstring(tree)
+    if str(file.relative_to(ROOT)) not in TO_BE_SPLIT:
+        assert len(text.splitlines()) <= LONGEST_FILE
+        assert too_long == []
 
 
 def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
