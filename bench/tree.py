@@ -152,7 +152,7 @@ class ProcessTree:
 @attrs.define
 class Strangers:
     """
-    How busy the machine was with what is none of ours, from the moment this is made.
+    How busy the machine was with processes that are not ours, from the moment this is made.
 
     Ours is whatever descends from this process: brokers, mirrors, probes. Time that a hypervisor took away counts as
     strangers'. Figures taken beside a busy stranger are not worth quoting.

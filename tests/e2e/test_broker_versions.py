@@ -157,7 +157,7 @@ async def _keeps_name(mirror: Mirror) -> None:
     assert not list(mirror.running.events("flow_unguarded"))
 
 
-#: What the page calls it, and what is looked at, in order.
+#: What the page calls it, and what is checked, in order.
 _CHECKS: dict[str, Callable[[Mirror], Awaitable[None]]] = {
     "records of every kind, compressed, copied unopened": _unopened,
     "transactions: what was committed, in order": _committed_only,

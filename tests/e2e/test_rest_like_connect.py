@@ -116,7 +116,7 @@ def _shape(value: object, name: str = "") -> object:
     """
     Return what an answer looks like: its fields and types, but not its values, and not the keys of a config.
 
-    Of connectors by their names only the one is looked at that both have. The list of problems of a refused config is
+    Of connectors by their names only the one that both have is compared. The list of problems of a refused config is
     ours alone.
     """
     if isinstance(value, dict):

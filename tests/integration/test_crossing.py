@@ -41,7 +41,7 @@ _STATEMENTS = {
     ),
     "SELECT * EXCEPT (partition), 1 AS partition FROM records": ((), ("partition", *_ALWAYS)),
     "SELECT r.* FROM records r JOIN (VALUES ('DE')) AS c(name) ON r.topic = c.name": (("topic",), _ALWAYS),
-    # Where it is not certain what is looked at, everything is read.
+    # If it is not certain which columns are used, everything is read.
     "SELECT * FROM records WHERE topic = (SELECT name FROM VALUES ('a') AS c(name))": (NAMES, _ALWAYS),
     "SELECT /*+ BROADCAST(s) */ r.* FROM records r JOIN records s ON r.key = s.key": (NAMES, _ALWAYS),
 }

@@ -69,6 +69,6 @@ def test_references_give_what_kafka_s_providers_give(folder: Path, monkeypatch: 
         ours = _ours(value, folder / "allowed")
         replaced += ours not in {_REFUSED, value}
         is_left = theirs == _REFUSED or any(f"${{{name}:" in theirs for name in ("file", "dir", "env"))
-        # A value that itself looks like a reference is not looked at again, by neither.
+        # A value that itself looks like a reference is not resolved again, by either.
         assert ours == theirs or (ours == _REFUSED and is_left), value
     assert replaced > 10

@@ -72,7 +72,7 @@ async def test_several_listeners(tmp_path: Path) -> None:
         urls = await eventually(
             lambda: running.urls() if len(running.urls()) == 2 else None, within_s=10, what="both listen"
         )
-        # Which of them listens first is luck; a worker is called by the one that the settings name first.
+        # Which of them listens first is chance; a worker is called by the one that the settings name first.
         urls = sorted(urls)
         answers = [await _get(url + "/status") for url in urls]
         port = urls[0].removeprefix("http://127.0.0.1:")

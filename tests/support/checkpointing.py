@@ -65,7 +65,7 @@ class RunningCheckpoints:
         await self.task
 
     def shown(self, group: str) -> GroupOffsetsView:
-        """Return the picture of a consumer group, an empty one before the first."""
+        """Return the view of a consumer group, an empty one before the first."""
         views = (view for view in self.group.consumer_groups() if view.group == group)
         return next(views, GroupOffsetsView(group))
 

@@ -104,7 +104,7 @@ class Daemon:
             raise AssertionError(message) from error
 
     def flow_view(self, flow: str = "A->B") -> dict[str, Any]:
-        """Return the picture of a flow that the daemon wrote last, at most a second ago; empty before the first."""
+        """Return the view of a flow that the daemon wrote last, at most a second ago; empty before the first."""
         try:
             status = json.loads(self._status_file.read_text())
         except FileNotFoundError:
@@ -113,7 +113,7 @@ class Daemon:
         return found
 
     def partition_views(self, topic: str, flow: str = "A->B") -> dict[int, dict[str, Any]]:
-        """Return the pictures of a topic's partitions in a flow."""
+        """Return the views of a topic's partitions in a flow."""
         views = self.flow_view(flow).get("partitions", ())
         return {view["source"]["partition"]: view for view in views if view["source"]["topic"] == topic}
 

@@ -31,7 +31,7 @@ FLOW = FlowSnapshot(
     latency_p50_ms=1.0,
     latency_p99_ms=7.5,
 )
-PICTURE = Snapshot(
+SNAPSHOT = Snapshot(
     flow=FLOW,
     topics=(TopicSnapshot("orders", "primary.orders", "zstd", 4, 1_042, 1_000),),
     said=(Said("12:00:00", "error", "partition_stopped", "topic=orders partition=3"),),
@@ -114,7 +114,7 @@ def test_plain_lines_have_the_time_and_every_figure() -> None:
     screen = make_screen(Console(file=out, width=80, highlight=False), clock)
     for _ in range(5):
         clock.advance(1.0)
-        screen.show(PICTURE, "3 of 15 s")
+        screen.show(SNAPSHOT, "3 of 15 s")
 
     assert isinstance(screen, PlainScreen)
     line = (
@@ -130,7 +130,9 @@ def test_the_live_view_fits_eighty_columns() -> None:
     console = Console(file=out, width=80, force_terminal=True, color_system=None, highlight=False)
     screen = make_screen(console, ManualClock())
     with screen.watching("primary ▶ backup"):
-        screen.show(attrs.evolve(PICTURE, flow=attrs.evolve(FLOW, lag=1_234_567, latency_p99_ms=11_665.0)), "3 of 15 s")
+        screen.show(
+            attrs.evolve(SNAPSHOT, flow=attrs.evolve(FLOW, lag=1_234_567, latency_p99_ms=11_665.0)), "3 of 15 s"
+        )
     shown = out.getvalue()
 
     assert isinstance(screen, LiveScreen)
@@ -157,7 +159,7 @@ def test_what_is_not_known_yet_is_a_dash() -> None:
     screen = PlainScreen(Console(file=out, width=80), clock)
     clock.advance(2.0)
     flow = attrs.evolve(FLOW, bytes_per_s=None, latency_p50_ms=None, latency_p99_ms=None)
-    screen.show(attrs.evolve(PICTURE, flow=flow), "the mirror starts")
+    screen.show(attrs.evolve(SNAPSHOT, flow=flow), "the mirror starts")
 
     assert "- MB/s, lag 42, latency p50 - ms, p99 - ms" in out.getvalue()
 

@@ -1,4 +1,4 @@
-"""One picture of a flow from the reports of all of its nodes, and what of it needs attention."""
+"""One view of a flow from the reports of all of its nodes, and what of it needs attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a flow."""
+"""The snapshot of a flow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken out of Spark's words about a failed job."""
+"""What is taken out of Spark's message about a failed job."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Bare:
 
 class Raising(DefaultReplicationPolicy):
     def __init__(self):
-        raise RuntimeError("no luck")
+        raise RuntimeError("no answer")
 
 class Few:
     def __init__(self, topics):
@@ -114,7 +114,7 @@ def test_a_policy_that_takes_all_settings_gets_all(own_module: str) -> None:
         ("shop_naming.Missing", "has no class Missing"),
         ("shop_naming.not_a_class", "has no class not_a_class"),
         ("shop_naming.Bare", "lacks format_remote_topic()"),
-        ("shop_naming.Raising", "no luck"),
+        ("shop_naming.Raising", "no answer"),
         ("shop_broken.Policy", "half finished"),
     ],
 )

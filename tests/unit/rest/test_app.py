@@ -356,7 +356,7 @@ async def test_an_allowed_origin(tmp_path: Path) -> None:
 
 
 async def test_a_picture_is_taken_once_for_all(ask: Asking) -> None:
-    """Who asks within a second gets the same picture; after a change there is a new one."""
+    """A request within a second gets the same snapshot; after a change there is a new one."""
     for path in ("/status", FLOW + "/status", FLOW + "/topics", "/metrics"):
         await ask("GET", path)
     before = ask.node.pictures

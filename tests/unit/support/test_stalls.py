@@ -19,7 +19,7 @@ class TestStallWatch:
         assert watch.has_stalled
         assert watch.longest_s == STALL_S
 
-    def test_each_test_is_watched_anew(self):
+    def test_each_test_is_watched_afresh(self):
         watch = StallWatch()
         watch.note(STALL_S)
 

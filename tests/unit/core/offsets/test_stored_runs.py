@@ -24,7 +24,7 @@ SOURCE = TopicPartition("orders", 3)
 
 @pytest.fixture(autouse=True, scope="module")
 def small_chunks() -> Iterator[None]:
-    """Cut after three stretches, so that a few runs are many chunks."""
+    """Cut after three runs, so that a few runs are many chunks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kept_runs, "CHUNK_RUNS", 3)
         yield
@@ -138,8 +138,8 @@ def test_unchanged_is_not_written() -> None:
     assert (unchanged, list(changed_chunks(index)), chunk_count(index)) == ([], [2], 3)
 
 
-def test_half_of_a_stretch_is_not_taken_for_a_gap() -> None:
-    """A stretch that reaches into what is known better is left out, and what it reached over counts as unknown."""
+def test_half_of_a_run_is_not_taken_for_a_gap() -> None:
+    """A run that reaches into what is known better is left out, and what it reached over counts as unknown."""
     index = RunIndex(0, 0)
     index.take(0, [Run(0, 0, 15)], 15, 15)
     older = RunIndex(0, 0)

@@ -131,7 +131,7 @@ def test_a_group_at_the_start_of_an_empty_topic() -> None:
     assert RunIndex(700, 30).downstream(699) is Untranslated.TOO_OLD
 
 
-def test_what_is_copied_anew_counts_from_there() -> None:
+def test_what_is_copied_again_counts_from_there() -> None:
     """An operator sent the copying back: the second copy is the one that groups are sent to."""
     index = RunIndex(0, 0)
     index.take(0, [Run(0, 0, 100)], 100, 100)

@@ -152,7 +152,7 @@ async def test_one_group_s_failure_is_its_own(rig: CheckpointsRig) -> None:
 
 
 async def test_a_target_log_that_cannot_be_asked_about_is_left_out(rig: CheckpointsRig) -> None:
-    """No end, no checkpoint: it could point behind it. The picture says why."""
+    """No end, no checkpoint: it could point beyond it. The group's view says why."""
     await rig.made.read()
     del rig.target.topics[THERE.topic]
     found = await rig.made.emit_once(["g"])

@@ -1,4 +1,4 @@
-"""From a fetched record set to parcels: what travels unopened, what is rebuilt, what is left out, what stops."""
+"""From a fetched record set to buffered batches: what goes unopened, is rebuilt, is left out, or stops."""
 
 from __future__ import annotations
 

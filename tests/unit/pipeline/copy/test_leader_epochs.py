@@ -129,18 +129,18 @@ async def test_a_remote_topic_of_another_id_is_not_written(rig: CopyRig) -> None
     assert (rig.values(0), rig.values(1)) == ([], list(range(9)))
 
 
-async def test_a_remote_topic_that_is_made_anew_within_an_epoch_is_not_written(rig: CopyRig) -> None:
-    """Once metadata tells of another remote topic, nothing more is sent to it."""
+async def test_a_remote_topic_that_is_created_again_within_an_epoch_is_not_written(rig: CopyRig) -> None:
+    """Once metadata names another remote topic, nothing more is sent to it."""
     rig.target.topic_ids[REMOTE] = "old"
     rig.plans = {0: attrs.evolve(rig.plans[0], remote_topic_id="old")}
     rig.load(0, 2)
 
-    def make_anew() -> None:
+    def create_again() -> None:
         rig.target.topic_ids[REMOTE] = "new"
         rig.target.partitions[TopicPartition(REMOTE, 0)] = ModelPartition()
         rig.load(0, 2)
 
-    asyncio.get_running_loop().call_later(1.0, make_anew)
+    asyncio.get_running_loop().call_later(1.0, create_again)
     outcome = await rig.epoch(epoch_ms=3_000)
 
     assert of(outcome).ended is Ended.TARGET_REWOUND

@@ -71,7 +71,7 @@ def test_a_new_leader_epoch_is_a_new_fetch_position() -> None:
 
 
 def test_position_advances_by_acknowledgements_only() -> None:
-    """Queueing and sending move nothing; each acknowledgement moves position and downstream behind its parcel."""
+    """Queueing and sending move nothing; each acknowledgement moves position and downstream past its batch."""
     copy = copy_of()
     copy.buffer.put(buffered(100, 5))
     copy.buffer.put(buffered(105, 2))
@@ -90,8 +90,8 @@ def test_position_advances_by_acknowledgements_only() -> None:
     assert copy.last_timestamp_ms == 1_000
 
 
-def test_rebuilt_parcel_accounts_for_each_of_its_runs() -> None:
-    """A parcel with holes in its upstream offsets becomes one run for each stretch, and counts as rebuilt."""
+def test_rebuilt_batch_accounts_for_each_of_its_runs() -> None:
+    """A batch with holes in its upstream offsets becomes a run for each part without holes, and counts as rebuilt."""
     copy = copy_of()
     copy.buffer.put(BufferedBatch(memoryview(bytearray(9)), 4, 101, 110, 7, ((101, 0, 1), (103, 1, 2), (107, 3, 1))))
     send(copy)
@@ -126,7 +126,7 @@ def test_foreign_records_are_counted(downstream: int | None, base: int, expected
 
 
 def test_what_is_passed_over_counts_once_all_before_it_arrived() -> None:
-    """Offsets with nothing to copy move the position at once, or together with the parcel before them."""
+    """Offsets with nothing to copy move the position at once, or together with the batch before them."""
     copy = copy_of()
     copy.pass_over(103)
 
@@ -252,7 +252,7 @@ def test_trouble_interrupts_only_where_it_lasted(
 
 
 def test_detaching_lets_the_answers_memory_go() -> None:
-    """A parcel that moves into memory of its own keeps its bytes and no longer holds the answer; it moves once."""
+    """A batch that moves into memory of its own keeps its bytes and no longer holds the answer; it moves once."""
     answer = bytearray(range(200))
     held = BufferedBatch(memoryview(answer)[50:60], 1, 0, 1, -1)
     held.detach()

@@ -1,4 +1,4 @@
-"""What is made of Spark's words about a failed query."""
+"""What is made of Spark's message about a failed query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs of a round: which stretch each is about, how many run at a time, and what is said of those that fail."""
+"""The jobs of a round: which range each is about, how many run at a time, and what is reported of those that fail."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def test_a_few_jobs_do_for_many_ranges_where_that_is_possible() -> None:
 
 
 async def test_a_job_that_fails_takes_no_other_one_with_it() -> None:
-    """Spark's words are those of the stretch that failed."""
+    """Spark's message is that of the range that failed."""
 
     def work(source: TopicPartition) -> None:
         if source.partition == 1:

@@ -11,8 +11,8 @@ def _plan(partition: int, position: int = 0) -> PartitionPlan:
     return PartitionPlan(TopicPartition("t", partition), "A.t", position, None, is_unsure=False)
 
 
-def test_a_stretch_ends_with_the_source_or_before_a_bad_record() -> None:
-    """Partitions with nothing to read are left out; a bound cuts a stretch."""
+def test_a_range_ends_with_the_source_or_before_a_bad_record() -> None:
+    """Partitions with nothing to read are left out; a bound cuts a range."""
     plans = [_plan(0, 5), _plan(1, 5), _plan(2, 5)]
     ends = {TopicPartition("t", 0): 9, TopicPartition("t", 1): 5, TopicPartition("t", 2): 9}
 
@@ -21,7 +21,7 @@ def test_a_stretch_ends_with_the_source_or_before_a_bad_record() -> None:
     assert [(one.source.partition, one.position, one.until) for one in cut] == [(0, 5, 9), (2, 5, 7)]
 
 
-def test_heavy_records_make_short_stretches() -> None:
+def test_heavy_records_make_short_ranges() -> None:
     """What records weighed before bounds how many are held in memory; at least one is taken."""
     pace, source = Pace(), TopicPartition("t", 0)
     pace.learn(source, offsets=10, size_bytes=10 * RANGE_BYTES)
@@ -32,7 +32,7 @@ def test_heavy_records_make_short_stretches() -> None:
 
 
 def test_many_partitions_share_what_a_round_may_hold() -> None:
-    """All stretches of a round together stay within its memory."""
+    """All ranges of a round together stay within its memory."""
     pace = Pace()
     sources = [TopicPartition("t", number) for number in range(64)]
     for source in sources:
@@ -44,7 +44,7 @@ def test_many_partitions_share_what_a_round_may_hold() -> None:
 
 
 def test_what_took_too_long_is_cut_smaller_and_grows_again() -> None:
-    """A stretch is a quarter as long after each transaction that lasted too long, and never empty."""
+    """A range is a quarter as long after each transaction that lasted too long, and never empty."""
     pace, source = Pace(), TopicPartition("t", 0)
 
     def length(end: int = 10**9) -> int:
@@ -65,7 +65,7 @@ def test_what_took_too_long_is_cut_smaller_and_grows_again() -> None:
 
 
 def test_less_is_taken_than_what_took_too_long() -> None:
-    """All that there was to read was far less than could have been taken: the next stretch is shorter all the same."""
+    """All that there was to read was far less than could have been taken: the next range is shorter all the same."""
     pace, source = Pace(), TopicPartition("t", 0)
     assert pace.cut([_plan(0)], {source: 100}, {})[0].until == 100
 

@@ -29,8 +29,8 @@ def chunk(*offsets: int | None, stray: tuple[int, str] | None = None) -> Chunk:
     [
         pytest.param(chunk(), 0, id="no rows"),
         pytest.param(chunk(10, 11, 19), 3, id="in order, with gaps"),
-        pytest.param(chunk(9, 10), 0, id="from before the stretch"),
-        pytest.param(chunk(10, 20), 1, id="from behind the stretch"),
+        pytest.param(chunk(9, 10), 0, id="from before the range"),
+        pytest.param(chunk(10, 20), 1, id="from after the range"),
         pytest.param(chunk(10, 12, 11, 13), 2, id="out of order"),
         pytest.param(chunk(10, 10), 1, id="twice"),
         pytest.param(chunk(10, None, 12), 1, id="no offset"),
@@ -39,7 +39,7 @@ def chunk(*offsets: int | None, stray: tuple[int, str] | None = None) -> Chunk:
     ],
 )
 def test_rows_until_the_first_that_will_not_do(given: Chunk, sound: int) -> None:
-    """Rows are taken up to the first that is not next in the stretch or belongs elsewhere."""
+    """Rows are taken up to the first that is not next in the range or belongs elsewhere."""
     assert first_unsound(given, after=9, before=20) == sound
 
 

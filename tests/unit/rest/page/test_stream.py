@@ -145,7 +145,7 @@ async def test_nothing_new_is_a_heartbeat(rig: LiveStreamRig) -> None:
 
 
 async def test_all_viewers_share_one_look(rig: LiveStreamRig) -> None:
-    """However many pages are open, a second costs one picture, and all are told the same bytes."""
+    """However many pages are open, a second costs one snapshot, and all are sent the same bytes."""
     viewers = [rig.stream.join(FLOW) for _ in range(10)]
     for viewer in viewers:
         await viewer.next()

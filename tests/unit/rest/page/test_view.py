@@ -60,7 +60,7 @@ def test_a_partition_s_row_has_its_columns() -> None:
 
 
 def test_a_line_about_each_flow() -> None:
-    """The picture needs who is away and why, and how partitions fare, without a list of them."""
+    """The page needs which cluster is away and why, and how partitions fare, without a list of them."""
     away = ClusterView("B", is_reachable=False, error="refused", hint="start it")
     partitions = (STOPPED, attrs.evolve(STOPPED, stage=PartitionStage.COPYING))
     flow = FlowView(FLOW, FlowState.RUNNING, clusters=(away,), partitions=partitions)

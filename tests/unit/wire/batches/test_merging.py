@@ -187,7 +187,7 @@ def test_a_record_that_grows_beyond_the_room_is_left_to_python() -> None:
 
 
 def test_a_library_of_another_version_is_not_used(tmp_path: Path) -> None:
-    """Nor is what is none: Python does the same."""
+    """Nor is a file that is no library: Python does the same."""
     (tmp_path / "libmerge.so.1").write_bytes(b"no library")
 
     assert merging.load(tmp_path / "libmerge.so.1") is None

@@ -130,7 +130,7 @@ def test_rebuilt_batch_starts_at_zero_and_has_no_producer() -> None:
 
 
 def test_holes_close_and_runs_tell_where_they_were() -> None:
-    """A compacted batch's records move together; each stretch of consecutive upstream offsets is one run."""
+    """A compacted batch's records move together; consecutive upstream offsets are one run."""
     records = [Content(n) for n in (1, 2, 3, 7, 9, 10)]
     (rebuilt,) = built = rebuilt_from(build_batch(records, base_offset=50, last_offset_delta=20))
 

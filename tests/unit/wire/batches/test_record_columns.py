@@ -35,7 +35,7 @@ def test_columns_hold_what_was_written(size: int) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_what_lies_outside_is_left_out(size: int) -> None:
-    """A stretch may begin and end inside a batch."""
+    """A range may begin and end inside a batch."""
     columns = RecordColumns()
     columns.add(build_batch(contents(size), base_offset=10), from_offset=11, before=10 + size - 1)
 
