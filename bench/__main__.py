@@ -43,13 +43,21 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--shapes",
         default=",".join(COPIED),
-        help=f"some of {', '.join(SHAPES_BY_NAME)}; all, or none; if not given, those that are copied unchanged",
+        help=f"some of {', '.join(SHAPES_BY_NAME)}; all, or none; if not given: {', '.join(COPIED)}",
     )
     parser.add_argument("--only", default="all", help=f"some of {candidates}")
     parser.add_argument(
         "--before", type=Path, metavar="CHECKOUT", help="run mm2py of another checkout, too, as the candidate *before*"
     )
     parser.add_argument("--records", type=int, default=2_000_000, help="of the first shape; others in proportion")
+    parser.add_argument(
+        "--records-of",
+        type=_records_of,
+        action="append",
+        default=[],
+        metavar="SHAPE=N",
+        help="of one shape, which others do not depend on; may be repeated",
+    )
     parser.add_argument("--runs", type=int, default=1, help="how often all is repeated; the tables show medians")
     parser.add_argument("--latency-seconds", type=float, default=40.0, help="per candidate; 0 leaves latency out")
     parser.add_argument(
@@ -67,6 +75,7 @@ def read_order(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Or
         shapes = _chosen(given.shapes, SHAPES_BY_NAME)
         known = {each.value: each for each in Candidate if given.before or each is not Candidate.BEFORE}
         candidates = _chosen(given.only, known)
+        records_of = {SHAPES_BY_NAME[name].name: records for name, records in given.records_of}
     except KeyError as error:
         parser.error(f"there is no {error}")
     if given.before:
@@ -77,11 +86,17 @@ def read_order(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Or
         shapes=shapes,
         candidates=candidates,
         records=given.records,
+        records_of=records_of,
         runs=given.runs,
         latency_s=given.latency_seconds,
         tasks_max=given.tasks,
         tuned_tasks_max=given.tuned_tasks,
     )
+
+
+def _records_of(text: str) -> tuple[str, int]:
+    name, _, records = text.partition("=")
+    return name, int(records)
 
 
 def _chosen(text: str, known: dict[str, _Known]) -> tuple[_Known, ...]:

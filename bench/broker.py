@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 from aiokafka.conn import create_conn
-from aiokafka.protocol.admin import CreateTopicsRequest, DeleteTopicsRequest
+from aiokafka.protocol.admin import AlterConfigsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
@@ -25,10 +25,15 @@ from bench.batches import ProducerId
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 LATEST = -1
+CONFIGS_OF_ALL = (("retention.ms", "-1"),)
 FETCH_MAX_BYTES = 4 * 1024 * 1024
 REQUEST_TIMEOUT_MS = 30_000
 PRODUCER_ID_ATTEMPTS = 50
 TOPIC_POLL_S = 0.05
+_TOPIC = 2  # among the kinds of what has configs
+
+#: Keys and values.
+Configs = Iterable[tuple[str, str]]
 
 
 @attrs.define(eq=False)
@@ -48,9 +53,9 @@ class Broker:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    async def create_topic(self, topic: str, partitions: int) -> None:
+    async def create_topic(self, topic: str, partitions: int, configs: Configs = ()) -> None:
         """Create *topic* on this broker and wait until its partitions have leaders."""
-        settings = [("retention.ms", "-1")]
+        settings = [*CONFIGS_OF_ALL, *configs]
         request = CreateTopicsRequest([(topic, partitions, 1, [], settings)], REQUEST_TIMEOUT_MS, validate_only=False)
         answer = await self._connection.send(request)
         for name, code, *_ in answer.topic_errors:
@@ -58,6 +63,14 @@ class Broker:
                 raise BenchBrokerError("create topic", f"{name} got error {code}")
         async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
             await self.await_topic(topic, partitions)
+
+    async def configure_topic(self, topic: str, configs: Configs = ()) -> None:
+        """Have *topic* these configs, beside those that all have, and no others."""
+        request = AlterConfigsRequest([(_TOPIC, topic, [*CONFIGS_OF_ALL, *configs])])
+        answer = await self._connection.send(request)
+        for code, message, *_ in answer.resources:
+            if code:
+                raise BenchBrokerError("configure topic", f"{topic} got error {code}, {message}")
 
     async def await_topic(self, topic: str, partitions: int) -> None:
         """Wait, as long as it takes, until the partitions of *topic* have leaders."""

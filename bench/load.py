@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from bench.batches import build_templates
+from bench.batches import batches_of, records_per_batch
 from bench.broker import Broker
 from bench.shapes import Shape
 
@@ -32,20 +32,19 @@ class LoadedTopic:
 async def load(source: Broker, shape: Shape, records: int) -> LoadedTopic:
     """Create the topic of *shape* with about *records* records, every partition with as many as the others."""
     topic = f"bench-{shape.name}"
-    templates = build_templates(shape)
-    rounds = max(1, round(records / (templates[0].records * shape.partitions)))
-    await source.create_topic(topic, shape.partitions)
+    templates = batches_of(shape)
+    per_round = records_per_batch(shape) * shape.partitions
+    rounds = max(1, round(records / per_round))
+    await source.create_topic(topic, shape.partitions, shape.configs)
     producer = await source.init_producer_id()
     started = time.monotonic()
     in_flight: collections.deque[Coroutine[Any, Any, None]] = collections.deque()
     stored_bytes = 0
-    turn = 0
     for number in range(rounds):
         now_ms = time.time_ns() // 1_000_000
         batches = []
         for partition in range(shape.partitions):
-            template = templates[turn % len(templates)]
-            turn += 1
+            template = next(templates)
             batch = template.stamped(producer, number * template.records, now_ms)
             stored_bytes += len(batch)
             batches.append((partition, batch))
@@ -54,5 +53,5 @@ async def load(source: Broker, shape: Shape, records: int) -> LoadedTopic:
         in_flight.append(source.produce(topic, batches))
     while in_flight:
         await in_flight.popleft()
-    total = rounds * templates[0].records * shape.partitions
+    total = rounds * per_round
     return LoadedTopic(topic, shape, total, stored_bytes, total * shape.value_bytes, time.monotonic() - started)

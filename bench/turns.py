@@ -8,6 +8,7 @@ machine does hits all of them alike.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
@@ -15,6 +16,7 @@ from rich.console import Console
 
 from bench.broker import Broker, connected
 from bench.candidates import Candidate, FlowSettings, Goal
+from bench.compacting import compact
 from bench.copying import copy
 from bench.latency import measure
 from bench.load import LoadedTopic, load
@@ -33,15 +35,21 @@ class Order:
     shapes: tuple[Shape, ...]
     candidates: tuple[Candidate, ...]
     records: int
+    #: Numbers of records for some shapes by name, which the others' do not depend on.
+    records_of: Mapping[str, int]
     runs: int
     latency_s: float
     tasks_max: int
     tuned_tasks_max: int
 
+    def records_for(self, shape: Shape) -> int:
+        """Return how many records are loaded for *shape*."""
+        return self.records_of.get(shape.name, shape.records(self.records))
+
     @property
     def disk_bytes(self) -> int:
         """Room for the largest shape at the source and at the target, and for what is being deleted meanwhile."""
-        return 3 * max((shape.value_bytes * shape.records(self.records) for shape in self.shapes), default=0)
+        return 3 * max((shape.value_bytes * self.records_for(shape) for shape in self.shapes), default=0)
 
     def turn(self, number: int) -> tuple[Candidate, ...]:
         """The candidates, the first of them another one each turn."""
@@ -66,11 +74,13 @@ class Turns:
         """Everything that was ordered."""
         async with connected(self._source_at) as source, connected(self._target_at) as target:
             for shape in self._order.shapes:
-                loaded = await load(source, shape, shape.records(self._order.records))
+                loaded = await load(source, shape, self._order.records_for(shape))
+                if shape.is_compacted:
+                    loaded = await compact(source, loaded)
                 self.results.loaded.append(loaded)
                 self._say(f"{shape.name}: {loaded.records:,} records loaded in {loaded.seconds:.1f} s")
                 # The first candidate would otherwise pay for the target's compiling of what the shape needs.
-                await load(target, shape, shape.records(self._order.records))
+                await load(target, shape, self._order.records_for(shape))
                 await _clean(target)
                 for _ in range(self._order.runs):
                     await self._copy_in_turn(loaded, target)

@@ -1,12 +1,13 @@
 """Prebuilt batches are what an idempotent producer would have sent."""
 
+import itertools
 import struct
 
 import pytest
 from aiokafka.record._crecords import MemoryRecords
 from crc32c import crc32c
 
-from bench.batches import ProducerId, Template, build_templates
+from bench.batches import ProducerId, Template, batches_of, build_templates, closing_batch, left_of_pairs, walk
 from bench.shapes import SHAPES, Codec, Shape
 
 
@@ -62,3 +63,26 @@ def test_content_compresses_like_application_data(codec: Codec, least: float, mo
     ratio = template.records * 200 / len(template.data)
 
     assert least < ratio < most
+
+
+def test_one_of_two_records_is_for_the_cleaner() -> None:
+    """In a compacted topic a record has its key from the one before, and no two batches have a key in common."""
+    shape = Shape("", "", 200, 1, 1.0, batch_bytes=1_200, is_compacted=True)
+    batches = list(itertools.islice(batches_of(shape), 3))
+    keys = [[record.key for record in MemoryRecords(batch.data).next_batch()] for batch in batches]
+
+    assert [len(some) for some in keys] == [batch.records for batch in batches] == [5, 5, 5]
+    assert {len(set(some)) for some in keys} == {3} == {left_of_pairs(5)}
+    assert all(some[::2][1:] != some[:-1:2] and some[0] == some[1] for some in keys)
+    assert len(set(itertools.chain(*keys))) == 9
+
+
+def test_walking_counts_whole_batches(template: Template) -> None:
+    """Records and bytes by the headers; the batch that a fetch cut off is not counted."""
+    first, second = template.stamped(PRODUCER, 0, 1_700_000_000_000), closing_batch(1_700_000_000_000)
+    second = struct.pack(">q", 40) + second[8:]
+
+    assert list(walk(first + second + first[:-1])) == [
+        (template.records, template.records, len(first)),
+        (41, 1, len(second)),
+    ]

@@ -47,16 +47,29 @@ def test_another_checkout_takes_turns_if_it_is_named(tmp_path: Path, monkeypatch
     assert Candidate.MM2PY.environment()["PYTHONPATH"].split(":")[0] != str(tmp_path)
 
 
+def test_a_shape_can_have_a_number_of_its_own() -> None:
+    """The others are in proportion as ever, and the room that is needed follows."""
+    some, more = (
+        order("--shapes", "json,single", "--records", "1000", *more)
+        for more in ([], ["--records-of", "single=5000", "--records-of", "wide=1"])
+    )
+
+    assert [more.records_for(shape) for shape in more.shapes] == [1000, 5000]
+    assert (some.disk_bytes, more.disk_bytes) == (3 * 1000 * 200, 3 * 5000 * 200)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
+        ["--records-of", "square=7"],
+        ["--records-of", "single=many"],
         ["--shapes", "square"],
         ["--only", "before"],
         ["--only", "flink"],
         ["--runs", "0"],
         ["--shapes", "none", "--latency-seconds", "0"],
     ],
-    ids=lambda arguments: arguments[0],
+    ids=" ".join,
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Unknown names and empty orders end with a usage message."""
