@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from rich.console import Console
 
+from bench import go
 from bench.candidates import BEFORE_AT, Candidate
 from bench.report import print_report
 from bench.shapes import COPIED, SHAPES_BY_NAME
@@ -45,7 +46,8 @@ def make_parser() -> argparse.ArgumentParser:
         default=",".join(COPIED),
         help=f"some of {', '.join(SHAPES_BY_NAME)}; all, or none; if not given: {', '.join(COPIED)}",
     )
-    parser.add_argument("--only", default="all", help=f"some of {candidates}")
+    usual = ", ".join(each.value for each in Candidate if each.is_usual)
+    parser.add_argument("--only", default="all", help=f"some of {candidates}; if not given: {usual}")
     parser.add_argument(
         "--before", type=Path, metavar="CHECKOUT", help="run mm2py of another checkout, too, as the candidate *before*"
     )
@@ -74,7 +76,8 @@ def read_order(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Or
     try:
         shapes = _chosen(given.shapes, SHAPES_BY_NAME)
         known = {each.value: each for each in Candidate if given.before or each is not Candidate.BEFORE}
-        candidates = _chosen(given.only, known)
+        usual = {name: each for name, each in known.items() if each.is_usual or each is Candidate.BEFORE}
+        candidates = tuple(usual.values()) if given.only == "all" else _chosen(given.only, known)
         records_of = {SHAPES_BY_NAME[name].name: records for name, records in given.records_of}
     except KeyError as error:
         parser.error(f"there is no {error}")
@@ -82,6 +85,8 @@ def read_order(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Or
         os.environ[BEFORE_AT] = str(given.before.resolve())
     if not candidates or given.runs < 1 or not (shapes or given.latency_seconds):
         parser.error("nothing to run")
+    if any(shape.transforms for shape in shapes) and not all(each.has_transforms for each in candidates):
+        parser.error("go has no transforms: leave out either it or the shapes with them")
     return Order(
         shapes=shapes,
         candidates=candidates,
@@ -110,6 +115,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = make_parser()
     given = parser.parse_args(arguments)
     order = read_order(parser, given)
+    if Candidate.GO in order.candidates:
+        try:
+            go.binary()
+        except go.GoUnusableError as error:
+            parser.error(str(error))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # gigabytes are cleared away then, too
     with tempfile.TemporaryDirectory(prefix="mm2py-bench-") as scratch:
         free = shutil.disk_usage(scratch).free

@@ -2,7 +2,8 @@
 Who is measured: mm2py, Java MirrorMaker 2 as it comes, and Java MirrorMaker 2 tuned as well as we know how.
 
 All three get the same flow from the same keys. What not all of them do is switched off for all of them, so that
-no candidate is slowed down by work that another leaves undone.
+no candidate is slowed down by work that another leaves undone. The others run only when they are asked for: a bare
+mirror in Go does less than MirrorMaker 2, and the rest are other states of mm2py.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 import attrs
 
 import mm2py
+from bench import go
 from bench.shapes import Codec
 from mm2py.devkit.java import SERVER_FLAGS, JvmOptions
 
@@ -64,18 +66,33 @@ class Candidate(enum.Enum):
     MM2PY = "mm2py"
     #: mm2py of another checkout, whose path is in `BEFORE_AT`.
     BEFORE = "before"
+    #: mm2py without its compiled code.
+    PURE = "mm2py-pure"
     JAVA = "java"
     JAVA_TUNED = "java-tuned"
+    #: A bare mirror with franz-go, record by record, without positions, configs, ACLs and groups.
+    GO = "go"
 
     @property
     def is_ours(self) -> bool:
-        return self in {Candidate.MM2PY, Candidate.BEFORE}
+        return self in {Candidate.MM2PY, Candidate.BEFORE, Candidate.PURE}
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether it runs without being asked for."""
+        return self in {Candidate.MM2PY, Candidate.JAVA, Candidate.JAVA_TUNED}
+
+    @property
+    def has_transforms(self) -> bool:
+        return self is not Candidate.GO
 
     def properties(self, flow: FlowSettings) -> dict[str, str]:
         """The keys of this candidate's configuration file."""
         settings = _common(flow)
         if self is Candidate.JAVA_TUNED:
             settings |= _tuned(flow)
+        if self is Candidate.GO:
+            settings |= _tuned_go(flow)
         if not self.is_ours and flow.transforms:
             # Connect's own for MirrorMaker takes bytes alone, and a header that is inserted is text.
             settings[f"{flow.source_alias}->{flow.target_alias}.header.converter"] = _TEXT_HEADERS
@@ -85,6 +102,8 @@ class Candidate(enum.Enum):
         """The command line that mirrors what *file* says."""
         if self.is_ours:
             return [sys.executable, "-m", "mm2py.cli.mirror_maker", str(file)]
+        if self is Candidate.GO:
+            return [str(go.binary()), str(file)]
         jvm = JAVA_TUNED if self is Candidate.JAVA_TUNED else JAVA_DEFAULT
         return jvm.command(MIRROR_MAKER, str(file), scratch=file.parent)
 
@@ -92,7 +111,8 @@ class Candidate(enum.Enum):
         """What the process needs beside our own environment."""
         checkout = os.environ[BEFORE_AT] if self is Candidate.BEFORE else str(Path(mm2py.__file__).parent.parent)
         inherited = os.environ.get("PYTHONPATH")
-        return {"PYTHONPATH": f"{checkout}{os.pathsep}{inherited}" if inherited else checkout}
+        added = {"PYTHONPATH": f"{checkout}{os.pathsep}{inherited}" if inherited else checkout}
+        return added | {"MM2PY_NATIVE": "0"} if self is Candidate.PURE else added
 
 
 def as_properties(settings: dict[str, str]) -> str:
@@ -143,12 +163,37 @@ def _tuned(flow: FlowSettings) -> dict[str, str]:
     producer = {
         "batch.size": "1048576",
         "linger.ms": "0" if flow.goal is Goal.LATENCY else "5",
-        "compression.type": Codec.NONE.setting if flow.codec is Codec.NONE else Codec.LZ4.setting,
+        "compression.type": _fastest(flow.codec).setting,
         "max.request.size": "33554432",
         "buffer.memory": "268435456",
         "max.in.flight.requests.per.connection": "5",
         "enable.idempotence": "true",
         "send.buffer.bytes": "4194304",
     }
+    return _of_clients(flow, consumer, producer)
+
+
+def _tuned_go(flow: FlowSettings) -> dict[str, str]:
+    """Return the same for franz-go, which is idempotent and has five requests in flight anyway."""
+    consumer = {
+        "fetch.max.wait.ms": "100",
+        "fetch.max.bytes": "67108864",
+        "max.partition.fetch.bytes": "8388608",
+    }
+    producer = {
+        "batch.size": "1048576",
+        "linger.ms": "0" if flow.goal is Goal.LATENCY else "5",
+        "compression.type": _fastest(flow.codec).setting,
+        "buffer.memory": "268435456",
+    }
+    return _of_clients(flow, consumer, producer)
+
+
+def _fastest(source: Codec) -> Codec:
+    """Return what is written for a source of that codec: compressed if it is."""
+    return Codec.NONE if source is Codec.NONE else Codec.LZ4
+
+
+def _of_clients(flow: FlowSettings, consumer: dict[str, str], producer: dict[str, str]) -> dict[str, str]:
     settings = {f"{flow.source_alias}.consumer.{key}": value for key, value in consumer.items()}
     return settings | {f"{flow.target_alias}.producer.{key}": value for key, value in producer.items()}

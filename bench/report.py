@@ -37,8 +37,6 @@ COPY_COLUMNS = (
     "start to first s",
     "CPU-s to first",
     "strangers' cores",
-    "x java",
-    "x java-tuned",
 )
 LATENCY_COLUMNS = (
     "candidate",
@@ -52,8 +50,6 @@ LATENCY_COLUMNS = (
     "max ms",
     "cores used",
     "strangers' cores",
-    "p99 / java",
-    "p99 / java-tuned",
 )
 
 
@@ -149,9 +145,10 @@ def print_report(console: Console, results: Results) -> None:
 
 
 def _copies(results: Results) -> Table:
+    bases = _bases(results.copies)
     table = _table(
         "Copying (medians; MB and GB are record batches as stored at the source)",
-        COPY_COLUMNS,
+        (*COPY_COLUMNS, *(f"x {base.value}" for base in bases)),
     )
     for loaded in results.loaded:
         runs = [run for run in results.copies if run.shape == loaded.shape.name]
@@ -170,17 +167,17 @@ def _copies(results: Results) -> Table:
                 f"{_median(mine, lambda run: run.start_to_first_s):.1f}",
                 f"{_median(mine, lambda run: run.start_cpu_s):.1f}",
                 f"{_median(mine, lambda run: run.strangers_cores):.2f}",
-                _ratio(rates, candidate, Candidate.JAVA),
-                _ratio(rates, candidate, Candidate.JAVA_TUNED),
+                *(_ratio(rates, candidate, base) for base in bases),
             )
         table.add_section()
     return table
 
 
 def _latencies(results: Results) -> Table:
+    bases = _bases(results.latencies)
     table = _table(
         "Latency at 500 records/s, producer to consumer (medians)",
-        LATENCY_COLUMNS,
+        (*LATENCY_COLUMNS, *(f"p99 / {base.value}" for base in bases)),
     )
     groups = _grouped(results.latencies)
     p99 = {candidate: _median(mine, lambda run: run.latencies.p99_ms) for candidate, mine in groups}
@@ -197,8 +194,7 @@ def _latencies(results: Results) -> Table:
             f"{_median(mine, lambda run: run.latencies.max_ms):.1f}",
             f"{_median(mine, lambda run: run.cpu_cores):.3f}",
             f"{_median(mine, lambda run: run.strangers_cores):.2f}",
-            _ratio(p99, candidate, Candidate.JAVA),
-            _ratio(p99, candidate, Candidate.JAVA_TUNED),
+            *(_ratio(p99, candidate, base) for base in bases),
         )
     return table
 
@@ -216,6 +212,11 @@ def _grouped(runs: Iterable[_AnyRun]) -> list[tuple[Candidate, list[_AnyRun]]]:
     listed = list(runs)
     groups = [(candidate, [run for run in listed if run.candidate is candidate]) for candidate in Candidate]
     return [(candidate, mine) for candidate, mine in groups if mine]
+
+
+def _bases(runs: Iterable[_AnyRun]) -> list[Candidate]:
+    """Return those that the others are compared with: all but mm2py itself."""
+    return [candidate for candidate, _ in _grouped(runs) if candidate is not Candidate.MM2PY]
 
 
 def _median(runs: Iterable[_AnyRun], figure: Callable[[_AnyRun], float]) -> float:

@@ -47,6 +47,11 @@ def test_another_checkout_takes_turns_if_it_is_named(tmp_path: Path, monkeypatch
     assert Candidate.MM2PY.environment()["PYTHONPATH"].split(":")[0] != str(tmp_path)
 
 
+def test_other_candidates_run_if_they_are_asked_for() -> None:
+    """A bare mirror in Go, and mm2py without its compiled code."""
+    assert order("--only", "mm2py,mm2py-pure,go").candidates == (Candidate.MM2PY, Candidate.PURE, Candidate.GO)
+
+
 def test_a_shape_can_have_a_number_of_its_own() -> None:
     """The others are in proportion as ever, and the room that is needed follows."""
     some, more = (
@@ -63,6 +68,7 @@ def test_a_shape_can_have_a_number_of_its_own() -> None:
     [
         ["--records-of", "square=7"],
         ["--records-of", "single=many"],
+        ["--only", "mm2py,go", "--shapes", "json,header"],
         ["--shapes", "square"],
         ["--only", "before"],
         ["--only", "flink"],

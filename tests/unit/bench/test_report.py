@@ -60,15 +60,25 @@ def test_table_shows_the_median_and_the_ratio(results: Results) -> None:
         "6.0",
         "0.04",
         "8.00",
-        "-",
     ]
+
+
+def test_each_candidate_is_compared_with_those_that_ran(results: Results) -> None:
+    """There is a column for each but mm2py itself, and none for others."""
+    results.copies.append(copied(Candidate.GO, 600.0))
+    lines = printed(results)
+    (head,) = [line for line in lines if "CPU-s/GB" in line and "PSS" in line]
+    (row,) = [line.split() for line in lines if "json-lz4" in line and "go" in line.split()]
+
+    assert head.rstrip().endswith("x java   x go")
+    assert row[-2:] == ["4.00", "-"]
 
 
 def test_latency_table_compares_the_tails(results: Results) -> None:
     """The ratio of the 99th percentiles stands beside them."""
     rows = [line.split() for line in printed(results) if line.strip().startswith("mm2py")]
 
-    assert rows == [["mm2py", "40", "20,000", "0", "0", "1.00", "8.00", "20.0", "30.0", "0.250", "0.04", "0.50", "-"]]
+    assert rows == [["mm2py", "40", "20,000", "0", "0", "1.00", "8.00", "20.0", "30.0", "0.250", "0.04", "0.50"]]
 
 
 def test_failures_are_told_with_their_log(results: Results) -> None:
