@@ -1,5 +1,7 @@
 """
-The few requests that the benchmark itself makes of a one-broker cluster, on one bare connection.
+The few requests that the benchmark itself makes of one broker, on one bare connection.
+
+A cluster of several is `bench.cluster`.
 
 Deliberately not mm2py's own wire room: what is measured must not be what measures.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -48,10 +50,22 @@ class BenchBrokerError(Exception):
 
 
 class Broker:
-    """One connection to the only broker of a cluster."""
+    """One connection to the only broker of a cluster, or to one of several."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+
+    @property
+    def is_connected(self) -> bool:
+        return bool(self._connection.connected())
+
+    def close(self) -> None:
+        """Close the connection; whatever waits for an answer fails."""
+        self._connection.close()
+
+    async def send(self, request: Any) -> Any:
+        """Send one request and return its answer."""
+        return await self._connection.send(request)
 
     async def create_topic(self, topic: str, partitions: int, configs: Configs = ()) -> None:
         """Create *topic* on this broker and wait until its partitions have leaders."""
@@ -91,15 +105,19 @@ class Broker:
 
     async def end_offsets(self, topic: str, partitions: int) -> list[int] | None:
         """The next offset of every partition, or None while the topic is not there in full. Never creates it."""
-        wanted = [(partition, LATEST) for partition in range(partitions)]
-        answer = await self._connection.send(OffsetRequest(-1, 0, [(topic, wanted)]))
-        offsets = [-1] * partitions
-        for _, entries in answer.topics:
-            for partition, code, _, offset in entries:
-                if code:
-                    return None
-                offsets[partition] = offset
-        return offsets
+        found = await self.ends({topic: range(partitions)})
+        return [found[topic, number] for number in range(partitions)] if len(found) == partitions else None
+
+    async def ends(self, wanted: Mapping[str, Iterable[int]]) -> dict[tuple[str, int], int]:
+        """The next offsets of those *wanted* partitions that are here and led by this broker."""
+        topics = [(topic, [(number, LATEST) for number in numbers]) for topic, numbers in wanted.items()]
+        answer = await self._connection.send(OffsetRequest(-1, 0, topics))
+        return {
+            (topic, number): offset
+            for topic, entries in answer.topics
+            for number, code, _, offset in entries
+            if not code
+        }
 
     async def init_producer_id(self) -> ProducerId:
         """A producer id for an idempotent producer; a fresh broker may need a moment before it hands out any."""
@@ -136,12 +154,18 @@ class Broker:
         return found
 
 
+async def connect(host: str, port: int) -> Broker:
+    """Open a connection."""
+    limit_ms = REQUEST_TIMEOUT_MS + 10_000
+    return Broker(await create_conn(host, port, client_id="bench", request_timeout_ms=limit_ms))
+
+
 @contextlib.asynccontextmanager
 async def connected(bootstrap: str) -> AsyncIterator[Broker]:
     """A `Broker` at ``host:port``."""
     host, _, port = bootstrap.rpartition(":")
-    connection = await create_conn(host, int(port), client_id="bench", request_timeout_ms=REQUEST_TIMEOUT_MS + 10_000)
+    broker = await connect(host, int(port))
     try:
-        yield Broker(connection)
+        yield broker
     finally:
-        connection.close()
+        broker.close()

@@ -42,7 +42,7 @@ FETCH_WAIT_MS = 500
 STARTS = "measuring"
 FOUND = "measured"
 
-_MARK = struct.Struct(">qq")  # the record's number, and when it was due in nanoseconds
+MARK = struct.Struct(">qq")  # the record's number, and when it was due in nanoseconds
 
 
 @attrs.frozen
@@ -114,7 +114,7 @@ async def _said(mirror: Mirror, probe: LoggedProcess, word: str, within_s: float
 
 async def produce(bootstrap: str, topic: str) -> None:
     """Send one record every 1/500 s, each in a batch of its own, never waiting for the one before."""
-    values = content.records(value_bytes=VALUE_BYTES - _MARK.size, seed=1)
+    values = content.records(value_bytes=VALUE_BYTES - MARK.size, seed=1)
     async with connected(bootstrap) as broker, asyncio.TaskGroup() as answers:
         producer = await broker.init_producer_id()
         started, started_ns = time.monotonic(), time.time_ns()
@@ -136,7 +136,7 @@ def _one_record(producer: ProducerId, number: int, due_ns: int, key: bytes, valu
     builder = DefaultRecordBatchBuilder(
         2, Codec.NONE.value, 0, producer.id, producer.epoch, number // PARTITIONS, 1 << 20
     )
-    builder.append(0, due_ns // 1_000_000, key, _MARK.pack(number, due_ns) + value, [])
+    builder.append(0, due_ns // 1_000_000, key, MARK.pack(number, due_ns) + value, [])
     return bytes(builder.build())
 
 
@@ -159,7 +159,7 @@ async def receive(broker: Broker, topic: str, positions: list[int], *, until_s: 
         record_sets = await broker.fetch(topic, positions, FETCH_WAIT_MS)
         now_ns = time.time_ns()
         for partition, record_set in record_sets:
-            for number, due_ns, offset in _marks(record_set):
+            for number, due_ns, offset in marks(record_set):
                 if offset >= positions[partition]:
                     positions[partition] = offset + 1
                     received.append((number, (now_ns - due_ns) / 1e6))
@@ -168,12 +168,13 @@ async def receive(broker: Broker, topic: str, positions: list[int], *, until_s: 
     return received
 
 
-def _marks(record_set: bytes) -> list[tuple[int, int, int]]:
+def marks(record_set: bytes) -> list[tuple[int, int, int]]:
+    """Number, due time and offset of each record."""
     found = []
     batches = MemoryRecords(record_set)
     while batches.has_next():
         for record in batches.next_batch():
-            number, due_ns = _MARK.unpack_from(record.value)
+            number, due_ns = MARK.unpack_from(record.value)
             found.append((number, due_ns, record.offset))
     return found
 

@@ -58,14 +58,23 @@ async def running(candidate: Candidate, flow: FlowSettings, directory: Path) -> 
 
 @contextlib.asynccontextmanager
 async def running_on(
-    candidate: Candidate, settings: dict[str, str], directory: Path, *, grace_s: float = GRACE_S
+    candidate: Candidate,
+    settings: dict[str, str],
+    directory: Path,
+    *,
+    grace_s: float = GRACE_S,
+    profile: Path | None = None,
 ) -> AsyncIterator[Mirror]:
-    """Start *candidate* on *settings* in a new *directory*, where its ``log`` is; at the end stop it, or insist."""
+    """
+    Start *candidate* on *settings* in a new *directory*, where its ``log`` is; at the end stop it, or insist.
+
+    A *profile* is written of our candidates' own process.
+    """
     file = await asyncio.to_thread(_write, directory, as_properties(settings))
     started = time.monotonic()
     process = start_process(
         candidate.value,
-        candidate.command(file),
+        candidate.command(file, profile),
         log_file=directory / "log",
         cwd=directory,
         env=candidate.environment(),
