@@ -87,11 +87,6 @@ class Cluster:
         """Open a further connection to a broker; one of `UNREACHABLE` when it cannot be reached."""
         return await connect(*self._addresses[node])
 
-    async def topics(self) -> list[str]:
-        """Every topic there is."""
-        answer = await self.ask_any(MetadataRequest(None, allow_auto_topic_creation=False))
-        return [entry[1] for entry in answer.topics]
-
     async def create_topics(
         self, topics: Mapping[str, int], *, replicas: int = 1, assigned_to: Sequence[int] = ()
     ) -> None:

@@ -36,7 +36,7 @@ SENT = "sent"
 #: How long the receiver waits for what is missing, and for what may be repeated.
 LATE_S = 30.0
 LINGER_S = 1.0
-MOST_BATCH_BYTES = 1 << 20
+MOST_BATCH_BYTES, MOST_RECORDS = 1 << 20, 1_000
 
 
 @attrs.frozen
@@ -119,7 +119,9 @@ class Outbox:
     async def _send(self, leader: int, places: list[Place]) -> None:
         for place in places:
             if place not in self._batches:
-                records = self._waiting.pop(place)
+                records, later = self._waiting[place][:MOST_RECORDS], self._waiting.pop(place)[MOST_RECORDS:]
+                if later:
+                    self._waiting[place] = later
                 self._batches[place] = batch_of(self._producer, self._sequences[place], records), len(records)
         self._under_way |= set(places)
         for place in await self._cluster.write(leader, {place: self._batches[place][0] for place in places}):
