@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import attrs
 from rich.console import Console
 
+from bench.broker import BenchBrokerError
 from bench.candidates import Candidate
 from bench.mirror import MirrorFailedError
 from bench.scale import create, idle, leaders
@@ -137,7 +138,7 @@ def _stop(cluster: KafkaCluster, logs: Path, *, is_profiled: bool) -> None:
             shutil.copy(node.log_file, logs / f"{cluster.name}-{node.broker_id}.log")
 
 
-def _leaves(group: BaseExceptionGroup[MirrorFailedError]) -> Iterator[MirrorFailedError]:
+def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             yield from _leaves(error)
@@ -162,8 +163,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             logs = (given.logs or Path(scratch) / "logs").resolve() / candidate.value
             try:
                 found[candidate.value] = run(order, candidate, Path(scratch) / candidate.value, logs)
-            except* MirrorFailedError as group:
-                failures += [f"{error}\n{error.log_tail}" for error in _leaves(group)]
+            except* (MirrorFailedError, BenchBrokerError, TimeoutError) as group:
+                failures += [
+                    f"{type(error).__name__}: {error}\n{getattr(error, 'log_tail', '')}" for error in _leaves(group)
+                ]
     console = Console()
     rows = {name: figures.rows() for name, figures in found.items()}
     print_report(console if console.is_terminal else Console(width=PLAIN_COLUMNS), order, rows)
