@@ -170,12 +170,17 @@ class _Epoch:
     async def _until_over(self, reader: SourceReader, sender: BatchSender) -> None:
         """Wait for the deadline or the stop file; the deadline is the epoch's own once everything is settled."""
         await self._clock.sleep(0)  # partitions are being assigned
+        is_settled = self._end >= self._deadline
         while not self._is_over():
-            is_settling = reader.is_connecting or sender.is_connecting or any(map(_is_resuming, self._copies))
-            if not is_settling and self._end < self._deadline:
+            if not is_settled and not self._is_settling(reader, sender):
+                is_settled = True
                 self._deadline = reader.deadline = max(self._end, self._loop.time())
             left = self._deadline - self._loop.time()
-            await self._clock.sleep(min(left, _POLL_S) if self._plan.stop_file or is_settling else left)
+            await self._clock.sleep(min(left, _POLL_S) if self._plan.stop_file or not is_settled else left)
+
+    def _is_settling(self, reader: SourceReader, sender: BatchSender) -> bool:
+        """Whether there is something that may take longer than the epoch; it looks at all partitions."""
+        return reader.is_connecting or sender.is_connecting or any(map(_is_resuming, self._copies))
 
     async def _drain(self, sender: BatchSender) -> None:
         """Send what is queued, wait for what is in flight, both within the drain time."""

@@ -21,6 +21,7 @@ from mm2py.model.epoch import (
     Run,
 )
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.pipeline.copy import epoch
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.batches import START_MS, Content, build_batch
 from tests.support.copy_rig import DRAIN_MS, EPOCH_MS, REMOTE, TOPIC, CopyRig, rig_of, worker_of
@@ -98,6 +99,20 @@ async def test_stop_file_ends_the_epoch_early(rig: CopyRig, tmp_path: Path) -> N
 
     assert rig.values() == list(range(9))
     assert outcome.elapsed_s == pytest.approx(2.2, abs=0.2)
+
+
+async def test_a_settled_epoch_does_not_look_at_its_partitions_again(
+    rig: CopyRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a stop file may appear an epoch polls for it, not for partitions that are sure: there may be thousands."""
+    looked: list[float] = []
+    monkeypatch.setattr(epoch, "_is_resuming", lambda _copy: looked.append(asyncio.get_running_loop().time()))
+    begun = asyncio.get_running_loop().time()
+    outcome = await rig.epoch(epoch_ms=3_000, stop_file=str(tmp_path / "stop"))
+
+    assert outcome.elapsed_s == pytest.approx(3, abs=0.1)
+    assert looked
+    assert max(looked) - begun < 0.5
 
 
 # Trouble with clusters.
