@@ -47,6 +47,22 @@ def begin(
     return attrs.evolve(state, position=position.search_from, repair=search)
 
 
+def place(
+    state: PartitionState, *, remote_topic: str, is_transformed: bool, max_message_bytes: int, keeps_timestamps: bool
+) -> PartitionState:
+    """Record where the partition goes. Where that is nothing new it is the same object, with the plan that it has."""
+    before = state.remote_topic, state.is_transformed, state.max_message_bytes, state.keeps_timestamps
+    if before == (remote_topic, is_transformed, max_message_bytes, keeps_timestamps):
+        return state
+    return attrs.evolve(
+        state,
+        remote_topic=remote_topic,
+        is_transformed=is_transformed,
+        max_message_bytes=max_message_bytes,
+        keeps_timestamps=keeps_timestamps,
+    )
+
+
 def write(state: PartitionState, written: Position) -> PartitionState:
     """Record that the positions topic now has *written*."""
     unwritten = state.unwritten_bytes if state.position > written.next_upstream else 0

@@ -56,7 +56,9 @@ class Ledger:
         self, mirrored: Mirrored, positions: Mapping[TopicPartition, Position], unwritten: Collection[TopicPartition]
     ) -> None:
         """Keep the partitions of *mirrored* from now on; new ones begin at *positions*, even *unwritten* ones."""
-        self.places, self._in_order = mirrored.places, sorted(mirrored.places)
+        if mirrored.places.keys() != self.places.keys():
+            self._in_order = sorted(mirrored.places)
+        self.places = mirrored.places
         for partition, place in mirrored.places.items():
             state = self.states.get(partition)
             if state is None and partition in positions:
@@ -68,7 +70,7 @@ class Ledger:
                     is_written=partition not in unwritten,
                 )
             if state is not None:
-                self.states[partition] = attrs.evolve(
+                self.states[partition] = due.place(
                     state,
                     remote_topic=place.remote_topic,
                     is_transformed=self._transforms.has_task(partition.topic),

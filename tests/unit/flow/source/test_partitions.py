@@ -75,6 +75,22 @@ async def test_a_drain_takes_effect_at_once() -> None:
     assert {event.task for event in group.events.of(EpochEnded)} == {0, 1}
 
 
+async def test_a_refresh_without_news_leaves_states_as_they_are() -> None:
+    """Their plans and views are kept; one whose remote topic takes other batches now is planned so."""
+    async with running(partitions=2) as group:
+        ledger = group.tasks.ledger
+        before, look = dict(ledger.states), mirrored(0, 1)
+        group.tasks.adopt(look, {})
+        unchanged = dict(ledger.states)
+        first, second = look.places
+        place = attrs.evolve(look.places[second], max_message_bytes=10)
+        group.tasks.adopt(attrs.evolve(look, places={**look.places, second: place}), {})
+
+        assert all(unchanged[source] is state for source, state in before.items())
+        assert ledger.states[first] is before[first]
+        assert ledger.states[second].plan.max_message_bytes == 10
+
+
 async def test_new_partitions_are_copied_at_once() -> None:
     """Partitions that appear during an epoch are planned without waiting for its end."""
     async with running(partitions=2) as group:
