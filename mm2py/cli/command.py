@@ -50,11 +50,17 @@ def _run(question: Callable[[], Coroutine[Any, Any, None]]) -> int:
             print(problem, file=sys.stderr)
         return ExitCode.FAILED
     except Mm2Error as error:
-        print(f"mm2py: {error}" + (f"; {error.hint}" if error.hint else ""), file=sys.stderr)
+        print(error_line(error), file=sys.stderr)
         return ExitCode.BAD_ARGUMENTS if isinstance(error, ArgumentsError) else ExitCode.FAILED
     except KeyboardInterrupt:
         return ExitCode.OK
     return ExitCode.OK
+
+
+def error_line(error: BaseException) -> str:
+    """Return what stderr shows of an *error*, with its hint."""
+    hint = error.hint if isinstance(error, Mm2Error) else ""
+    return f"mm2py: {error}" + (f"; {hint}" if hint else "")
 
 
 def printed(output: Callable[[], int]) -> int:

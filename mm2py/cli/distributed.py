@@ -17,7 +17,6 @@ from mm2py.cli.mirror_maker import act, add_common_arguments
 from mm2py.clock import Clock
 from mm2py.config.importers.distributed import read_worker
 from mm2py.config.settings import MirrorSettings
-from mm2py.flow.control.connect_worker import ConnectWorker, compose
 from mm2py.telemetry.journal import EventLog
 
 
@@ -39,6 +38,9 @@ def make_parser(prog: str = "connect-distributed") -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "connect-distributed") -> int:
     options = make_parser(prog).parse_args(arguments)
+    # It brings a Kafka client, which help does not need.
+    from mm2py.flow.control.connect_worker import ConnectWorker, compose  # noqa: PLC0415
+
     path, overrides = options.worker, dict(options.override)
 
     def load() -> MirrorSettings:

@@ -4,40 +4,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import functools
-import json
-import os
-import random
-import signal
 import sys
-import termios
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import mm2py
-from mm2py.cli.checking import refused_here, refused_transforms
-from mm2py.cli.command import Parser, printed
+from mm2py.cli.checking import needs_spark, refused_here
+from mm2py.cli.command import Parser, error_line, printed
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.explaining import explained, find_flows
-from mm2py.clock import Clock, SystemClock
+from mm2py.clock import Clock
 from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
-from mm2py.daemon import MirrorMaker
 from mm2py.errors import Mm2Error
-from mm2py.flow.control.connect_worker import ConnectWorker
 from mm2py.flow.control.replication_loops import judged
-from mm2py.flow.supervise import leaves, supervise
-from mm2py.flow.task_group import RESTART_PAUSES
-from mm2py.model.health import reasons_unhealthy
-from mm2py.model.state import MirrorView, to_json
-from mm2py.rest.server import RestServer
-from mm2py.telemetry.journal import EventLog
-from mm2py.telemetry.logs import log_sink
-from mm2py.telemetry.metrics import Metrics
 
 
-_STATUS_EVERY_S = 1.0
-_WATCH_EVERY_S = 1.0
+if TYPE_CHECKING:
+    from mm2py.flow.control.connect_worker import ConnectWorker
+    from mm2py.telemetry.journal import EventLog
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -137,8 +122,11 @@ def act(
         return printed(lambda: _explain(settings, options.explain or "", only_changed=options.changed))
     if options.validate:
         return printed(lambda: _validate(settings, files))
+    # Spark, the daemon and REST take seconds to load, and nothing above needs them.
+    from mm2py.cli.running import run_node  # noqa: PLC0415
+
     watched = files if options.watch else ()
-    running = _run(settings, read, status_file=options.status_file, watched=watched, make_worker=make_worker)
+    running = run_node(settings, read, status_file=options.status_file, watched=watched, make_worker=make_worker)
     return asyncio.run(running)
 
 
@@ -155,91 +143,17 @@ def _explain(settings: MirrorSettings, name: str, *, only_changed: bool) -> int:
     return ExitCode.OK
 
 
-async def _run(
-    settings: MirrorSettings,
-    read: Callable[[], MirrorSettings],
-    *,
-    status_file: Path | None,
-    watched: Sequence[Path],
-    make_worker: Callable[[Clock, EventLog], ConnectWorker] | None,
-) -> int:
-    clock = SystemClock()
-    events = EventLog(clock, log_sink(log_format=settings.log_format, log_level=settings.log_level))
-    worker = make_worker(clock, events) if make_worker is not None else None
-    read_again = read if worker is None else lambda: judged(worker.read())
-    mirror_maker = MirrorMaker(settings, clock=clock, events=events, read_again=read_again, worker=worker)
-    loop = asyncio.get_running_loop()
-    metrics = Metrics(events, partitions_max=settings.metrics_partitions_max, topics_max=settings.metrics_topics_max)
-    server = RestServer(mirror_maker, clock=clock, events=events, metrics=metrics)
-    mirror_maker.rest_address = lambda: server.rest.worker_id if settings.rest.listeners else ""
-
-    def stop(reason: str) -> None:
-        server.drain()
-        mirror_maker.request_stop(reason)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, number.name)
-    loop.add_signal_handler(signal.SIGHUP, functools.partial(_hang_up, mirror_maker, has_terminal=_has_terminal()))
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            beside = [
-                tasks.create_task(_write_status(mirror_maker.view, status_file, clock), name="status file"),
-                tasks.create_task(_watch(watched, mirror_maker, clock), name="watch"),
-                # The mirror continues, whatever happens to this task.
-                tasks.create_task(_serve(server, clock, events), name="rest"),
-            ]
-            await mirror_maker.run()
-            for task in beside:
-                task.cancel()
-    except* Mm2Error as group:
-        for line in dict.fromkeys(_line(error) for error in leaves(group)):
-            print(line, file=sys.stderr)
-        return_code = ExitCode.NOT_STARTED
-    else:
-        return_code = ExitCode.FAILED if mirror_maker.has_failed else ExitCode.OK
-    return return_code
-
-
-async def _serve(server: RestServer, clock: Clock, events: EventLog) -> None:
-    await supervise("rest", server.run, clock=clock, backoff=RESTART_PAUSES, jitter=random.random, report=events.emit)
-
-
-def _hang_up(mirror_maker: MirrorMaker, *, has_terminal: bool) -> None:
-    """Reload the settings; if the terminal that it was started from is closed, shut down cleanly instead."""
-    if has_terminal and not _has_terminal():
-        mirror_maker.request_stop(signal.SIGHUP.name)
-    else:
-        mirror_maker.request_reload()
-
-
-def _has_terminal() -> bool:
-    try:
-        termios.tcgetattr(0)
-    except (termios.error, OSError):
-        return False
-    return True
-
-
-async def _watch(paths: Sequence[Path], mirror_maker: MirrorMaker, clock: Clock) -> None:
-    """Reload the settings whenever one of the files was saved."""
-    known = {path: _stamp(path) for path in paths}
-    while paths:
-        await clock.sleep(_WATCH_EVERY_S)
-        # While an editor replaces a file, it is missing for a moment.
-        now = {path: stamp for path in paths if (stamp := _stamp(path)) is not None}
-        if now.items() - known.items():
-            known |= now
-            mirror_maker.request_reload()
-
-
 def _validate(settings: MirrorSettings, files: Sequence[Path]) -> int:
     """Print what cannot be used, or notes; return the exit code."""
     refused = refused_here(settings)
-    try:
-        refused += asyncio.run(refused_transforms(settings))
-    except Mm2Error as error:
-        print(_line(error), file=sys.stderr)
-        return ExitCode.FAILED
+    if needs_spark(settings):
+        from mm2py.cli.transform_checks import refused_transforms  # noqa: PLC0415 - as above
+
+        try:
+            refused += asyncio.run(refused_transforms(settings))
+        except Mm2Error as error:
+            print(error_line(error), file=sys.stderr)
+            return ExitCode.FAILED
     if refused:
         for problem in refused:
             print(problem, file=sys.stderr)
@@ -251,44 +165,6 @@ def _validate(settings: MirrorSettings, files: Sequence[Path]) -> int:
     only = f"; only heartbeats: {others}" if others else ""
     print(f"{', '.join(map(str, files))}: no problems; flows: {flows or 'none'}{only}")
     return ExitCode.OK
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _line(error: BaseException) -> str:
-    hint = error.hint if isinstance(error, Mm2Error) else ""
-    return f"mm2py: {error}" + (f"; {hint}" if hint else "")
-
-
-async def _write_status(look: Callable[[], MirrorView], path: Path | None, clock: Clock) -> None:
-    """Write a snapshot of all flows once a second, and once more at the end; replaced atomically."""
-    if path is None:
-        return
-    try:
-        while True:
-            await asyncio.to_thread(_replace, path, _status(look()))
-            await clock.sleep(_STATUS_EVERY_S)
-    finally:
-        _replace(path, _status(look()))
-
-
-def _status(view: MirrorView) -> dict[str, object]:
-    """Return the status file's content: a node's view, and what is wrong."""
-    issues = reasons_unhealthy(view)
-    return {**to_json(view), "is_healthy": not issues, "issues": issues}
-
-
-def _replace(path: Path, content: object) -> None:
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with contextlib.suppress(OSError):  # a full disk must not stop a mirror
-        fresh.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
-        fresh.replace(path)
 
 
 if __name__ == "__main__":

@@ -3,37 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import datetime as dt
-import json
-import os
 import re
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 
-from rich.console import Console
-
-from mm2py.cli.asking import MirrorFile
-from mm2py.cli.command import ArgumentsError, Parser, run
-from mm2py.cli.exit_code import ExitCode
-from mm2py.cli.verify_report import as_json, print_report, shown
-from mm2py.clock import Clock, SystemClock
-from mm2py.config.settings import FlowSettings
-from mm2py.model.flow import Flow
-from mm2py.model.patterns import PatternError
-from mm2py.pipeline.spark.session import SparkHost
-from mm2py.pipeline.spark.settings import with_retries
-from mm2py.policy.filters import DefaultTopicFilter
-from mm2py.telemetry.journal import EventLog
-from mm2py.verify.job import VerifyRunner
-from mm2py.verify.run import Moment, Progress, Verification, VerifyRequest
-from mm2py.verify.values import VerifyReport
+from mm2py.cli.command import Parser
 
 
-_STOP_S = 10.0
-_SPARK_TASK_FAILURES = 4
-_AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+#: How a time before now begins, which looks like another option.
+_AGO = re.compile(r"-\d")
 _DESCRIPTION = "Compare the topics of a flow's source with their copies at its target, record by record."
 _EPILOG = """\
 MOMENT is an offset of the source (1500), a time before now (-90m, -12h, -2d), or a time of day in UTC
@@ -78,26 +55,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str]) -> int:
     """Run ``mm2py verify`` with *arguments* and return the exit code."""
-    parser = make_parser()
-    options = parser.parse_args(list(_joined(arguments)))
-    reports: list[VerifyReport] = []
+    options = make_parser().parse_args(list(_joined(arguments)))
+    # Spark takes a second to load, and help needs none.
+    from mm2py.cli.comparing import compare  # noqa: PLC0415
 
-    async def question() -> None:
-        clock = SystemClock()
-        request = _request(options, clock)
-        mirror = MirrorFile.read(options.file)
-        settings = _flow(mirror, options.flow)
-        reports.append(await _verify(mirror, settings, request, clock, is_quiet=options.quiet or options.json))
-
-    code = run(question)
-    if code != ExitCode.OK or not reports:
-        return code or ExitCode.FAILED
-    (report,) = reports
-    if options.json:
-        print(json.dumps(as_json(report), indent=2, ensure_ascii=False))
-    else:
-        print_report(Console(highlight=False, soft_wrap=True), report)
-    return int(report.verdict)
+    return compare(options)
 
 
 def _joined(arguments: Sequence[str]) -> Iterator[str]:
@@ -105,92 +67,7 @@ def _joined(arguments: Sequence[str]) -> Iterator[str]:
     left = list(arguments)
     while left:
         first = left.pop(0)
-        if first in {"--from", "--to"} and left and _AGO.fullmatch(left[0]):
+        if first in {"--from", "--to"} and left and _AGO.match(left[0]):
             yield f"{first}={left.pop(0)}"
         else:
             yield first
-
-
-def _request(options: argparse.Namespace, clock: Clock) -> VerifyRequest:
-    if not 0 < options.sample <= 1:
-        raise ArgumentsError(f"--sample {options.sample:g}: give a share above 0 and up to 1")
-    if options.slots < 0:
-        raise ArgumentsError(f"--slots {options.slots}: give a number above 0")
-    topics = tuple(name.strip() for name in options.topics.split(",") if name.strip())
-    try:
-        DefaultTopicFilter.of(topics)
-    except PatternError as error:
-        raise ArgumentsError(f"--topics: {error}") from error
-    now_ms = clock.wall_ms()
-    return VerifyRequest(
-        topics=topics,
-        start=_moment(options.start, now_ms, "--from"),
-        end=_moment(options.end, now_ms, "--to"),
-        share=options.sample,
-        seed=now_ms & 0xFFFF if options.seed is None else options.seed,
-        ignore_expired=options.ignore_expired,
-        slots=options.slots or len(os.sched_getaffinity(0)),
-    )
-
-
-def _moment(text: str, now_ms: int, option: str) -> Moment | None:
-    if not text:
-        return None
-    if text.isdigit():
-        return Moment(offset=int(text))
-    if (ago := _AGO.fullmatch(text)) is not None:
-        return Moment(timestamp_ms=now_ms - int(float(ago[1]) * _UNIT_MS[ago[2]]))
-    try:
-        at = dt.datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ArgumentsError(f"{option} {text}: write an offset, -12h, or 2026-11-21T15:00") from error
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=dt.UTC)
-    return Moment(timestamp_ms=int(at.timestamp() * 1000))
-
-
-def _flow(mirror: MirrorFile, name: str) -> FlowSettings:
-    source_alias, arrow, target_alias = name.partition("->")
-    if not arrow:
-        raise ArgumentsError(f"{name} is not a flow; write A->B, in quotes")
-    flow = Flow(mirror.known(source_alias, "flow"), mirror.known(target_alias, "flow"))
-    settings = mirror.flow(flow)
-    if settings is None:
-        known = ", ".join(str(other.flow) for other in mirror.settings.flows) or "none"
-        raise ArgumentsError(f"{mirror.settings.path.name} has no flow {flow}; its flows: {known}")
-    return settings
-
-
-async def _verify(
-    mirror: MirrorFile, settings: FlowSettings, request: VerifyRequest, clock: Clock, *, is_quiet: bool
-) -> VerifyReport:
-    file = mirror.settings
-    # It only reads, so Spark may retry lost tasks.
-    spark = with_retries(file.spark, slots=request.slots, failures=_SPARK_TASK_FAILURES)
-    host = SparkHost(
-        spark,
-        copy_tasks=request.slots,
-        clock=clock,
-        events=EventLog(clock),
-        secrets_key_file=file.secrets_key_file,
-    )
-    try:
-        with _progress(is_quiet=is_quiet) as progress:
-            runner = VerifyRunner(host, clock, _say)
-            return await Verification(settings, request, runner, clock=clock, progress=progress).run()
-    finally:
-        await host.stop(within_s=_STOP_S)
-
-
-def _say(text: str) -> None:
-    print(f"mm2py: {text}", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _progress(*, is_quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """Show progress: a bar on a terminal, a line for each step otherwise."""
-    if is_quiet:
-        yield lambda _progress: None
-        return
-    with shown(Console(file=sys.stderr, highlight=False)) as show:
-        yield show

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mm2py.cli import main as command
-from mm2py.cli import mirror_maker
+from mm2py.cli import mirror_maker, transform_checks
 from mm2py.cli.exit_code import ExitCode
 from mm2py.config.problem import Problem
 from mm2py.pipeline.spark.session import SparkHungError
@@ -84,7 +84,8 @@ def test_a_spark_that_hangs_while_it_validates_is_a_line(
     async def hang(_settings: object) -> list[Problem]:
         raise SparkHungError("its JVM has not answered for 20 s")
 
-    monkeypatch.setattr(mirror_maker, "refused_transforms", hang)
+    monkeypatch.setattr(mirror_maker, "needs_spark", lambda _settings: True)
+    monkeypatch.setattr(transform_checks, "refused_transforms", hang)
 
     assert mirror_maker.main([str(file), "--validate"]) == ExitCode.FAILED
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from mm2py.cli import verify
+from mm2py.cli import comparing, verify
 from mm2py.cli.verify_report import as_json, in_words, print_report
 from mm2py.model.flow import TopicPartition
 from mm2py.verify.run import Moment
@@ -34,7 +34,7 @@ NOW_MS = 1_763_737_200_000
 )
 def test_moments(text: str, moment: Moment | None) -> None:
     """An offset, a time before now, or a time of day."""
-    assert verify._moment(text, NOW_MS, "--from") == moment
+    assert comparing._moment(text, NOW_MS, "--from") == moment
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,147 @@
+"""A node in this process: the mirror, REST, and what a signal or a saved file makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import os
+import random
+import signal
+import sys
+import termios
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mm2py.cli.command import error_line
+from mm2py.cli.exit_code import ExitCode
+from mm2py.clock import Clock, SystemClock
+from mm2py.config.settings import MirrorSettings
+from mm2py.daemon import MirrorMaker
+from mm2py.errors import Mm2Error
+from mm2py.flow.control.connect_worker import ConnectWorker
+from mm2py.flow.control.replication_loops import judged
+from mm2py.flow.supervise import leaves, supervise
+from mm2py.flow.task_group import RESTART_PAUSES
+from mm2py.model.health import reasons_unhealthy
+from mm2py.model.state import MirrorView, to_json
+from mm2py.rest.server import RestServer
+from mm2py.telemetry.journal import EventLog
+from mm2py.telemetry.logs import log_sink
+from mm2py.telemetry.metrics import Metrics
+
+
+_STATUS_EVERY_S = 1.0
+_WATCH_EVERY_S = 1.0
+
+
+async def run_node(
+    settings: MirrorSettings,
+    read: Callable[[], MirrorSettings],
+    *,
+    status_file: Path | None,
+    watched: Sequence[Path],
+    make_worker: Callable[[Clock, EventLog], ConnectWorker] | None,
+) -> int:
+    """Run a node with *settings* until it ends, and return the exit code; `mirror_maker.act` has the rest."""
+    clock = SystemClock()
+    events = EventLog(clock, log_sink(log_format=settings.log_format, log_level=settings.log_level))
+    worker = make_worker(clock, events) if make_worker is not None else None
+    read_again = read if worker is None else lambda: judged(worker.read())
+    mirror_maker = MirrorMaker(settings, clock=clock, events=events, read_again=read_again, worker=worker)
+    loop = asyncio.get_running_loop()
+    metrics = Metrics(events, partitions_max=settings.metrics_partitions_max, topics_max=settings.metrics_topics_max)
+    server = RestServer(mirror_maker, clock=clock, events=events, metrics=metrics)
+    mirror_maker.rest_address = lambda: server.rest.worker_id if settings.rest.listeners else ""
+
+    def stop(reason: str) -> None:
+        server.drain()
+        mirror_maker.request_stop(reason)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number.name)
+    loop.add_signal_handler(signal.SIGHUP, functools.partial(_hang_up, mirror_maker, has_terminal=_has_terminal()))
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            beside = [
+                tasks.create_task(_write_status(mirror_maker.view, status_file, clock), name="status file"),
+                tasks.create_task(_watch(watched, mirror_maker, clock), name="watch"),
+                # The mirror continues, whatever happens to this task.
+                tasks.create_task(_serve(server, clock, events), name="rest"),
+            ]
+            await mirror_maker.run()
+            for task in beside:
+                task.cancel()
+    except* Mm2Error as group:
+        for line in dict.fromkeys(error_line(error) for error in leaves(group)):
+            print(line, file=sys.stderr)
+        return_code = ExitCode.NOT_STARTED
+    else:
+        return_code = ExitCode.FAILED if mirror_maker.has_failed else ExitCode.OK
+    return return_code
+
+
+async def _serve(server: RestServer, clock: Clock, events: EventLog) -> None:
+    await supervise("rest", server.run, clock=clock, backoff=RESTART_PAUSES, jitter=random.random, report=events.emit)
+
+
+def _hang_up(mirror_maker: MirrorMaker, *, has_terminal: bool) -> None:
+    """Reload the settings; if the terminal that it was started from is closed, shut down cleanly instead."""
+    if has_terminal and not _has_terminal():
+        mirror_maker.request_stop(signal.SIGHUP.name)
+    else:
+        mirror_maker.request_reload()
+
+
+def _has_terminal() -> bool:
+    try:
+        termios.tcgetattr(0)
+    except (termios.error, OSError):
+        return False
+    return True
+
+
+async def _watch(paths: Sequence[Path], mirror_maker: MirrorMaker, clock: Clock) -> None:
+    """Reload the settings whenever one of the files was saved."""
+    known = {path: _stamp(path) for path in paths}
+    while paths:
+        await clock.sleep(_WATCH_EVERY_S)
+        # While an editor replaces a file, it is missing for a moment.
+        now = {path: stamp for path in paths if (stamp := _stamp(path)) is not None}
+        if now.items() - known.items():
+            known |= now
+            mirror_maker.request_reload()
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+async def _write_status(look: Callable[[], MirrorView], path: Path | None, clock: Clock) -> None:
+    """Write a snapshot of all flows once a second, and once more at the end; replaced atomically."""
+    if path is None:
+        return
+    try:
+        while True:
+            await asyncio.to_thread(_replace, path, _status(look()))
+            await clock.sleep(_STATUS_EVERY_S)
+    finally:
+        _replace(path, _status(look()))
+
+
+def _status(view: MirrorView) -> dict[str, object]:
+    """Return the status file's content: a node's view, and what is wrong."""
+    issues = reasons_unhealthy(view)
+    return {**to_json(view), "is_healthy": not issues, "issues": issues}
+
+
+def _replace(path: Path, content: object) -> None:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):  # a full disk must not stop a mirror
+        fresh.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+        fresh.replace(path)
