@@ -137,8 +137,8 @@ class Fetcher:
         return self._session is None and bool(self._copies)
 
     def add(self, copy: PartitionCopy) -> None:
+        copy.fetching.ask_for(self._most(copy))
         self._copies[copy.fetching.position] = copy
-        self._limit(copy)
         if self._session is not None:
             self._session.want(copy.fetching.position)
         self._has_work.set()
@@ -164,11 +164,10 @@ class Fetcher:
         """Whether *copy* is fetched here."""
         return self._copies.get(copy.fetching.position) is copy
 
-    def _limit(self, copy: PartitionCopy) -> None:
-        """Ask for no more of *copy* than its topic's limit allows."""
+    def _most(self, copy: PartitionCopy) -> int | None:
+        """Return how much a fetch may bring of *copy* by its topic's limit, or because it is behind."""
         reader = self._reader
-        most = reader.sizes.partition_max_bytes
-        copy.fetching.position.max_bytes = reader.throttle.partition_bytes(copy, most)
+        return reader.throttle.partition_bytes(copy, reader.sizes.partition_max_bytes)
 
     def _hold_back(self) -> None:
         """Leave out the partitions of which limits allow nothing more now, and those behind that have to wait."""
@@ -362,7 +361,7 @@ class Fetcher:
         if reader.throttle.is_limiting:
             records = sum(queue[index].record_count for index in range(before_parcels, len(queue)))
             reader.throttle.charge(copy, answer.record_set, records)
-            self._limit(copy)
+            fetch.max_bytes = self._most(copy)
             if fetch in self._copies:  # the others first, where some must wait
                 self._copies[fetch] = self._copies.pop(fetch)
         reader.sender.take(copy, before_bytes)

@@ -202,6 +202,11 @@ class FetchingHalf:
         if self.position.leader_epoch != epoch:
             self.position = attrs.evolve(self.position, leader_epoch=epoch, is_proven=False)
 
+    def ask_for(self, max_bytes: int | None) -> None:
+        """Fetch at most *max_bytes* at once. A session that has the partition from before compares it with this."""
+        if self.position.max_bytes != max_bytes:
+            self.position = attrs.evolve(self.position, max_bytes=max_bytes)
+
     def read_under(self, epoch: int, offset: int) -> None:
         """Note that the source's records from *offset* on were written under that leader epoch."""
         leaders = self.leaders
@@ -357,7 +362,6 @@ class PartitionCopy(Counters):
             or sending.retries
             or fetching.retries
             or fetching.is_paused
-            or fetching.position.max_bytes is not None
             or fetching.position.offset != self.position
             or self.buffer.queue
         )

@@ -85,7 +85,7 @@ class WorkerState:
 
     def keep(self, plan: EpochPlan, copies: Iterable[PartitionCopy]) -> None:
         """Keep *copies*, to which nothing has happened in the epoch of *plan*, for the next one."""
-        if len(plan.partitions) <= MANY or plan.rates:
+        if len(plan.partitions) <= MANY:
             return
         self.untouched[plan.flow, plan.task] = {it.plan.source: it for it in copies if it.is_as_planned}
         keep_few(self.untouched)

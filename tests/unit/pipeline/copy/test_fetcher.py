@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from mm2py.model.rates import Metered, RateShare, Unit
 from mm2py.pipeline.copy.sent_plan import MANY
-from tests.support.copy_rig import CopyRig, rig_of
+from tests.support.copy_rig import TOPIC, CopyRig, rig_of
 
 
 def _fetched_by(rig: CopyRig) -> dict[int, set[int]]:
@@ -50,19 +53,37 @@ async def test_a_partition_with_records_leaves_the_quiet_ones_and_goes_back() ->
     await rig.worker.close()
 
 
-async def test_of_many_partitions_those_without_news_are_made_once() -> None:
+_RATES = [(), (RateShare(Metered("", Unit.BYTES), 1e6),), (RateShare(Metered(TOPIC, Unit.BYTES), 1e6),)]
+
+
+@pytest.mark.parametrize("rates", _RATES, ids=["no limit", "flow", "topic"])
+async def test_of_many_partitions_those_without_news_are_made_once(rates: tuple[RateShare, ...]) -> None:
     """The next epoch has them as they are; those that had records, or a new plan, are made again."""
     rig = rig_of(MANY + 1)
     for _ in range(2):
-        await rig.epoch()
+        await rig.epoch(rates=rates)
     (before,) = (dict(it) for it in rig.worker.untouched.values())
     rig.load(3, 1)
-    await rig.epoch()
+    await rig.epoch(rates=rates)
     (after,) = (dict(it) for it in rig.worker.untouched.values())
-    await rig.epoch()
+    await rig.epoch(rates=rates)
     (later,) = rig.worker.untouched.values()
 
     assert {it.partition for it in before} == set(range(MANY + 1))
     assert {it.partition for it in before if after.get(it) is not before[it]} == {3}
     assert {it.partition for it in later if later[it] is not after.get(it)} == {3}
+    await rig.worker.close()
+
+
+async def test_a_limit_that_is_new_holds_for_partitions_that_were_made_before() -> None:
+    """The broker has them in its session without a limit, and is told of the limit's end, too."""
+    rig = rig_of(MANY + 1)
+    told = []
+    for rates in ((), (), _RATES[2], ()):
+        await rig.epoch(rates=rates)
+        sessions = [session for it in rig.source.connections for session in it._sessions.values()]
+        told.append({most for session in sessions for _, _, most in session.values()})
+
+    share = int(1e6 * 0.1 / (MANY + 1))
+    assert told == [{rig.limits.fetch_partition_max_bytes}] * 2 + [{share}, {rig.limits.fetch_partition_max_bytes}]
     await rig.worker.close()
