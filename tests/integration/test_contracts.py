@@ -22,7 +22,7 @@ from mm2py.model.topic import NewTopic
 from mm2py.wire.batches.batch import batches
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
-from mm2py.wire.fetch import fetch_once
+from mm2py.wire.fetch import FetchSession, fetch_once
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
 from mm2py.wire.groups.consumer_groups import Groups
 from mm2py.wire.produce import API_KEY, API_VERSION, init_producer_id, read_answer, request_pieces
@@ -70,11 +70,11 @@ class Log:
 @pytest.fixture(params=["model", "broker"])
 async def log(request: pytest.FixtureRequest, backup: KafkaCluster, prefix: str) -> AsyncIterator[Log]:
     if request.param == "model":
-        made = Log(cast("Cluster", ModelCluster.of("B", prefix)), TopicPartition(prefix, 0))
+        made = Log(cast("Cluster", ModelCluster.of("B", prefix, 2)), TopicPartition(prefix, 0))
         made.producer_id = (await init_producer_id(made.cluster)).producer_id
         yield made
         return
-    await create_topic(backup.bootstrap_servers, prefix)
+    await create_topic(backup.bootstrap_servers, prefix, partitions=2)
     async with looking_at(backup.bootstrap_servers) as cluster:
         await cluster.refresh_metadata([prefix])
         yield Log(cluster, TopicPartition(prefix, 0), (await init_producer_id(cluster)).producer_id)
@@ -132,6 +132,26 @@ async def test_a_fetch_gives_whole_batches_from_the_one_that_holds_the_offset(lo
     assert [batch.base_offset for batch in batches(inside.record_set)] == [10]
     assert (at_end.error_code, bytes(at_end.record_set), at_end.high_watermark) == (0, b"", 20)
     assert past.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_only_the_first_of_an_answer_gets_a_batch_that_has_no_room(log: Log) -> None:
+    """Of another partition there is nothing if its first batch has no room; a later batch is cut off in either."""
+    other = attrs.evolve(log, tp=TopicPartition(log.tp.topic, 1))
+    batch = build_batch(contents(10, size=500), producer=(log.producer_id, 0, 0))
+    for part in (log, other):
+        await part.send(batch)
+        await part.send(build_batch(contents(10, size=500), producer=(log.producer_id, 0, 10)))
+    connection = await log.cluster.connection(log.cluster.leader(log.tp) or 0, "read")
+    taken = []
+    for most in (100, len(batch) + 100):
+        session = FetchSession(connection)
+        for number in (0, 1):
+            session.want(FetchPosition(log.tp.topic.encode(), number, 0, -1, None, max_bytes=most))
+        answer = await session.fetch(FetchSizes(1, 1_000_000, 1_000_000, reads_committed=False), 100)
+        assert {it.high_watermark for it in answer.partitions} == {20}
+        taken.append(sorted(len(it.record_set) for it in answer.partitions))
+
+    assert taken == [[0, len(batch)], [len(batch) + 100] * 2]
 
 
 async def test_a_topic_that_is_not_there(log: Log) -> None:

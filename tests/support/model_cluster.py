@@ -103,14 +103,15 @@ class ModelPartition:
         """
         Return batches from the one that holds *offset* on, the last of them cut off where there is no more room.
 
-        The first partition of an answer gets one whole batch at least (KIP-74).
+        The first partition of an answer gets one whole batch at least (KIP-74), another one nothing if its first batch
+        has no room.
         """
         found, room = bytearray(), max_bytes
         for _, last, raw in self.batches:
             if last < offset or last >= self.high_watermark:
                 continue
-            if is_first and not found:
-                room = max(room, len(raw))
+            if not found and len(raw) > room:
+                room = len(raw) if is_first else 0
             if len(found) >= room:
                 break
             found += raw

@@ -1,13 +1,20 @@
 """
 The pace of partitions that are far behind, inside a Python worker: what `core.pace` decides, applied and measured.
 
-It outlives epochs, so that a new one does not begin from scratch.
+It outlives epochs, so that a new one does not begin from scratch. A broker gives a batch that is larger than what was
+asked for only of the first partition of an answer, of others nothing. So what the pace allows is not divided among all
+that is behind: some partitions have their turn, with slices that batches fit into, and the others are not in the fetch
+session until then, so that the broker reads nothing of them.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Iterable
+from itertools import islice
 from typing import Final
+
+import attrs
 
 from mm2py.core.pace import Pace
 from mm2py.core.rates import refilled
@@ -16,9 +23,30 @@ from mm2py.pipeline.copy.partition import PartitionCopy
 
 #: How often the pace is adapted.
 _INTERVAL_S: Final = 0.25
-#: One fetch requests at most the amount for this time, so that the target gets it evenly.
-_SLICE_S: Final = 0.02
+#: The slices of one round of fetches are the amount for this time, so that the target gets it evenly.
+SLICE_S: Final = 0.02
 _SHORTEST_WAIT_S: Final = 0.001
+#: A smaller slice may be less than a batch.
+_LEAST_SLICE_BYTES: Final = 64 * 1024
+#: How many partitions have their turn at most, and how long: until so much has come, or for so long.
+_MOST_TURNS: Final = 16
+_TURN_BYTES: Final = 256 * 1024
+_TURN_S: Final = 1.0
+#: Of the pace: if a round of fetches brings less, the next ones bring more; if it brings more, less is enough.
+_LITTLE_USED: Final = 0.6
+_WELL_USED: Final = 0.8
+#: How many are considered for a turn at once.
+_CONSIDERED: Final = 64
+#: What was not watched for so long may be behind by now.
+_KNOWN_FOR_S: Final = 5.0
+
+
+@attrs.define
+class _Turn:
+    """When a partition's turn began, and what it has brought."""
+
+    began: float
+    size_bytes: int = 0
 
 
 class CatchUp:
@@ -28,20 +56,36 @@ class CatchUp:
         """Let answers of the target take *more_ms* longer than those it gives when there is little to do."""
         self.more_ms = more_ms
         self.pace = Pace()
-        #: The partitions of the epoch that are behind, and how long any of them was held back.
-        self.behind: set[PartitionCopy] = set()
+        #: The partitions that are behind, in the order of their turns, and those that are known not to be.
+        self.behind: dict[PartitionCopy, None] = {}
+        self.live: set[PartitionCopy] = set()
+        #: How long any of the epoch's partitions was held back.
         self.held_s = 0.0
+        self._turns: dict[PartitionCopy, _Turn] = {}
+        self._unknown = 0
+        #: How many turns there are while a round of fetches takes longer than it brings.
+        self._width = 1
         self._loop = asyncio.get_running_loop()
-        self._began = self._refilled_at = self._loop.time()
+        self._began = self._refilled_at = self._watched_at = self._loop.time()
         self._level = 0.0
         self._took_ms: list[float] = []
         self._used_bytes = 0
         self._was_held = False
 
-    def begin(self) -> None:
-        """Begin an epoch."""
-        self.behind, self.held_s = set(), 0.0
-        self._start_interval(self._loop.time())
+    def begin(self, copies: Collection[PartitionCopy]) -> None:
+        """Begin an epoch with *copies*. What is known of their partitions still holds, if it is not old."""
+        now = self._loop.time()
+        is_old = now - self._watched_at > _KNOWN_FOR_S
+        here = {} if is_old else {copy.plan.source: copy for copy in copies}
+        self.behind = dict.fromkeys(here[it.plan.source] for it in self.behind if it.plan.source in here)
+        self.live = {here[it.plan.source] for it in self.live if it.plan.source in here}
+        self._unknown = len(copies) - len(self.behind) - len(self.live)
+        self._turns, self.held_s = {}, 0.0
+        self._start_interval(now)
+
+    def end(self) -> None:
+        """End the epoch."""
+        self._watched_at = self._loop.time()
 
     def _start_interval(self, now: float) -> None:
         self._began, self._took_ms, self._used_bytes, self._was_held = now, [], 0, False
@@ -58,20 +102,41 @@ class CatchUp:
         self.pace = self.pace.after(
             self._took_ms, used_bytes_per_s=used_bytes_per_s, was_held=self._was_held, more_ms=self.more_ms, now=now
         )
+        self._widen(used_bytes_per_s / self.pace.bytes_per_s)
         self._start_interval(now)
+
+    def _widen(self, used: float) -> None:
+        """Let a round of fetches bring more if too little of the pace is *used*: its brokers may be far away."""
+        if used < _LITTLE_USED and len(self.behind) > len(self._turns):
+            self._width = min(_MOST_TURNS, self._width * 2)
+        elif used > _WELL_USED:
+            self._width = max(1, self._width - 1)
 
     def note(self, copy: PartitionCopy, records: int, size_bytes: int) -> None:
         """Count what a fetch brought of *copy*, and see whether as much is left: then it is behind."""
         fetching = copy.fetching
         end = fetching.last_stable_offset if fetching.last_stable_offset >= 0 else fetching.high_watermark
         left = end - fetching.position.offset
-        if left > (0 if copy in self.behind else records):
-            self.behind.add(copy)
-        else:
-            self.behind.discard(copy)
+        if self.is_unknown(copy):
+            self._unknown -= 1
+        if left <= (0 if copy in self.behind else records):
+            self.behind.pop(copy, None)
+            self._turns.pop(copy, None)
+            self.live.add(copy)
             return
+        self.behind.setdefault(copy)
+        if copy in self.live:
+            # It has just fallen behind, and may have little to catch up with.
+            self.live.remove(copy)
+            self._give_turns([copy], _MOST_TURNS, self._loop.time())
         self._used_bytes += size_bytes
         self._level = self._refill() - size_bytes
+        if copy in self._turns:
+            self._turns[copy].size_bytes += size_bytes
+
+    def is_unknown(self, copy: PartitionCopy) -> bool:
+        """Whether no fetch has shown yet whether *copy* is behind."""
+        return copy not in self.live and copy not in self.behind
 
     def hold_s(self) -> float:
         """Return how long nothing of what is behind may be fetched."""
@@ -81,13 +146,68 @@ class CatchUp:
         self._was_held = True
         return max(_SHORTEST_WAIT_S, -level / self.pace.bytes_per_s)
 
-    def slice_bytes(self) -> int:
-        """Return what a fetch may request of one partition that is behind."""
-        return int(self.pace.bytes_per_s * _SLICE_S / max(1, len(self.behind)))
-
     def _refill(self) -> float:
         now = self._loop.time()
         # No burst: what was not used is not made up for.
         self._level = min(0.0, refilled(self._level, self.pace.bytes_per_s, now - self._refilled_at))
         self._refilled_at = now
         return self._level
+
+    # Turns.
+
+    def waits(self, copy: PartitionCopy) -> bool:
+        """Whether *copy* is behind, and others have their turn."""
+        return copy in self.behind and copy not in self._turns
+
+    def held(self) -> Collection[PartitionCopy]:
+        """Return those that are behind of which nothing may be fetched now."""
+        turns = self.turns()
+        return self.behind.keys() if self.hold_s() else self.behind.keys() - turns
+
+    def turns(self) -> Collection[PartitionCopy]:
+        """Return the partitions that have their turn now."""
+        if self.hold_s():
+            return self._turns.keys()
+        now = self._loop.time()
+        for copy, turn in list(self._turns.items()):
+            is_over = turn.size_bytes >= _TURN_BYTES or now - turn.began >= _TURN_S
+            if is_over or not _can_be_fetched(copy):
+                self._end_turn(copy)
+        most = min(_MOST_TURNS, max(self._width, int(self._round_bytes / _LEAST_SLICE_BYTES)))
+        if len(self._turns) < min(most, len(self.behind)):
+            self._give_turns(list(islice(self.behind, _CONSIDERED)), most, now)
+        return self._turns.keys()
+
+    def _give_turns(self, candidates: Iterable[PartitionCopy], most: int, now: float) -> None:
+        for copy in candidates:
+            if copy in self._turns:
+                continue
+            if len(self._turns) >= most:
+                return
+            if _can_be_fetched(copy):
+                self._turns[copy] = _Turn(now)
+            else:
+                self._end_turn(copy)
+
+    def _end_turn(self, copy: PartitionCopy) -> None:
+        """Let all others that are behind have their turn first."""
+        self._turns.pop(copy, None)
+        del self.behind[copy]
+        self.behind[copy] = None
+
+    @property
+    def _round_bytes(self) -> float:
+        return self.pace.bytes_per_s * SLICE_S
+
+    def slice_bytes(self, copy: PartitionCopy) -> float | None:
+        """Return what a fetch may request of *copy*; None if it is known not to be behind."""
+        if copy in self.live:
+            return None
+        if copy in self.behind:
+            return max(_LEAST_SLICE_BYTES, self._round_bytes / max(1, len(self._turns)))
+        # All that are unknown are in the same fetches, which find out. Most have little to bring.
+        return self._round_bytes / max(1, self._unknown)
+
+
+def _can_be_fetched(copy: PartitionCopy) -> bool:
+    return copy.fetching.node is not None and not copy.has_ended

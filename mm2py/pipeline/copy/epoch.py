@@ -98,7 +98,7 @@ class _Epoch:
     async def _copy(self) -> None:
         plan = self._plan
         last_send_at = self._deadline + plan.drain_ms / 1000
-        catch_up = self._hosted.catch_up(plan)
+        catch_up = self._hosted.catch_up(plan, self._copies)
         sender = BatchSender(
             self._target, plan.limits, self._clock, last_send_at=last_send_at, void_after_ms=plan.void_after_ms
         )

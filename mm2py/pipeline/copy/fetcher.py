@@ -118,6 +118,8 @@ class Fetcher:
         self._copies: dict[FetchPosition, PartitionCopy] = {}
         #: In the order in which they are fetched again.
         self._paused: dict[PartitionCopy, None] = {}
+        #: Those that are behind, while others have their turn.
+        self._queued: dict[PartitionCopy, None] = {}
         self._session: FetchSession | None = None
         self._has_work = asyncio.Event()
         #: Quiet partitions that have become busy, and the fetchers that have them until our next fetch.
@@ -177,7 +179,8 @@ class Fetcher:
     def _pause(self, copy: PartitionCopy) -> None:
         """Leave *copy* out until `SourceReader.resume_paused` finds that it may be fetched again."""
         copy.fetching.is_paused = True
-        self._paused[copy] = None
+        where = self._queued if self._reader.throttle.waits_for_turn(copy) else self._paused
+        where[copy] = None
         self.remove(copy)
 
     def give_up(self) -> None:
@@ -291,12 +294,14 @@ class Fetcher:
         if self._paused:
             release_ms = int(self._reader.throttle.release_s(self._paused) * 1000) + 1
             return min(longest_ms, max(_WAIT_WHILE_PAUSED_MS, release_ms))
-        return longest_ms
+        return min(longest_ms, _WAIT_WHILE_PAUSED_MS) if self._queued else longest_ms
 
     async def _wait_for_work(self) -> None:
         reader = self._reader
         if self._paused:
             await reader.throttle.pause(max(_PAUSED_POLL_S, reader.throttle.release_s(self._paused)), reader.deadline)
+        elif self._queued:
+            await reader.throttle.pause(_WAIT_WHILE_PAUSED_MS / 1000, reader.deadline)
         else:
             self._has_work.clear()
             await self._has_work.wait()
@@ -308,6 +313,10 @@ class Fetcher:
             await sender.has_room.wait()
 
     def _unpause(self) -> None:
+        for copy in self._reader.throttle.turns() if self._queued else ():
+            if copy in self._queued:
+                del self._queued[copy]
+                self._paused[copy] = None
         for copy in [c for c in self._paused if not c.fetching.is_paused or c.has_ended]:
             del self._paused[copy]
         for copy in list(self._paused):
@@ -336,9 +345,7 @@ class Fetcher:
                 fetching.last_stable_offset = answer.last_stable_offset
             fetching.log_start_offset = answer.log_start_offset
             if not answer.record_set:
-                if answer.preferred_replica not in (-1, self.node):
-                    self.remove(copy)
-                    reader.read_nearer(copy, answer.preferred_replica)
+                self._note_empty(copy, answer)
                 continue
             copy.fetching.heard_at = now
             heard.append(copy)
@@ -351,6 +358,17 @@ class Fetcher:
         sender.pump()
         if heard and self.fetcher_id >= _QUIET:
             reader.promote(heard, self.node, self.fetcher_id)
+
+    def _note_empty(self, copy: PartitionCopy, answer: PartitionAnswer) -> None:
+        """Take an answer without records: it may name a nearer replica, or show whether *copy* is behind."""
+        reader = self._reader
+        if reader.throttle.learns(copy):
+            copy.fetching.position.max_bytes = self._most(copy)
+            if self._session is not None:
+                self._session.want(copy.fetching.position)
+        if answer.preferred_replica not in (-1, self.node):
+            self.remove(copy)
+            reader.read_nearer(copy, answer.preferred_replica)
 
     def _ingest(self, copy: PartitionCopy, answer: PartitionAnswer, now_ms: int) -> bool:
         """Queue what came for *copy*; say whether batches had to be built for it."""

@@ -21,13 +21,13 @@ import attrs
 from mm2py.core.rates import refilled
 from mm2py.model.flow import TopicPartition
 from mm2py.model.rates import RateShare, RateUse, Unit
-from mm2py.pipeline.copy.catch_up import CatchUp
+from mm2py.pipeline.copy.catch_up import SLICE_S, CatchUp
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.wire.fetch_forms import FetchSizes
 
 
 #: A fetch under a limit requests the amount for this time: so the rate is even, and few fetches are needed.
-_SLICE_S: Final = 0.1
+_RATE_SLICE_S: Final = 0.1
 #: Until it was seen how large records are.
 _RECORD_BYTES: Final = 100.0
 #: Timers are not exact.
@@ -111,6 +111,8 @@ class Throttle:
     def stop(self) -> None:
         """End all waits: the epoch is over."""
         self._is_over.set()
+        if self._catch_up is not None:
+            self._catch_up.end()
 
     # Waiting.
 
@@ -130,7 +132,13 @@ class Throttle:
 
     def hold_s(self, copy: PartitionCopy) -> float:
         """Return how long *copy* may not be fetched, because of its topic's limit or because it is behind."""
-        return self.release_s([copy])
+        return max(self._topic_hold_s(copy.plan.source.topic), self._behind_hold_s(copy))
+
+    def _behind_hold_s(self, copy: PartitionCopy) -> float:
+        catch_up = self._catch_up
+        if catch_up is None or copy not in catch_up.behind:
+            return 0.0
+        return max(SLICE_S if catch_up.waits(copy) else 0.0, catch_up.hold_s())
 
     def _topic_hold_s(self, topic: str) -> float:
         buckets = self._topics.get(topic)
@@ -142,18 +150,31 @@ class Throttle:
     def held(self, copies: Iterable[PartitionCopy]) -> list[PartitionCopy]:
         """Return those of *copies* of which nothing may be fetched now."""
         topics = {topic for topic in self._topics if self._topic_hold_s(topic)}
-        behind = self._catch_up.behind if self._catch_up is not None and self._catch_up.hold_s() else frozenset()
+        behind = self._catch_up.held() if self._catch_up is not None and self._catch_up.behind else ()
         if not topics and not behind:
             return []
         return [copy for copy in copies if copy in behind or copy.plan.source.topic in topics]
 
-    def release_s(self, copies: Collection[PartitionCopy]) -> float:
+    def release_s(self, copies: Iterable[PartitionCopy]) -> float:
         """Return when the first of *copies* may be fetched again."""
-        behind = self._catch_up.behind if self._catch_up is not None else frozenset()
-        paced_s = self._catch_up.hold_s() if self._catch_up is not None and not behind.isdisjoint(copies) else 0.0
-        kinds = {(copy.plan.source.topic, copy in behind) for copy in copies}
-        waits = (max(self._topic_hold_s(topic), paced_s if is_behind else 0.0) for topic, is_behind in kinds)
-        return min(waits, default=0.0)
+        return min(map(self.hold_s, copies), default=0.0)
+
+    # Turns of what is behind.
+
+    def waits_for_turn(self, copy: PartitionCopy) -> bool:
+        """Whether *copy* is behind, and others have their turn."""
+        return self._catch_up is not None and self._catch_up.waits(copy)
+
+    def turns(self) -> Collection[PartitionCopy]:
+        """Return the partitions that are behind and have their turn now."""
+        return self._catch_up.turns() if self._catch_up is not None and self._catch_up.behind else ()
+
+    def learns(self, copy: PartitionCopy) -> bool:
+        """Whether an answer without records has shown if *copy*, of which that was unknown, is behind."""
+        if self._catch_up is None or not self._catch_up.is_unknown(copy):
+            return False
+        self._catch_up.note(copy, 0, 0)
+        return True
 
     # How much.
 
@@ -171,12 +192,12 @@ class Throttle:
         if cut is not None and self.is_limiting:
             return cut
         rooms = [self._slice_bytes(bucket) / self._partitions[topic] for bucket in buckets or ()]
-        if self._catch_up is not None and copy in self._catch_up.behind:
-            rooms.append(self._catch_up.slice_bytes())
+        if self._catch_up is not None and (part := self._catch_up.slice_bytes(copy)) is not None:
+            rooms.append(part)
         return max(_LENGTH.size, min(most, int(min(rooms)))) if rooms else None
 
     def _slice_bytes(self, bucket: Bucket) -> float:
-        amount = max(bucket.level(self._loop.time()), bucket.per_s * _SLICE_S)
+        amount = max(bucket.level(self._loop.time()), bucket.per_s * _RATE_SLICE_S)
         return amount if bucket.of.unit is Unit.BYTES else amount * self._record_bytes
 
     def charge(self, copy: PartitionCopy, record_set: memoryview, records: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import TracebackType
 from typing import Self
 
@@ -61,8 +61,8 @@ class WorkerState:
         self.clusters.clear()
         self.sessions.clear()
 
-    def catch_up(self, plan: EpochPlan) -> CatchUp | None:
-        """Return the pace of what is behind in *plan*; None if it is not bounded."""
+    def catch_up(self, plan: EpochPlan, copies: Collection[PartitionCopy]) -> CatchUp | None:
+        """Return the pace of what is behind of *copies*, those of *plan*; None if it is not bounded."""
         key, more_ms = (plan.flow, plan.task), plan.limits.catch_up_latency_ms
         found = self.catch_ups.pop(key, None)
         if more_ms < 0:
@@ -71,7 +71,7 @@ class WorkerState:
             found = CatchUp(more_ms)
         self.catch_ups[key] = found
         keep_few(self.catch_ups)
-        found.begin()
+        found.begin(copies)
         return found
 
     def copies_of(self, plan: EpochPlan) -> list[PartitionCopy]:

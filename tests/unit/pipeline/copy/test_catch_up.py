@@ -9,7 +9,7 @@ import pytest
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.catch_up import CatchUp
 from mm2py.pipeline.copy.throttle import Throttle
-from tests.support.copy_rig import REMOTE, CopyRig, rig_of
+from tests.support.copy_rig import REMOTE, TOPIC, CopyRig, rig_of
 
 
 async def _waits(rig: CopyRig) -> list[float]:
@@ -69,7 +69,7 @@ async def test_a_backlog_that_is_copied_is_not_behind_any_more() -> None:
     (catch_up,) = rig.worker.catch_ups.values()
 
     assert outcome.records == 600
-    assert catch_up.behind == set()
+    assert not catch_up.behind
     await rig.worker.close()
 
 
@@ -78,13 +78,70 @@ async def test_a_fetch_of_what_is_behind_is_small() -> None:
     rig = rig_of(2)
     copies = rig.worker.copies_of(rig.plan())
     catch_up = CatchUp(10)
+    catch_up.begin(copies)
     throttle = Throttle([], copies, None, catch_up)
-    copies[0].fetching.high_watermark = copies[1].fetching.high_watermark = 1_000
+    for copy in copies:
+        copy.fetching.high_watermark, copy.fetching.node = 1_000, 0
     catch_up.note(copies[0], 10, 1_000_000)
     catch_up.note(copies[1], 1_000, 1_000_000)
 
     assert throttle.partition_bytes(copies[0], 1 << 20) == pytest.approx(catch_up.pace.bytes_per_s * 0.02, rel=0.01)
     assert throttle.partition_bytes(copies[1], 1 << 20) is None
     assert throttle.held(copies) == copies[:1]
-    assert throttle.hold_s(copies[0]) == pytest.approx(1_000_000 / catch_up.pace.bytes_per_s, rel=0.01)
+    assert throttle.release_s(copies[:1]) == pytest.approx(1_000_000 / catch_up.pace.bytes_per_s, rel=0.01)
     assert throttle.hold_s(copies[1]) == 0
+
+
+def _backlogs(partitions: int, batches: int) -> CopyRig:
+    """Make partitions that are behind by so many batches of 16 kB."""
+    rig = rig_of(partitions, catch_up_latency_ms=10, coalesce_below_bytes=0)
+    for number in range(partitions):
+        rig.load(number, batches, records=4, size=4_000)
+    return rig
+
+
+async def test_first_fetches_are_paced_in_each_epoch() -> None:
+    """Whether a partition is behind is not known at first, and known in later epochs: no megabyte comes of each."""
+    rig = _backlogs(60, 40)
+    copied = [(await rig.epoch(epoch_ms=200)).bytes for _ in range(3)]
+    (catch_up,) = rig.worker.catch_ups.values()
+
+    assert 0 < max(copied) < catch_up.pace.bytes_per_s * 0.4
+    await rig.worker.close()
+
+
+async def test_of_many_that_are_behind_some_have_their_turn_at_a_time() -> None:
+    """Fetches are as large as the pace allows, and each partition gets its turn, in order."""
+    rig = _backlogs(60, 60)
+    outcomes = [await rig.epoch(epoch_ms=1_000) for _ in range(3)]
+
+    assert sum(it.bytes for it in outcomes) / sum(it.fetches for it in outcomes) > 40_000
+    assert all(values and values == list(range(len(values))) for values in map(rig.values, range(60)))
+    await rig.worker.close()
+
+
+async def test_what_cannot_be_fetched_has_no_turn() -> None:
+    """Partitions without a leader keep none of the others waiting."""
+    rig = _backlogs(60, 60)
+    await rig.epoch(epoch_ms=100)
+    for number in range(50):
+        rig.source.partitions[TopicPartition(TOPIC, number)].leader = None
+    before = [len(rig.values(number)) for number in range(60)]
+    outcome = await rig.epoch(epoch_ms=1_000)
+
+    assert outcome.bytes > 3_000_000
+    assert all(len(rig.values(number)) > before[number] for number in range(50, 60))
+    await rig.worker.close()
+
+
+async def test_what_was_not_watched_for_a_while_may_be_behind() -> None:
+    """After a pause nothing is known of a partition, and it is asked for as little as one that is new."""
+    rig = _backlogs(60, 0)
+    await rig.epoch(epoch_ms=100)
+    await asyncio.sleep(60)
+    for number in range(60):
+        rig.load(number, 40, records=4, size=4_000)
+    outcome = await rig.epoch(epoch_ms=100)
+
+    assert outcome.bytes < 2_000_000
+    await rig.worker.close()
