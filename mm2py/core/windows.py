@@ -87,6 +87,11 @@ class Window:
             sample.latency.add(latency)
             self._last_latency = latency.last_ms
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether all samples are empty, as of the last reading, so that another one would say the same."""
+        return not any(it.records or it.bytes or it.age.count or it.latency.count for it in self._samples)
+
     def _sample(self, now: float) -> _Sample:
         """Return the sample to fill: a new one if the last one is full."""
         samples = self._samples

@@ -37,7 +37,7 @@ from mm2py.model.state import (
 _WINDOW_S = 60.0
 #: Shortest time over which the growth of a source's log is measured.
 _GROWTH_S = 30.0
-#: Maximum age of a view of an idle partition.
+#: Maximum age of a view of an idle partition whose rates are not 0 yet.
 _PICTURE_S = 5.0
 #: Number of epochs of each copy task to show.
 _EPOCHS = 30
@@ -97,7 +97,7 @@ class PartitionMeasures:
 
     def look(self, state: PartitionState, now: float) -> None:
         """Record the partition's lag, which the source has just reported."""
-        self.cached, self._asked_at = None, now
+        self._asked_at = now
         if state.lag == 0:
             self.caught_up_at = now
         if state.log.high_watermark >= 0 and (not self._ends or now - self._ends[-1].at >= _GROWTH_S):
@@ -121,6 +121,12 @@ class PartitionMeasures:
             growth = Growth(self.bytes / self.records, self.growth_per_s(state.log.high_watermark, now))
         return waited_s, seconds_until_loss(retention, waited_s=waited_s, lag=lag, growth=growth)
 
+    def is_at_rest(self, end_offset: int, retention: Retention | None, now: float) -> bool:
+        """Whether no time that passes changes the view of the partition, with nothing left to copy."""
+        if retention is not None and retention.bytes is not None and self.growth_per_s(end_offset, now) != 0:
+            return False
+        return self.window.is_at_rest
+
     def growth_per_s(self, end_offset: int, now: float) -> float | None:
         """Return the rate of new records at the source; None if it was not observed for long enough."""
         if not self._ends or now - self._ends[0].at < _GROWTH_S:
@@ -130,20 +136,21 @@ class PartitionMeasures:
 
 @attrs.frozen(eq=False)
 class _CachedView:
-    """A view of an idle partition, and its inputs. Until its next epoch only its rates change, slowly. Creating
-    thousands of views every second would be most of a daemon's work for viewers.
+    """A view of an idle partition, and its inputs. Until its next epoch only its rates change, slowly, and once they are
+    0 nothing does. Creating thousands of views every second would be most of a daemon's work for viewers.
     """
 
     view: PartitionView
     state: PartitionState
     task: int | None
     retention: Retention | None
-    taken_at: float
+    #: Until when the view may be shown.
+    holds_until: float
 
     def is_of(self, state: PartitionState, task: int | None, retention: Retention | None, now: float) -> bool:
         """Whether it is still valid."""
-        is_same = self.state is state and self.task == task and self.retention is retention
-        return is_same and now - self.taken_at < _PICTURE_S
+        is_same = self.state is state and self.task == task and self.retention == retention
+        return is_same and now < self.holds_until
 
 
 @attrs.define
@@ -317,7 +324,7 @@ class FlowMeasures:
 
     def _copied_heartbeats(self, view: FlowView) -> tuple[CopiedHeartbeatsView, ...]:
         newest: dict[str, int] = {}
-        for it in view.partitions:
+        for it in view.partitions if self.heartbeats else ():
             if it.source.topic in self.heartbeats and it.last_timestamp_ms is not None:
                 newest[it.remote_topic] = max(it.last_timestamp_ms, newest.get(it.remote_topic, 0))
         return tuple(CopiedHeartbeatsView(topic, last_ms) for topic, last_ms in sorted(newest.items()))
@@ -340,7 +347,11 @@ class FlowMeasures:
         view = _view_of(state, measured, task, now, waited_s=waited_s, loss_s=loss_s)
         # Times of a waiting or lagging partition advance every second.
         is_still = state.stage is PartitionStage.COPYING and view.lag == 0
-        measured.cached = _CachedView(view, state, task, retention, now) if is_still else None
+        if is_still:
+            is_at_rest = measured.is_at_rest(state.log.high_watermark, retention, now)
+            measured.cached = _CachedView(view, state, task, retention, math.inf if is_at_rest else now + _PICTURE_S)
+        else:
+            measured.cached = None
         return view
 
 

@@ -57,6 +57,11 @@ class Overrides:
         """Return the target state of *connector*'s task group."""
         return self.groups.get(connector, Wanted.RUNNING)
 
+    @property
+    def has_pauses(self) -> bool:
+        """Whether any topic or partition is paused."""
+        return bool(self.topics or self.partitions)
+
     def is_paused(self, partition: TopicPartition) -> bool:
         """Whether *partition* is paused, by itself or with its topic."""
         return partition.topic in self.topics or partition in self.partitions

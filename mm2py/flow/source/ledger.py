@@ -81,7 +81,7 @@ class Ledger:
 
     def mirrored(self) -> list[PartitionState]:
         """Return the partitions that are mirrored now, in order."""
-        return [self.states[partition] for partition in self._in_order if partition in self.states]
+        return [state for state in map(self.states.get, self._in_order) if state is not None]
 
     def is_wanted(self, source: TopicPartition) -> bool:
         """Whether a partition is mirrored and not paused."""

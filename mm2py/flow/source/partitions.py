@@ -342,5 +342,7 @@ class SourceTasks:
 
     def partition_views(self) -> tuple[PartitionView, ...]:
         views = self.measures.partitions(self.ledger.mirrored(), self.holders.owners)
+        if not self.ledger.overrides.has_pauses:
+            return views
         is_paused, held = self.ledger.overrides.is_paused, self._holder
         return tuple(paused(it, is_held=it.source in held) if is_paused(it.source) else it for it in views)

@@ -181,6 +181,27 @@ def test_a_still_partition_is_shown_again_until_something_happens() -> None:
     assert rig.partition() is not lagging
 
 
+@pytest.mark.parametrize("retention", [None, Retention(60_000, None), Retention(60_000, 10_000)])
+def test_an_idle_partition_is_shown_as_it_is_until_something_happens(retention: Retention | None) -> None:
+    """Once its rates are 0, neither time, nor a look without news, nor the same configs make another view of it."""
+    rig = MeasuresRig()
+    rig.run(10)
+    rig.clock.advance(61.0)
+    rig.measures.retention = {} if retention is None else {"t": retention}
+    rig.measures.look(rig.state)
+    rig.clock.advance(31.0)
+    first = rig.partition()
+    rig.clock.advance(3_600.0)
+    rig.measures.look(rig.state)
+    rig.measures.retention = {} if retention is None else {"t": attrs.evolve(retention)}
+    later = rig.partition()
+    rig.run(5)
+
+    assert (first.record_rate, first.lag) == (0.0, 0)
+    assert later is first
+    assert rig.partition().records == first.records + 5
+
+
 def test_time_until_loss_by_time_and_by_size() -> None:
     """Retention by time counts from what waits; retention by size from how fast the source's log fills."""
     rig = MeasuresRig()
