@@ -136,8 +136,8 @@ class PartitionMeasures:
 
 @attrs.frozen(eq=False)
 class _CachedView:
-    """A view of an idle partition, and its inputs. Until its next epoch only its rates change, slowly, and once they are
-    0 nothing does. Creating thousands of views every second would be most of a daemon's work for viewers.
+    """A view of an idle partition, and its inputs. Until its next epoch only its rates change, slowly, and once they
+    are 0 nothing does. Creating thousands of views every second would be most of a daemon's work for viewers.
     """
 
     view: PartitionView

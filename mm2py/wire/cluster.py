@@ -112,6 +112,16 @@ class Cluster:
         if stale:
             await self.refresh_metadata(stale)
 
+    async def ensure_known(self, topics: Collection[str]) -> None:
+        """Refresh what is unknown among *topics*, however old the rest is: see `aged`."""
+        unknown = self._upkeep.unknown(topics)
+        if unknown:
+            await self.refresh_metadata(unknown)
+
+    def aged(self, topics: Collection[str]) -> list[str]:
+        """Return which of *topics* `ensure_metadata` would refresh."""
+        return self._upkeep.stale(topics)
+
     async def refresh_metadata(self, topics: Collection[str] | None) -> None:
         """
         Ask for the brokers, the controller and *topics* (None: all) as they are now.

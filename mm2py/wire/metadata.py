@@ -98,6 +98,10 @@ class MetadataUpkeep:
         self._wanted_topics: set[str] = set()
         self._wants_all_topics = False
 
+    def unknown(self, topics: Collection[str]) -> list[str]:
+        """Return which of *topics* were never asked for."""
+        return [topic for topic in topics if topic not in self._learnt_at]
+
     def stale(self, topics: Collection[str]) -> list[str]:
         """Return which of *topics* are unknown or too old."""
         oldest = self._clock.monotonic() - self._max_age_s

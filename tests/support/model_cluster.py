@@ -356,6 +356,15 @@ class ModelCluster:
     async def ensure_metadata(self, topics: Collection[str]) -> None:
         await self._reach()
 
+    async def ensure_known(self, topics: Collection[str]) -> None:
+        await self._reach()
+
+    def partitions_of(self, topic: str) -> tuple[int, ...]:
+        return tuple(tp.partition for tp in self.partitions if tp.topic == topic)
+
+    def aged(self, topics: Collection[str]) -> list[str]:
+        return []
+
     async def refresh_metadata(self, topics: Collection[str] | None) -> None:
         await self._reach()
         self.refreshes += 1

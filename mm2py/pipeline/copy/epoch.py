@@ -20,7 +20,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionFailure
 from mm2py.pipeline.copy.fetching import SourceReader
-from mm2py.pipeline.copy.metadata import UNREACHABLE_PAUSE_S, end_all_remade, follow_leaders
+from mm2py.pipeline.copy.metadata import UNREACHABLE_PAUSE_S, end_all_remade, follow_leaders, renew_aged
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of
 from mm2py.pipeline.copy.resume import Resumer
@@ -67,16 +67,16 @@ class _Epoch:
         return self._outcome()
 
     async def _prepare(self) -> bool:
-        """Learn the leaders; False when the time was over before both clusters answered."""
+        """Learn of unknown topics; False when the time was over before both clusters answered."""
         plan = self._plan
         failure = PartitionFailure("the clusters did not answer within the epoch's time")
         while True:
             try:
                 async with asyncio.timeout_at(self._deadline):
-                    await self._source.ensure_metadata({p.source.topic for p in plan.partitions})
+                    await self._source.ensure_known({p.source.topic for p in plan.partitions})
                     for copy in self._copies:
                         copy.learn_topic(self._source.topic_id(copy.plan.source.topic))
-                    await self._target.ensure_metadata({p.remote_topic for p in plan.partitions})
+                    await self._target.ensure_known({p.remote_topic for p in plan.partitions})
                     await end_all_remade(self._target, self._copies)
                     for copy in self._copies:
                         copy.retried_failure = None
@@ -122,17 +122,7 @@ class _Epoch:
             async with asyncio.TaskGroup() as tasks:
                 sender.start(tasks)
                 reader.start(tasks, self._deadline)
-                background = [
-                    tasks.create_task(
-                        follow_leaders(self._source, {p.source.topic for p in plan.partitions}, reader.wants_metadata),
-                        name="follow source leaders",
-                    ),
-                    tasks.create_task(
-                        follow_leaders(self._target, {p.remote_topic for p in plan.partitions}, sender.wants_metadata),
-                        name="follow target leaders",
-                    ),
-                    tasks.create_task(self._start_partitions(reader), name="start partitions"),
-                ]
+                background = self._start_background(tasks, reader, sender)
                 await self._until_over(reader, sender)
                 await reader.finish()
                 await self._drain(sender)
@@ -141,6 +131,18 @@ class _Epoch:
         finally:
             sender.stop()
             sender.close_unanswered()
+
+    def _start_background(
+        self, tasks: asyncio.TaskGroup, reader: SourceReader, sender: BatchSender
+    ) -> list[asyncio.Task[None]]:
+        partitions = self._plan.partitions
+        return [
+            tasks.create_task(self._start_partitions(reader), name="start partitions"),
+            tasks.create_task(follow_leaders(self._source, reader.wants_metadata), name="follow source leaders"),
+            tasks.create_task(follow_leaders(self._target, sender.wants_metadata), name="follow target leaders"),
+            tasks.create_task(renew_aged(self._source, {p.source.topic for p in partitions}), name="renew at source"),
+            tasks.create_task(renew_aged(self._target, {p.remote_topic for p in partitions}), name="renew at target"),
+        ]
 
     async def _start_partitions(self, reader: SourceReader) -> None:
         def start(copy: PartitionCopy) -> None:

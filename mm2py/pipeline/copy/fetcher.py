@@ -12,6 +12,7 @@ from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
 from mm2py.pipeline.copy.ingest import ingest
+from mm2py.pipeline.copy.metadata import WantedTopics
 from mm2py.pipeline.copy.partition import PartitionCopy, Tally
 from mm2py.pipeline.copy.refusals import lacks
 from mm2py.pipeline.copy.sending import BatchSender
@@ -83,7 +84,7 @@ class Reading(Protocol):
     requests: int
     retries: int
     throttled_ms: int
-    wants_metadata: asyncio.Event
+    wants_metadata: WantedTopics
     deadline: float
     is_stopped: bool
     are_assigned: asyncio.Event
@@ -410,7 +411,7 @@ class Fetcher:
             self._reader.assign(copy)  # a replica may hold less than its leader
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # The topic may have been re-created: the next attempt must check.
-            self._reader.wants_metadata.set()
+            self._reader.wants_metadata.add(source.topic)
             copy.end(Ended.OUT_OF_RANGE, PartitionFailure(where, HINT_OUT_OF_RANGE, name_of(code), offset))
         elif code in _REFUSED:
             hint = _REFUSED[ErrorCode(code)]

@@ -21,7 +21,7 @@ from mm2py.model.epoch import RECREATED, CopyLimits, Ended
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.fetcher import Fetcher, busy_fetcher_id, fetcher_id_of
 from mm2py.pipeline.copy.leader_epochs import Checked, HistoryCheck
-from mm2py.pipeline.copy.metadata import is_recreated
+from mm2py.pipeline.copy.metadata import WantedTopics, is_recreated
 from mm2py.pipeline.copy.partition import PartitionCopy, Tally
 from mm2py.pipeline.copy.read_replicas import ReadReplicas
 from mm2py.pipeline.copy.refusals import kept_out, tried_again
@@ -84,7 +84,7 @@ class SourceReader:
         #: How long before the end of the epoch the last fetch of quiet partitions must be answered, or their session is
         #: lost: a broker looks at all of them before it answers.
         self.quiet_early_ms = min(_QUIET_EARLY_MS, epoch_ms // 10)
-        self.wants_metadata = asyncio.Event()
+        self.wants_metadata = WantedTopics()
         self.deadline = 0.0
         self.is_stopped = False
         #: Set when all partitions that can be are assigned. A session of quiet ones is entered with all of its own.
@@ -193,7 +193,7 @@ class SourceReader:
         fetching.retries += 1
         self.retries += 1
         copy.retried_failure = kept_out(error) or tried_again(why, "source")
-        self.wants_metadata.set()
+        self.wants_metadata.add(copy.plan.source.topic)
         self._loop.call_later(self.limits.retry_pause_s(fetching.retries), self.assign, copy)
 
     def spare_memory(self) -> None:

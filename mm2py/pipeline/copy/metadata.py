@@ -7,7 +7,7 @@ What is known of either may be old. So a topic that seems to be another one is l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from mm2py.errors import ClusterUnreachableError
@@ -18,6 +18,8 @@ from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.wire.cluster import Cluster
 
 
+#: About how many partitions are asked for at once while records are copied.
+_PART_PARTITIONS: Final = 500
 #: Pause after a cluster was unreachable.
 UNREACHABLE_PAUSE_S: Final = 0.2
 
@@ -25,16 +27,65 @@ UNREACHABLE_PAUSE_S: Final = 0.2
 HINT_REWOUND: Final = "the remote topic was truncated or re-created; copy.on.target.rewound defines what to do"
 
 
-async def follow_leaders(cluster: Cluster, topics: Collection[str], wanted: asyncio.Event) -> None:
-    """Refresh the metadata of *topics* whenever that is *wanted*; partitions find their new leaders by themselves."""
+class WantedTopics:
+    """The topics whose metadata somebody needs again."""
+
+    def __init__(self) -> None:
+        self._topics: set[str] = set()
+        self._is_wanted = asyncio.Event()
+
+    def add(self, topic: str) -> None:
+        self._topics.add(topic)
+        self._is_wanted.set()
+
+    def is_set(self) -> bool:
+        """Whether there are any."""
+        return self._is_wanted.is_set()
+
+    async def take(self) -> set[str]:
+        """Wait until there are some; return them, and forget them."""
+        await self._is_wanted.wait()
+        self._is_wanted.clear()
+        topics, self._topics = self._topics, set()
+        return topics
+
+
+async def follow_leaders(cluster: Cluster, wanted: WantedTopics) -> None:
+    """Refresh the metadata of topics whenever it is *wanted*; partitions find their new leaders by themselves."""
     while True:
-        await wanted.wait()
-        wanted.clear()
+        topics = await wanted.take()
         try:
             await cluster.refresh_metadata(topics)
         except ClusterUnreachableError:
             # The code that needs it gets the same error, reports it, and retries.
             await cluster.clock.sleep(UNREACHABLE_PAUSE_S)
+
+
+async def renew_aged(cluster: Cluster, topics: Collection[str]) -> None:
+    """
+    Refresh what has aged of the metadata of *topics*, while records are copied.
+
+    It is read a part at a time: they would wait for as long as an answer about thousands of partitions takes to decode.
+    """
+    for some in _parts(cluster, cluster.aged(topics)):
+        try:
+            await cluster.ensure_metadata(some)
+        except ClusterUnreachableError:
+            return  # as above; the next epoch tries again
+
+
+def _parts(cluster: Cluster, topics: Iterable[str]) -> Iterator[list[str]]:
+    """Divide *topics* by the number of their partitions."""
+    part: list[str] = []
+    partitions = 0
+    for topic in topics:
+        part.append(topic)
+        partitions += max(1, len(cluster.partitions_of(topic)))
+        if partitions >= _PART_PARTITIONS:
+            yield part
+            part, partitions = [], 0
+    if part:
+        yield part
 
 
 def is_recreated(source: Cluster, plan: PartitionPlan) -> bool:

@@ -28,7 +28,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
-from mm2py.pipeline.copy.metadata import HINT_REWOUND, end_remade, is_remade
+from mm2py.pipeline.copy.metadata import HINT_REWOUND, WantedTopics, end_remade, is_remade
 from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy, SendingHalf, Tally
 from mm2py.pipeline.copy.refusals import kept_out, lacks, tried_again
 from mm2py.wire import produce
@@ -76,7 +76,7 @@ class BatchSender:
     """
     All broker senders of an epoch, and what they share: the target, the buffer's fill, the measurements.
 
-    `wants_metadata` and `has_room` are events that the copier and the fetchers wait for.
+    The copier waits for `wants_metadata`, the fetchers for `has_room`.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class BatchSender:
         self.latency = Tally()
         self.buffered_bytes = 0
         self.has_room = asyncio.Event()
-        self.wants_metadata = asyncio.Event()
+        self.wants_metadata = WantedTopics()
         self.drained = asyncio.Event()
         self.all_answered = asyncio.Event()
         self.unanswered = 0
@@ -184,7 +184,7 @@ class BatchSender:
         sending.is_waiting = True
         sending.retries += 1
         self.retries += 1
-        self.wants_metadata.set()
+        self.wants_metadata.add(copy.remote.topic)
         self.loop.call_later(self.limits.retry_pause_s(sending.retries), self._resume, copy)
 
     def _resume(self, copy: PartitionCopy) -> None:
@@ -239,7 +239,7 @@ class BatchSender:
         sending.retries = 0
         copy.retried_failure = None
         if copy.downstream is not None and ack.base_offset > copy.downstream + 1 and not copy.foreign_records:
-            self.wants_metadata.set()  # it has another writer, or is another topic that has grown past ours
+            self.wants_metadata.add(copy.remote.topic)  # another writer, or another topic of that name
         copy.account(buffered, ack.base_offset)
         self.free(buffered.size_bytes)
         if buffered.max_timestamp >= 0:

@@ -56,7 +56,7 @@ class Delivery:
         async with asyncio.TaskGroup() as tasks:
             sender.start(tasks)
             follow = tasks.create_task(
-                follow_leaders(self._target, {copy.remote.topic}, sender.wants_metadata),
+                follow_leaders(self._target, sender.wants_metadata),
                 name=f"follow the leader of {copy.remote}",
             )
             sender.offer(copy)

@@ -211,6 +211,17 @@ async def test_metadata_ages(brokers: FakeBrokers, cluster: Cluster) -> None:
     assert (fresh, len(brokers.requests_of(METADATA))) == (0, 1)
 
 
+async def test_metadata_that_has_aged_is_known(brokers: FakeBrokers, cluster: Cluster) -> None:
+    """Only what was never asked for is, unless what has aged is to be renewed, too."""
+    await cluster.ensure_known(["foo"])
+    brokers.requests.clear()
+    await asyncio.sleep(cluster.endpoint.metadata_max_age_ms / 1000 + 1)
+    await cluster.ensure_known(["foo"])
+
+    assert brokers.requests_of(METADATA) == []
+    assert cluster.aged(["foo"]) == ["foo"]
+
+
 async def test_a_broker_that_lags_behind_does_not_bring_the_old_leader_back(
     brokers: FakeBrokers, cluster: Cluster
 ) -> None:
