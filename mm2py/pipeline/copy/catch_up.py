@@ -10,7 +10,7 @@ session until then, so that the broker reads nothing of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -18,6 +18,7 @@ import attrs
 
 from mm2py.core.pace import Pace
 from mm2py.core.rates import refilled
+from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.partition import PartitionCopy
 
 
@@ -75,10 +76,12 @@ class CatchUp:
     def begin(self, copies: Collection[PartitionCopy]) -> None:
         """Begin an epoch with *copies*. What is known of their partitions still holds, if it is not old."""
         now = self._loop.time()
-        is_old = now - self._watched_at > _KNOWN_FOR_S
-        here = {} if is_old else {copy.plan.source: copy for copy in copies}
-        self.behind = dict.fromkeys(here[it.plan.source] for it in self.behind if it.plan.source in here)
-        self.live = {here[it.plan.source] for it in self.live if it.plan.source in here}
+        if now - self._watched_at > _KNOWN_FOR_S:
+            self.behind, self.live = {}, set()
+        here = set(copies)
+        others = {copy.plan.source: copy for copy in here if self.is_unknown(copy)}
+        self.behind = dict.fromkeys(_again(self.behind, here, others))
+        self.live = set(_again(self.live, here, others))
         self._unknown = len(copies) - len(self.behind) - len(self.live)
         self._turns, self.held_s = {}, 0.0
         self._start_interval(now)
@@ -207,6 +210,16 @@ class CatchUp:
             return max(_LEAST_SLICE_BYTES, self._round_bytes / max(1, len(self._turns)))
         # All that are unknown are in the same fetches, which find out. Most have little to bring.
         return self._round_bytes / max(1, self._unknown)
+
+
+def _again(
+    before: Iterable[PartitionCopy], here: Collection[PartitionCopy], others: Mapping[TopicPartition, PartitionCopy]
+) -> Iterator[PartitionCopy]:
+    """Return those of *before* that are *here*, as they were, or as *others* that were made of their partitions."""
+    for copy in before:
+        again = copy if copy in here else others.get(copy.plan.source)
+        if again is not None:
+            yield again
 
 
 def _can_be_fetched(copy: PartitionCopy) -> bool:
