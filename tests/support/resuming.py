@@ -104,6 +104,6 @@ def known_pairs(copy: PartitionCopy) -> list[tuple[int, int]]:
 
 def assert_resumed(rig: ResumeRig, copy: PartitionCopy, *, position: int, downstream: int, records: int) -> None:
     assert rig.resolved == [copy]
-    assert (copy.is_unsure, copy.trouble, copy.ended) == (False, None, Ended.OK)
+    assert (copy.is_unsure, copy.retried_failure, copy.ended) == (False, None, Ended.OK)
     assert (copy.position, copy.fetching.position.offset, copy.downstream) == (position, position, downstream)
     assert copy.resumed_records == records

@@ -28,7 +28,7 @@ HINT_REWOUND: Final = "the remote topic was truncated or re-created; copy.on.tar
 
 
 class WantedTopics:
-    """The topics whose metadata somebody needs again."""
+    """The topics whose metadata is needed again."""
 
     def __init__(self) -> None:
         self._topics: set[str] = set()
