@@ -40,7 +40,8 @@ from mm2py.model.connector_configs import RestartRequest
 from mm2py.model.epoch import SETTLING_MS
 from mm2py.model.flow import Flow
 from mm2py.model.node_settings import NodeSettings
-from mm2py.model.state import FlowState, MirrorView
+from mm2py.model.restart import Restart
+from mm2py.model.state import MirrorView
 from mm2py.pipeline.epoch_jobs import EpochRunner
 from mm2py.pipeline.spark.session import SparkHost
 from mm2py.telemetry.events import (
@@ -322,10 +323,9 @@ class MirrorMaker:
     def _restart_connector(self, place: Place, request: RestartRequest) -> None:
         """Restart what this node runs of a connector, as a client of any node asked."""
         runner = self._fleet.runner(place.flow)
-        states = {} if runner is None else {group.connector: group.state for group in runner.view().groups}
-        if runner is not None and states.get(place.group) not in {None, FlowState.STANDBY, FlowState.STOPPED}:
+        if runner is not None:
             with suppress(OverrideConflictError, UnknownConnectorError):
-                runner.restart(place.group, include_tasks=request.include_tasks, only_failed=request.only_failed)
+                runner.restart_here(Restart(place.group, None, request.include_tasks, request.only_failed))
 
     async def _watch_overrides_forever(self) -> None:
         """Write overrides again whose topic was deleted: the next daemon must find them."""

@@ -228,6 +228,21 @@ class OverridesNotStoredError(Mm2Error):
 
 
 @attrs.define(eq=False)
+class RestartNotPassedOnError(Mm2Error):
+    """A restart could not be passed on to the nodes of a flow that run what is to be restarted."""
+
+    verdict: ClassVar[Verdict] = Verdict.RETRY
+    hint: ClassVar[str] = "ask one of them, or try again once the target cluster answers"
+
+    flow: str
+    nodes: str
+    cause: str
+
+    def __str__(self) -> str:
+        return f"the restart in flow {self.flow} could not be passed on to {self.nodes}: {self.cause}"
+
+
+@attrs.define(eq=False)
 class ConnectorsNotStoredError(Mm2Error):
     """The target cluster did not store a change of a worker's connectors, or it is uncertain whether it did."""
 

@@ -217,7 +217,7 @@ def topics_page(answer: Json) -> list[Part]:
 
 def _stage(topic: Json) -> str:
     """Return a topic's state; if its partitions differ, how many are in that state."""
-    if topic["is_paused"] or len(topic["stages"]) == 1:
+    if topic["is_paused"] or len(topic["stages"]) <= 1:
         return "paused" if topic["is_paused"] else str(topic["stage"])
     return ", ".join(f"{many} {name.replace('_', ' ')}" for name, many in sorted(topic["stages"].items()))
 
@@ -227,7 +227,8 @@ def _why(topic: Json) -> str:
     loss = topic["seconds_until_loss"]
     left = "" if loss is None else f"loss in {span(loss)}"
     again = "" if topic["retry_in_s"] is None else f"retried in {span(topic['retry_in_s'])}"
-    return "; ".join(filter(None, [topic["last_error"], topic["hint"], again, left, limit]))
+    others = ", ".join(f"{many} on {node}" for node, many in topic["elsewhere"].items())
+    return "; ".join(filter(None, [topic["last_error"], topic["hint"], again, left, limit, others]))
 
 
 def limit_text(limit: Json) -> str:

@@ -4,6 +4,7 @@ is long gone, and what all of them copy together.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -12,6 +13,7 @@ import attrs
 
 from mm2py.model.node import Node
 from mm2py.model.node_status import NodeStatus
+from mm2py.model.state import FlowState
 
 
 #: How often each node reports, and how often if nothing changes on any of them.
@@ -21,19 +23,33 @@ IDLE_INTERVAL_S: Final = 10.0
 SILENT_S: Final = 3 * IDLE_INTERVAL_S
 #: After this its record is removed.
 GONE_S: Final = 3600.0
+_STOPPED: Final = (FlowState.STOPPED, FlowState.DRAINED)
 
 
 @attrs.frozen
 class Heard:
-    """A node's last status, when it was written, by our own monotonic clock, and its bytes."""
+    """A node's last status, when it was written, by our own monotonic clock, and its bytes. It was certainly written
+    after `since`: until then the log had been read.
+    """
 
     status: NodeStatus
     at: float
     raw: bytes = b""
+    since: float = -math.inf
 
     def answers(self, read_at: float) -> bool:
         """Whether the node was still heard of when the statuses were last read."""
         return read_at - self.at <= SILENT_S
+
+
+def has_stopped(heard: Heard | None, connector: str, revision: int, since: float) -> bool:
+    """Whether a node reported after *since* that a connector was stopped, under overrides of that *revision* or later.
+
+    An older report may be of an earlier stop, and one under older overrides of a node that is about to resume.
+    """
+    if heard is None or heard.since < since or heard.status.overrides_revision < revision:
+        return False
+    return all(it.state in _STOPPED for it in heard.status.connectors if it.connector == connector)
 
 
 def obsolete(heard: Mapping[str, Heard], us: Node, read_at: float) -> frozenset[str]:

@@ -6,6 +6,7 @@ reads nothing. Nothing else depends on it: if the topic cannot be used, the flow
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -13,50 +14,38 @@ from typing import Final
 
 import attrs
 
-from mm2py.core.nodes import IDLE_INTERVAL_S, INTERVAL_S, SILENT_S, Heard, obsolete, owner_of, slot_loads
-from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.core.nodes import IDLE_INTERVAL_S, INTERVAL_S, SILENT_S, Heard, has_stopped, obsolete, owner_of, slot_loads
+from mm2py.errors import Mm2Error
 from mm2py.flow.source.group import SourceLife
+from mm2py.flow.status_log import StatusLog
 from mm2py.flow.supervise import supervise
 from mm2py.flow.task_group import RESTART_PAUSES, FlowContext
 from mm2py.model.all_nodes import node_view
 from mm2py.model.flow import TopicPartition
 from mm2py.model.node import Node
 from mm2py.model.node_status import (
-    PARTITION,
     NodeStatus,
     decode_status,
     describe,
     encode_status,
     node_id_of,
     noticeable_rates,
-    status_key,
-    status_topic,
     topics_mark,
 )
 from mm2py.model.share import NO_SHARE, NodeLoad, Share, SharedFlow, slot_of
 from mm2py.model.state import FlowState, FlowView, NodeView
 from mm2py.telemetry.events import NodeAnswersAgain, NodeSilent
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.error_codes import ErrorCode
-from mm2py.wire.requests import EARLIEST, LATEST
-from mm2py.wire.topic_log import LogRecord, TopicLog
+from mm2py.wire.topic_log import LogRecord
 
 
 _STEP: Final = "share the status of nodes"
-_SETTING: Final = "status.storage.replication.factor"
 #: A round of writing and reading may take this long.
 _ROUND_MS: Final = 20_000
 #: Changes are written at once, but no more often than this.
 _LEAST_PAUSE_S: Final = 1.0
-_LEAVE_S: Final = 2.0
-#: So often a topic may be unknown right after it was created: nodes create it at once, and brokers may be busy.
-_MISSES: Final = 3
-#: The first read goes back so many records: a log that was not compacted for long may be large.
-_FIRST_READ: Final = 2000
 #: What the owner has and this node has not is asked for again after this time.
 _REPEAT_S: Final = 60.0
-#: Records are overwritten every few seconds: small segments let the brokers compact them soon.
-_CONFIGS: Final = {"segment.bytes": str(8 * 1024 * 1024)}
 
 
 async def _nothing(_revision: int) -> None:
@@ -83,6 +72,8 @@ class FlowNodes:
         self.on_owner_topics: Callable[[str], None] = lambda _mark: None
         #: Awaited when another node knows later overrides.
         self.on_overrides: Callable[[int], Awaitable[None]] = _nothing
+        #: Called with the topic, where it ended when it was opened, and what was read of it.
+        self.on_records: Callable[[str, int, Sequence[LogRecord]], None] = lambda _topic, _opened_at, _records: None
         self._shared: SharedFlow | None = None
         #: The shares of the nodes in the flow's group, by node, and which member this one is.
         self.members: Mapping[str, Share] = {}
@@ -100,6 +91,8 @@ class FlowNodes:
         self._silent: set[str] = set()
         self._unreadable: set[str] = set()
         self._read_at = 0.0
+        #: When the last read began: what was written before has been read.
+        self._asked_at = -math.inf
         self._marked: tuple[Collection[TopicPartition], str] = ((), topics_mark(()))
         self._counted: tuple[Collection[TopicPartition], Counter[int]] = ((), Counter())
         self._noted_mark = ""
@@ -115,7 +108,7 @@ class FlowNodes:
             return
         self._shared, self._is_standby = shared, is_standby
         nodes = {} if shared is None else {node.id: member for member, node in shared.nodes.items()}
-        self._member_id = nodes.get(self._id, "")
+        self._member_id = nodes.get(self.own_id, "")
         self.members = {} if shared is None else {it: shared.share_of(member) for it, member in nodes.items()}
         now = self._clock.monotonic()
         self._member_since = {node_id: self._member_since.get(node_id, now) for node_id in self.members}
@@ -144,7 +137,8 @@ class FlowNodes:
         self._hands_over = True
 
     @property
-    def _id(self) -> str:
+    def own_id(self) -> str:
+        """This node's id."""
         if not self._known_id:
             self._known_id = self._us().id
         return self._known_id
@@ -152,7 +146,7 @@ class FlowNodes:
     @property
     def is_shared(self) -> bool:
         """Whether another node is known: a member of the group, one that we wait for, or one that vanished."""
-        others = len(self.members) - (self._id in self.members)
+        others = len(self.members) - (self.own_id in self.members)
         return self._is_standby or bool(self._heard) or others > 0
 
     # What it knows of others.
@@ -169,6 +163,22 @@ class FlowNodes:
             return heard.answers(self._read_at)
         since = self._member_since.get(node_id)
         return since is not None and self._clock.monotonic() - since <= SILENT_S
+
+    def name_of(self, node_id: str) -> str:
+        """Return the `worker_id` of a node."""
+        known = [it.status.node for it in self._heard.values()]
+        known += self._shared.nodes.values() if self._shared is not None else ()
+        return next((node.worker_id for node in known if node.id == node_id), node_id)
+
+    def not_stopped(self, connector: str, revision: int, since: float) -> tuple[str, ...]:
+        """Return the names of other nodes that have not reported after *since* that a connector is stopped, under
+        overrides of that *revision*. One that has left the flow's group writes nothing more.
+        """
+        others = set(self.members) or {node_id for node_id in self._heard if self.answers(node_id)}
+        late = [it for it in others - {self.own_id} if not has_stopped(self._heard.get(it), connector, revision, since)]
+        if late:
+            self.wake()  # to read their reports soon
+        return tuple(sorted(map(self.name_of, late)))
 
     def last_heard_s(self, node_id: str) -> float | None:
         """Return how long ago a node reported; None if it never did."""
@@ -220,7 +230,7 @@ class FlowNodes:
         found = [this]
         unheard = {} if shared is None else {node.id: NodeStatus(node, 0) for node in shared.nodes.values()}
         statuses = {**unheard, **self.others}
-        statuses.pop(self._id, None)
+        statuses.pop(self.own_id, None)
         for node_id, status in sorted(statuses.items(), key=lambda it: (it[1].node.worker_id, it[0])):
             heard_s, answers = self.last_heard_s(node_id), self.answers(node_id)
             found.append(node_view(status, shared, heard_s=heard_s, answers=answers))
@@ -247,10 +257,20 @@ class FlowNodes:
         return describe(status, view)
 
     def _own_share(self) -> Share:
-        return self.members.get(self._id, NO_SHARE)
+        return self.members.get(self.own_id, NO_SHARE)
 
     def _owner(self) -> NodeStatus | None:
         return owner_of(it.status for it in self._heard.values() if it.answers(self._read_at))
+
+    async def append(self, record: LogRecord) -> None:
+        """Append another record to the topic of statuses, for the other nodes to read. Raise the target's errors."""
+        async with asyncio.timeout(_ROUND_MS / 1000):
+            cluster = Cluster(self._context.settings.target, self._clock)
+            try:
+                await cluster.connect()
+                await StatusLog(self._context, cluster).append(record)
+            finally:
+                await cluster.close()
 
     # Its loop.
 
@@ -271,7 +291,7 @@ class FlowNodes:
                 await self._news.wait()
                 self._news.clear()
             cluster = Cluster(self._context.settings.target, self._clock)
-            log = _StatusLog(self._context, cluster)
+            log = StatusLog(self._context, cluster)
             try:
                 while self.is_shared:
                     if await self._try(log):
@@ -279,7 +299,7 @@ class FlowNodes:
                     await self._pause()
             finally:
                 if not self._hands_over:
-                    await log.leave(self._id)
+                    await log.leave(self.own_id)
                 await cluster.close()
 
     async def _pause(self) -> None:
@@ -290,7 +310,7 @@ class FlowNodes:
                 await self._news.wait()
         self._news.clear()
 
-    async def _try(self, log: _StatusLog) -> bool:
+    async def _try(self, log: StatusLog) -> bool:
         """Write and read once; what is missing for it is reported once."""
         is_done = await self._once(_STEP, lambda: self._round(log))
         if not is_done:
@@ -306,14 +326,18 @@ class FlowNodes:
             return False
         return bool(done)
 
-    async def _round(self, log: _StatusLog) -> bool:
+    async def _round(self, log: StatusLog) -> bool:
         is_late = not log.is_open
         status, before = self.own(), self._own
         self._own = Heard(status, self._clock.monotonic(), encode_status(self._flow, status))
         self._is_idle = before is not None and before.raw == self._own.raw
-        if not await log.write(self._id, self._own.raw):
+        if not await log.write(self.own_id, self._own.raw):
             return False
-        self._take(log.topic, await log.read(), is_late=is_late)
+        asked_at = self._clock.monotonic()
+        records = await log.read()
+        self._take(log.topic, records, is_late=is_late)
+        self._asked_at = asked_at
+        self.on_records(log.topic, log.opened_at, records)
         gone = obsolete(self._heard, self._us(), self._read_at) - {
             node_id for node_id in self.members if self.answers(node_id)
         }
@@ -326,10 +350,10 @@ class FlowNodes:
     def _take(self, topic: str, records: Sequence[LogRecord], *, is_late: bool) -> None:
         """Take what others wrote; if *is_late*, some time ago, by their clocks."""
         now, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
-        self._read_at = now
+        since, self._read_at = -math.inf if is_late else self._asked_at, now
         found = {node_id_of(self._flow, record.key): record for record in records}
         for node_id, record in found.items():
-            if node_id is None or node_id == self._id:
+            if node_id is None or node_id == self.own_id:
                 continue
             if record.value is None:
                 self._heard.pop(node_id, None)
@@ -338,7 +362,7 @@ class FlowNodes:
             status = self._read(topic, node_id, record, at_ms)
             if status is not None:
                 age_s = max(0, wall_ms - at_ms) / 1000 if is_late else 0.0
-                self._heard[node_id] = Heard(status, now - age_s, record.value)
+                self._heard[node_id] = Heard(status, now - age_s, record.value, since)
 
     def _read(self, topic: str, node_id: str, record: LogRecord, at_ms: int) -> NodeStatus | None:
         """Return a node's status; None if it is invalid, which is reported once for each node."""
@@ -388,75 +412,3 @@ class FlowNodes:
     def _is_due(last: tuple[object, float], what: object, now: float) -> bool:
         asked, at = last
         return asked != what or now - at >= _REPEAT_S
-
-
-class _StatusLog:
-    """The topic of statuses: opened when it is needed, and again after any failure."""
-
-    def __init__(self, context: FlowContext, cluster: Cluster) -> None:
-        self._settings = context.settings
-        self._flow = context.flow
-        self._cluster = cluster
-        self.topic = self._settings.status_storage.topic or status_topic(self._flow.source)
-        self._log = TopicLog(cluster, self.topic)
-        #: False after a failure: topic and leader are then looked up before the next use.
-        self.is_open = False
-        self._position = self._caught_up_at = self._misses = 0
-        self._has_written = False
-
-    async def write(self, node_id: str, raw: bytes) -> bool:
-        """
-        Write a node's own status, as *raw* bytes.
-
-        Return False if the topic has just been created, and the brokers do not know it yet.
-        """
-        if not self.is_open:
-            try:
-                await self._open()
-            except BrokerAnsweredError as error:
-                self._misses += 1
-                if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or self._misses >= _MISSES:
-                    raise
-                return False
-            self._misses = 0
-        self._has_written = True
-        await self._log.append([LogRecord(status_key(self._flow, node_id), raw, partition=PARTITION)])
-        return True
-
-    async def _open(self) -> None:
-        storage = self._settings.status_storage
-        await self._cluster.connect()
-        await self._log.ensure(storage.partitions, storage.replication_factor, setting=_SETTING, configs=_CONFIGS)
-        if self._log.refusal is not None:
-            raise self._log.refusal
-        self._caught_up_at = await self._offset(LATEST)
-        self._position = max(await self._offset(EARLIEST), self._caught_up_at - _FIRST_READ)
-        self.is_open = True
-
-    async def _offset(self, when: int) -> int:
-        place = TopicPartition(self.topic, PARTITION)
-        answer = (await self._cluster.list_offsets([place], when))[place]
-        if isinstance(answer, BrokerAnsweredError):
-            raise answer
-        return answer
-
-    async def read(self) -> list[LogRecord]:
-        """Return what was written since the last time."""
-        records: list[LogRecord] = []
-        while True:
-            some, self._position = await self._log.read_on(PARTITION, self._position)
-            records += some
-            if not some or self._position >= self._caught_up_at:
-                return records
-
-    async def remove(self, nodes: Collection[str]) -> None:
-        """Remove the records of *nodes*."""
-        await self._log.append([LogRecord(status_key(self._flow, it), None, partition=PARTITION) for it in nodes])
-
-    async def leave(self, node_id: str) -> None:
-        """Remove this node's own record, if there is one and the target answers."""
-        if not self._has_written:
-            return
-        with suppress(Mm2Error, TimeoutError):
-            async with asyncio.timeout(_LEAVE_S):
-                await self.remove([node_id])

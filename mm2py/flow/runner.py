@@ -5,6 +5,7 @@ group first, because checkpoints depend on what it copied last; the checkpoint g
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
@@ -24,20 +25,24 @@ from mm2py.flow.offsets.offset_syncs import OffsetSyncs
 from mm2py.flow.offsets.reverse import ReverseFlow
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.reach import Reach
+from mm2py.flow.shared_restarts import SharedRestarts
 from mm2py.flow.source.broken_history import BrokenHistory
 from mm2py.flow.source.copy_task import Epochs
-from mm2py.flow.source.group import SourceGroup
+from mm2py.flow.source.group import SourceGroup, SourceLife
 from mm2py.flow.source.idle_source import IdleSourceWatch
 from mm2py.flow.source.stall_watch import Stalls, StallWatch
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.flow.this_node import this_node
 from mm2py.flow.topics.acls import AclSync
 from mm2py.flow.topics.configs import ConfigSync
-from mm2py.model.flow import Flow
+from mm2py.flow.topics.elsewhere import PartsElsewhere
+from mm2py.model.elsewhere import Elsewhere
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.node import Node
 from mm2py.model.node_settings import NodeSettings
 from mm2py.model.node_status import noticeable_rates
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
+from mm2py.model.restart import Restart
 from mm2py.model.share import Candidate, NodeLoad
 from mm2py.model.state import FlowState, FlowView, GroupView, NodeView
 from mm2py.telemetry.journal import EventLog
@@ -125,11 +130,26 @@ class FlowRunner:
         self.nodes = FlowNodes(context, us, self._own_view) if self._source is not None else None
         self._membership = FlowMembership(context, us, before_takeover) if self._source is not None else None
         if self._source is not None and self.nodes is not None and self._membership is not None:
-            self._source.on_life = self.nodes.follow
+            self._source.on_life = self._follow
             context.writers.on_fenced = self._membership.doubt
             self._membership.on_assignment = self.nodes.know
             self._membership.load = self._share_load
             self._membership.leader.work, self._membership.leader.load_of = self._shared_work, self._load_of
+        self._restarts = (
+            SharedRestarts(context, self.nodes, self._named, self.restart_here) if self.nodes is not None else None
+        )
+        self._parts = (
+            PartsElsewhere(context, self.nodes, self._source)
+            if self.nodes is not None and self._source is not None
+            else None
+        )
+        #: Since when operators want each connector in its target state.
+        self._wanted_since: dict[str, float] = {}
+
+    def _follow(self, life: SourceLife) -> None:
+        for one in (self.nodes, self._parts):
+            if one is not None:
+                one.follow(life)
 
     def _share_load(self) -> NodeLoad:
         """Return what this node does, for the leader of the flow's group."""
@@ -319,29 +339,53 @@ class FlowRunner:
         if self._source is not None:
             self._source.apply_overrides(overrides)
         for group in self._groups:
-            group.requests.want(overrides.wanted(group.connector), by=by)
+            if (wanted := overrides.wanted(group.connector)) is not group.requests.wanted:
+                self._wanted_since[group.connector] = self._clock.monotonic()
+            group.requests.want(wanted, by=by)
         if self.nodes is not None:
             self.nodes.wake()  # the other nodes read them, too
 
-    def restart(self, connector: str, *, include_tasks: bool = False, only_failed: bool = False, by: str = "") -> None:
-        """Restart a task group, as in Connect (KIP-745). Without *include_tasks* its copy tasks continue meanwhile;
-        with *only_failed* working parts are left alone. A failed group restarts as a whole in any case.
+    async def elsewhere(self, *, must_know: bool) -> Mapping[TopicPartition, Elsewhere]:
+        """Return the partitions that other nodes copy; see `PartsElsewhere.find`."""
+        return {} if self._parts is None else await self._parts.find(must_know=must_know)
+
+    def not_stopped(self, connector: str, revision: int) -> tuple[str, ...]:
+        """Return the names of other nodes that have not reported yet that they stopped a connector, which this one has:
+        under overrides of that *revision*, and since operators want it.
         """
-        group = self._named(connector)
+        since = self._wanted_since.get(connector, -math.inf)
+        return () if self.nodes is None else self.nodes.not_stopped(connector, revision, since)
+
+    async def restart(self, restart: Restart) -> None:
+        """Restart a connector or a task on whichever node of the flow runs it; see `SharedRestarts.ask`."""
+        if self._restarts is not None:
+            await self._restarts.ask(restart)
+        elif not self.restart_here(restart):
+            raise UnknownTaskError(str(self.flow), restart.connector, restart.task or 0)
+
+    def restart_here(self, restart: Restart) -> bool:
+        """
+        Restart what this node runs of a connector or of a task; return whether it runs any of it.
+
+        A connector restarts as in Connect (KIP-745). Without `include_tasks` its copy tasks continue meanwhile; with
+        `only_failed` working parts are left alone. A failed group restarts as a whole in any case. A copy task ends its
+        epoch, cancels its back-off and plans again; other groups only have task 0.
+        """
+        group, by = self._named(restart.connector), restart.by
+        if group.state is FlowState.STANDBY:
+            return False
+        if restart.task is not None:
+            return group.restart_task(restart.task, by=by)
         if group.state in _DOWN:
             group.restart(by=by)
-        elif only_failed:
-            for task in group.lost_tasks() if include_tasks else ():
+        elif restart.only_failed:
+            for task in group.lost_tasks() if restart.include_tasks else ():
                 group.restart_task(task, by=by)
-        elif include_tasks:
+        elif restart.include_tasks:
             group.restart(by=by)
         else:
             group.restart_alone(by=by)
-
-    def restart_task(self, connector: str, task: int, *, by: str = "") -> None:
-        """Restart one copy task: end its epoch, cancel its back-off and plan again; other groups only have task 0."""
-        if not self._named(connector).restart_task(task, by=by):
-            raise UnknownTaskError(str(self.flow), connector, task)
+        return True
 
     def _named(self, connector: str) -> FlowGroup:
         for group in self._groups:

@@ -18,6 +18,7 @@ from mm2py.errors import (
     OverrideConflictError,
     OverrideRejectedError,
     OverridesNotStoredError,
+    RestartNotPassedOnError,
     UnknownConnectorError,
     UnknownFlowError,
     UnknownTaskError,
@@ -30,6 +31,7 @@ _NOT_FOUND = (UnknownFlowError, UnknownConnectorError, UnknownTaskError)
 _AWAY = (
     OverridesNotStoredError,
     ConnectorsNotStoredError,
+    RestartNotPassedOnError,
     ClusterUnreachableError,
     BrokerConnectionError,
     BrokerAnsweredError,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -9,7 +10,8 @@ import attrs
 
 import mm2py
 from mm2py.config.settings import MirrorSettings
-from mm2py.model.flow import Flow
+from mm2py.model.elsewhere import Elsewhere
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group_move import GroupMove, moves_of
 from mm2py.model.health import HealthIssue, all_issues, flow_issues, is_healthy, node_issues
 from mm2py.model.overrides import Overrides, RateLimit, Wanted
@@ -29,6 +31,11 @@ from mm2py.rest.schemas import BOOLEAN, INTEGER, NUMBER, STRING, STRINGS, Json, 
 
 #: Not in a flow's status, because it grows with topics and groups; these have routes of their own.
 _ELSEWHERE: Final = ("partitions", "consumer_groups")
+#: The stage of what other nodes copy, and what they are called if it is unknown which one does.
+ELSEWHERE: Final = "elsewhere"
+UNKNOWN_NODE: Final = "unknown"
+#: Figures of a topic that are those of its partitions together.
+_SUMS: Final = ("records", "bytes", "record_rate", "byte_rate")
 
 
 def node_status(view: MirrorView, worker_id: str) -> Json:
@@ -93,19 +100,46 @@ def flow_status(flow: FlowView) -> Json:
     }
 
 
+def partitions_of(
+    flow: FlowView, topic: str, overrides: Overrides, elsewhere: Mapping[TopicPartition, Elsewhere]
+) -> list[Json]:
+    """Show a topic's partitions by number, those *elsewhere* too."""
+    here = {one.source: partition_json(one) for one in flow.partitions if one.source.topic == topic}
+    others = {
+        source: _partition_elsewhere(source, place, is_paused=overrides.is_paused(source))
+        for source, place in elsewhere.items()
+        if source.topic == topic
+    }
+    return [one for _, one in sorted({**others, **here}.items())]
+
+
 def partition_json(partition: PartitionView) -> Json:
     """Show a partition, its topic and number first."""
     shown = to_json(partition)
     source = shown.pop("source")
-    return {"topic": source["topic"], "partition": source["partition"], **shown}
+    return {"topic": source["topic"], "partition": source["partition"], "node": "", **shown}
 
 
-def topics_of(flow: FlowView, overrides: Overrides | None) -> list[Json]:
-    """Show a flow's topics by name, each with the totals of its partitions."""
+def _partition_elsewhere(source: TopicPartition, place: Elsewhere, *, is_paused: bool) -> Json:
+    """Show a partition that another node copies: that one knows its figures."""
+    unknown: Json = {field.name: None for field in attrs.fields(PartitionView) if field.name != "source"}
+    known = {"remote_topic": place.remote_topic, "stage": ELSEWHERE, "is_paused": is_paused}
+    return {"topic": source.topic, "partition": source.partition, "node": place.node, **unknown, **known}
+
+
+def topics_of(
+    flow: FlowView, overrides: Overrides | None, elsewhere: Mapping[TopicPartition, Elsewhere] | None = None
+) -> list[Json]:
+    """Show a flow's topics by name, each with the totals of its partitions here, and which nodes have others."""
     found: dict[str, list[PartitionView]] = {}
     for partition in flow.partitions:
         found.setdefault(partition.source.topic, []).append(partition)
-    return [_topic(name, found[name], overrides) for name in sorted(found)]
+    here = {partition.source for partition in flow.partitions}
+    others: dict[str, list[Elsewhere]] = {}
+    for source, place in (elsewhere or {}).items():
+        if source not in here:
+            others.setdefault(source.topic, []).append(place)
+    return [_topic(name, found.get(name, []), others.get(name, []), overrides) for name in sorted({*found, *others})]
 
 
 def groups_json(flow: FlowView, groups: Iterable[GroupOffsetsView]) -> list[Json]:
@@ -121,24 +155,23 @@ def topic_names(flow: FlowView) -> list[str]:
     return sorted({partition.source.topic for partition in flow.partitions})
 
 
-def _topic(name: str, partitions: list[PartitionView], overrides: Overrides | None) -> Json:
+def _topic(name: str, partitions: list[PartitionView], others: list[Elsewhere], overrides: Overrides | None) -> Json:
     failed = next((partition.failure for partition in partitions if partition.failure is not None), None)
     limit = overrides.topic_limits.get(name) if overrides is not None else None
+    sums = {key: sum(getattr(partition, key) for partition in partitions) if partitions else None for key in _SUMS}
     return {
         "topic": name,
-        "remote_topic": partitions[0].remote_topic,
-        "partitions": len(partitions),
-        "stage": max((partition.stage for partition in partitions), key=_urgency).name.lower(),
+        "remote_topic": [*(it.remote_topic for it in partitions), *(it.remote_topic for it in others)][0],
+        "partitions": len(partitions) + len(others),
+        "elsewhere": dict(sorted(Counter(it.node or UNKNOWN_NODE for it in others).items())),
+        "stage": max((it.stage for it in partitions), key=_urgency).name.lower() if partitions else ELSEWHERE,
         "stages": _stages(partitions),
         "is_paused": overrides is not None and name in overrides.topics,
         "limit": None if limit is None else limit_json(limit),
         "lag": total_lag(partition.lag for partition in partitions),
         "lag_s": greatest_lag_s(partition.lag_s for partition in partitions),
         "seconds_until_loss": _least(partition.seconds_until_loss for partition in partitions),
-        "records": sum(partition.records for partition in partitions),
-        "bytes": sum(partition.bytes for partition in partitions),
-        "record_rate": sum(partition.record_rate for partition in partitions),
-        "byte_rate": sum(partition.byte_rate for partition in partitions),
+        **sums,
         "age_ms": _mean(partition.age for partition in partitions),
         "latency_ms": _mean(partition.latency for partition in partitions),
         "retry_in_s": _least(partition.retry_in_s for partition in partitions),
@@ -211,10 +244,11 @@ _TOPIC: Final = obj(
         "is_paused": BOOLEAN,
         "limit": nullable(ref("Limit")),
         "lag": nullable(INTEGER),
-        "records": INTEGER,
-        "bytes": INTEGER,
-        "record_rate": NUMBER,
-        "byte_rate": NUMBER,
+        "elsewhere": _COUNTS,
+        "records": nullable(INTEGER),
+        "bytes": nullable(INTEGER),
+        "record_rate": nullable(NUMBER),
+        "byte_rate": nullable(NUMBER),
         "last_error": STRING,
         "hint": STRING,
         **{name: nullable(NUMBER) for name in _NUMBERS},
@@ -259,7 +293,9 @@ def schemas(views: Views) -> Mapping[str, Json]:
     issues = array(views.of(HealthIssue))
     status = {name: schema for name, schema in flow["properties"].items() if name not in _ELSEWHERE}
     status |= {"source": STRING, "target": STRING, "partitions": INTEGER, "stages": _COUNTS, "issues": issues}
-    shown = {name: schema for name, schema in partition["properties"].items() if name != "source"}
+    # Of what another node copies no more is known than what is always there.
+    known = {"remote_topic": STRING, "stage": STRING, "is_paused": BOOLEAN, "node": STRING}
+    shown = {name: nullable(one) for name, one in partition["properties"].items() if name != "source"} | known
     summary: dict[str, Any] = {
         name: flow["properties"][name]
         for name in (

@@ -14,6 +14,7 @@ from mm2py.core.control.overrides import CHECKPOINT, SOURCE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit
+from mm2py.model.restart import Restart
 from mm2py.model.state import FlowState, PartitionStage
 from mm2py.telemetry.events import (
     ConnectorPaused,
@@ -278,7 +279,7 @@ async def test_a_restarted_copy_task_touches_no_other(
         # The first epochs are of different lengths, so that the boundaries do not coincide.
         await eventually(lambda: epochs() == [2, 2] or max(epochs()) > 2, within_s=40, what="both are in long epochs")
         before = epochs()
-        flow.runner.restart_task(SOURCE, 1)
+        flow.runner.restart_here(Restart(SOURCE, 1))
         await eventually(lambda: epochs()[1] == before[1] + 1, within_s=5, what="its next epoch")
         after = epochs()
         count = await stream.done()
@@ -302,7 +303,7 @@ async def test_a_restarted_connector_goes_on_exactly(
         running_flow(settings, tmp_path) as flow,
     ):
         await _arrived(backup, remote, 500)
-        flow.runner.restart(SOURCE, include_tasks=include_tasks)
+        flow.runner.restart_here(Restart(SOURCE, include_tasks=include_tasks))
         await eventually(lambda: flow.runner.view().groups[0].restarts == 1, within_s=5, what="the restart")
         await _state(flow, FlowState.RUNNING)
         await _arrived(backup, remote, stream.sent + 500)
@@ -325,12 +326,12 @@ async def test_a_failed_group_is_restarted_once_its_cause_is_gone(
     chosen = attrs.evolve(settings.checkpoints, group_filter_class=f"{module}.EveryGroup")
     async with running_flow(attrs.evolve(settings, checkpoints=chosen), tmp_path) as flow:
         await _state(flow, FlowState.FAILED, CHECKPOINT)
-        flow.runner.restart(CHECKPOINT, only_failed=True)
+        flow.runner.restart_here(Restart(CHECKPOINT, only_failed=True))
         await eventually(lambda: len(flow.events.of(GroupFailed)) == 2, within_s=15, what="it fails again")
         (tmp_path / f"{module}.py").write_text(
             "class EveryGroup:\n    def takes_group(self, group: str) -> bool:\n        return True\n"
         )
-        flow.runner.restart(CHECKPOINT, only_failed=True)
+        flow.runner.restart_here(Restart(CHECKPOINT, only_failed=True))
         await _state(flow, FlowState.RUNNING, CHECKPOINT)
         await produce_numbers(source, prefix, count=100, partitions=1)
         await _arrived(backup, f"A.{prefix}", 100)

@@ -19,6 +19,7 @@ from mm2py.model.all_nodes import flow_of_all_nodes
 from mm2py.model.flow import Flow
 from mm2py.model.node import Node
 from mm2py.model.node_status import PARTITION, node_id_of, status_topic
+from mm2py.model.restart import Restart
 from mm2py.model.share import Share, SharedFlow
 from mm2py.model.state import FlowState, FlowView, TaskState, TaskView
 from mm2py.telemetry.events import StepFailed
@@ -155,7 +156,7 @@ async def test_each_of_two_nodes_shows_the_whole_flow_and_one_can_be_drained(
         shown = [flow.runner.view().nodes for flow in (first, second)]
         owner, other = (first, second) if shown[0][0].is_owner else (second, first)
         await create_topic(servers, f"{prefix}-b", partitions=16)
-        owner.runner.restart("MirrorSourceConnector")
+        owner.runner.restart_here(Restart("MirrorSourceConnector"))
         await eventually(
             lambda: any(it.source.topic == f"{prefix}-b" for it in other.runner.view().partitions),
             within_s=40,

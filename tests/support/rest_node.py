@@ -28,6 +28,7 @@ from mm2py.flow.control.connector_store import Decide
 from mm2py.flow.control.control import Control
 from mm2py.model.connector_configs import ConnectorsTopic, RestartRequest, StoredConnector, config_record
 from mm2py.model.connector_offset import ConnectorOffset
+from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides
@@ -141,6 +142,9 @@ class ControlDouble(Control):
     failure: Exception | None = None
     takes_s: float = 0.0
     drained: bool = False
+    #: What another node copies, and why it is not known.
+    others: dict[TopicPartition, Elsewhere] = attrs.field(factory=dict)
+    unreachable: Exception | None = None
 
     @property
     def is_drained(self) -> bool:
@@ -169,6 +173,11 @@ class ControlDouble(Control):
         self.ordered = change(self.overrides(flow))
         self.said_by.append(by)
         return self.ordered
+
+    async def elsewhere(self, flow: Flow, *, must_know: bool = False) -> Mapping[TopicPartition, Elsewhere]:
+        if self.unreachable is not None and (must_know or self.others):
+            raise self.unreachable
+        return self.others if flow == FLOW else {}
 
     async def restart(
         self, flow: Flow, connector: str, *, include_tasks: bool = False, only_failed: bool = False, by: str = ""

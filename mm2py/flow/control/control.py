@@ -34,8 +34,10 @@ from mm2py.flow.control.overrides import OverrideControl
 from mm2py.flow.fleet import Fleet
 from mm2py.flow.runner import FlowRunner
 from mm2py.model.connector_offset import ConnectorOffset
-from mm2py.model.flow import Flow
+from mm2py.model.elsewhere import Elsewhere
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.overrides import Overrides, Wanted
+from mm2py.model.restart import Restart
 from mm2py.model.state import FlowState, NodeView
 from mm2py.telemetry.events import NodeDrained, NodeResumed
 from mm2py.telemetry.journal import EventLog
@@ -72,13 +74,17 @@ class Control:
     async def restart(
         self, flow: Flow, connector: str, *, include_tasks: bool = False, only_failed: bool = False, by: str = ""
     ) -> None:
-        """Restart a connector, see `FlowRunner.restart`. Raise UnknownConnectorError."""
-        runner = self._runner(flow)
-        runner.restart(connector, include_tasks=include_tasks, only_failed=only_failed, by=by or _this_process())
+        """Restart a connector on all nodes that run it, see `SharedRestarts`. Raise UnknownConnectorError,
+        OverrideConflictError if no node is known that runs it, and RestartNotPassedOnError.
+        """
+        restart = Restart(connector, None, include_tasks, only_failed, by or _this_process())
+        await self._runner(flow).restart(restart)
 
     async def restart_task(self, flow: Flow, connector: str, task: int, *, by: str = "") -> None:
-        """Restart one task of a connector. Raise UnknownTaskError if it has no such task."""
-        self._runner(flow).restart_task(connector, task, by=by or _this_process())
+        """Restart one task of a connector, on whichever node it runs. Raise UnknownTaskError if it has no such task,
+        OverrideConflictError if the task's node does not answer, and RestartNotPassedOnError.
+        """
+        await self._runner(flow).restart(Restart(connector, task, by=by or _this_process()))
 
     def _runner(self, flow: Flow) -> FlowRunner:
         runner = self._fleet.runner(flow)
@@ -91,6 +97,12 @@ class Control:
     def nodes(self, flow: Flow) -> tuple[NodeView, ...]:
         """Return the nodes that run *flow*, this one first; empty if it only emits heartbeats."""
         return self._runner(flow).node_views()
+
+    async def elsewhere(self, flow: Flow, *, must_know: bool = False) -> Mapping[TopicPartition, Elsewhere]:
+        """Return the partitions of *flow* that other nodes copy, or if the caller *must_know*, all that this node does
+        not. Raise the clusters' errors if it stands by, and they do not answer.
+        """
+        return await self._runner(flow).elsewhere(must_know=must_know)
 
     @property
     def is_drained(self) -> bool:
@@ -182,6 +194,11 @@ class Control:
             if states.get(connector) is not FlowState.STOPPED:
                 raise OverrideConflictError(
                     f"{connector} of flow {flow} has not stopped yet", "try again in some seconds"
+                )
+            if late := self._runner(flow).not_stopped(connector, self._overrides.stored(flow).revision):
+                raise OverrideConflictError(
+                    f"{connector} of flow {flow} has not stopped yet on {', '.join(late)}",
+                    "try again in some seconds; mm2py nodes shows whether they answer",
                 )
             with self._not_stored(flow):
                 yield

@@ -147,7 +147,7 @@ class SourceGroup(FlowGroup):
 
     def restart_task(self, task: int, *, by: str = "") -> bool:
         tasks = self._source_tasks
-        if not 0 <= task < (tasks.copy_tasks if tasks is not None else self._settings.copying.tasks_max):
+        if task not in (tasks.holders.running if tasks is not None else range(self._settings.copying.tasks_max)):
             return False
         if tasks is None or self._state in {FlowState.FAILED, FlowState.RESTARTING}:
             self.restart(by=by)
@@ -472,7 +472,7 @@ class SourceGroup(FlowGroup):
     def show(self, view: FlowView) -> FlowView:
         """Put into a flow's *view* what the group copies and how fast."""
         tasks = self._source_tasks
-        if tasks is None:
+        if tasks is None or self._state is FlowState.STANDBY:  # other nodes have had its partitions since
             return self._measures.flow(view)
         partitions, copy_tasks = tasks.partition_views(), tasks.task_views()
         return self._measures.flow(

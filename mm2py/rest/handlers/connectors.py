@@ -17,6 +17,7 @@ from mm2py.model.state import FlowView, GroupView
 from mm2py.rest import connect
 from mm2py.rest.errors import RestError, bad_request, not_found
 from mm2py.rest.handlers.flows import FLOW, WRITE_ERRORS, carry_out, change_overrides, whole
+from mm2py.rest.handlers.known_topics import elsewhere
 from mm2py.rest.route import Answer, Ask, Json, Param, Routes
 from mm2py.rest.schemas import BOOLEAN, CONFIG, CONFIG_PATCH, CONFIG_SENT, STRING, STRINGS, array, ref
 from mm2py.rest.shapes import is_gone
@@ -139,17 +140,18 @@ async def get_task_status(ask: Ask) -> object:
     _ONE + "/topics",
     "The topics that a connector writes at the target",
     answers={200: {"type": "object", "additionalProperties": {"type": "object", "properties": {"topics": STRINGS}}}},
-    errors=(404,),
+    errors=(404, 503),
 )
 async def get_active_topics(ask: Ask) -> object:
     flow, group = _connector(ask)
-    return {group.connector: {"topics": active_topics(ask, flow, group.connector)}}
+    return {group.connector: {"topics": await active_topics(ask, flow, group.connector)}}
 
 
-def active_topics(ask: Ask, flow: FlowView, connector: str) -> list[str]:
-    """Return the topics that a connector writes."""
+async def active_topics(ask: Ask, flow: FlowView, connector: str) -> list[str]:
+    """Return the topics that a connector writes, on whichever node."""
     if connector == verbs.SOURCE:
-        return sorted({one.remote_topic for one in flow.partitions})
+        others = await elsewhere(ask, flow)
+        return sorted({one.remote_topic for one in flow.partitions} | {one.remote_topic for one in others.values()})
     settings = next((one for one in ask.node.settings.flows if one.flow == flow.flow), None)
     if settings is None:
         return []

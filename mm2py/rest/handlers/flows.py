@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 import attrs
@@ -12,12 +12,12 @@ import attrs
 from mm2py.config.keys.table import nearest
 from mm2py.core.control import overrides as verbs
 from mm2py.errors import Mm2Error
-from mm2py.model.flow import TopicPartition
 from mm2py.model.health import reasons_unhealthy
 from mm2py.model.overrides import NO_LIMIT, NO_OVERRIDES, Overrides, RateLimit
-from mm2py.model.state import FlowView, PartitionView, to_json
+from mm2py.model.state import FlowView, to_json
 from mm2py.rest import connect
-from mm2py.rest.errors import bad_request, not_found
+from mm2py.rest.errors import not_found
+from mm2py.rest.handlers.known_topics import elsewhere, named_partition, named_topic, sent_topics
 from mm2py.rest.handlers.node import nodes_json, server_info
 from mm2py.rest.route import Answer, Ask, Json, Param, Routes
 from mm2py.rest.schemas import BOOLEAN, LIMIT_SENT, STRING, TOPICS_SENT, array, ref
@@ -26,8 +26,7 @@ from mm2py.rest.shapes import (
     groups_json,
     limit_json,
     overrides_json,
-    partition_json,
-    topic_names,
+    partitions_of,
     topics_of,
 )
 from mm2py.telemetry.events import RestChangeFailed
@@ -41,6 +40,8 @@ _TOPIC: Final = FLOW + "/topics/{topic}"
 _PARTITION: Final = _TOPIC + "/partitions/{partition}"
 #: Changed overrides are written to the target cluster before the answer.
 WRITE_ERRORS: Final = (400, 404, 409, 503)
+#: A node that stands by looks at the clusters to know the flow's topics.
+_READ_ERRORS: Final = (404, 503)
 _MOST_TOPICS: Final = 10_000
 _SORTS: Final = ("topic", "lag", "lag_s", "record_rate", "byte_rate", "age_ms", "latency_ms")
 _PAGING: Final = (
@@ -156,13 +157,14 @@ async def get_group(ask: Ask) -> object:
     "The topics that a flow mirrors: lag, rates, what blocks them",
     answers={200: ref("Topics")},
     query=_PAGING,
-    errors=(400, 404),
+    errors=(400, 404, 503),
 )
 async def get_topics(ask: Ask) -> object:
     flow = ask.flow()
+    others = await elsewhere(ask, flow)
     sort, search = ask.choice("sort", _SORTS), ask.request.query.get("search", "")
     most, first = ask.amount("limit", 1000, most=_MOST_TOPICS), ask.amount("offset", 0, most=10_000_000)
-    found = [topic for topic in topics_of(flow, _overrides(ask, flow)) if search in topic["topic"]]
+    found = [topic for topic in topics_of(flow, _overrides(ask, flow), others) if search in topic["topic"]]
     if sort != "topic":
         found.sort(key=lambda topic: (topic[sort] is None, -(topic[sort] or 0), topic["topic"]))
     return {"total": len(found), "topics": found[first : first + most]}
@@ -172,66 +174,30 @@ def _overrides(ask: Ask, flow: FlowView) -> Overrides:
     return ask.control.overrides(flow.flow)
 
 
-def _topic(ask: Ask) -> tuple[FlowView, str]:
-    """Return the flow and the topic that the path names; raise if the flow does not mirror it."""
-    flow, name = ask.flow(), ask.part("topic")
-    _check_topics(ask, flow, (name,))
-    return flow, name
-
-
-def _check_topics(ask: Ask, flow: FlowView, names: Collection[str]) -> None:
-    known = topic_names(flow)
-    overrides = _overrides(ask, flow)
-    # A deleted topic may still have an override to be removed.
-    ordered = {*overrides.topics, *overrides.topic_limits} | {one.topic for one in overrides.partitions}
-    for name in sorted({*names} - {*known} - ordered):
-        raise not_found(f"flow {flow.flow} mirrors no topic {name}", nearest(name, known))
-
-
-async def _topics_sent(ask: Ask) -> tuple[FlowView, tuple[str, ...]]:
-    """Return the flow and the topics that the body names; raise if the flow does not mirror one of them."""
-    flow, body = ask.flow(), await ask.object()
-    names = body.get("topics")
-    if body.keys() != {"topics"} or not isinstance(names, list) or not all(isinstance(one, str) for one in names):
-        raise bad_request('the body must be {"topics": [names]}')
-    if not names:
-        raise bad_request("topics must name at least one topic")
-    _check_topics(ask, flow, names)
-    return flow, tuple(names)
-
-
-def _shown_topic(ask: Ask) -> Json:
-    flow, name = _topic(ask)
-    found = next((topic for topic in topics_of(flow, _overrides(ask, flow)) if topic["topic"] == name), None)
+async def _shown_topic(ask: Ask) -> Json:
+    flow, name = await named_topic(ask)
+    topics = topics_of(flow, _overrides(ask, flow), await elsewhere(ask, flow))
+    found = next((topic for topic in topics if topic["topic"] == name), None)
     if found is None:
         raise not_found(f"flow {flow.flow} mirrors topic {name} no more")
     return found
 
 
-@routes.add("GET", _TOPIC, "One topic", answers={200: ref("Topic")}, errors=(404,))
+@routes.add("GET", _TOPIC, "One topic", answers={200: ref("Topic")}, errors=_READ_ERRORS)
 async def get_topic(ask: Ask) -> object:
-    return _shown_topic(ask)
+    return await _shown_topic(ask)
 
 
 @routes.add(
-    "GET", _TOPIC + "/partitions", "A topic's partitions", answers={200: array(ref("Partition"))}, errors=(404,)
+    "GET",
+    _TOPIC + "/partitions",
+    "A topic's partitions",
+    answers={200: array(ref("Partition"))},
+    errors=_READ_ERRORS,
 )
 async def get_partitions(ask: Ask) -> object:
-    flow, name = _topic(ask)
-    return [partition_json(one) for one in _partitions(flow, name)]
-
-
-def _partitions(flow: FlowView, topic: str) -> list[PartitionView]:
-    return sorted((one for one in flow.partitions if one.source.topic == topic), key=lambda one: one.source.partition)
-
-
-def _partition(ask: Ask) -> tuple[FlowView, TopicPartition, PartitionView]:
-    flow, topic = _topic(ask)
-    number = ask.number("partition")
-    for one in _partitions(flow, topic):
-        if one.source.partition == number:
-            return flow, one.source, one
-    raise not_found(f"topic {topic} of flow {flow.flow} has no partition {number}")
+    flow, name = await named_topic(ask)
+    return partitions_of(flow, name, _overrides(ask, flow), await elsewhere(ask, flow))
 
 
 @routes.add(
@@ -239,10 +205,15 @@ def _partition(ask: Ask) -> tuple[FlowView, TopicPartition, PartitionView]:
     _PARTITION,
     "One partition: position, lag, rates, age and latency, its last error and the next attempt",
     answers={200: ref("Partition")},
-    errors=(404,),
+    errors=_READ_ERRORS,
 )
 async def get_partition(ask: Ask) -> object:
-    return partition_json(_partition(ask)[2])
+    flow, source = await named_partition(ask)
+    shown = partitions_of(flow, source.topic, _overrides(ask, flow), await elsewhere(ask, flow))
+    found = next((one for one in shown if one["partition"] == source.partition), None)
+    if found is None:
+        raise not_found(f"flow {flow.flow} does not copy partition {source} now")
+    return found
 
 
 # Overrides. Each is answered once it is stored on the target cluster; it takes effect with the next epoch.
@@ -335,13 +306,13 @@ def _connectors(flow: FlowView) -> tuple[str, ...]:
 
 @routes.add("PUT", _TOPIC + "/pause", "Pause a topic", answers={202: None}, errors=WRITE_ERRORS)
 async def pause_topic(ask: Ask) -> object:
-    flow, topic = _topic(ask)
+    flow, topic = await named_topic(ask)
     return await carry_out(ask, flow, verbs.pause_topic, topic)
 
 
 @routes.add("PUT", _TOPIC + "/resume", "Resume a topic", answers={202: None}, errors=WRITE_ERRORS)
 async def resume_topic(ask: Ask) -> object:
-    flow, topic = _topic(ask)
+    flow, topic = await named_topic(ask)
     return await carry_out(ask, flow, verbs.resume_topic, topic)
 
 
@@ -354,7 +325,7 @@ async def resume_topic(ask: Ask) -> object:
     errors=WRITE_ERRORS,
 )
 async def pause_topics(ask: Ask) -> object:
-    flow, topics = await _topics_sent(ask)
+    flow, topics = await sent_topics(ask)
     return await carry_out(ask, flow, verbs.pause_topics, topics)
 
 
@@ -367,19 +338,19 @@ async def pause_topics(ask: Ask) -> object:
     errors=WRITE_ERRORS,
 )
 async def resume_topics(ask: Ask) -> object:
-    flow, topics = await _topics_sent(ask)
+    flow, topics = await sent_topics(ask)
     return await carry_out(ask, flow, verbs.resume_topics, topics)
 
 
 @routes.add("PUT", _PARTITION + "/pause", "Pause a partition", answers={202: None}, errors=WRITE_ERRORS)
 async def pause_partition(ask: Ask) -> object:
-    flow, partition, _ = _partition(ask)
+    flow, partition = await named_partition(ask)
     return await carry_out(ask, flow, verbs.pause_partition, partition)
 
 
 @routes.add("PUT", _PARTITION + "/resume", "Resume a partition", answers={202: None}, errors=WRITE_ERRORS)
 async def resume_partition(ask: Ask) -> object:
-    flow, partition, _ = _partition(ask)
+    flow, partition = await named_partition(ask)
     return await carry_out(ask, flow, verbs.resume_partition, partition)
 
 
@@ -419,10 +390,10 @@ async def delete_flow_limit(ask: Ask) -> object:
     _TOPIC + "/limit",
     "A topic's rate limit",
     answers={200: ref("Limit")},
-    errors=(404,),
+    errors=_READ_ERRORS,
 )
 async def get_topic_limit(ask: Ask) -> object:
-    flow, topic = _topic(ask)
+    flow, topic = await named_topic(ask)
     return limit_json(_overrides(ask, flow).topic_limits.get(topic, NO_LIMIT))
 
 
@@ -435,7 +406,7 @@ async def get_topic_limit(ask: Ask) -> object:
     errors=WRITE_ERRORS,
 )
 async def put_topic_limit(ask: Ask) -> object:
-    flow, topic = _topic(ask)
+    flow, topic = await named_topic(ask)
     limit = await _limit(ask, _overrides(ask, flow).topic_limits.get(topic, NO_LIMIT))
     after = await change_overrides(ask, flow, lambda overrides: verbs.set_topic_limit(overrides, topic, limit))
     return limit_json(after.topic_limits.get(topic, NO_LIMIT))
@@ -443,7 +414,7 @@ async def put_topic_limit(ask: Ask) -> object:
 
 @routes.add("DELETE", _TOPIC + "/limit", "Remove a topic's rate limit", answers={204: None}, errors=WRITE_ERRORS)
 async def delete_topic_limit(ask: Ask) -> object:
-    flow, topic = _topic(ask)
+    flow, topic = await named_topic(ask)
     return await carry_out(ask, flow, verbs.set_topic_limit, topic, NO_LIMIT, code=204)
 
 

@@ -204,7 +204,7 @@ async def get_worker_topics(ask: Ask) -> object:
     shown = _connector(ask)
     if shown.flow is None or shown.group is None:
         return {shown.name: {"topics": []}}
-    return {shown.name: {"topics": active_topics(ask, shown.flow, shown.group.connector)}}
+    return {shown.name: {"topics": await active_topics(ask, shown.flow, shown.group.connector)}}
 
 
 @routes.add(

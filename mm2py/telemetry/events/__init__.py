@@ -21,6 +21,7 @@ from mm2py.telemetry.events.control import (
     PartitionResumed,
     RateLimited,
     RateLimitLifted,
+    RestartPassedOn,
     TopicPaused,
     TopicResumed,
 )
@@ -227,6 +228,7 @@ __all__ = [
     "RestUnavailable",
     "RestUsersRefused",
     "RestartNeeded",
+    "RestartPassedOn",
     "ResumeUnproven",
     "ResumedExactly",
     "SettingNoted",

@@ -71,6 +71,17 @@ class CopyTaskRestarted(Event):
 
 
 @attrs.frozen
+class RestartPassedOn(Event):
+    """An operator restarted what runs on other nodes of the flow; they carry it out when they read it."""
+
+    flow: Flow
+    connector: str
+    task: int | None
+    nodes: str
+    by: str
+
+
+@attrs.frozen
 class TopicPaused(Event):
     """A topic is not copied from the next epoch on."""
 

@@ -324,8 +324,9 @@ def test_a_partition_that_rests_does_not_make_its_topic_a_paused_one() -> None:
     """Partitions are counted by state if they are not all in the same one."""
     topic = {
         "topic": "orders", "remote_topic": "A.orders", "partitions": 3, "stage": "paused", "is_paused": False,
-        "stages": {"copying": 2, "paused": 1}, "lag": 0, "lag_s": 0.0, "record_rate": 0.0, "byte_rate": 0.0,
-        "age_ms": None, "limit": None, "seconds_until_loss": None, "retry_in_s": None, "last_error": "", "hint": "",
+        "stages": {"copying": 2, "paused": 1}, "elsewhere": {}, "lag": 0, "lag_s": 0.0, "record_rate": 0.0,
+        "byte_rate": 0.0, "age_ms": None,
+        "limit": None, "seconds_until_loss": None, "retry_in_s": None, "last_error": "", "hint": "",
     }  # fmt: skip
     some, every = (
         shown(flow_pages.topics_page({"total": 1, "topics": [{**topic, "stages": stages}]}))

@@ -20,6 +20,7 @@ from mm2py.flow.source.group import SourceGroup
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
+from mm2py.model.restart import Restart
 from mm2py.model.state import FlowState, FlowView, HeartbeatsView
 from mm2py.telemetry.events import (
     ConnectorStopped,
@@ -224,11 +225,11 @@ async def test_a_flow_that_failed_is_over_until_it_is_restarted() -> None:
     told = []
     async with rig(source=HopelessError("no")) as flow:
         flow.runner.on_end = flow.source.on_failure = lambda: told.append(flow.runner.is_over)
-        flow.runner.restart("MirrorToyConnector")
+        flow.runner.restart_here(Restart("MirrorToyConnector"))
         await asyncio.sleep(1)
         failed_again = flow.runner.is_over
         flow.source.failure = None
-        flow.runner.restart("MirrorToyConnector")
+        flow.runner.restart_here(Restart("MirrorToyConnector"))
         await asyncio.sleep(1)
         runs, state = not flow.runner.is_over, flow.runner.view().state
         flow.runner.drain(within_s=5.0)
@@ -261,7 +262,7 @@ async def test_what_a_restart_touches(
         group.lost_tasks = lambda: (2,)
         group.restart_task = lambda task, **_: done.append(f"task {task}")
         before, group._state = group._state, state
-        flow.runner.restart("MirrorToyConnector", include_tasks=include_tasks, only_failed=only_failed)
+        flow.runner.restart_here(Restart("MirrorToyConnector", None, include_tasks, only_failed))
         group._state = before
         flow.runner.drain(within_s=5.0)
 
@@ -273,13 +274,13 @@ async def test_what_is_not_there_is_not_restarted() -> None:
     async with rig() as flow:
         flow.heartbeats.connector = HEARTBEAT
         with pytest.raises(UnknownConnectorError, match="A->B has no connector MirrorToy"):
-            flow.runner.restart("MirrorToy")
+            await flow.runner.restart(Restart("MirrorToy"))
         with pytest.raises(UnknownTaskError, match="has no task 1"):
-            flow.runner.restart_task(HEARTBEAT, 1)
-        flow.runner.restart_task(HEARTBEAT, 0)
+            await flow.runner.restart(Restart(HEARTBEAT, 1))
+        await flow.runner.restart(Restart(HEARTBEAT, 0))
         flow.runner.apply_overrides(verbs.stop_connector(NO_OVERRIDES, HEARTBEAT))
         with pytest.raises(OverrideConflictError, match="is stopped: resume it"):
-            flow.runner.restart(HEARTBEAT)
+            await flow.runner.restart(Restart(HEARTBEAT))
         flow.runner.drain(within_s=5.0)
 
     assert flow.heartbeats.view().restarts == 1
