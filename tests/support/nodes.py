@@ -17,9 +17,13 @@ from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.runner import FlowRunner
 from mm2py.model.flow import Flow
 from mm2py.model.state import FlowState, FlowView
+from mm2py.rest.server import RestServer
+from mm2py.telemetry.events import RestListening
 from mm2py.telemetry.journal import EventLog
 from tests.support.eventually import eventually
+from tests.support.flow_rest import FlowRest
 from tests.support.flows import InProcessEpochs
+from tests.support.rest_asking import PlainMetrics
 
 
 class SparklessMirrorMaker(MirrorMaker):
@@ -78,6 +82,21 @@ class RunningNode:
         self.task.cancel()
         with suppress(asyncio.CancelledError):
             await self.task
+
+
+@asynccontextmanager
+async def served(running: RunningNode, flow: Flow) -> AsyncIterator[FlowRest]:
+    """Serve REST of a node for the block, at a port of its own; it is asked about *flow*."""
+    server = RestServer(running.node, clock=SystemClock(), events=running.events, metrics=PlainMetrics())
+    async with asyncio.TaskGroup() as tasks:
+        serving = tasks.create_task(server.run(), name="rest")
+        listening = await eventually(
+            lambda: running.events.of(RestListening), within_s=10, what="the node's REST listens"
+        )
+        try:
+            yield FlowRest(listening[-1].url.rstrip("/") + flow.url_path())
+        finally:
+            serving.cancel()
 
 
 @asynccontextmanager

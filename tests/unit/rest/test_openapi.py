@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import jsonschema_rs
 import pytest
 
+from mm2py.model.elsewhere import Elsewhere
+from mm2py.model.flow import TopicPartition
 from mm2py.rest.app import ROUTES, openapi
 from mm2py.rest.route import Route
-from tests.support.rest_asking import BODIES, asking, path_of
+from tests.support.rest_asking import BODIES, Got, asking, path_of
 
 
 DOCUMENT = openapi()
@@ -71,6 +74,24 @@ async def test_answers_are_as_described(tmp_path: Path, route: Route) -> None:
 
     got = await ask(route.method, path_of(route), body, Accept="application/json")
 
+    _fits(route, got)
+
+
+@pytest.mark.parametrize("route", [it for it in ROUTES if "/topics" in it.path and it.method == "GET"], ids=str)
+async def test_answers_about_what_another_node_copies_are_as_described(tmp_path: Path, route: Route) -> None:
+    """Figures that only that node knows may be missing."""
+    ask = asking(tmp_path)
+    view = ask.node.shown
+    ask.node.shown = attrs.evolve(view, flows=(attrs.evolve(view.flows[0], partitions=()),))
+    ask.node.control.others = {TopicPartition("orders", number): Elsewhere("A.orders", "there") for number in (0, 1)}
+
+    got = await ask(route.method, path_of(route), Accept="application/json")
+
+    assert got.status == 200
+    _fits(route, got)
+
+
+def _fits(route: Route, got: Got) -> None:
     path = re.sub(r"\{(\w+):[^}]*\}", r"{\1}", route.path)
     described: dict[str, Any] = DOCUMENT["paths"][path][route.method.lower()]["responses"][str(got.status)]
     content = described.get("content")

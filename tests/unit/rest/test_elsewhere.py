@@ -1,0 +1,137 @@
+"""Topics and partitions that another node of the flow copies: any node shows them, and takes overrides of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from mm2py.cli.flow_pages import topics_page
+from mm2py.cli.sheets import Sheet
+from mm2py.core.control.overrides import pause_topic
+from mm2py.errors import ClusterUnreachableError
+from mm2py.model.elsewhere import Elsewhere
+from mm2py.model.flow import TopicPartition
+from mm2py.model.overrides import NO_OVERRIDES
+from tests.support.rest_asking import Asking, asking
+
+
+FLOW = "/from:A/to:B"
+SOURCE = FLOW + "/connectors/MirrorSourceConnector"
+
+
+@pytest.fixture
+async def ask(tmp_path: Path) -> Asking:
+    """A node that copies `invoices` and two partitions of `orders`; another one has the rest."""
+    made = asking(tmp_path)
+    there = "there:8083"
+    made.node.control.others = {
+        TopicPartition("orders", 2): Elsewhere("A.orders", there),
+        TopicPartition("stock", 0): Elsewhere("A.stock", there),
+        TopicPartition("stock", 1): Elsewhere("A.stock"),
+    }
+    return made
+
+
+@pytest.fixture
+async def standing_by(ask: Asking) -> Asking:
+    """A node that copies nothing."""
+    view = ask.node.shown
+    ask.node.shown = attrs.evolve(view, flows=(attrs.evolve(view.flows[0], partitions=()),))
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("PUT", "/topics/stock/pause", None, 202),
+        ("PUT", "/topics/stock/resume", None, 202),
+        ("PUT", "/topics/pause", {"topics": ["stock", "orders"]}, 202),
+        ("PUT", "/topics/resume", {"topics": ["stock", "orders"]}, 202),
+        ("PUT", "/topics/stock/limit", {"records_per_s": 10}, 200),
+        ("GET", "/topics/stock/limit", None, 200),
+        ("DELETE", "/topics/stock/limit", None, 204),
+        ("PUT", "/topics/orders/partitions/2/pause", None, 202),
+        ("PUT", "/topics/stock/partitions/1/resume", None, 202),
+    ],
+)
+async def test_overrides_of_what_another_node_copies(
+    standing_by: Asking, method: str, path: str, body: object, status: int
+) -> None:
+    """A node that stands by takes them, too."""
+    assert (await standing_by(method, FLOW + path, body)).status == status
+
+
+@pytest.mark.parametrize("path", ["/topics/stocks/pause", "/topics/stock/partitions/2/pause"])
+async def test_what_no_node_copies_is_unknown(standing_by: Asking, path: str) -> None:
+    """Similar names are those of all nodes."""
+    got = await standing_by("PUT", FLOW + path)
+
+    assert got.status == 404
+    assert "stocks" not in path or "did you mean stock?" in got.json["message"]
+
+
+async def test_topics_are_those_of_all_nodes(ask: Asking) -> None:
+    """Figures are those of the partitions here; of a topic that is elsewhere as a whole they are unknown."""
+    ask.node.control.ordered = pause_topic(NO_OVERRIDES, "stock")
+    answer = (await ask("GET", FLOW + "/topics")).json
+    by_rate = (await ask("GET", FLOW + "/topics?sort=record_rate")).json
+    found = {one["topic"]: one for one in answer["topics"]}
+    one = (await ask("GET", FLOW + "/topics/stock")).json
+
+    assert (answer["total"], list(found)) == (3, ["invoices", "orders", "stock"])
+    assert [it["topic"] for it in by_rate["topics"]][-1] == "stock"
+    assert found["invoices"]["elsewhere"] == {}
+    assert (found["orders"]["partitions"], found["orders"]["records"]) == (3, 200)
+    assert found["orders"]["elsewhere"] == {"there:8083": 1}
+    assert one == found["stock"]
+    assert (one["remote_topic"], one["partitions"], one["stage"]) == ("A.stock", 2, "elsewhere")
+    assert (one["elsewhere"], one["is_paused"]) == ({"there:8083": 1, "unknown": 1}, True)
+    assert (one["lag"], one["records"], one["record_rate"]) == (None, None, None)
+
+
+async def test_partitions_are_those_of_all_nodes(ask: Asking) -> None:
+    """Of one that another node copies, that node is named."""
+    shown = (await ask("GET", FLOW + "/topics/orders/partitions")).json
+    one = (await ask("GET", FLOW + "/topics/orders/partitions/2")).json
+
+    assert [(it["partition"], it["stage"], it["node"]) for it in shown] == [
+        (0, "copying", ""),
+        (1, "copying", ""),
+        (2, "elsewhere", "there:8083"),
+    ]
+    assert one == shown[2]
+    assert (one["remote_topic"], one["lag"], one["is_paused"]) == ("A.orders", None, False)
+
+
+async def test_a_connector_s_topics_are_those_of_all_nodes(ask: Asking) -> None:
+    """Below the flow, and at a worker's own address."""
+    of_flow, of_worker = await ask("GET", SOURCE + "/topics"), await ask("GET", SOURCE.removeprefix(FLOW) + "/topics")
+
+    assert (
+        of_flow.json == of_worker.json == {"MirrorSourceConnector": {"topics": ["A.invoices", "A.orders", "A.stock"]}}
+    )
+
+
+async def test_a_node_that_cannot_look_says_so(standing_by: Asking) -> None:
+    """It stands by, and a cluster does not answer: it does not claim that there is no such topic."""
+    standing_by.node.control.unreachable = ClusterUnreachableError("A", "a:1", "no answer")
+    answers = [
+        await standing_by("PUT", FLOW + "/topics/stock/pause"),
+        await standing_by("GET", FLOW + "/topics"),
+        await standing_by("GET", FLOW + "/topics/orders/partitions"),
+    ]
+
+    assert [answer.status for answer in answers] == [503, 503, 503]
+
+
+async def test_the_command_line_names_the_nodes(ask: Asking) -> None:
+    """`mm2py flow A->B topics` lists all topics, and which nodes have what this one has not."""
+    (sheet, *_) = topics_page((await ask("GET", FLOW + "/topics")).json)
+    assert isinstance(sheet, Sheet)
+    rows = {str(row[0]): row for row in sheet.rows}
+
+    assert rows["orders"][-1] == "1 on there:8083"
+    assert rows["stock"][3] == "elsewhere"
+    assert rows["stock"][-1] == "1 on there:8083, 1 on unknown"
