@@ -129,22 +129,24 @@ class FlowRunner:
         #: What this node and the others that run the flow know of each other; None if it only emits heartbeats.
         self.nodes = FlowNodes(context, us, self._own_view) if self._source is not None else None
         self._membership = FlowMembership(context, us, before_takeover) if self._source is not None else None
-        if self._source is not None and self.nodes is not None and self._membership is not None:
-            self._source.on_life = self._follow
-            context.writers.on_fenced = self._membership.doubt
-            self._membership.on_assignment = self.nodes.know
-            self._membership.load = self._share_load
-            self._membership.leader.work, self._membership.leader.load_of = self._shared_work, self._load_of
-        self._restarts = (
-            SharedRestarts(context, self.nodes, self._named, self.restart_here) if self.nodes is not None else None
-        )
-        self._parts = (
-            PartsElsewhere(context, self.nodes, self._source)
-            if self.nodes is not None and self._source is not None
-            else None
-        )
+        self._restarts: SharedRestarts | None = None
+        self._parts: PartsElsewhere | None = None
         #: Since when operators want each connector in its target state.
         self._wanted_since: dict[str, float] = {}
+        self._connect_nodes(context)
+
+    def _connect_nodes(self, context: FlowContext) -> None:
+        """Connect what concerns the nodes of the flow, if it does more than to emit heartbeats."""
+        source, nodes, membership = self._source, self.nodes, self._membership
+        if source is None or nodes is None or membership is None:
+            return
+        source.on_life = self._follow
+        context.writers.on_fenced = membership.doubt
+        membership.on_assignment = nodes.know
+        membership.load = self._share_load
+        membership.leader.work, membership.leader.load_of = self._shared_work, self._load_of
+        self._restarts = SharedRestarts(context, nodes, self._named, self.restart_here)
+        self._parts = PartsElsewhere(context, nodes, source)
 
     def _follow(self, life: SourceLife) -> None:
         for one in (self.nodes, self._parts):
