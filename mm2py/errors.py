@@ -243,6 +243,20 @@ class RestartNotPassedOnError(Mm2Error):
 
 
 @attrs.define(eq=False)
+class TopicsUnknownError(Mm2Error):
+    """A node that copies nothing of a flow cannot look which topics the flow mirrors."""
+
+    verdict: ClassVar[Verdict] = Verdict.RETRY
+    hint: ClassVar[str] = "ask a node that copies them: mm2py nodes"
+
+    flow: str
+    cause: str
+
+    def __str__(self) -> str:
+        return f"this node copies nothing of flow {self.flow}, and cannot look which topics it mirrors: {self.cause}"
+
+
+@attrs.define(eq=False)
 class ConnectorsNotStoredError(Mm2Error):
     """The target cluster did not store a change of a worker's connectors, or it is uncertain whether it did."""
 

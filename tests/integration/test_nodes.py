@@ -130,7 +130,7 @@ async def test_each_of_two_nodes_shows_the_whole_flow_and_one_can_be_drained(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """Both list all tasks with their nodes and count all records; a topic that the owner finds is copied on the other
-    node at once; after a drain the other one has all tasks.
+    node at once; after a drain the other one has all tasks. Neither restarts a task of the other one as its own.
     """
     servers, alias = primary.bootstrap_servers, prefix[-6:]
     keys = {f"{alias}->B.topics": f"{prefix}.*", "tasks.max": 4, "refresh.topics.interval.seconds": 600}
@@ -155,6 +155,9 @@ async def test_each_of_two_nodes_shows_the_whole_flow_and_one_can_be_drained(
         await eventually(is_one_picture, within_s=30, what="both show the whole flow")
         shown = [flow.runner.view().nodes for flow in (first, second)]
         owner, other = (first, second) if shown[0][0].is_owner else (second, first)
+        refused = [
+            owner.runner.restart_here(Restart("MirrorSourceConnector", task.task)) for task in other.runner.view().tasks
+        ]
         await create_topic(servers, f"{prefix}-b", partitions=16)
         owner.runner.restart_here(Restart("MirrorSourceConnector"))
         await eventually(
@@ -166,6 +169,7 @@ async def test_each_of_two_nodes_shows_the_whole_flow_and_one_can_be_drained(
         await eventually(
             lambda: [task.task for task in other.runner.view().tasks] == [0, 1, 2, 3], within_s=20, what="drained"
         )
+        await eventually(lambda: not owner.runner.view().partitions, within_s=10, what="it shows nothing as its own")
         left = await eventually(
             lambda: [it for it in other.runner.view().nodes if it.is_drained], within_s=15, what="it is shown"
         )
@@ -173,6 +177,7 @@ async def test_each_of_two_nodes_shows_the_whole_flow_and_one_can_be_drained(
     assert [sorted(it.worker_id for it in nodes) for nodes in shown] == [["one:8083", "other:8083"]] * 2
     assert [sum(it.is_owner for it in nodes) for nodes in shown] == [1, 1]
     assert [(it.assigned, it.is_this) for it in left] == [((), False)]
+    assert refused == [False, False]
 
 
 async def test_two_nodes_with_the_file_of_a_walkthrough_to_msk(

@@ -100,7 +100,7 @@ class Control:
 
     async def elsewhere(self, flow: Flow, *, must_know: bool = False) -> Mapping[TopicPartition, Elsewhere]:
         """Return the partitions of *flow* that other nodes copy, or if the caller *must_know*, all that this node does
-        not. Raise the clusters' errors if it stands by, and they do not answer.
+        not. Raise TopicsUnknownError if it stands by, and the clusters do not answer.
         """
         return await self._runner(flow).elsewhere(must_know=must_know)
 

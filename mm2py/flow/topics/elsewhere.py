@@ -12,6 +12,7 @@ from typing import Final
 
 from mm2py.config.settings import FlowSettings
 from mm2py.core.topics.topology import copyable, select
+from mm2py.errors import Mm2Error, TopicsUnknownError
 from mm2py.flow.nodes import FlowNodes
 from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.flow.source.group import SourceGroup, SourceLife
@@ -63,7 +64,7 @@ class PartsElsewhere:
         Return the partitions that the flow mirrors and this node does not copy.
 
         If this is the flow's only node, there are none, unless the caller *must_know* what it does not copy yet, or no
-        more. Raise the clusters' errors if this node has to look there.
+        more. Raise TopicsUnknownError if this node has to look at the clusters, and cannot.
         """
         if not must_know and not self._nodes.is_shared:
             return {}
@@ -90,12 +91,16 @@ class PartsElsewhere:
         return node_of
 
     async def _looked(self) -> Mapping[TopicPartition, str]:
-        """Return what the flow mirrors as the clusters show it, within seconds."""
+        """Return what the flow mirrors as the clusters show it, within seconds. Raise TopicsUnknownError."""
         async with self._turn:
             clock = self._context.clock
             if self._seen_at is None or clock.monotonic() - self._seen_at >= _HOLDS_S:
-                async with asyncio.timeout(_LOOK_S):
-                    self._seen = await self._look(self._context.settings)
+                try:
+                    async with asyncio.timeout(_LOOK_S):
+                        self._seen = await self._look(self._context.settings)
+                except (Mm2Error, TimeoutError) as error:
+                    cause = str(error) or f"no answer in {_LOOK_S:g} s"
+                    raise TopicsUnknownError(str(self._context.flow), cause) from error
                 self._seen_at = clock.monotonic()
             return self._seen
 

@@ -10,7 +10,7 @@ import pytest
 from mm2py.cli.flow_pages import topics_page
 from mm2py.cli.sheets import Sheet
 from mm2py.core.control.overrides import pause_topic
-from mm2py.errors import ClusterUnreachableError
+from mm2py.errors import TopicsUnknownError
 from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES
@@ -116,7 +116,7 @@ async def test_a_connector_s_topics_are_those_of_all_nodes(ask: Asking) -> None:
 
 async def test_a_node_that_cannot_look_says_so(standing_by: Asking) -> None:
     """It stands by, and a cluster does not answer: it does not claim that there is no such topic."""
-    standing_by.node.control.unreachable = ClusterUnreachableError("A", "a:1", "no answer")
+    standing_by.node.control.unreachable = TopicsUnknownError("A->B", "no answer")
     answers = [
         await standing_by("PUT", FLOW + "/topics/stock/pause"),
         await standing_by("GET", FLOW + "/topics"),
