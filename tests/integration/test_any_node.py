@@ -49,6 +49,13 @@ class TwoNodes:
 
         await eventually(is_known, within_s=30, what="the idle node knows the other one")
 
+        async def is_shown() -> bool:
+            shown = await self.rest.ask("GET", f"{SOURCE}/status")
+            assert [it["worker_id"] for it in shown["tasks"]] == [self.worker_id], shown
+            return True
+
+        await eventually(is_shown, within_s=10, what="its REST shows the other one's task")
+
 
 @asynccontextmanager
 async def two_nodes(primary: KafkaCluster, backup: KafkaCluster, prefix: str, folder: Path) -> AsyncIterator[TwoNodes]:

@@ -22,7 +22,7 @@ from mm2py.core.control.live_config import (
     revert_config,
 )
 from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
-from mm2py.errors import UnknownFlowError
+from mm2py.errors import UnknownFlowError, UnknownTaskError
 from mm2py.flow.control.connect_worker import Composition, ConnectWorker
 from mm2py.flow.control.connector_store import Decide
 from mm2py.flow.control.control import Control
@@ -190,6 +190,8 @@ class ControlDouble(Control):
     async def restart_task(self, flow: Flow, connector: str, task: int, *, by: str = "") -> None:
         if self.failure is not None:
             raise self.failure
+        if task not in {0, 1}:
+            raise UnknownTaskError(str(flow), connector, task)
         self.said_by.append(by)
         self.restarts.append((str(flow), connector, task))
 

@@ -364,8 +364,9 @@ async def put_restart_connector(ask: Ask) -> object:
 
 @routes.add("POST", _TASK + "/restart", "Restart one task", answers={204: None}, errors=WRITE_ERRORS)
 async def restart_task(ask: Ask) -> object:
-    flow, group, number = _task(ask)
-    await whole(ask, ask.control.restart_task(flow.flow, group.connector, number, by=ask.by))
+    # Its node may not have reported it yet; which tasks there are follows from the assignment.
+    flow, group = _connector(ask)
+    await whole(ask, ask.control.restart_task(flow.flow, group.connector, ask.number("task"), by=ask.by))
     return Answer(204)
 
 
