@@ -52,7 +52,8 @@ def nodes_page(answer: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Part]:
 def nodes_sheet(nodes: Iterable[tuple[str, Mapping[str, Any]]], title: str = "") -> Sheet:
     """Return a table of nodes, each with its flow."""
     columns = (
-        "flow", "node", "state", "tasks", ">partitions", ">records/s", ">bytes/s", ">lag", ">last heard", "remarks",
+        "flow", "node", "state", "tasks", ">for", ">partitions", ">records/s", ">bytes/s", ">lag", ">last heard",
+        "remarks",
     )  # fmt: skip
     rows = [
         (
@@ -60,11 +61,12 @@ def nodes_sheet(nodes: Iterable[tuple[str, Mapping[str, Any]]], title: str = "")
             node["worker_id"],
             node_state(node),
             ", ".join(map(str, node["assigned"])) or "-",
+            span(_seconds(node.get("tasks_for_ms"))),
             count(node["partitions"]),
             rate(node["records_per_s"]),
             size(node["bytes_per_s"]),
             count(node["lag"]),
-            "-" if node["is_this"] or node["heard_ms"] is None else span(node["heard_ms"] / 1000),
+            "-" if node["is_this"] else span(_seconds(node["heard_ms"])),
             _remarks(node),
         )
         for flow, node in nodes
@@ -83,6 +85,11 @@ def node_state(node: Mapping[str, Any]) -> str:
     return "running" if node["assigned"] else "standby"
 
 
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
 def _remarks(node: Mapping[str, Any]) -> str:
+    owner = f"owner for {span(_seconds(node['owner_for_ms']))}" if node.get("owner_for_ms") is not None else ""
     differs = f"settings differ: {', '.join(node['differs'])}" if node["differs"] else ""
-    return text("; ".join(filter(None, ["this node" if node["is_this"] else "", differs, *node["issues"]])))
+    return text("; ".join(filter(None, ["this node" if node["is_this"] else "", owner, differs, *node["issues"]])))

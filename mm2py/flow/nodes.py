@@ -78,6 +78,9 @@ class FlowNodes:
         #: The shares of the nodes in the flow's group, by node, and which member this one is.
         self.members: Mapping[str, Share] = {}
         self._member_id = ""
+        #: Since when this node has had its tasks, and has owned the flow.
+        self._tasks_since_ms: int | None = None
+        self._owner_since_ms: int | None = None
         self._is_standby = False
         self._news = asyncio.Event()
         self._hands_over = False
@@ -106,11 +109,15 @@ class FlowNodes:
         """Follow the assignment *shared*, None without one; *is_standby* if this node waits for another one."""
         if (shared, is_standby) == (self._shared, self._is_standby):
             return
-        self._shared, self._is_standby = shared, is_standby
+        before, self._shared, self._is_standby = self._own_share(), shared, is_standby
         nodes = {} if shared is None else {node.id: member for member, node in shared.nodes.items()}
         self._member_id = nodes.get(self.own_id, "")
         self.members = {} if shared is None else {it: shared.share_of(member) for it, member in nodes.items()}
-        now = self._clock.monotonic()
+        share, now, wall_ms = self._own_share(), self._clock.monotonic(), self._clock.wall_ms()
+        if share.tasks != before.tasks:
+            self._tasks_since_ms = wall_ms if share.tasks else None
+        if share.is_owner != before.is_owner:
+            self._owner_since_ms = wall_ms if share.is_owner else None
         self._member_since = {node_id: self._member_since.get(node_id, now) for node_id in self.members}
         self.wake()
 
@@ -249,6 +256,8 @@ class FlowNodes:
             self._clock.wall_ms(),
             generation=shared.generation if shared is not None else -1,
             share=self._own_share(),
+            tasks_since_ms=self._tasks_since_ms,
+            owner_since_ms=self._owner_since_ms,
             topics_mark=self.topics_mark,
             overrides_revision=self.overrides_revision(),
             is_drained=self.is_drained,

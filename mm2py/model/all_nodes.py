@@ -45,6 +45,8 @@ def node_view(
         is_drained=status.is_drained,
         heard_ms=None if heard_s is None else round(heard_s * 1000),
         assigned=tuple(sorted(share.tasks)),
+        tasks_for_ms=_age_ms(status, status.tasks_since_ms, heard_s) if status.share.tasks == share.tasks else None,
+        owner_for_ms=_age_ms(status, status.owner_since_ms, heard_s) if share.is_owner else None,
         tasks=told.tasks,
         connectors=told.connectors,
         topics=told.topics,
@@ -60,6 +62,13 @@ def node_view(
         differs=status.differs if shared is None or member is None else shared.differences.get(member, ()),
         issues=told.issues,
     )
+
+
+def _age_ms(status: NodeStatus, since_ms: int | None, heard_s: float | None) -> int | None:
+    """Return the age of something that began at *since_ms*, by the clock that the node's *status* has, too."""
+    if since_ms is None or heard_s is None:
+        return None
+    return max(0, status.at_ms - since_ms) + round(heard_s * 1000)
 
 
 def _member_of(shared: SharedFlow | None, node_id: str) -> str | None:

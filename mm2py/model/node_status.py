@@ -64,6 +64,9 @@ class NodeStatus:
     at_ms: int
     generation: int = -1
     share: Share = NO_SHARE
+    #: Since when it has had just these tasks, and has owned the flow, by its own clock.
+    tasks_since_ms: int | None = None
+    owner_since_ms: int | None = None
     state: FlowState = FlowState.STARTING
     tasks: tuple[TaskStatus, ...] = ()
     connectors: tuple[ConnectorStatus, ...] = ()
@@ -176,6 +179,8 @@ def encode_status(flow: Flow, status: NodeStatus) -> bytes:
         "node": node_members(status.node),
         "generation": status.generation,
         "share": share_members(attrs.evolve(status.share, slots=frozenset())),
+        "tasksSinceMs": status.tasks_since_ms,
+        "ownerSinceMs": status.owner_since_ms,
         "state": status.state.name,
         "tasks": [_task_members(task) for task in status.tasks],
         "connectors": [
@@ -227,6 +232,8 @@ def _status(content: Mapping[str, Any], at_ms: int) -> NodeStatus:
         at_ms,
         generation=whole(content["generation"], least=-1, most=INT64_MOST),
         share=read_share(content["share"]),
+        tasks_since_ms=_moment(content.get("tasksSinceMs")),
+        owner_since_ms=_moment(content.get("ownerSinceMs")),
         state=_state(FlowState, content["state"]),
         tasks=tuple(_read_task(_object(it)) for it in _array(content["tasks"])[:_TASKS_AT_MOST]),
         connectors=tuple(_read_connector(_object(it)) for it in _array(content["connectors"])[:_TASKS_AT_MOST]),
@@ -288,6 +295,10 @@ def _rate(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         raise ValueError(f"a number is expected, found {value!r}")
     return float(value)
+
+
+def _moment(value: object) -> int | None:
+    return None if value is None else whole(value, most=INT64_MOST)
 
 
 def _text(value: object) -> str:

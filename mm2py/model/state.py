@@ -214,7 +214,9 @@ class NodeView:
 
     `assigned` are the numbers of the tasks that it has by the flow's assignment, `tasks` those that it reports; both
     are empty of a node that `is_member` no longer. A node that does not answer has not reported for half a minute;
-    `heard_ms` is how long ago it did, None if it never has. `differs` are settings that are not the owner's.
+    `heard_ms` is how long ago it did, None if it never has. `tasks_for_ms` is for how long it has had just these tasks,
+    `owner_for_ms` for how long it has owned the flow, by its own reports, None if they do not say. `differs` are
+    settings that are not the owner's.
     """
 
     id: str
@@ -230,6 +232,8 @@ class NodeView:
     is_drained: bool = False
     heard_ms: int | None = None
     assigned: tuple[int, ...] = ()
+    tasks_for_ms: int | None = None
+    owner_for_ms: int | None = None
     tasks: tuple[TaskStatus, ...] = ()
     connectors: tuple[ConnectorStatus, ...] = ()
     topics: int = 0

@@ -144,6 +144,8 @@ def _fill_nodes(book: Book, flow: FlowView, ends: Mapping[str, str]) -> None:
     for node in {node.worker_id: node for node in by_age}.values():
         it = labels(**ends, node=node.worker_id)
         _put(book, "mm2py_node_tasks", it, len(node.assigned))
+        if node.is_counted:
+            _put(book, "mm2py_node_bytes_per_second", it, node.bytes_per_s)
         if not node.is_this and node.heard_ms is not None:
             _put(book, "mm2py_node_last_heard_seconds", it, node.heard_ms / 1000)
 

@@ -164,6 +164,9 @@ _NODES = Chapter(
                "checkpoints. 0 on its other nodes; none where it stands by for Java MirrorMaker."),
         Metric("mm2py_flow_differing_settings", _G, _FLOW,
                "Settings of the flow in this node's file that are not the owner's."),
+        Metric("mm2py_node_bytes_per_second", _G, (*_FLOW, "node"),
+               "What each node copies of the flow, this one included; of another one as of its last report, while it "
+               "answers."),
         Metric("mm2py_node_last_heard_seconds", _G, (*_FLOW, "node"),
                "Time since another node reported; one that left in good order has no series."),
         Metric("mm2py_node_tasks", _G, (*_FLOW, "node"),

@@ -14,7 +14,9 @@ from tests.support.rest_node import some_nodes
 
 def test_nodes_are_a_row_for_each_flow() -> None:
     """A node is shown with what it does, its tasks and when it was heard of."""
-    answer = {"A->B": [to_json(it) for it in some_nodes()], "B->A": [to_json(some_nodes()[0])]}
+    here, there = some_nodes()
+    there = attrs.evolve(there, tasks_for_ms=90_000, owner_for_ms=7_200_000)
+    answer = {"A->B": [to_json(it) for it in (here, there)], "B->A": [to_json(some_nodes()[0])]}
 
     lines = list(sheets.plain_lines(nodes.nodes_page(answer)))
 
@@ -24,7 +26,8 @@ def test_nodes_are_a_row_for_each_flow() -> None:
         ["A->B", "there:8083", "owner", "1"],
         ["B->A", "here:8083", "running", "0"],
     ]
-    assert lines[2].split()[-3:] == ["1.2", "s", "-"]
+    assert lines[2].split()[4:8] == ["1", "min", "30", "s"]
+    assert lines[2].split()[-7:] == ["1.2", "s", "owner", "for", "2", "h", "0", "min"][1:]
     assert lines[1].endswith("this node")
 
 

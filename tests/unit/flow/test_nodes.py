@@ -19,7 +19,7 @@ from mm2py.model.node import Node
 from mm2py.model.node_status import NodeStatus, encode_status, node_id_of, status_key, status_topic
 from mm2py.model.restart import Restart, encode_restart, restart_key
 from mm2py.model.share import Share, SharedFlow, slot_of, whole_share
-from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, PartitionView, TaskState, TaskView
+from mm2py.model.state import FlowState, FlowView, GroupView, NodeView, PartitionStage, PartitionView, TaskState, TaskView
 from mm2py.telemetry.events import NodeAnswersAgain, NodeSilent, RecordPassedOver, RestartPassedOn, StepFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
@@ -88,10 +88,10 @@ async def running(*places: Node) -> AsyncIterator[list[Running]]:
             one.task.cancel()
 
 
-def shared(*places: Node, owner: Node = ONE) -> SharedFlow:
+def shared(*places: Node, owner: Node = ONE, generation: int = 3) -> SharedFlow:
     """Return an assignment to *places*, task by task."""
     shares = {it.id: Share(it is owner, frozenset({number})) for number, it in enumerate(places)}
-    return SharedFlow(3, {it.id: it for it in places}, shares, {OTHER.id: ("tasks.max",)})
+    return SharedFlow(generation, {it.id: it for it in places}, shares, {OTHER.id: ("tasks.max",)})
 
 
 async def together(one: Running, other: Running) -> None:
@@ -146,6 +146,33 @@ async def test_each_node_knows_what_the_others_run(brokers: FakeBrokers) -> None
     assert back.share.is_owner
     assert loads == {slot_of(BUSY): 14_000.0}
     assert len(brokers.topics[TOPIC].partitions) == 5
+
+
+async def test_each_node_knows_since_when_the_others_have_what_they_run(brokers: FakeBrokers) -> None:
+    """It begins again with other tasks, not with another assignment; what is reported late is as old as it is."""
+    async with running(ONE, OTHER) as (one, other):
+        await together(one, other)
+        await asyncio.sleep(60)
+        (_, first) = other.its.views(_view())
+        for node in (one, other):
+            node.its.know(shared(ONE, OTHER, generation=4))
+        await asyncio.sleep(60)
+        (mine, second) = other.its.views(_view())
+        for node in (one, other):
+            node.its.know(shared(OTHER, ONE, owner=OTHER, generation=5))
+        (_, unreported) = other.its.views(_view())
+        await asyncio.sleep(30)
+        (owner, third) = other.its.views(_view())
+
+    def in_s(view: NodeView) -> tuple[int | None, ...]:
+        return tuple(None if it is None else round(it / 1000) for it in (view.tasks_for_ms, view.owner_for_ms))
+
+    since = in_s(first)[0]
+    assert since is not None
+    assert in_s(second) == (since + 60, since + 60)
+    assert in_s(mine) == (since + 60, None)
+    assert in_s(unreported) == (None, None)
+    assert (in_s(third), in_s(owner)) == ((30, None), (30, 30))
 
 
 async def test_following_costs_two_requests_in_an_interval(brokers: FakeBrokers) -> None:

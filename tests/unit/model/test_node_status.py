@@ -40,6 +40,8 @@ _STATUSES = st.builds(
     at_ms=_COUNTS,
     generation=st.integers(-1, 2**31),
     share=st.builds(Share, st.booleans(), st.frozensets(st.integers(0, 99))),
+    tasks_since_ms=st.none() | _COUNTS,
+    owner_since_ms=st.none() | _COUNTS,
     state=st.sampled_from(FlowState),
     tasks=st.lists(
         st.builds(TaskStatus, _COUNTS, st.sampled_from(TaskState), _COUNTS, _RATES, _RATES, _WORDS, _WORDS), max_size=3
@@ -100,6 +102,11 @@ def test_the_bytes_of_an_idle_node_stay_the_same() -> None:
     later = NodeStatus(HERE, 8, share=Share(slots=ALL_SLOTS))
 
     assert encode_status(FLOW, later) == _changed().replace(b": ", b":").replace(b", ", b",")
+
+
+def test_an_older_node_may_say_less() -> None:
+    """Since when it has its tasks is unknown then."""
+    assert decode_status(FLOW, _changed(tasksSinceMs=..., ownerSinceMs=...), 7) == decode_status(FLOW, _changed(), 7)
 
 
 def test_a_newer_node_may_say_more() -> None:

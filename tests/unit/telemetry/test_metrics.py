@@ -163,7 +163,7 @@ def test_what_a_partition_shows() -> None:
 
 
 def test_nodes_of_a_flow() -> None:
-    """Of other nodes only their tasks and when they were heard of; a node that is alone owns its flow."""
+    """Of other nodes their tasks, rates and when they were heard of; a node that is alone owns its flow."""
     this, other = some_nodes()
     silent = attrs.evolve(other, answers=False, heard_ms=70_000)
     shared = scraped(metrics_of(), mirror_view(flow_view(nodes=(attrs.evolve(this, differs=("topics",)), other))))
@@ -172,6 +172,8 @@ def test_nodes_of_a_flow() -> None:
     waiting = scraped(metrics_of(), mirror_view(flow_view(state=FlowState.STANDBY)))
 
     assert values_of(shared, "mm2py_node_tasks", "node") == {("here:8083",): 1, ("there:8083",): 1}
+    assert values_of(shared, "mm2py_node_bytes_per_second", "node") == {("here:8083",): 0, ("there:8083",): 2_000}
+    assert values_of(left, "mm2py_node_bytes_per_second", "node") == {("here:8083",): 0}
     assert values_of(shared, "mm2py_node_last_heard_seconds", "node") == {("there:8083",): 1.2}
     assert values_of(shared, "mm2py_flow_differing_settings") == {(): 1}
     assert [values_of(it, "mm2py_flow_nodes") for it in (shared, alone, left)] == [{(): 2}, {(): 1}, {(): 1}]
