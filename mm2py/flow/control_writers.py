@@ -68,6 +68,8 @@ class ControlWriters:
         self.on_fenced: Callable[[], None] = lambda: None
         #: Whether the owner's id is opened. Nodes that copy side by side would take it from each other without end.
         self.is_guarding = settings.membership.refuses
+        #: Whether no other node can have this node's share of the flow yet. What brokers cannot fence depends on it.
+        self.is_certain: Callable[[], bool] = lambda: True
         self._settings = settings
         self._events = events
         self._reach = reach

@@ -27,6 +27,7 @@ from mm2py.core.membership import (
 from mm2py.core.sharing import flow_tasks
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.agreement import SettingsAgreement
+from mm2py.flow.certainty import Certainty
 from mm2py.flow.leader import GroupLeader
 from mm2py.flow.membership_events import newly_shared, runs_elsewhere, unguarded, who_runs, why_elsewhere
 from mm2py.flow.supervise import supervise
@@ -58,8 +59,6 @@ _BEATS = 3
 #: Interval of heartbeats, and for how long at most, while something moves: it is copied once all have joined again.
 _MOVING_BEAT_S = 0.25
 _MOVING_S = 10.0
-#: Without a heartbeat for this part of a session, nothing new is begun: another node may have our share soon.
-_CERTAIN_SHARE = 2 / 3
 #: Errors that a retry does not fix: the flow continues without membership.
 _HOPELESS = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT)
 _SPARE_HINT = "it takes over when a node ends; for more nodes to copy, raise tasks.max"
@@ -90,6 +89,7 @@ class FlowMembership:
         self._group = context.settings.group_id
         self._clock = context.clock
         self._interval_s = min(self._settings.heartbeat_ms, self._settings.session_ms / _BEATS) / 1000
+        self._certainty = Certainty(context, self._interval_s)
         self._tasks, self._record_tasks = flow_tasks(context.settings)
         self._groups: Sequence[FlowGroup] = ()
         self._before_takeover = before_takeover or _nothing
@@ -122,7 +122,6 @@ class FlowMembership:
         self._must_join = False
         #: Set when the group is to be asked at once.
         self._has_news = asyncio.Event()
-        self._beaten_at: float | None = None
         #: Another node replaced us, which was not reported yet.
         self._was_ours = False
         self._is_doubted = False
@@ -176,6 +175,7 @@ class FlowMembership:
         self._groups = groups
         if self._settings.refuses:
             self._writer.guard(self._has_news.set)
+            self._context.writers.is_certain = lambda: self._certainty.is_certain
             self._give(NO_SHARE)
 
     def _join_again(self) -> None:
@@ -213,7 +213,8 @@ class FlowMembership:
         try:
             await reach.insist(_STEP, aliases, connect)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._watch_heartbeats(), name=f"{self._context.flow}/heartbeats")
+                tasks.create_task(self._certainty.watch(self._groups), name=f"{self._context.flow}/certainty")
+                tasks.create_task(self._certainty.ask_while_joining(place), name=f"{self._context.flow}/joining")
                 tasks.create_task(self._release_forever(), name=f"{self._context.flow}/release")
                 tasks.create_task(self._writer.run(cluster), name=f"{self._context.flow}/writer")
                 while True:
@@ -238,16 +239,6 @@ class FlowMembership:
         is_moving = now - self._assigned_at < _MOVING_S and self._shared and not self._shared.has_all(self._tasks)
         return min(interval_s, _MOVING_BEAT_S) if is_moving else interval_s - now % interval_s
 
-    async def _watch_heartbeats(self) -> None:
-        """Have nothing new begun while no heartbeat arrives: before the session is over, others may have our share."""
-        certain_s = self._settings.session_ms / 1000 * _CERTAIN_SHARE
-        while True:
-            since_s = 0.0 if self._beaten_at is None else self._clock.monotonic() - self._beaten_at
-            why = f"group {self._group} at {self._context.flow.target} has not answered for {since_s:.0f} s"
-            for group in self._groups:
-                group.suspend(why if since_s >= certain_s else "")
-            await self._clock.sleep(certain_s - since_s if since_s < certain_s else min(1.0, certain_s / 4))
-
     async def _tend(self, place: Membership) -> bool:
         """Keep the membership or join, if possible, and inform the groups."""
         if all(group.has_failed for group in self._groups):
@@ -270,8 +261,7 @@ class FlowMembership:
     async def _decide(self, place: Membership) -> None:
         if place.is_in:
             was_doubted, self._is_doubted = self._is_doubted, False
-            must_join = self._must_join or self._has_untaken
-            beat = Heartbeat.REBALANCE if must_join else await place.beat()
+            beat = await self._beat(place)
             if beat is Heartbeat.OK:
                 await self._go_on(place, was_doubted=was_doubted)
                 return
@@ -298,9 +288,17 @@ class FlowMembership:
             # Another node came first; the group shows which once it has rebalanced.
             await self._clock.sleep(min(1.0, self._interval_s))
 
+    async def _beat(self, place: Membership) -> Heartbeat:
+        """Send a heartbeat, unless the group is to be joined again anyway."""
+        if self._must_join or self._has_untaken:
+            return Heartbeat.REBALANCE
+        beat = await place.beat()
+        if beat is not Heartbeat.LOST:
+            self._certainty.note()
+        return beat
+
     async def _go_on(self, place: Membership, *, was_doubted: bool) -> None:
         """Continue as the member that the group knows."""
-        self._beaten_at = self._clock.monotonic()
         self._writer.confirm()
         if was_doubted and not self._is_doubted:
             self._give(self._share, self._shared)
@@ -311,16 +309,16 @@ class FlowMembership:
     async def _join(self, place: Membership) -> bool:
         """Join with what we hold, and take what we are assigned; False if that did not come to an end."""
         self._must_join = False
-        self._beaten_at = self._clock.monotonic()
         takes_part = not self._is_drained and not self._is_unfit and self.agreement.takes_part
         known = self._shared.generation if self._shared is not None else -1
         ours = self._us(), self._held, self.load(), self.agreement.told(), not takes_part, self._is_ending
         candidate = Candidate(*ours, known, self.is_ready, tasks=(self._tasks, self._record_tasks))
         known_as = place.member_id if place.is_in else ""
-        raw = await place.join(encode_candidate(candidate), partial(self._assign, before=self._shared))
+        with self._certainty.joining():
+            raw = await place.join(encode_candidate(candidate), partial(self._assign, before=self._shared))
         if raw is None:
             return False
-        self._beaten_at = self._clock.monotonic()
+        self._certainty.note()
         if known_as and place.member_id != known_as:
             # The coordinator had forgotten us: others may have had what we said that we hold.
             self._begin_again()
@@ -449,7 +447,8 @@ class FlowMembership:
 
     def _lose(self) -> None:
         self._share = self._held = NO_SHARE
-        self._shared, self._beaten_at = None, None
+        self._shared = None
+        self._certainty.forget()
         self._writer.lose()
         self.leader.forget()
         self.on_assignment(None)
@@ -486,7 +485,7 @@ class FlowMembership:
     def _go_unguarded(self, error: BrokerAnsweredError) -> None:
         """Work without membership, as no other member is known: report what is missing, and retry."""
         event = unguarded(self._context.settings, self._context.reach, error)
-        self._beaten_at = None
+        self._certainty.forget()
         if self._unguarded_by != event.error:
             self._unguarded_by = event.error
             self._context.events.emit(event)

@@ -231,6 +231,48 @@ async def _keep_in(member: Membership, candidate: Candidate, assign: Assign) -> 
         await asyncio.sleep(0.2)
 
 
+async def test_a_node_copies_on_while_the_group_waits_for_another_one(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    A member with a longer session is away, and another one comes, so that all have to join again.
+
+    The group's coordinator holds the node's join back for longer than the node's own session: it waits for the member
+    that is away. Meanwhile the node has its share, and epochs are planned as ever.
+    """
+    settings = _settings(primary, backup, prefix)
+    spare = Candidate(ELSEWHERE, is_drained=True)
+    await create_topic(primary.bootstrap_servers, prefix, partitions=1)
+
+    async def leave_it(_generation: int, _joined: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        raise AssertionError("the node leads the group")
+
+    async with (
+        running_flow(settings, tmp_path) as flow,
+        _member(backup, settings) as away,
+        _member(backup, settings) as other,
+    ):
+        await eventually(lambda: flow.events.of(FlowStarted), within_s=20, what="the flow starts")
+        await away.join(encode_candidate(spare), leave_it)
+        # The leader notices that a member came, and joins at once; from now on `away` says nothing.
+        joining = asyncio.create_task(other.join(encode_candidate(spare), leave_it))
+        reasons = set()
+        for second in range(1, 11):
+            await produce_numbers(primary.bootstrap_servers, prefix, count=100, partitions=1)
+            await _copied(flow, 100 * second)
+            await asyncio.sleep(1)
+            reasons.add(flow.runner.view().last_error)
+        is_held_back = not joining.done()
+        await away.leave()
+        await joining
+        await other.leave()
+        await flow.drain()
+
+    assert is_held_back
+    assert reasons == {""}
+    assert len(flow.events.of(FlowStarted)) == 1
+
+
 async def test_a_reload_keeps_the_flows_place(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:

@@ -82,6 +82,8 @@ class Membership:
         self._session_ms = session_ms
         self._instance = instance or None
         self._coordinator = Coordinator(cluster, group, GROUP_KEY, _PURPOSE)
+        #: Brokers answer the requests of a connection one after the other, so a join holds the next ones back, too.
+        self._beside = Coordinator(cluster, group, GROUP_KEY, f"{_PURPOSE} beside a join")
         self._member_id = ""
         self._generation = -1
 
@@ -147,8 +149,7 @@ class Membership:
 
     async def beat(self) -> Heartbeat:
         """Send a heartbeat."""
-        request = HeartbeatRequest(self.group, self._generation, self._member_id, self._instance)
-        answer = await self._ask(request, "Heartbeat")
+        answer = await self._ask(self._heartbeat(), "Heartbeat")
         if not isinstance(answer, BrokerAnsweredError):
             return Heartbeat.OK
         if answer.code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -158,6 +159,16 @@ class Membership:
         if answer.code not in _THROWN_OUT:
             raise answer
         return Heartbeat.LOST
+
+    async def is_known(self) -> bool:
+        """Whether the coordinator knows us still as it did before a `join` that it holds back; asked once."""
+
+        def error(response: Any) -> BrokerAnsweredError | None:
+            code = response.error_code
+            return error_of(code, self._cluster.alias, "Heartbeat", self.group) if code else None
+
+        answer = await self._beside.ask(self._heartbeat(), "Heartbeat", error)
+        return not isinstance(answer, BrokerAnsweredError) or answer.code == ErrorCode.REBALANCE_IN_PROGRESS
 
     async def leave(self) -> None:
         """Leave the group, whether the coordinator knows us or not."""
@@ -185,6 +196,9 @@ class Membership:
             self._protocol_type,
             [(self._protocol, metadata)],
         )
+
+    def _heartbeat(self) -> HeartbeatRequest:
+        return HeartbeatRequest(self.group, self._generation, self._member_id, self._instance)
 
     def _sync_request(self, shares: Mapping[str, bytes]) -> SyncGroupRequest:
         return SyncGroupRequest(self.group, self._generation, self._member_id, self._instance, list(shares.items()))

@@ -13,6 +13,7 @@ import pytest
 
 from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE
 from mm2py.core.sharing import Work
+from mm2py.errors import ClusterUnreachableError
 from mm2py.flow import membership
 from mm2py.flow.leader import GroupLeader
 from mm2py.flow.membership import FlowMembership
@@ -83,6 +84,13 @@ class Place:
     #: Set once the coordinator answers again.
     silent: asyncio.Event | None = None
 
+    #: What our joins end with.
+    failure: Exception | None = None
+    #: Set once the coordinator answers our next join: it waits for other members.
+    held_back: asyncio.Event | None = None
+    #: Whether it still knows us meanwhile, if it answers that.
+    is_still_known: bool | Exception = True
+
     its: Any = None
     #: Whether another process joined under our `group.instance.id`.
     is_fenced: bool = False
@@ -93,6 +101,10 @@ class Place:
         return self.group
 
     async def join(self, metadata: bytes, assign: Assign) -> bytes:
+        if self.failure is not None:
+            raise self.failure
+        if self.held_back is not None:
+            await self.held_back.wait()
         self.is_in = True
         self.generation += 1
         self.joins.append(decode_candidate(metadata))
@@ -109,6 +121,11 @@ class Place:
         answer, self.answer = self.answer, Heartbeat.OK
         self.is_in = self.is_in and answer is not Heartbeat.LOST
         return answer
+
+    async def is_known(self) -> bool:
+        if isinstance(self.is_still_known, Exception):
+            raise self.is_still_known
+        return self.is_still_known
 
     async def remove(self, member_id: str) -> None:
         self.others.pop(member_id, None)
@@ -429,6 +446,57 @@ async def test_without_heartbeats_nothing_is_begun_before_the_session_is_over(ru
     assert "A-mm2" in uncertain[-1]
     assert group.suspended[-1] == ""
     assert group.share == whole_share(TASKS)
+
+
+async def test_a_join_that_is_held_back_suspends_nothing_while_the_group_knows_us(run: Run) -> None:
+    """
+    A static member is away, and another node comes: the coordinator waits for the former before it answers any join.
+
+    It takes up to a session, more than two thirds of one, in which no member is assigned anything new.
+    """
+    async with run(NOBODY) as (place, group, _events):
+        await asyncio.sleep(4)
+        place.held_back, place.answer = asyncio.Event(), Heartbeat.REBALANCE
+        await asyncio.sleep(30)
+        meanwhile = list(group.suspended)
+        certain = place.its._context.writers.is_certain()
+        place.held_back.set()
+        await asyncio.sleep(4)
+
+    assert (meanwhile, certain) == ([], True)
+    assert (len(place.joins), group.share) == (2, whole_share(TASKS))
+
+
+@pytest.mark.parametrize("answer", [False, ClusterUnreachableError("B", "b:1", "gone")], ids=["unknown", "silent"])
+async def test_a_join_that_is_held_back_suspends_all_where_the_group_may_not_know_us(
+    run: Run, answer: bool | Exception
+) -> None:
+    """A request that was lost on its way looks the same as one that is held back: others may have our share soon."""
+    async with run(NOBODY) as (place, group, _events):
+        await asyncio.sleep(4)
+        place.held_back, place.answer, place.is_still_known = asyncio.Event(), Heartbeat.REBALANCE, answer
+        await asyncio.sleep(3)
+        early = list(group.suspended)
+        await asyncio.sleep(27)
+        late, certain = list(group.suspended), place.its._context.writers.is_certain()
+        place.held_back.set()
+        await asyncio.sleep(4)
+
+    assert early == []
+    assert "A-mm2" in late[-1]
+    assert not certain
+    assert group.suspended[-1] == ""
+
+
+async def test_attempts_to_join_are_no_answers(run: Run) -> None:
+    """An assignment could not be taken, and is to be asked for again; then the target goes away for good."""
+    async with run(NOBODY) as (place, group, _events):
+        await asyncio.sleep(4)
+        place.its._has_untaken = True
+        place.failure = ClusterUnreachableError("B", "b:1", "gone")
+        await asyncio.sleep(6)
+
+    assert "A-mm2" in group.suspended[-1]
 
 
 async def test_a_member_on_this_machine_whose_process_has_ended_is_removed(run: Run, monkeypatch: Any) -> None:

@@ -135,6 +135,26 @@ async def test_a_heartbeat_that_meets_a_rebalance_says_so() -> None:
     assert coordinators.names == ["Heartbeat"]
 
 
+@pytest.mark.parametrize(
+    ("answer", "is_known"),
+    [
+        (OK, True),
+        (ErrorCode.REBALANCE_IN_PROGRESS, True),
+        (ErrorCode.UNKNOWN_MEMBER_ID, False),
+        (ErrorCode.ILLEGAL_GENERATION, False),
+        (ErrorCode.NOT_COORDINATOR, False),
+        (LOST, False),
+    ],
+)
+async def test_a_member_asks_beside_a_join_whether_it_is_known(answer: Any, is_known: bool) -> None:
+    """It asks once, and whatever is answered, its place is what the join makes of it."""
+    member, coordinators = await _joined(answer)
+
+    assert await member.is_known() == is_known
+    assert member.is_in
+    assert coordinators.names == ["Heartbeat"]
+
+
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
 async def test_a_place_that_is_lost_is_not_taken_again_unseen(code: ErrorCode) -> None:
     """Who was away for a session looks first who is there now."""
