@@ -12,6 +12,8 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.checkpoint import Checkpoint, encode_checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
+from mm2py.model.share import NO_SHARE
+from mm2py.model.state import FlowState
 from mm2py.telemetry.events import (
     CheckpointsRead,
     ClusterRecovered,
@@ -110,6 +112,29 @@ async def test_checkpoints_follow_a_group(primary: KafkaCluster, backup: KafkaCl
     assert (shown.remote, shown.upstream, shown.downstream, shown.distance) == (stage.there, 20, 10, 90)
     assert await stage.written() == [(40, 30), (60, 50), (20, 10)]
     assert not running.events.of(TaskRestarted)
+
+
+async def test_who_does_not_own_the_flow_any_more_shows_no_groups(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """Another node writes their checkpoints, and knows how far they are; once this one does again, it shows them."""
+    stage = Stage(primary, backup, prefix)
+    await stage.set_up()
+    await stage.commit(40)
+    async with running_checkpoints(stage.settings(), Shift({prefix: 0})) as running:
+        requests, shown = running.group.requests, running.group.consumer_groups
+        share = requests.share
+        await eventually(lambda: running.shown(stage.group).offsets, within_s=30, what="the group is shown")
+        requests.give(NO_SHARE, "another node owns the flow")
+        await eventually(lambda: running.group.state is FlowState.STANDBY, within_s=30, what="it stands by")
+        elsewhere = shown()
+        requests.give(share)
+        await eventually(lambda: running.shown(stage.group).offsets, within_s=30, what="the group is shown again")
+        await running.drain()
+        drained = shown()
+
+    assert elsewhere == ()
+    assert [view.group for view in drained] == [stage.group]
 
 
 async def test_checkpoints_continue_after_a_restart(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:

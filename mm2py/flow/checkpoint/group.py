@@ -64,6 +64,17 @@ class CheckpointGroup(FlowGroup):
         return self._shown
 
     async def _live(self) -> None:
+        try:
+            await self._live_as_owner()
+        finally:
+            # What another node has written since is newer than what is known here.
+            if self.requests.is_deposed or not self.requests.is_admitted:
+                self._forget()
+
+    def _forget(self) -> None:
+        self._round, self._offsets, self._shown = Round({}, {}), None, ()
+
+    async def _live_as_owner(self) -> None:
         settings, chosen = self._settings, self._settings.checkpoints
         flow = settings.flow
         async with AsyncExitStack() as open_clusters:
@@ -82,10 +93,11 @@ class CheckpointGroup(FlowGroup):
                 may_rewind=chosen.sync_rewinds,
                 last_of=checkpoints.last_of,
                 ends_of=checkpoints.ends_of,
+                may_write=lambda: not self.requests.is_deposed and self._context.writers.is_certain(),
                 clock=self._clock,
                 events=self._events,
             )
-            self._offsets = offsets if chosen.is_synced else None
+            self._round, self._offsets = Round({}, {}), offsets if chosen.is_synced else None
             groups = Groups(source)
             await self._reach.insist("read checkpoints", [flow.target], checkpoints.read)
             await self._reach.insist("list consumer groups", [flow.source], lambda: self._refresh(groups))

@@ -2,6 +2,10 @@
 All groups are described in one request, and again, group by group, right before each write. After that, Kafka's own
 check applies: a coordinator accepts an admin's commit only while the group is empty. What may be written is decided in
 `core.checkpoint.checkpoints`.
+
+Unlike checkpoints, these writes cannot be fenced: what a coordinator commits in a transaction it commits for a group
+with members, too. So the offsets are read once more right before a commit, and each attempt to send it needs a recent
+answer of the flow's group. A node that is frozen after that, in the moment before it sends, may still write late.
 """
 
 from __future__ import annotations
@@ -55,6 +59,7 @@ class GroupOffsets:
 
     a. Nothing is written for a group that a successful description does not show to be empty or absent.
     b. Nothing is set back, unless the settings say so.
+    c. Nothing is sent while another node may own the flow, nor over offsets that moved since they were judged.
     """
 
     def __init__(
@@ -65,11 +70,12 @@ class GroupOffsets:
         may_rewind: bool,
         last_of: Callable[[str], Mapping[TopicPartition, int]],
         ends_of: Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]],
+        may_write: Callable[[], bool],
         clock: Clock,
         events: EventLog,
     ) -> None:
         """Create them for the *groups* of the target. *last_of* returns the last checkpoints of a group, for its first
-        round, and *ends_of* the target's end offsets.
+        round, and *ends_of* the target's end offsets. *may_write* is asked right before each write is sent.
         """
         self.states: dict[str, Synced] = {}
         self._flow = flow
@@ -77,6 +83,7 @@ class GroupOffsets:
         self._may_rewind = may_rewind
         self._last_of = last_of
         self._ends_of = ends_of
+        self._may_write = may_write
         self._clock = clock
         self._events = events
         self._seen: dict[str, dict[TopicPartition, int]] = {}
@@ -97,21 +104,26 @@ class GroupOffsets:
                 queue.append(group)
             else:
                 self._note(group, state, current, _detail(described[group], committed[group]))
-        await self._write_all(queue, wanted)
-        return frozenset(group for group, synced in self.states.items() if synced.state.is_writable)
+        left = await self._write_all(queue, wanted)
+        return frozenset(group for group, synced in self.states.items() if synced.state.is_writable) - left
 
-    async def _write_all(self, queue: list[str], wanted: Mapping[str, Offsets]) -> None:
+    async def _write_all(self, queue: list[str], wanted: Mapping[str, Offsets]) -> set[str]:
+        """Write the groups of *queue*; return those that are left to the next round."""
+        left: set[str] = set()
+
         async def write() -> None:
             while queue:
                 group = queue.pop()
-                await self._write(group, wanted[group])
+                if not await self._write(group, wanted[group]):
+                    left.add(group)
 
         async with asyncio.TaskGroup() as tasks:
             for number in range(min(_WRITERS, len(queue))):
                 tasks.create_task(write(), name=f"{self._flow}/checkpoints/sync/{number}")
+        return left
 
-    async def _write(self, group: str, offsets: Offsets) -> None:
-        """Describe the group again, and write what is still due."""
+    async def _write(self, group: str, offsets: Offsets) -> bool:
+        """Describe the group again, and write what is still due; False if it is left to the next round."""
         committed = (await self._groups.committed([group]))[group]
         described = (await self._groups.describe([group]))[group]
         ends = await self._ends_behind({group: offsets}, {group: committed})
@@ -119,9 +131,15 @@ class GroupOffsets:
         due = self._due(offsets, current, ends) if state.is_writable else {}
         if not due:
             self._note(group, state, current, _detail(described, committed))
-            return
-        answers = await self._groups.commit(group, due)
+            return True
+        # A consumer, or another node that owns the flow by now, may have committed since.
+        again = (await self._groups.committed([group]))[group]
+        if isinstance(again, BrokerAnsweredError) or _only(again, due) != _only(current, due):
+            return False
+        answers = await self._groups.commit(group, due, self._may_write)
         errors = [error for error in answers.values() if error is not None]
+        if any(error.code == ErrorCode.OPERATION_NOT_ATTEMPTED for error in errors):
+            return False
         written = {tp: due[tp] for tp, error in answers.items() if error is None}
         if any(error.code in _JOINED for error in errors):
             self._note(group, AtTarget.ACTIVE, current, "")
@@ -130,6 +148,7 @@ class GroupOffsets:
         else:
             self._note(group, AtTarget.IDLE, {**current, **written}, "", has_written=True)
             self._events.emit(GroupOffsetsSynced(self._flow, group, len(written)))
+        return True
 
     def _due(
         self, offsets: Offsets, current: Offsets, ends: Mapping[TopicPartition, int]

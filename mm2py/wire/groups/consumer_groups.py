@@ -156,11 +156,14 @@ class Groups:
             answers[group] = self._error(code, "OffsetFetch", group) if code else _offsets(topics)
         return answers
 
-    async def commit(self, group: str, offsets: Offsets) -> dict[TopicPartition, Failure | None]:
+    async def commit(
+        self, group: str, offsets: Offsets, may_send: Callable[[], bool] = lambda: True
+    ) -> dict[TopicPartition, Failure | None]:
         """
         Commit *offsets* for an empty group; return per partition None or the broker's error.
 
-        A group that has members is refused with UNKNOWN_MEMBER_ID: that is Kafka's own compare-and-set.
+        A group that has members is refused with UNKNOWN_MEMBER_ID: that is Kafka's own compare-and-set. *may_send* is
+        asked right before each attempt; if it says no, the error is OPERATION_NOT_ATTEMPTED.
         """
         topics: dict[str, list[tuple[int, int, str]]] = {}
         for tp, committed in offsets.items():
@@ -170,6 +173,8 @@ class Groups:
         name = "OffsetCommit"
 
         async def commit(node: int, _groups: Sequence[str]) -> Mapping[str, dict[TopicPartition, int] | Failure]:
+            if not may_send():
+                return {group: self._error(ErrorCode.OPERATION_NOT_ATTEMPTED, name, group)}
             response = await self._send(node, request)
             if isinstance(response, Failure):
                 return {group: response}

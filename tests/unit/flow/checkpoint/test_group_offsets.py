@@ -68,6 +68,7 @@ class GroupOffsetsRig:
     last: dict[TopicPartition, int] = attrs.field(factory=dict)
     end: int = 1_000
     may_rewind: bool = False
+    may_write: bool = True
 
     def __attrs_post_init__(self) -> None:
         self.offsets = GroupOffsets(
@@ -76,6 +77,7 @@ class GroupOffsetsRig:
             may_rewind=self.may_rewind,
             last_of=lambda _group: self.last,
             ends_of=self.ends_of,
+            may_write=lambda: self.may_write,
             clock=self.clock,
             events=self.events,
         )
@@ -214,6 +216,54 @@ async def test_offsets_that_moved_since_the_first_look_are_seen_by_the_second(ri
 
     assert rig.target.commits == []
     assert group.offsets == {REMOTE: 500}
+
+
+async def test_offsets_that_moved_right_before_a_commit_are_left_to_the_next_round(rig: GroupOffsetsRig) -> None:
+    """
+    Another node owns the flow by now, or a consumer came and went, after the last judgement.
+
+    Both looks find 50. Then 500 is committed; a commit of 100 would set that back. The next round finds 500.
+    """
+    group = rig.target.groups["g"] = group_at(50)
+    looks = iter([50, 50, 500, 500, 500])
+
+    def look() -> None:
+        group.offsets[REMOTE] = next(looks)
+
+    rig.target.before[OFFSET_FETCH] = look
+    settled = await rig.sync(100)
+    commits = list(rig.target.commits)
+    await rig.sync(100)
+
+    assert settled == frozenset()
+    assert commits == rig.target.commits == []
+    assert group.offsets == {REMOTE: 500}
+    assert rig.state is AtTarget.IDLE
+
+
+async def test_nothing_is_sent_once_another_node_may_own_the_flow(rig: GroupOffsetsRig) -> None:
+    """
+    A frozen owner thaws in the middle of a round.
+
+    It has judged the group, and freezes before it commits; meanwhile another node becomes the owner. No attempt of the
+    commit is sent, the repeated one neither; nothing is reported, as it will learn who owns the flow.
+    """
+    group = rig.target.groups["g"] = group_at(50)
+    rig.may_write = False
+    settled = await rig.sync(100)
+    rig.may_write = True
+    rig.target.failing[OFFSET_COMMIT] = ErrorCode.NOT_COORDINATOR
+
+    def freeze() -> None:
+        rig.may_write = False
+
+    rig.target.before[OFFSET_COMMIT] = freeze
+    await rig.sync(100)
+
+    assert settled == frozenset()
+    assert len(rig.target.commits) == 1
+    assert group.offsets == {REMOTE: 50}
+    assert rig.events.of(GroupSyncSkipped) == rig.events.of(GroupOffsetsSynced) == ()
 
 
 async def test_partitions_without_an_offset_are_written_beside_others_that_stay(rig: GroupOffsetsRig) -> None:
