@@ -114,7 +114,7 @@ class FlowRunner:
             partial(OffsetSyncs, context, self.translations),
             partial(ConfigSync, context),
             partial(AclSync, context),
-            partial(BrokenHistory, context),
+            partial(BrokenHistory, context, undone={}),
             partial(StallWatch, context, Stalls()),
         )
         watches = (partial(IdleSourceWatch, context, self._measures),)

@@ -27,7 +27,7 @@ from mm2py.core.source.broken_history import (
     reset,
 )
 from mm2py.core.source.progress import PartitionState
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
 from mm2py.flow.source.group import SourceLife
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.epoch import RECREATED, Ended, PartitionFailure
@@ -63,6 +63,10 @@ _EVENTS = {
 }
 
 
+#: What was found of a partition, and at which topics, by their ids.
+About = tuple[HistoryBreak, str | None, str | None]
+
+
 @attrs.frozen
 class _Case:
     """A partition, what was seen of it, and what follows."""
@@ -72,6 +76,10 @@ class _Case:
     finding: Finding
     act: Act
 
+    @property
+    def about(self) -> About:
+        return self.finding.kind, self.look.topic_id, self.look.remote_topic_id
+
 
 class BrokenHistory:
     """Answers the questions that the copying of one flow raises."""
@@ -79,16 +87,24 @@ class BrokenHistory:
     name = "broken history"
     is_for_owner = False
 
-    def __init__(self, context: FlowContext, life: SourceLife) -> None:
+    def __init__(
+        self, context: FlowContext, life: SourceLife, undone: dict[TopicPartition, About] | None = None
+    ) -> None:
+        """
+        Create one for a *life* of the source group.
+
+        *undone*, one for all lives, holds the reported findings whose action could not be completed yet: a life that
+        ends before a position is stored, for example because the target lost the flow's group too, is followed by one
+        that finds the same.
+        """
         self._settings = context.settings
         self._clock = context.clock
         self._events = context.events
         self._reach = context.reach
         self._life = life
         self._doubts = life.tasks.doubts
-        self._told: dict[TopicPartition, tuple[HistoryBreak, str | None, str | None]] = {}
-        #: Reported findings whose action could not be completed yet.
-        self._undone: set[TopicPartition] = set()
+        self._undone = {} if undone is None else undone
+        self._told: dict[TopicPartition, About] = dict(self._undone)
         self._remaking: set[str] = set()
         self._aliases = (context.settings.flow.source, context.settings.flow.target)
 
@@ -116,6 +132,7 @@ class BrokenHistory:
             finding = diagnose(state, look)
             if finding is None:
                 self._told.pop(state.source, None)
+                self._undone.pop(state.source, None)
                 fine.append(state)
                 continue
             cases.append(_Case(state, look, finding, decide(finding, state, look, self._settings.broken_history)))
@@ -216,12 +233,11 @@ class BrokenHistory:
     def _tell(self, case: _Case) -> None:
         """Report what is wrong and what follows, once: a look is repeated, and so is an act that was refused."""
         state, finding, act = case.state, case.finding, case.act
-        about = (finding.kind, case.look.topic_id, case.look.remote_topic_id)
         is_search = isinstance(act, GoOn) and act.repair is not None and act.repair.attempt > 1
         is_anew = isinstance(act, GoOn) and not is_search and state.source not in self._undone
-        if self._told.get(state.source) == about and not is_anew:
+        if self._told.get(state.source) == case.about and not is_anew:
             return
-        self._told[state.source] = about
+        self._told[state.source] = case.about
         setting, policy = policy_of(finding.kind, self._settings.broken_history)
         self._events.emit(
             _EVENTS[finding.kind](
@@ -250,18 +266,21 @@ class BrokenHistory:
             for case in cases
             if isinstance(case.act, GoOn)
         ]
-        self._undone |= {case.state.source for case, _, _ in decided}
+        self._undone |= {case.state.source: case.about for case, _, _ in decided}
         final = [position for _, act, position in decided if act.repair is None]
         try:
             await self._life.positions.write(final)
         except (ClusterUnreachableError, BrokerConnectionError):
             raise
         except Mm2Error as error:
+            if error.verdict is Verdict.STAND_BY:
+                raise  # it is asked who has its share, and the partition is looked at again then
             failure = PartitionFailure(f"its new position cannot be stored: {error}", error.hint, type(error).__name__)
             for position in final:
                 self._doubts.stop(position.source, failure)
             raise
-        self._undone -= {case.state.source for case, _, _ in decided}
+        for case, _, _ in decided:
+            self._undone.pop(case.state.source, None)
         now = self._clock.monotonic()
         for case, act, position in decided:
             state = reset(case.state, act, case.look, now=now)

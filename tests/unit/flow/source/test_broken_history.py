@@ -13,12 +13,14 @@ import pytest
 from mm2py.core.source.broken_history import Observation
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import Mm2Error
-from mm2py.flow.source.broken_history import BrokenHistory
+from mm2py.flow.source.broken_history import About, BrokenHistory
 from mm2py.flow.source.group import SourceLife
 from mm2py.model.epoch import Ended, PartitionFailure
+from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
 from mm2py.telemetry.events import PartitionStopped, RemoteTopicRecreated, StepFailed
+from mm2py.wire.fenced_writer import TakenOverError
 from mm2py.wire.kept_log import TopicVanishedError
 from tests.support.flow_rig import flow_context
 from tests.support.source_tasks import MARK, running
@@ -40,6 +42,40 @@ class Written:
         self.positions += positions
 
 
+async def _looked(_: BrokenHistory, states: Collection[PartitionState]) -> list[tuple[PartitionState, Observation]]:
+    """Find another remote topic."""
+    return [(state, Observation("id-1", 0, 100, "new", 0)) for state in states]
+
+
+async def test_a_finding_that_is_not_stored_before_the_group_restarts_is_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    The target's disks were wiped, so this node is no member any more and may not write, and its source group restarts.
+
+    What was decided is not stored, so the next life finds it again: it stops nothing, and reports nothing twice.
+    """
+    written, undone = Written(TakenOverError("B", "A-mm2-MirrorSourceConnector-0")), dict[TopicPartition, About]()
+    monkeypatch.setattr(BrokenHistory, "_look", _looked)
+    async with running(partitions=1, tasks_max=1) as group:
+        tasks = group.tasks
+        context = flow_context(tasks._clock, group.events)
+        life = SimpleNamespace(tasks=tasks, positions=written, topics=SimpleNamespace(want_refresh=lambda: None))
+        await asyncio.sleep(10)
+        (state,) = [attrs.evolve(state, remote_topic_id="old") for state in tasks.ledger.states.values()]
+        tasks.doubts.question(state, Ended.TARGET_REWOUND, PartitionFailure("another topic"))
+        for error in (written.error, None):
+            written.error = error
+            truth = asyncio.create_task(BrokenHistory(context, cast("SourceLife", life), undone).run())
+            await asyncio.sleep(10)
+            truth.cancel()
+
+    assert len(group.events.of(RemoteTopicRecreated)) == 1
+    assert group.events.of(PartitionStopped) == ()
+    assert [position.next_upstream for position in written.positions] == [0]
+    assert undone == {}
+
+
 async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     A remote topic was created again, and for some minutes the target does not take the position that follows.
@@ -48,10 +84,7 @@ async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.
     """
     written = Written(REFUSED)
 
-    async def looked(_: BrokenHistory, states: Collection[PartitionState]) -> list[tuple[PartitionState, Observation]]:
-        return [(state, Observation("id-1", 0, 100, "new", 0)) for state in states]
-
-    monkeypatch.setattr(BrokenHistory, "_look", looked)
+    monkeypatch.setattr(BrokenHistory, "_look", _looked)
     async with running(partitions=2, tasks_max=1) as group:
         clock, events = group.tasks._clock, group.events
         context = flow_context(clock, events)
