@@ -104,7 +104,7 @@ class Positions:
         self._stored = PositionsTopic(settings.flow.source)
         self._read_to: dict[int, int] = {}
         self._read_id: str | None = None
-        self._reading = asyncio.Lock()
+        self._reading, self._comparing = asyncio.Lock(), asyncio.Lock()
         #: An unused producer id: it is unknown whether the topic has it.
         self._spare: ProducerMark | None = None
 
@@ -186,17 +186,30 @@ class Positions:
 
         After a doubt, what the log says is compared first: raise `OvertakenError` if another node wrote meanwhile.
         """
-        if self._writer is None or (term := await self._writer.ready()) == self._term:
+        if self._writer is None or await self._writer.ready() == self._term:
             return
-        await self.log.look()  # a topic that was deleted says nothing
-        await self._read_on()
+        async with self._comparing:
+            if (term := await self._writer.ready()) == self._term:
+                return
+            await self.log.look()  # a topic that was deleted says nothing
+            # A write that began before the doubt may end while the log is read: what was read can be from before it.
+            before = self._ours()
+            await self._read_on()
+            after = self._ours()
+            for source in self.known:
+                ours = [*before.get(source, ()), *after.get(source, ())]
+                if self.is_copied_here(source) and self._stored.positions.get(source) not in ours:
+                    self.on_overtaken()
+                    raise OvertakenError(self._target.alias, str(source))
+            self._term = term
+
+    def _ours(self) -> dict[TopicPartition, list[Position]]:
+        """Return what this node may have written last, by partition."""
         committed = {position.source: position for position in self.committed()}
-        for source, known in self.known.items():
-            ours = [known, committed.get(source, known), *self._tried.get(source, ())]
-            if self.is_copied_here(source) and self._stored.positions.get(source) not in ours:
-                self.on_overtaken()
-                raise OvertakenError(self._target.alias, str(source))
-        self._term = term
+        return {
+            source: [known, committed.get(source, known), *self._tried.get(source, ())]
+            for source, known in self.known.items()
+        }
 
     async def _contents(self) -> Sequence[LogRecord]:
         standing = {**self.known, **{position.source: position for position in self.committed()}}

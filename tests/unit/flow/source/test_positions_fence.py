@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ import pytest
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import ClusterUnreachableError
 from mm2py.flow.source import positions as flow_positions
-from mm2py.flow.source.positions import Positions
+from mm2py.flow.source.positions import OvertakenError, Positions
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
@@ -57,6 +58,8 @@ class Log:
 
 class Target:
     """Stands for the target: the positions topic, and who gives producer ids."""
+
+    alias = "B"
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.ids = 0
@@ -206,3 +209,50 @@ async def test_a_topic_that_was_created_again_is_read_from_its_start(target: Tar
     assert await node.fence([state(0, position=0, written=reset)]) == [
         attrs.evolve(reset, producer=ProducerMark(2, 0, 0))
     ]
+
+
+class Writer:
+    """Stands for the writer of this node's tasks, which is in doubt again with each term."""
+
+    term = 0
+
+    async def ready(self) -> int:
+        return self.term
+
+
+async def test_a_write_that_ends_while_the_log_is_compared_is_no_other_node_s(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Two of a node's loops write positions, one of which is in doubt, because a heartbeat was not answered in time.
+
+    The second one reads the log as it was before the write of the first, and has it after that has ended. Whatever
+    another node writes is noticed as before.
+    """
+    node, other, overtaken = target.node(), target.node(), list[bool]()
+    writer = node._writer = cast("Any", Writer())
+    node.is_copied_here, node.on_overtaken = (lambda _: True), lambda: overtaken.append(True)
+    (first,) = await node.fence([state(0)])
+    second = attrs.evolve(first, next_upstream=200)
+    read_from = target.log.read_from
+
+    async def read_slowly(positions: Mapping[int, int]) -> AsyncGenerator[list[LogRecord], None]:
+        found = [records async for records in read_from(positions)]
+        writer.term = 0
+        await node.write([second])
+        writer.term = 1
+        for records in found:
+            yield records
+
+    writer.term = 1
+    monkeypatch.setattr(target.log, "read_from", read_slowly)
+    await asyncio.wait_for(node.ready(), 5)
+    monkeypatch.setattr(target.log, "read_from", read_from)
+    quiet = list(overtaken)
+    await other.write([attrs.evolve(second, next_upstream=300)])
+    writer.term = 2
+    with pytest.raises(OvertakenError):
+        await node.ready()
+
+    assert (quiet, overtaken) == ([], [True])
+    assert node.known == {first.source: second}
