@@ -137,6 +137,29 @@ async def test_who_does_not_own_the_flow_any_more_shows_no_groups(
     assert [view.group for view in drained] == [stage.group]
 
 
+async def test_no_offsets_of_groups_are_committed_while_another_node_may_own_the_flow(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """Brokers refuse late checkpoints, but would take late group offsets: they wait for the flow's group to answer."""
+    stage = Stage(primary, backup, prefix)
+    await stage.set_up()
+    await stage.commit(40)
+    async with running_checkpoints(stage.settings(), Shift({prefix: 0})) as running:
+        await stage.synced(40)
+        writers = running.group._context.writers
+        writers.is_certain = lambda: False
+        await stage.commit(60)
+        await stage.emitted((40, 40), (60, 60))
+        await asyncio.sleep(3)
+        meanwhile = await committed(stage.target, stage.group)
+        writers.is_certain = lambda: True
+        await stage.synced(60)
+        await running.drain()
+
+    assert meanwhile == {stage.there: 40}
+    assert not running.events.of(GroupSyncSkipped)
+
+
 async def test_checkpoints_continue_after_a_restart(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
     """A second run reads the first's checkpoints, skips garbage, and does not go back on a worse translation."""
     stage = Stage(primary, backup, prefix)

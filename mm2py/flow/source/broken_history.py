@@ -274,7 +274,7 @@ class BrokenHistory:
             raise
         except Mm2Error as error:
             if error.verdict is Verdict.STAND_BY:
-                raise  # it is asked who has its share, and the partition is looked at again then
+                raise  # the group is asked who has its share, and the partition is checked again then
             failure = PartitionFailure(f"its new position cannot be stored: {error}", error.hint, type(error).__name__)
             for position in final:
                 self._doubts.stop(position.source, failure)
