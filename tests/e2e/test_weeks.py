@@ -49,6 +49,8 @@ _WARM_UP = 0.25
 _JUDGED_FROM_HOURS = 0.5
 #: What was started again has as long to get warm.
 _SETTLED_AFTER_S = 300.0
+#: The first of its tasks run the statement.
+_RECORD_TASKS = 1
 #: Every so many faults a worker is killed.
 _KILL_EACH = 4
 _FROZEN_S = 3.0
@@ -196,8 +198,9 @@ async def _jobs(ui: str) -> int:
 
 
 def _epochs(running: Daemon) -> int:
-    """Return how many epochs its copy tasks have ended."""
-    return sum(task["epochs_ended"] for task in running.flow_view().get("tasks", ()))
+    """Return how many epochs its copy tasks have ended. A record task's, without records, takes no job."""
+    tasks = running.flow_view().get("tasks", ())
+    return sum(task["epochs_ended"] for task in tasks if task["task"] >= _RECORD_TASKS)
 
 
 async def _damage(running: Daemon, *clusters: KafkaCluster) -> None:
