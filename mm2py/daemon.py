@@ -22,13 +22,14 @@ import mm2py
 from mm2py.clock import Clock
 from mm2py.config.explain import node_settings
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings
-from mm2py.core.control.reload import compare_flows, needing_restart
+from mm2py.core.control.reload import FlowChanges, compare_flows, needing_restart
 from mm2py.core.transform.matching import record_slots
 from mm2py.errors import Mm2Error, OverrideConflictError, UnknownConnectorError
 from mm2py.flow.control.connect_worker import ConnectWorker, Hooks, Place
 from mm2py.flow.control.control import Control
 from mm2py.flow.control.overrides import OverrideControl
 from mm2py.flow.control.owner_settings import OwnerSettings
+from mm2py.flow.control.worker_membership import WorkerMembership
 from mm2py.flow.fleet import Fleet
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.pulse import watch_pulse
@@ -39,6 +40,7 @@ from mm2py.flow.this_node import this_node
 from mm2py.model.connector_configs import RestartRequest
 from mm2py.model.epoch import SETTLING_MS
 from mm2py.model.flow import Flow
+from mm2py.model.node import Node
 from mm2py.model.node_settings import NodeSettings
 from mm2py.model.restart import Restart
 from mm2py.model.state import MirrorView
@@ -131,6 +133,8 @@ class MirrorMaker:
         self._loads: dict[Flow, tuple[float, int]] = {}
         self._loads_at = -math.inf
         self._us = this_node(started_ms=self._started_ms)
+        if worker is not None:
+            worker.membership.us = self._this_node
 
     def _make_runner(self, settings: FlowSettings) -> FlowRunner:
         measures = self._measures.setdefault(settings.flow, FlowMeasures(self._clock))
@@ -141,7 +145,7 @@ class MirrorMaker:
             events=self.events,
             jitter=self._jitter,
             measures=measures,
-            us=lambda: attrs.evolve(self._us, rest=self.rest_address()),
+            us=self._this_node,
             before_takeover=partial(self._overrides.catch_up, settings.flow),
         )
         stored = self._overrides.stored(settings.flow)
@@ -155,6 +159,9 @@ class MirrorMaker:
             nodes.on_overrides = lambda _revision: self._overrides.catch_up(settings.flow)
             nodes.elsewhere = partial(self._load_elsewhere, settings.flow)
         return runner
+
+    def _this_node(self) -> Node:
+        return attrs.evolve(self._us, rest=self.rest_address())
 
     def _own_settings(self, flow: Flow) -> NodeSettings:
         return node_settings(self._owners.file.effective, flow)
@@ -223,6 +230,7 @@ class MirrorMaker:
                 watches = [
                     tasks.create_task(watch_pulse(self._clock, self.events), name="pulse"),
                     tasks.create_task(self._spark.watch(), name="spark watch"),
+                    *self._keep_worker_s_place(tasks),
                 ]
                 changing = [
                     tasks.create_task(self._reload_forever(tasks), name="reload"),
@@ -288,6 +296,8 @@ class MirrorMaker:
         settings: list[FlowSettings] = []
 
         async def prepare() -> None:
+            if self.worker is not None:
+                await self.worker.membership.admit(runner)
             found = await self._overrides.prepare(runner)
             if self.worker is not None:
                 await self.worker.take_over(found)
@@ -318,7 +328,28 @@ class MirrorMaker:
         if self.worker is None:
             return []
         hooks = Hooks(self.request_reload, self._apply_overrides, self._restart_connector)
-        return [tasks.create_task(self.worker.run(hooks), name="connectors")]
+        return [
+            tasks.create_task(self.worker.run(hooks), name="connectors"),
+            tasks.create_task(self._give_way_forever(self.worker.membership, tasks), name="give way"),
+        ]
+
+    def _keep_worker_s_place(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Be in the worker's group until all flows are drained: until then Java's workers must not start."""
+        if self.worker is None:
+            return []
+        run, report = self.worker.membership.run, self.events.emit
+        place = supervise(
+            "worker/membership", run, clock=self._clock, backoff=RESTART_PAUSES, jitter=self._jitter, report=report
+        )
+        return [tasks.create_task(place, name="worker/membership")]
+
+    async def _give_way_forever(self, membership: WorkerMembership, tasks: asyncio.TaskGroup) -> None:
+        """Drain all flows when Java's workers have taken the group; as they start again, they wait."""
+        while True:
+            await membership.until_closed()
+            async with self._changing:
+                settings = tuple(self._overrides.settings_of(runner.flow) for runner in self._fleet.runners)
+                await self._fleet.change(FlowChanges(changed=settings), tasks)
 
     def _restart_connector(self, place: Place, request: RestartRequest) -> None:
         """Restart what this node runs of a connector, as a client of any node asked."""

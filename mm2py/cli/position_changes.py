@@ -326,13 +326,14 @@ async def _apply(change: _Change, options: argparse.Namespace, mirror: MirrorSet
 
 
 async def _runner(options: argparse.Namespace, settings: FlowSettings, clock: Clock) -> FlowRunsError | None:
-    """Return who runs the flow: a member of its group, or of the worker's, which has only Java's workers."""
+    """Return who runs the flow: a member of its group, or one of Java's workers in the group of its worker."""
     if (runner := await find_runner(settings, clock)) is not None:
         return runner
     group = None if options.connector else worker_group(options.file)
     if group is None:
         return None
-    return await find_runner(attrs.evolve(settings, membership=attrs.evolve(settings.membership, group=group)), clock)
+    of_worker = attrs.evolve(settings, membership=attrs.evolve(settings.membership, group=group))
+    return await find_runner(of_worker, clock, of_java=True)
 
 
 def _say(text: str) -> None:

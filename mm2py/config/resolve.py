@@ -228,6 +228,17 @@ def _membership(of: FlowReader, flow: Flow) -> MembershipSettings:
     )
 
 
+def worker_membership(layers: Layers, target: str) -> MembershipSettings:
+    """Read how a distributed worker is a member of its own group, at cluster *target*."""
+    of = FlowReader(layers, Flow("", target))
+    return MembershipSettings(
+        group=of.text("group.id").strip(),
+        session_ms=of.number("session.timeout.ms"),
+        heartbeat_ms=of.number("heartbeat.interval.ms"),
+        refuses=of.text("copy.on.second.node") == "refuse",
+    )
+
+
 def _checkpoints(of: FlowReader) -> CheckpointSettings:
     return CheckpointSettings(
         groups=of.texts("groups"),

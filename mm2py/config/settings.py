@@ -15,7 +15,7 @@ import attrs
 from mm2py.config.advice import judge_exactly_once, note_exactly_once, note_unread
 from mm2py.config.explain import Effective, effective
 from mm2py.config.exposure import note_readable
-from mm2py.config.flow_settings import BrokenHistorySettings, FlowSettings
+from mm2py.config.flow_settings import BrokenHistorySettings, FlowSettings, MembershipSettings
 from mm2py.config.importers.lines import Imported
 from mm2py.config.keys.table import first_words, nearest
 from mm2py.config.layers import Layers, Side
@@ -32,6 +32,7 @@ from mm2py.config.resolve import (
     flow_endpoint,
     flow_settings,
     running_flows,
+    worker_membership,
 )
 from mm2py.config.rest import RestSettings, judge_rest, note_rest, rest_settings
 from mm2py.config.security import carries_secrets, encrypts_traffic, is_on_this_machine
@@ -74,6 +75,8 @@ class MirrorSettings:
     secrets_key_file: str = ""
     rest: RestSettings = attrs.field(factory=RestSettings)
     notes: tuple[Problem, ...] = ()
+    #: A distributed worker's own group, at the target of all its flows.
+    worker: MembershipSettings = attrs.field(factory=MembershipSettings)
     #: Enabled flows of the file that other nodes run.
     elsewhere: tuple[FlowSettings, ...] = attrs.field(default=(), repr=False)
     #: Every key's value and origin, secrets masked.
@@ -183,8 +186,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
             flows.append(settings)
         else:
             problems.extend(settings)
-    problems.extend(_judge_secrets(flows, layers))
-    problems.extend(judge_rest(layers))
+    problems.extend((*_judge_secrets(flows, layers), *judge_rest(layers)))
     if not problems and not given.may_be_idle:
         problems.extend(_judge_flows(document, flows, layers, targets))
     if problems:
@@ -214,6 +216,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
             *_advise(layers, lines),
             *note_readable(given.files, lines, layers, given.machine),
         ),
+        worker=worker_membership(layers, flows[0].flow.target if flows else next(iter(aliases), "")),
         elsewhere=_elsewhere(layers, flows),
         effective=tuple(effective(layers, [settings.flow for settings in flows], lines)),
     )

@@ -22,12 +22,12 @@ from mm2py.core.membership import (
     Occupied,
     UnknownAssignmentError,
     has_ended,
-    judge_members,
 )
 from mm2py.core.sharing import flow_tasks
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.agreement import SettingsAgreement
 from mm2py.flow.certainty import Certainty
+from mm2py.flow.group_members import beat_interval_s, is_hopeless, who_else
 from mm2py.flow.leader import GroupLeader
 from mm2py.flow.membership_events import newly_shared, runs_elsewhere, unguarded, who_runs, why_elsewhere
 from mm2py.flow.supervise import supervise
@@ -48,19 +48,14 @@ from mm2py.telemetry.events import FlowTakenOver
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.membership import Heartbeat, MemberIdentity, Membership
-from mm2py.wire.security.access import NotAuthorizedError
 
 
 _STEP = "find out who runs the flow"
 #: Time limit for leaving the group at the end of a flow.
 _LEAVE_S = 2.0
-#: Least number of heartbeats in a session, regardless of the settings.
-_BEATS = 3
 #: Interval of heartbeats, and for how long at most, while something moves: it is copied once all have joined again.
 _MOVING_BEAT_S = 0.25
 _MOVING_S = 10.0
-#: Errors that a retry does not fix: the flow continues without membership.
-_HOPELESS = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT)
 _SPARE_HINT = "it takes over when a node ends; for more nodes to copy, raise tasks.max"
 
 
@@ -88,7 +83,7 @@ class FlowMembership:
         self._writer = context.writers.tasks
         self._group = context.settings.group_id
         self._clock = context.clock
-        self._interval_s = min(self._settings.heartbeat_ms, self._settings.session_ms / _BEATS) / 1000
+        self._interval_s = beat_interval_s(self._settings.session_ms, self._settings.heartbeat_ms)
         self._certainty = Certainty(context, self._interval_s)
         self._tasks, self._record_tasks = flow_tasks(context.settings)
         self._groups: Sequence[FlowGroup] = ()
@@ -253,7 +248,7 @@ class FlowMembership:
                 return True
             if error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 raise NoCoordinatorError(error.cluster, self._group) from error
-            if not isinstance(error, NotAuthorizedError) and error.code not in _HOPELESS:
+            if not is_hopeless(error):
                 raise
             self._go_unguarded(error)
         return True
@@ -272,11 +267,9 @@ class FlowMembership:
         self._must_join = False
         while True:
             shares, is_fenced = self._settings.refuses, self._is_fenced
-            found = judge_members(await place.look(), self._us(), is_alive, shares=shares, is_fenced=is_fenced)
-            for member_id in found.dead:
-                await place.remove(member_id)
-            if isinstance(found, Occupied):
-                self._found(found)
+            taken = await who_else(place, self._us(), shares=shares, is_fenced=is_fenced)
+            if taken is not None:
+                self._found(taken)
                 return
             self._is_fenced = False
             try:

@@ -231,11 +231,11 @@ class FlowRunner:
             self._membership.place = before._membership.place
             self._membership.agreement.succeed(before._membership.agreement)
 
-    def hold(self, error: Mm2Error | None) -> None:
+    def hold(self, error: Mm2Error | None, state: FlowState | None = None) -> None:
         """Show what prevents the flow from starting, which needs attention unless it is retried; None: nothing."""
         self._held = None
         if error is not None:
-            state = FlowState.STARTING if error.verdict in _PASSING else FlowState.FAILED
+            state = state or (FlowState.STARTING if error.verdict in _PASSING else FlowState.FAILED)
             self._held = (state, str(error), error.hint)
 
     @property

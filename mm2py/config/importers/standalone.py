@@ -162,8 +162,6 @@ def _take_worker(
     for key, entry in worker.entries.items():
         if key.removeprefix("internal.").startswith(_CONVERTERS) or key == "clusters":
             continue
-        if is_distributed and key == "group.id":
-            continue
         if key == "offset.storage.file.filename" or (key == "offset.storage.topic" and not is_distributed):
             message = "without effect: positions are stored on the target cluster, in mm2-offsets.ALIAS.internal"
             yield Problem(entry.where, key, message)

@@ -34,6 +34,7 @@ from mm2py.errors import OverrideConflictError, UnknownConnectorError
 from mm2py.flow.control.connector_store import ConnectorStore
 from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.control.takeover import take_over_positions
+from mm2py.flow.control.worker_membership import WorkerMembership
 from mm2py.flow.supervise import supervise
 from mm2py.flow.task_group import RESTART_PAUSES
 from mm2py.model.connector_configs import (
@@ -175,6 +176,8 @@ class ConnectWorker:
         worker = read_worker(path, overrides)
         self.composition = compose(path, worker, {}, is_strict=is_strict)
         [endpoint] = self.composition.settings.clusters.values()
+        #: Whether its flows may run here.
+        self.membership = WorkerMembership(endpoint, self.composition.settings.worker, clock=clock, events=events)
         self._store = ConnectorStore(
             endpoint,
             config_storage(worker),

@@ -63,10 +63,10 @@ class TookTooLongError(Mm2Error):
         return f"the positions of flow {self.flow} could not be written within {_WORK_S:.0f} s"
 
 
-async def find_runner(settings: FlowSettings, clock: Clock) -> FlowRunsError | None:
-    """Return who runs the flow; None if no node does."""
+async def find_runner(settings: FlowSettings, clock: Clock, *, of_java: bool = False) -> FlowRunsError | None:
+    """Return who runs the flow; None if no node does, or, *of_java*, none but those of mm2py."""
     async with Cluster(settings.target, clock) as target:
-        found = judge_members(await _membership(settings, target).look(), this_node(), is_alive)
+        found = judge_members(await _membership(settings, target).look(), this_node(), is_alive, shares=of_java)
     return _taken(settings, found) if isinstance(found, Occupied) else None
 
 

@@ -9,6 +9,9 @@ from mm2py.telemetry.events.connectors import (
     ConnectorsRefilled,
     ConnectorStored,
     ConnectorWritesUnguarded,
+    WorkerRunsElsewhere,
+    WorkerTakenOver,
+    WorkerUnguarded,
 )
 from mm2py.telemetry.events.control import (
     ConnectorPaused,
@@ -258,4 +261,7 @@ __all__ = [
     "TransactionFenced",
     "TranslationsWritten",
     "WaitingForSlot",
+    "WorkerRunsElsewhere",
+    "WorkerTakenOver",
+    "WorkerUnguarded",
 ]

@@ -80,3 +80,38 @@ class ConnectorPositionsTakenOver(Event):
     connector: str
     topic: str
     partitions: int
+
+
+@attrs.frozen
+class WorkerRunsElsewhere(Event):
+    """Java's workers are in the group of this one, at its target; reported once, with `then`, what this node does."""
+
+    level = Level.WARN
+
+    group: str
+    node: str
+    then: str
+    hint: str
+
+
+@attrs.frozen
+class WorkerTakenOver(Event):
+    """Java's workers have left the group, after `waited_s`; this node runs its connectors from now on."""
+
+    group: str
+    node: str
+    waited_s: float
+
+
+@attrs.frozen
+class WorkerUnguarded(Event):
+    """The worker's group cannot be asked or joined, so Java's workers in it would go unnoticed; reported once for each
+    reason, with `then`, what the node does.
+    """
+
+    level = Level.WARN
+
+    group: str
+    error: str
+    then: str
+    hint: str

@@ -1,0 +1,171 @@
+"""
+A distributed worker's place in its group at the target, `group.id`, which Java's workers of that name share.
+
+Kafka admits either Java's workers or nodes of mm2py. While it is Java's, every flow of the worker stands by. A node
+that lost its place, because it was frozen or cut off, finds that out with its next heartbeat: if Java's workers came
+meanwhile, its flows end, and stand by. There is nothing to share here: each flow's nodes have a group of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import ClassVar, Final
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.config.flow_settings import MembershipSettings
+from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE, NoCoordinatorError, Occupied
+from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.flow.group_members import beat_interval_s, is_hopeless, who_else
+from mm2py.flow.runner import FlowRunner
+from mm2py.flow.this_node import this_node
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.node import Node
+from mm2py.model.share import Candidate, encode_candidate
+from mm2py.model.state import FlowState
+from mm2py.telemetry.events import WorkerRunsElsewhere, WorkerTakenOver, WorkerUnguarded
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.groups.membership import Heartbeat, Membership
+from mm2py.wire.security.access import NotAuthorizedError
+from mm2py.wire.security.contexts import principal_of
+
+
+#: Time limit for leaving the group at the end.
+_LEAVE_S: Final = 2.0
+
+
+@attrs.define(eq=False)
+class WorkerRunsElsewhereError(Mm2Error):
+    """Other workers have the group of this one, so they run its connectors."""
+
+    hint: ClassVar[str] = "stop one of the two; once it has ended, the other continues by itself"
+
+    by: str
+    flow: str
+    group: str
+
+    def __str__(self) -> str:
+        return f"{self.by} runs {self.flow}, as a worker of group {self.group}"
+
+
+class WorkerMembership:
+    """Keeps a worker's place in its group, or waits for it, and lets its flows run meanwhile."""
+
+    def __init__(
+        self, endpoint: ClusterEndpoint, settings: MembershipSettings, *, clock: Clock, events: EventLog
+    ) -> None:
+        """Create one at the worker's cluster. Without `settings.refuses` its flows never wait."""
+        self._endpoint, self._settings = endpoint, settings
+        self._clock, self._events = clock, events
+        #: Returns this node as others see it.
+        self.us: Callable[[], Node] = this_node
+        self._is_open = not settings.refuses
+        #: Whose the group is instead, since when, and what keeps us from finding that out.
+        self._taken: Occupied | None = None
+        self._taken_at = 0.0
+        self._error: Mm2Error | None = None
+        self._news, self._closed = asyncio.Event(), asyncio.Event()
+
+    async def admit(self, runner: FlowRunner) -> None:
+        """Wait until the worker's flows may run, and have *runner* show why it waits."""
+        while not self._is_open:
+            if self._taken is not None:
+                error = WorkerRunsElsewhereError(self._taken.by, str(runner.flow), self._settings.group)
+                runner.hold(error, FlowState.STANDBY)
+            else:
+                runner.hold(self._error, FlowState.STARTING)
+            self._news.clear()
+            await self._news.wait()
+        runner.hold(None)
+
+    async def until_closed(self) -> None:
+        """Wait until flows that were admitted must end: Java's workers have taken the group."""
+        await self._closed.wait()
+        self._closed.clear()
+
+    async def run(self) -> None:
+        """Keep the place until cancelled; then leave the group."""
+        if not self._settings.refuses:
+            return
+        cluster = Cluster(self._endpoint, self._clock)
+        protocol = PROTOCOL_TYPE, PROTOCOL
+        place = Membership(cluster, self._settings.group, protocol, self._settings.session_ms)
+        interval_s = beat_interval_s(self._settings.session_ms, self._settings.heartbeat_ms)
+        try:
+            while True:
+                try:
+                    await cluster.connect()
+                    await self._tend(place)
+                except Mm2Error as error:
+                    self._failed(error)
+                await self._clock.sleep(interval_s)
+        finally:
+            with suppress(Mm2Error, TimeoutError):
+                async with asyncio.timeout(_LEAVE_S):
+                    await place.leave()
+            await cluster.close()
+
+    async def _tend(self, place: Membership) -> None:
+        """Keep the place, or take it unless it is Java's."""
+        beat = await place.beat() if place.is_in else Heartbeat.LOST
+        if beat is Heartbeat.LOST and (taken := await who_else(place, self.us(), shares=True)) is not None:
+            self._close(taken)
+        elif beat is Heartbeat.OK or await self._join(place):
+            self._open()
+
+    async def _join(self, place: Membership) -> bool:
+        """Join; False if that did not come to an end, or Java's workers came first."""
+        try:
+            return await place.join(encode_candidate(Candidate(self.us())), _assign_nothing) is not None
+        except BrokerAnsweredError as error:
+            if error.code != ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+                raise
+            return False  # the group shows its members once it has rebalanced
+
+    def _open(self) -> None:
+        if self._taken is not None:
+            waited_s = self._clock.monotonic() - self._taken_at
+            self._events.emit(WorkerTakenOver(self._settings.group, self._taken.by, waited_s))
+        self._is_open, self._taken, self._error = True, None, None
+        self._closed.clear()
+        self._news.set()
+
+    def _close(self, taken: Occupied) -> None:
+        """Have the flows stand by, and report once for whom."""
+        if self._taken is None:
+            self._taken_at = self._clock.monotonic()
+            then = "steps back and stands by" if self._is_open else "stands by and runs no connector"
+            group, hint = self._settings.group, WorkerRunsElsewhereError.hint
+            self._events.emit(WorkerRunsElsewhere(group, taken.by, then, hint))
+        if self._is_open:
+            self._closed.set()
+        self._is_open, self._taken, self._error = False, taken, None
+        self._news.set()
+
+    def _failed(self, error: Mm2Error) -> None:
+        """Report that the group cannot be asked or joined. What runs continues: Java's workers must ask it too."""
+        before, hint, is_lasting = self._error, error.hint, False
+        if isinstance(error, BrokerAnsweredError):
+            is_lasting = is_hopeless(error)
+            if error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                error = NoCoordinatorError(error.cluster, self._settings.group)
+                hint = error.hint
+        if isinstance(error, NotAuthorizedError):
+            error = attrs.evolve(error, grant=f"READ on group {self._settings.group}")  # which implies all others
+            hint = error.hint_for(principal_of(self._endpoint))
+        self._error = error
+        if is_lasting and self._taken is None:
+            self._is_open = True
+        self._news.set()
+        if str(before) != str(error):
+            then = "its flows run nevertheless" if self._is_open else "its flows wait"
+            self._events.emit(WorkerUnguarded(self._settings.group, str(error), then, hint))
+
+
+async def _assign_nothing(_generation: int, joined: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    return dict.fromkeys(joined, b"")
