@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ import pytest
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
 from mm2py.devkit.ports import free_ports
-from mm2py.devkit.process import start_process
+from mm2py.devkit.process import LoggedProcess, start_process
 from mm2py.model.connector_configs import config_record, state_record
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import Wanted
@@ -148,8 +148,8 @@ async def test_mirus_s_quick_start(primary: KafkaCluster, backup: KafkaCluster, 
 
 
 @contextmanager
-def _java_worker(folder: Path, file: str) -> Iterator[str]:
-    """Run Kafka Connect itself with a worker's file; return its address."""
+def _java_worker(folder: Path, file: str) -> Iterator[tuple[str, LoggedProcess]]:
+    """Run Kafka Connect itself with a worker's file; return its address, and its process."""
     [port] = free_ports(1)
     url = f"http://127.0.0.1:{port}"
     java_file = folder / "java.properties"
@@ -159,7 +159,7 @@ def _java_worker(folder: Path, file: str) -> Iterator[str]:
     )
     process = start_process("Kafka Connect", line, log_file=folder / "connect.log")
     try:
-        yield url
+        yield url, process
         process.terminate(60)
     finally:
         process.kill()
@@ -170,8 +170,9 @@ async def test_connectors_of_a_java_worker_continue(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
-    Kafka Connect ran two connectors, of which one is paused. With its file and its topics they start here: each
-    record is at the target once, in order, and the paused one waits. Kafka Connect reads back what was changed here.
+    Kafka Connect runs two connectors, of which one is paused. With its file and its topics a node waits for its end,
+    and they start here: each record is at the target once, in order, and the paused one waits. Meanwhile Kafka Connect
+    cannot start; later it reads back what was changed here.
     """
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     runs, waits = f"{prefix}-runs", f"{prefix}-waits"
@@ -191,7 +192,9 @@ async def test_connectors_of_a_java_worker_continue(
         name: {**_mm2("MirrorSourceConnector", name, source, topics=name, **own), "tasks.max": "2"}
         for name in (runs, waits)
     }
-    with _java_worker(tmp_path, file) as url:
+    async with AsyncExitStack() as stack:
+        java_runs = stack.enter_context(ExitStack())
+        url, _ = java_runs.enter_context(_java_worker(tmp_path, file))
         java = WorkerRest(url)
 
         async def created() -> bool:
@@ -207,16 +210,25 @@ async def test_connectors_of_a_java_worker_continue(
             await await_arrived(target, f"{name}.{name}", _COUNT)
         await java.ask("PUT", f"/connectors/{waits}/pause", {}, wanted=202)
         await java.until(waits, "PAUSED", tasks=2)
-
-    for topic in (runs, waits):
-        await produce_numbers(source, topic, count=_COUNT, partitions=2)
-    async with command(tmp_path, "mm2py.cli.distributed", file, "--override", "rest.port=0") as running:
+        arguments = (file, "--override", "rest.port=0")
+        running = await stack.enter_async_context(command(tmp_path, "mm2py.cli.distributed", *arguments))
+        await running.wait_for_event("worker_runs_elsewhere")
         rest = await worker_rest(running)
         assert sorted(await rest.ask("GET", "/connectors")) == [runs, waits]
+        await rest.until(runs, "UNASSIGNED", tasks=0)
+        shown = await rest.ask("GET", f"/connectors/{runs}/status")
+        assert f" runs {runs}->us-east, as a worker of group {prefix}-connect" in shown["connector"]["trace"]
+        java_runs.close()
+        await running.wait_for_event("worker_taken_over")
+        for topic in (runs, waits):
+            await produce_numbers(source, topic, count=_COUNT, partitions=2)
         await running.wait_for_event("connector_positions_taken_over", connector=runs, partitions=2)
         await await_arrived(target, f"{runs}.{runs}", 2 * _COUNT)
         await rest.until(waits, "PAUSED", tasks=0)
         assert await arrived(target, f"{waits}.{waits}") == _COUNT
+        with _java_worker(tmp_path, file) as (_, refused):
+            assert await asyncio.to_thread(refused.wait, 90) != 0
+            assert "InconsistentGroupProtocolException" in refused.log_text()
         await rest.ask("PUT", f"/connectors/{waits}/resume", wanted=202)
         await await_arrived(target, f"{waits}.{waits}", 2 * _COUNT)
         await rest.ask("PUT", f"/connectors/{runs}/pause", wanted=202)
@@ -226,7 +238,7 @@ async def test_connectors_of_a_java_worker_continue(
 
     for topic in (runs, waits):
         assert await read_numbers(target, f"{topic}.{topic}") == await read_numbers(source, topic)
-    with _java_worker(tmp_path, file) as url:
+    with _java_worker(tmp_path, file) as (url, _):
         java = WorkerRest(url)
 
         async def knows_one() -> bool:
@@ -358,10 +370,10 @@ async def test_kip_382_s_walkthrough(primary: KafkaCluster, backup: KafkaCluster
 async def test_two_nodes_of_a_worker(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
     """
     A connector that both nodes are asked to create at the same moment is created by one of them. It is shown, run,
-    paused and deleted by both, whichever of them is asked.
+    paused and deleted by both, whichever of them is asked; so are those that are put beside it, as in KIP-382.
     """
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
-    name, alias = f"{prefix}-source", f"{prefix}-west"
+    name, checkpoint, heartbeat, alias = "us-west-source", "us-west-checkpoint", "us-west-heartbeat", f"{prefix}-west"
     await create_topic(source, prefix, partitions=16)
     await produce_numbers(source, prefix, count=_COUNT, partitions=16)
     topics = {"topics": prefix, "replication.factor": 1, "offset-syncs.topic.replication.factor": 1, "tasks.max": 2}
@@ -375,6 +387,13 @@ async def test_two_nodes_of_a_worker(primary: KafkaCluster, backup: KafkaCluster
         body = {"name": name, "config": config}
         answers = await asyncio.gather(*(rest.status("POST", "/connectors", body) for rest in (one, two)))
         assert sorted(answers) == [201, 409]
+        others = {
+            checkpoint: ("MirrorCheckpointConnector", {"checkpoints.topic.replication.factor": 1}),
+            heartbeat: ("MirrorHeartbeatConnector", {"heartbeats.topic.replication.factor": 1}),
+        }
+        for rest, (other, (kind, lines)) in zip((one, two), others.items(), strict=True):
+            await rest.ask("PUT", f"/connectors/{other}/config", _mm2(kind, alias, source, **lines), wanted=201)
+        await two.ask("PUT", f"/connectors/{name}/config", {**config, "offset.lag.max": "0"}, wanted=200)
 
         async def both_copy() -> bool:
             shown = await two.ask("GET", f"/connectors/{name}/status")
@@ -387,11 +406,14 @@ async def test_two_nodes_of_a_worker(primary: KafkaCluster, backup: KafkaCluster
         await two.ask("PUT", f"/connectors/{name}/pause", wanted=202)
         for rest in (one, two):
             await rest.until(name, "PAUSED", tasks=2)
+            for other in others:
+                await rest.until(other, "RUNNING", tasks=1)
         await one.ask("PUT", f"/connectors/{name}/resume", wanted=202)
         for rest in (one, two):
             await rest.until(name, "RUNNING", tasks=2)
         assert await first.sigterm() == 0
         await two.until(name, "RUNNING", tasks=2)
-        await two.ask("DELETE", f"/connectors/{name}", wanted=204)
+        for each in (name, *others):
+            await two.ask("DELETE", f"/connectors/{each}", wanted=204)
         assert await two.ask("GET", "/connectors", wanted=200) == []
         assert await second.sigterm() == 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 import attrs
 import pytest
@@ -13,22 +14,29 @@ import pytest
 from mm2py.clock import SystemClock
 from mm2py.config.flow_settings import StorageSettings
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.errors import ConnectorsNotStoredError, OverrideConflictError
+from mm2py.errors import BrokerAnsweredError, ConnectorsNotStoredError, OverrideConflictError
 from mm2py.flow.control.connector_store import ConnectorStore, Decide
 from mm2py.flow.control.takeover import take_over_positions
 from mm2py.model.connector_configs import KeyValue, RestartRequest, config_record, restart_record, state_record
-from mm2py.model.flow import TopicPartition
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.overrides import Wanted
 from mm2py.model.positions_topic import PositionsTopic
-from mm2py.telemetry.events import Event
+from mm2py.model.state import FlowState
+from mm2py.telemetry.events import Event, WorkerRunsElsewhere, WorkerTakenOver
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.groups.membership import Membership
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.eventually import eventually
 from tests.support.flows import flow_settings
-from tests.support.topics import create_topic, delete_topic, topic_configs
+from tests.support.mirrored import await_arrived
+from tests.support.nodes import running_worker
+from tests.support.producing import produce_numbers
+from tests.support.topics import create_topic, delete_topic, end_offsets, list_topics, topic_configs
 
 
+_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _CONFIG = {"connector.class": "MirrorSourceConnector", "topics": "orders"}
 
 
@@ -192,3 +200,100 @@ async def test_positions_of_another_worker_are_taken_over_once(
     assert {source: one.next_upstream for source, one in first.positions.items()} == {TopicPartition("orders", 0): 42}
     assert second.positions == first.positions
     assert [event.name for event in reported] == ["connector_positions_taken_over"]
+
+
+def _worker(target: str, prefix: str) -> str:
+    """Return the file of a worker whose group and topics are the test's own."""
+    lines = {
+        "bootstrap.servers": target,
+        "group.id": f"{prefix}-connect",
+        "heartbeat.interval.ms": 500,
+        "offset.flush.interval.ms": 500,
+        **{f"{kind}.converter": _BYTES for kind in ("key", "value", "header")},
+        **{f"{kind}.storage.topic": f"{prefix}-{kind}" for kind in ("config", "offset", "status")},
+        **{f"{kind}.storage.replication.factor": 1 for kind in ("config", "offset", "status")},
+    }
+    return "".join(f"{key} = {value}\n" for key, value in lines.items())
+
+
+async def _joins(member: Membership) -> bool:
+    """Join a group as a worker of Java's does; False if Kafka refuses that."""
+
+    async def assign(_generation: int, joined: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        return dict.fromkeys(joined, b"nothing")
+
+    try:
+        return await member.join(b"not ours", assign) is not None
+    except BrokerAnsweredError as error:
+        if error.code != ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+            raise
+        return False
+
+
+async def test_java_s_workers_are_waited_for_and_kept_out_by_kafka_itself(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    While Java's workers are in the worker's group its connectors stand by, and say for whom. While nodes of mm2py are,
+    one or two, Java's cannot join. A node that was thrown out and finds Java's there drains, and waits for them again.
+    """
+    source, target, flow = primary.bootstrap_servers, backup.bootstrap_servers, Flow(prefix[-6:], "us-east")
+    connector = {
+        "connector.class": "MirrorSourceConnector",
+        "source.cluster.alias": flow.source,
+        "target.cluster.alias": flow.target,
+        "source.cluster.bootstrap.servers": source,
+        "topics": prefix,
+        "replication.factor": "1",
+        "offset-syncs.topic.replication.factor": "1",
+    }
+    file, remote = _worker(target, prefix), f"{flow.source}.{prefix}"
+    await create_topic(source, prefix, partitions=1)
+    await produce_numbers(source, prefix, count=500, partitions=1)
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(Cluster(flow_settings(target, target).target, SystemClock()))
+        java = Membership(cluster, f"{prefix}-connect", ("connect", "sessioned"), 60_000)
+        assert await _joins(java)
+        one = await stack.enter_async_context(running_worker(file, tmp_path, "one"))
+        worker = one.node.worker
+        assert worker is not None
+        await eventually(lambda: worker.is_read, within_s=30, what="the config topic is read")
+        await worker.put("us-west", connector, by="the test")
+        await one.until(flow, "MirrorSourceConnector", FlowState.STANDBY)
+        why, topics = one.view(flow).last_error, await list_topics(target)
+        await java.leave()
+        await await_arrived(target, remote, 500)
+        assert not await _joins(java)
+
+        # Another node comes and goes, and one is thrown out by Java's workers.
+        two = await stack.enter_async_context(running_worker(file, tmp_path, "two"))
+
+        async def are_two() -> bool:
+            return len((await java.look()).members) == len(one.view(flow).nodes) == 2
+
+        await eventually(are_two, within_s=30, what="both nodes are in the worker's group, and in the flow's")
+        assert not await _joins(java)
+        await two.stop()
+
+        async def is_java_s() -> bool:
+            for member in (await java.look()).members:
+                await java.remove(member.member_id)
+            return await _joins(java)
+
+        await eventually(is_java_s, within_s=30, what="Java's workers have the group")
+        await one.until(flow, "MirrorSourceConnector", FlowState.STANDBY)
+        await produce_numbers(source, prefix, count=500, partitions=1)
+        await java.leave()
+        await await_arrived(target, remote, 1_000)
+        said = [event.then for event in one.events.of(WorkerRunsElsewhere)]
+        await one.stop()
+        left = await java.look()
+
+    assert why.startswith("Java MirrorMaker, at ")
+    assert why.endswith(f" runs {flow}, as a worker of group {prefix}-connect")
+    assert remote not in topics
+    assert said == ["stands by and runs no connector", "steps back and stands by"]
+    assert len(one.events.of(WorkerTakenOver)) == 2
+    assert not two.events.of(WorkerRunsElsewhere)
+    assert not left.members
+    assert await end_offsets(target, remote) == {0: 1_000}

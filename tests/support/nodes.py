@@ -13,6 +13,7 @@ import attrs
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings, MirrorSettings, load_settings
 from mm2py.daemon import MirrorMaker
+from mm2py.flow.control.connect_worker import ConnectWorker
 from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.runner import FlowRunner
 from mm2py.model.flow import Flow
@@ -108,9 +109,28 @@ async def running_node(properties: str, work_dir: Path, name: str = "mm2") -> As
     def read() -> MirrorSettings:
         return judged(load_settings(file))
 
+    async with _running(read(), file, read_again=read) as running:
+        yield running
+
+
+@asynccontextmanager
+async def running_worker(properties: str, work_dir: Path, name: str = "worker") -> AsyncIterator[RunningNode]:
+    """Run a node of a Connect worker until the end of the block."""
+    file = work_dir / f"{name}.properties"
+    file.write_text(properties)
     clock = SystemClock()
-    events, epochs = EventLog(clock), InProcessEpochs(work_dir)
-    node = SparklessMirrorMaker(read(), epochs, clock=clock, events=events, jitter=lambda: 0.5, read_again=read)
+    events = EventLog(clock)
+    worker = ConnectWorker(file, {}, clock=clock, events=events)
+    settings, others = worker.composition.settings, {"events": events, "worker": worker}
+    async with _running(settings, file, read_again=lambda: judged(worker.read()), **others) as running:
+        yield running
+
+
+@asynccontextmanager
+async def _running(settings: MirrorSettings, file: Path, **others: Any) -> AsyncIterator[RunningNode]:
+    clock, epochs, name = SystemClock(), InProcessEpochs(file.parent), file.stem
+    events = others.pop("events", None) or EventLog(clock)
+    node = SparklessMirrorMaker(settings, epochs, clock=clock, events=events, jitter=lambda: 0.5, **others)
     try:
         async with asyncio.TaskGroup() as tasks:
             running = RunningNode(node, events, tasks.create_task(node.run(), name=name), file)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -98,3 +100,22 @@ def test_a_message_handler_is_refused(files: dict[str, str], capsys: pytest.Capt
     """What a handler does to records would silently not be done."""
     assert mirror_maker_1.main(_legacy(files, "--include", "a", "--message.handler", "H")) == ExitCode.FAILED
     assert "--message.handler: records are copied unopened" in capsys.readouterr().err
+
+
+def test_mirus_s_script_takes_its_line(tmp_path: Path) -> None:
+    """By its name, as it is installed: a worker's file, and lines that come after the file's; the last one counts."""
+    file = tmp_path / "worker.properties"
+    topics = "".join(f"{kind}.storage.topic = {kind}\n" for kind in ("config", "offset", "status"))
+    file.write_text(f"bootstrap.servers = b:9092\ngroup.id = mirus\n{topics}")
+    script = Path(sysconfig.get_path("scripts")) / "mirus-worker-start"
+
+    def ran(*overrides: str) -> tuple[int, str]:
+        lines = [argument for line in overrides for argument in ("--override", line)]
+        line = [script, file, *lines, "--validate"]
+        done = subprocess.run(line, check=False, capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stdout + done.stderr
+
+    assert ran("rest.port=0", "offset.flush.interval.ms=1000")[0] == ExitCode.OK
+    code, said = ran("offset.flush.interval.ms=soon")
+    assert code == ExitCode.FAILED
+    assert said.startswith("--override: offset.flush.interval.ms: "), said

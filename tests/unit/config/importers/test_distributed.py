@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2py.config.flow_settings import MembershipSettings
 from mm2py.config.importers.distributed import import_distributed, masked, read_worker, unmasked
 from mm2py.config.settings import ConfigError, MirrorSettings, import_settings
 from tests.support.config_files import refusals_of
@@ -60,6 +61,18 @@ def test_a_worker_may_have_no_connector(load: Load) -> None:
 
     assert settings.flows == ()
     assert {alias: end.bootstrap_servers for alias, end in settings.clusters.items()} == {"target": ("t:9092",)}
+
+
+def test_the_worker_is_in_its_group_as_its_file_says(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever flows it has; references are replaced as everywhere."""
+    monkeypatch.setenv("MIRROR_GROUP", "mirrors")
+    lines = "group.id = ${env:MIRROR_GROUP}\nconfig.providers = env\nsession.timeout.ms = 9000\n"
+    found = load({"us-west": SOURCE, "mirus": MIRUS}, WORKER + lines)
+    alone = load(None, WORKER + lines)
+
+    assert found.worker == alone.worker == MembershipSettings("mirrors", session_ms=9_000)
+    assert {flow.group_id for flow in found.flows} == {"mirrors-west", "mirrors-mirus"}
+    assert not load(copy_on_second_node="warn").worker.refuses
 
 
 def test_all_flows_share_the_worker_s_topics(load: Load) -> None:
