@@ -230,7 +230,7 @@ class MirrorMaker:
                 watches = [
                     tasks.create_task(watch_pulse(self._clock, self.events), name="pulse"),
                     tasks.create_task(self._spark.watch(), name="spark watch"),
-                    *self._keep_worker_s_place(tasks),
+                    *self._keep_place(tasks),
                 ]
                 changing = [
                     tasks.create_task(self._reload_forever(tasks), name="reload"),
@@ -333,7 +333,7 @@ class MirrorMaker:
             tasks.create_task(self._give_way_forever(self.worker.membership, tasks), name="give way"),
         ]
 
-    def _keep_worker_s_place(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+    def _keep_place(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Be in the worker's group until all flows are drained: until then Java's workers must not start."""
         if self.worker is None:
             return []

@@ -259,6 +259,7 @@ async def test_java_s_workers_are_waited_for_and_kept_out_by_kafka_itself(
         assert worker is not None
         await eventually(lambda: worker.is_read, within_s=30, what="the config topic is read")
         await worker.put("us-west", connector, by="the test")
+        await eventually(lambda: one.node.view().flows, within_s=30, what="there is a flow")
         await one.until(flow, "MirrorSourceConnector", FlowState.STANDBY)
         why, topics = one.view(flow).last_error, await list_topics(target)
         await java.leave()

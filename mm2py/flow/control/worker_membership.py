@@ -69,6 +69,8 @@ class WorkerMembership:
         self._taken: Occupied | None = None
         self._taken_at = 0.0
         self._error: Mm2Error | None = None
+        #: What was reported of that.
+        self._told: set[str] = set()
         self._news, self._closed = asyncio.Event(), asyncio.Event()
 
     async def admit(self, runner: FlowRunner) -> None:
@@ -132,6 +134,7 @@ class WorkerMembership:
             waited_s = self._clock.monotonic() - self._taken_at
             self._events.emit(WorkerTakenOver(self._settings.group, self._taken.by, waited_s))
         self._is_open, self._taken, self._error = True, None, None
+        self._told.clear()
         self._closed.clear()
         self._news.set()
 
@@ -149,12 +152,12 @@ class WorkerMembership:
 
     def _failed(self, error: Mm2Error) -> None:
         """Report that the group cannot be asked or joined. What runs continues: Java's workers must ask it too."""
-        before, hint, is_lasting = self._error, error.hint, False
+        is_lasting, is_silent = False, not isinstance(error, BrokerAnsweredError)
         if isinstance(error, BrokerAnsweredError):
             is_lasting = is_hopeless(error)
             if error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 error = NoCoordinatorError(error.cluster, self._settings.group)
-                hint = error.hint
+        hint = error.hint
         if isinstance(error, NotAuthorizedError):
             error = attrs.evolve(error, grant=f"READ on group {self._settings.group}")  # which implies all others
             hint = error.hint_for(principal_of(self._endpoint))
@@ -162,7 +165,9 @@ class WorkerMembership:
         if is_lasting and self._taken is None:
             self._is_open = True
         self._news.set()
-        if str(before) != str(error):
+        reason = "no answer" if is_silent else str(error)
+        if reason not in self._told:
+            self._told.add(reason)
             then = "its flows run nevertheless" if self._is_open else "its flows wait"
             self._events.emit(WorkerUnguarded(self._settings.group, str(error), then, hint))
 

@@ -52,6 +52,8 @@ class Place:
 
     def _ask(self) -> None:
         self.asked += 1
+        if isinstance(self.error, ClusterUnreachableError):
+            raise attrs.evolve(self.error, cause=f"refused at attempt {self.asked}")
         if self.error is not None:
             raise self.error
 
