@@ -165,6 +165,18 @@ def _java_worker(folder: Path, file: str) -> Iterator[tuple[str, LoggedProcess]]
         process.kill()
 
 
+async def _stands_by(rest: WorkerRest, name: str, said: str) -> None:
+    """Wait until a connector shows who runs it instead."""
+
+    async def is_so() -> bool:
+        shown = await rest.ask("GET", f"/connectors/{name}/status")
+        assert said in shown["connector"].get("trace", ""), shown
+        assert (shown["connector"]["state"], shown["tasks"]) == ("UNASSIGNED", [])
+        return True
+
+    await eventually(is_so, within_s=30, what="it says who runs the connector")
+
+
 @pytest.mark.soak(only="flows are taken over from Java elsewhere")
 async def test_connectors_of_a_java_worker_continue(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
@@ -215,15 +227,7 @@ async def test_connectors_of_a_java_worker_continue(
         await running.wait_for_event("worker_runs_elsewhere")
         rest = await worker_rest(running)
         assert sorted(await rest.ask("GET", "/connectors")) == [runs, waits]
-        said = f" runs {runs}->us-east, as a worker of group {prefix}-connect"
-
-        async def stands_by() -> bool:
-            shown = await rest.ask("GET", f"/connectors/{runs}/status")
-            assert said in shown["connector"].get("trace", ""), shown
-            assert (shown["connector"]["state"], shown["tasks"]) == ("UNASSIGNED", [])
-            return True
-
-        await eventually(stands_by, within_s=30, what="it says who runs the connector")
+        await _stands_by(rest, runs, f" runs {runs}->us-east, as a worker of group {prefix}-connect")
         java_runs.close()
         await running.wait_for_event("worker_taken_over")
         for topic in (runs, waits):
