@@ -124,12 +124,17 @@ def topics_mark(mirrored: Iterable[TopicPartition]) -> str:
 
 
 def noticeable_rates(partitions: Iterable[PartitionView]) -> dict[int, float]:
-    """Return the bytes per second of hash slots, of those that matter."""
+    """
+    Return the bytes per second of hash slots, of those that matter.
+
+    They are those of the last few epochs: a mean over a minute shows a new load late, and less than there is of a
+    partition that has just moved here, so that nodes would be uneven for longer.
+    """
     rates: dict[int, float] = {}
     for it in partitions:
-        if it.byte_rate > 0:
+        if it.bytes_per_s > 0:
             slot = slot_of(it.source)
-            rates[slot] = rates.get(slot, 0.0) + it.byte_rate
+            rates[slot] = rates.get(slot, 0.0) + it.bytes_per_s
     least = max(1.0, _NOTICEABLE * sum(rates.values()))
     busiest = sorted(((rate, slot) for slot, rate in rates.items() if rate >= least), reverse=True)
     return {slot: rate for rate, slot in busiest[:_SLOTS_AT_MOST]}

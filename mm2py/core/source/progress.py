@@ -250,6 +250,11 @@ def _found(state: PartitionState, outcome: PartitionOutcome) -> list[Occurrence]
     return found
 
 
+def followed(rate: float, known: float | None) -> float:
+    """Return what follows the rates of the last few epochs, from the newest one and what was *known* before."""
+    return rate * _FRESH_SHARE + (rate if known is None else known) * (1 - _FRESH_SHARE)
+
+
 def _faded(state: PartitionState) -> PartitionState:
     if not state.bytes_per_s:
         return state
@@ -264,7 +269,6 @@ def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float)
     # A position never goes back: what was proven stays proven.
     has_moved = outcome.position >= state.position
     rate = outcome.bytes / elapsed_s if elapsed_s > 0 else 0.0
-    known = rate if state.bytes_per_s is None else state.bytes_per_s
     return attrs.evolve(
         state,
         position=outcome.position if has_moved else state.position,
@@ -276,7 +280,7 @@ def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float)
         is_unsure=outcome.is_unsure,
         ended=outcome.ended,
         failure=outcome.failure,
-        bytes_per_s=rate * _FRESH_SHARE + known * (1 - _FRESH_SHARE),
+        bytes_per_s=followed(rate, state.bytes_per_s),
         unwritten_bytes=state.unwritten_bytes + outcome.bytes,
         log=state.log.newer(outcome.log),
         last_timestamp_ms=outcome.last_timestamp_ms if outcome.last_timestamp_ms >= 0 else state.last_timestamp_ms,

@@ -63,7 +63,7 @@ class Running:
 
 
 def _view() -> FlowView:
-    partition = PartitionView(BUSY, "A.busy", 0, PartitionStage.COPYING, 5, 5, 0, 5, 50, 1.0, byte_rate=7_000.0)
+    partition = PartitionView(BUSY, "A.busy", 0, PartitionStage.COPYING, 5, 5, 0, 5, 50, 7_000.0)
     tasks, groups = (TaskView(0, TaskState.RUNNING, 1, 1),), (GroupView(SOURCE, FlowState.RUNNING),)
     return FlowView(FLOW, FlowState.RUNNING, partitions=(partition,), tasks=tasks, groups=groups)
 

@@ -151,10 +151,8 @@ def test_any_bytes_are_a_status_or_a_value_error(value: bytes) -> None:
         decode_status(FLOW, value, 7)
 
 
-def _partition(topic: str, number: int, byte_rate: float) -> PartitionView:
-    return PartitionView(
-        TopicPartition(topic, number), topic, 0, PartitionStage.STOPPED, 0, 0, 0, 0, 0, 0.0, byte_rate=byte_rate
-    )
+def _partition(topic: str, number: int, bytes_per_s: float) -> PartitionView:
+    return PartitionView(TopicPartition(topic, number), topic, 0, PartitionStage.STOPPED, 0, 0, 0, 0, 0, bytes_per_s)
 
 
 def test_its_size_does_not_follow_the_number_of_partitions() -> None:
