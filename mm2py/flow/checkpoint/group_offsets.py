@@ -28,6 +28,8 @@ from mm2py.wire.groups.consumer_groups import Groups
 
 #: Groups written in parallel.
 _WRITERS = 8
+#: How long what was read of a group counts: a node that is frozen meanwhile must not set it back.
+_FRESH_S = 2.0
 
 #: A consumer joined between our description and our write.
 _JOINED = (
@@ -133,10 +135,13 @@ class GroupOffsets:
             self._note(group, state, current, _detail(described, committed))
             return True
         # A consumer, or another node that owns the flow by now, may have committed since.
+        sent_by = self._clock.monotonic() + _FRESH_S
         again = (await self._groups.committed([group]))[group]
         if isinstance(again, BrokerAnsweredError) or _only(again, due) != _only(current, due):
             return False
-        answers = await self._groups.commit(group, due, self._may_write)
+        answers = await self._groups.commit(
+            group, due, lambda: self._may_write() and self._clock.monotonic() <= sent_by
+        )
         errors = [error for error in answers.values() if error is not None]
         if any(error.code == ErrorCode.OPERATION_NOT_ATTEMPTED for error in errors):
             return False

@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from mm2py.core.checkpoint.checkpoints import AtTarget
+from mm2py.errors import BrokerConnectionError
 from mm2py.flow.checkpoint.group_offsets import GroupOffsets
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group import CommittedOffset
@@ -57,6 +58,19 @@ def group_at(offset: int, **more: Any) -> FakeGroup:
     return FakeGroup(offsets={REMOTE: offset}, **more)
 
 
+@attrs.frozen
+class SkippingClock(LoopClock):
+    """Passes over the time in which a node is frozen."""
+
+    skipped: list[float] = attrs.field(factory=list)
+
+    def monotonic(self) -> float:
+        return super().monotonic() + sum(self.skipped)
+
+    def skip(self, seconds: float) -> None:
+        self.skipped.append(seconds)
+
+
 @attrs.define
 class GroupOffsetsRig:
     """Group offsets on a fake target."""
@@ -64,7 +78,7 @@ class GroupOffsetsRig:
     target: Target
     groups: Groups
     events: EventLog
-    clock: LoopClock
+    clock: SkippingClock
     last: dict[TopicPartition, int] = attrs.field(factory=dict)
     end: int = 1_000
     may_rewind: bool = False
@@ -100,7 +114,7 @@ class GroupOffsetsRig:
 
 @pytest.fixture
 async def rig() -> AsyncIterator[GroupOffsetsRig]:
-    clock, target = LoopClock(), Target()
+    clock, target = SkippingClock(), Target()
     async with Cluster(attrs.evolve(target.endpoint, alias="B"), clock, opener=target.open) as cluster:
         yield GroupOffsetsRig(target, Groups(cluster), EventLog(clock), clock)
 
@@ -264,6 +278,22 @@ async def test_nothing_is_sent_once_another_node_may_own_the_flow(rig: GroupOffs
     assert len(rig.target.commits) == 1
     assert group.offsets == {REMOTE: 50}
     assert rig.events.of(GroupSyncSkipped) == rig.events.of(GroupOffsetsSynced) == ()
+
+
+async def test_a_node_that_is_frozen_amid_its_write_does_not_repeat_it(rig: GroupOffsetsRig) -> None:
+    """Its connection is lost meanwhile, so it does not know whether 100 was written; another node has written 500."""
+    group = rig.target.groups["g"] = group_at(50)
+
+    def freeze() -> None:
+        if group.offsets[REMOTE] == 50:
+            rig.clock.skip(10)
+            group.offsets[REMOTE] = 500
+            raise BrokerConnectionError("B", "0", "it was closed")
+
+    rig.target.before[OFFSET_COMMIT] = freeze
+    await rig.sync(100)
+
+    assert group.offsets == {REMOTE: 500}
 
 
 async def test_partitions_without_an_offset_are_written_beside_others_that_stay(rig: GroupOffsetsRig) -> None:
