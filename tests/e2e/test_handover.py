@@ -83,11 +83,11 @@ class Handover:
         return daemon(self.work_dir, self.properties)
 
     @asynccontextmanager
-    async def java(self) -> AsyncIterator[JavaMirrorMaker2]:
-        """Run Java MirrorMaker 2 until the end of the block, by SIGKILL if it still runs then."""
-        file = self.work_dir / "java.properties"
+    async def java(self, name: str = "java") -> AsyncIterator[JavaMirrorMaker2]:
+        """Run a Java MirrorMaker 2 until the end of the block, by SIGKILL if it still runs then; it has tasks first."""
+        file = self.work_dir / f"{name}.properties"
         file.write_text(self.properties)
-        java = JavaMirrorMaker2(file, log_file=self.work_dir / "java.log", jvm=_SMALL)
+        java = JavaMirrorMaker2(file, log_file=self.work_dir / f"{name}.log", jvm=_SMALL)
         try:
             await asyncio.to_thread(java.start)
             await asyncio.to_thread(java.await_replicating, self.alias, "B")
@@ -306,20 +306,20 @@ async def _complete(flow: Handover) -> dict[int, list[int]]:
     return found
 
 
-@pytest.mark.soak(only="three starts of Java and two minutes")
+@pytest.mark.soak(only="four starts of Java and two minutes")
 @pytest.mark.parametrize(("alias", "is_killed"), [("inland", False), ("offshore", True)])
 async def test_two_nodes_and_java_take_over_from_each_other(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, alias: str, *, is_killed: bool
 ) -> None:
     """
-    Two nodes start beside a Java MirrorMaker 2: both stand by, and share the flow once it has ended.
+    Two nodes start beside two workers of Java MirrorMaker 2: both stand by, and share the flow once both have ended.
 
     A Java that starts beside them copies nothing; one that starts after both were stopped copies the rest. No record is
     lost or repeated.
     """
     flow = await _flow(alias, primary, backup, prefix, tmp_path, tasks=2)
     async with flow.stream(open_ended=True) as stream, AsyncExitStack() as runs:
-        async with flow.java() as java:
+        async with flow.java() as java, flow.java("second") as second_java:
             await flow.await_first_part()
             nodes = [
                 await runs.enter_async_context(running_node(flow.properties, tmp_path, it)) for it in ("one", "two")
@@ -327,8 +327,10 @@ async def test_two_nodes_and_java_take_over_from_each_other(
             for node in nodes:
                 await eventually(lambda it=node: it.events.of(FlowRunsElsewhere), within_s=30, what="Java is known")
             await flow.await_more()
-            beside = [node.view(flow.flow) for node in nodes]
             await asyncio.to_thread(java.kill if is_killed else java.stop)
+            await flow.await_more()
+            beside = [node.view(flow.flow) for node in nodes]
+            await asyncio.to_thread(second_java.kill if is_killed else second_java.stop)
         await flow.await_shared(*nodes)
         await flow.await_more()
         refused = JavaMirrorMaker2(tmp_path / "java.properties", log_file=tmp_path / "refused.log", jvm=_SMALL)

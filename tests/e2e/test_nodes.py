@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from mm2py.devkit.broker import KafkaCluster
-from tests.support.node_runs import NAMES, Scene, all_move_on, running_nodes
+from tests.support.brokers import MakeCluster
+from tests.support.node_runs import KINDS, NAMES, Scene, all_move_on, running_nodes
 from tests.support.soaking import rounds
 
 
@@ -46,15 +47,18 @@ async def test_nodes_are_killed_frozen_and_stopped(
 
 
 @pytest.mark.soak(only="as above, with less left over")
+@pytest.mark.parametrize("kind", KINDS)
 async def test_all_nodes_are_killed_or_stopped_at_once(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+    make_cluster: MakeCluster, prefix: str, tmp_path: Path, kind: str
 ) -> None:
     """What comes back first goes on exactly where the last ones were."""
-    scene = Scene(primary.bootstrap_servers, backup.bootstrap_servers, prefix)
-    async with running_nodes(scene, tmp_path) as (nodes, _stream):
-        for turn in range(rounds(0, soak=6)):
+    source, target = make_cluster("source"), make_cluster("target", brokers=3)
+    scene = Scene(source.bootstrap_servers, target.bootstrap_servers, prefix, replication=3, kind=kind)
+    async with running_nodes(scene, tmp_path) as (nodes, stream):
+        turn = 0
+        while turn < rounds(0, soak=6) or stream.sent < rounds(0, soak=200_000):
+            begun = time.monotonic()
             if turn % 2:
-                begun = time.monotonic()
                 assert await asyncio.gather(*(node.sigterm() for node in nodes.running.values())) == [0, 0, 0]
                 logging.getLogger(__name__).info("all nodes have ended after %.1f s", time.monotonic() - begun)
             else:
@@ -62,6 +66,7 @@ async def test_all_nodes_are_killed_or_stopped_at_once(
             for name in NAMES:
                 await nodes.start(name)
             await nodes.sharing()
+            turn += 1
 
 
 @pytest.mark.soak(only="the decisions are tested in a process")

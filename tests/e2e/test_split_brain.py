@@ -17,9 +17,10 @@ import attrs
 import pytest
 
 from mm2py.devkit.broker import KafkaCluster
+from tests.support.control_topics import ControlTopics
 from tests.support.daemon import Daemon, daemon
 from tests.support.eventually import eventually
-from tests.support.mm2_file import mm2_properties
+from tests.support.mm2_file import marking_exactly_once, mm2_properties
 from tests.support.producing import COMPACTED_CONFIGS, NumberedStream, numbered_stream
 from tests.support.reading import read_numbers, read_topic
 from tests.support.records import assert_numbers, assert_same_records
@@ -159,17 +160,24 @@ async def _split(
             "B.session.timeout.ms": 6_000,
             "offset.flush.interval.ms": 3_000,
             "sync.topic.configs.enabled": "false",
+            "emit.checkpoints.interval.seconds": 1,
+            "sync.group.offsets.enabled": "true",
+            "sync.group.offsets.interval.seconds": 1,
             **keys,
         },
     )
     brain = SplitBrain(work_dir, properties)
+    control = ControlTopics(source, target, f"{prefix}.lz4", alias, f"{alias}.{prefix}.lz4")
+    await control.create(1)
     async with _streams(source, prefix, kinds) as streams, AsyncExitStack() as running:
-        await brain.keep_apart(running, streams)
+        async with control.groups_read_along():
+            await brain.keep_apart(running, streams)
         counts = {name: await stream.done() for name, stream in streams.items()}
         for name, count in counts.items():
             await brain.copied(f"{prefix}.{name}", f"{alias}->B", [(count + 1) // 2, count // 2])
     assert not brain.told("foreign_records_found")
     assert not brain.told("resume_unproven")
+    await control.assert_never_back()
     return counts
 
 
@@ -204,16 +212,7 @@ async def test_two_nodes_that_transform_all(
     """In exactly-once mode a consumer of committed records sees each once, in order, although both nodes write."""
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     alias = prefix[-6:]
-    keys = {
-        "B.exactly.once.source.support": "enabled",
-        f"{alias}->B.exactly.once.support": "required",
-        f"{alias}.consumer.isolation.level": "read_committed",
-        f"{alias}->B.transforms": "mark",
-        f"{alias}->B.transforms.mark.type": "org.apache.kafka.connect.transforms.InsertHeader",
-        f"{alias}->B.transforms.mark.header": "seen",
-        f"{alias}->B.transforms.mark.value.literal": "yes",
-    }
-    counts = await _split(source, target, prefix, tmp_path, _TRANSFORMED, **keys)
+    counts = await _split(source, target, prefix, tmp_path, _TRANSFORMED, **marking_exactly_once(alias))
 
     for name, count in counts.items():
         found = await read_numbers(target, f"{alias}.{prefix}.{name}", reads_committed=True)

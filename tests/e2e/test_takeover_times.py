@@ -1,24 +1,25 @@
 """
 How long no record of a partition arrives when its node is lost, or restarted, with default settings.
 
-Both are read from the ends of the remote topic, 20 times a second; the target has three brokers.
+Both are read from the ends of the remote topic, 20 times a second; the target has three brokers. What is required is
+not stretched on a slow machine: run scripts/soak -n 0 -k "machines_are_lost or restarted_one" on one that is quiet.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import random
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.support.brokers import MakeCluster
-from tests.support.eventually import scaled
 from tests.support.node_runs import (
     NAMES,
     OTHER_MACHINE,
@@ -36,6 +37,9 @@ pytestmark = pytest.mark.soak(only="four brokers and three daemons")
 
 _KILLS = rounds(0, soak=50)
 _ROUNDS = rounds(0, soak=4)
+#: What is required: of the slowest partition of each loss, at the 99th percentile, and of each restart.
+_LOST_S = 10.0
+_RESTARTED_S = 3.0
 _DEFAULTS = {"B.offset.flush.interval.ms": 60_000}
 
 #: How long each partition stood still, of each time.
@@ -70,7 +74,7 @@ async def test_machines_are_lost(make_cluster: MakeCluster, prefix: str, tmp_pat
             await nodes.start(name)
             await nodes.sharing()
         _note(f"{len(found)} machines lost", found)
-    assert max(map(_slowest, found)) < scaled(12.0)
+    assert _p99(map(_slowest, found)) <= _LOST_S
 
 
 async def test_nodes_are_restarted_one_after_the_other(make_cluster: MakeCluster, prefix: str, tmp_path: Path) -> None:
@@ -99,7 +103,7 @@ async def test_nodes_are_restarted_one_after_the_other(make_cluster: MakeCluster
             _note(f"{name} came back", coming[-1:])
         for what, some in (("nothing happened", quiet), ("a node left", leaving), ("a node came", coming)):
             _note(f"{len(some)} times {what}", some)
-    assert max(map(_slowest, [*leaving, *coming])) < scaled(3.0)
+    assert max(map(_slowest, [*leaving, *coming])) <= _RESTARTED_S
 
 
 async def _settled() -> float:
@@ -118,6 +122,12 @@ def _slowest(pauses: dict[int, float]) -> float:
     return max(pauses.values())
 
 
+def _p99(seconds: Iterable[float]) -> float:
+    """Return what all but one in a hundred are at most: of 50 the longest."""
+    ordered = sorted(seconds)
+    return ordered[math.ceil(0.99 * len(ordered)) - 1]
+
+
 def _note(what: str, found: Sequence[dict[int, float]]) -> None:
     """Log the slowest partition of each time, and all partitions, with the machine's load."""
     slowest = sorted(map(_slowest, found))
@@ -126,10 +136,10 @@ def _note(what: str, found: Sequence[dict[int, float]]) -> None:
         "%s: slowest partition p50 %.2f s, p99 %.2f s, max %.2f s; %d partitions p50 %.2f s, p99 %.2f s; load %.1f",
         what,
         statistics.median(slowest),
-        slowest[round(0.99 * (len(slowest) - 1))],
+        _p99(slowest),
         slowest[-1],
         len(every),
         statistics.median(every),
-        every[round(0.99 * (len(every) - 1))],
+        _p99(every),
         os.getloadavg()[0],
     )

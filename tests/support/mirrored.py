@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tests.support.eventually import eventually
-from tests.support.reading import read_numbers
-from tests.support.records import assert_numbers
+from tests.support.reading import read_numbers, read_topic
+from tests.support.records import Record, assert_numbers, assert_same_records
 from tests.support.topics import end_offsets, ends_of, looking_at
 
 
@@ -34,3 +36,32 @@ async def assert_mirrored(source: str, topic: str, target: str, remote_topic: st
     assert_numbers(found, count)
     for partition, numbers in wanted.items():
         assert found[partition] == numbers, f"partition {partition} of {remote_topic} differs from its source"
+
+
+async def assert_records_mirrored(
+    source: str, topic: str, target: str, remote_topic: str, count: int, *, mark: tuple[str, bytes] | None = None
+) -> dict[int, Sequence[int]]:
+    """
+    Check that the remote topic has what its source has: *count* numbered records, each once, in order, as it was.
+
+    With a *mark* each has that header in addition, and only committed ones count. Return their offsets by partition.
+    Partitions are read one by one, because a soak's records take gigabytes.
+    """
+    numbers: dict[int, list[int]] = {}
+    offsets: dict[int, Sequence[int]] = {}
+    for partition in await end_offsets(source, topic):
+        wanted = await read_topic(source, topic, partitions=[partition])
+        found = await read_topic(target, remote_topic, partitions=[partition], reads_committed=mark is not None)
+        records = found[partition]
+        numbers[partition] = [int((record.value or b"")[:12]) for record in records]
+        offsets[partition] = [record.offset for record in records]
+        if mark is not None:
+            found = {partition: [_unmarked(record, mark) for record in records]}
+        assert_same_records(wanted, found)
+    assert_numbers(numbers, count)
+    return offsets
+
+
+def _unmarked(record: Record, mark: tuple[str, bytes]) -> Record:
+    assert record.headers[-1:] == (mark,), f"the last of {record.headers} is not {mark}"
+    return record._replace(headers=record.headers[:-1])

@@ -8,6 +8,9 @@ from mm2py.config.properties import escaped
 #: An alias that Kafka's own test of MirrorMaker gives a target: all that is printed but letters, and a blank.
 STRANGE_ALIAS = "B- ._~:/?#[]@!$&'()*+;=\"<>%{}|\\^`618"
 
+#: The header that `marking_exactly_once` inserts.
+MARK = ("seen", b"yes")
+
 _SMALL_CLUSTER = {
     "replication.factor": "1",
     "checkpoints.topic.replication.factor": "1",
@@ -47,3 +50,16 @@ def mm2_properties(source: str, target: str, *, aliases: tuple[str, str] = ("A",
         **keys,
     }
     return "".join(f"{escaped(key)} = {value}\n" for key, value in settings.items())
+
+
+def marking_exactly_once(alias: str) -> dict[str, object]:
+    """Return settings by which each record of ``alias->B`` gets the header `MARK` on its way, in transactions."""
+    return {
+        "B.exactly.once.source.support": "enabled",
+        f"{alias}->B.exactly.once.support": "required",
+        f"{alias}.consumer.isolation.level": "read_committed",
+        f"{alias}->B.transforms": "mark",
+        f"{alias}->B.transforms.mark.type": "org.apache.kafka.connect.transforms.InsertHeader",
+        f"{alias}->B.transforms.mark.header": MARK[0],
+        f"{alias}->B.transforms.mark.value.literal": MARK[1].decode(),
+    }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import random
 import signal
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -16,8 +18,8 @@ import attrs
 from tests.support.control_topics import ControlTopics
 from tests.support.daemon import Daemon, Event, command, daemon
 from tests.support.eventually import eventually
-from tests.support.mirrored import assert_mirrored
-from tests.support.mm2_file import mm2_properties
+from tests.support.mirrored import assert_records_mirrored
+from tests.support.mm2_file import MARK, marking_exactly_once, mm2_properties
 from tests.support.producing import NumberedStream, numbered_stream
 from tests.support.topics import create_topic, ends_of, looking_at
 
@@ -27,6 +29,11 @@ PARTITIONS = 12
 RATE = 2_000
 #: Runs a node that others take for one on another machine.
 OTHER_MACHINE = "tests.support.other_machine"
+#: Runs a node that is told, as all others are, that it owns everything.
+OWNS_ALL = "tests.support.owns_all"
+
+#: What becomes of records on their way: nothing, or a header in exactly-once mode. One node at a time transforms.
+KINDS = ("plain", "transformed")
 
 _LOOK_EVERY_S = 0.05
 
@@ -40,6 +47,11 @@ class Scene:
     topic: str
     #: Copies of each topic at the target.
     replication: int = 1
+    kind: str = "plain"
+
+    @property
+    def is_transformed(self) -> bool:
+        return self.kind == "transformed"
 
     @property
     def alias(self) -> str:
@@ -74,6 +86,7 @@ class Scene:
                 "sync.group.offsets.interval.seconds": 1,
                 "B.offset.flush.interval.ms": 5_000,
                 **factors,
+                **({**marking_exactly_once(self.alias), "copy.epoch.ms": 1_000} if self.is_transformed else {}),
                 **keys,
             },
         )
@@ -110,6 +123,20 @@ class Nodes:
         views = self.running[name].flow_view(self.scene.flow).get("partitions", ())
         return {view["source"]["partition"] for view in views}
 
+    def positions(self) -> list[int]:
+        """Return how far each partition is copied by any node that runs, by their status files."""
+        found = [0] * PARTITIONS
+        for run in self.running.values():
+            for number, view in run.partition_views(self.scene.topic, self.scene.flow).items():
+                found[number] = max(found[number], view["position"])
+        return found
+
+    def choose(self, turn: int) -> str:
+        """Return the flow's owner in even turns, which mostly transforms the records too, else another node."""
+        owner = self.owner()
+        others = [name for name in self.running if name != owner]
+        return owner if owner and turn % 2 == 0 else random.choice(others)
+
     def owner(self) -> str:
         """Return the node that owns the flow, by the last assignment that any of them reported."""
         last = max(self.events("flow_shared"), key=lambda event: str(event["timestamp"]))
@@ -117,16 +144,26 @@ class Nodes:
         return next((name for pid, name in by_pid.items() if str(last["owner"]).endswith(pid)), "")
 
     async def sharing(self, *, without: str = "", within_s: float = 60.0) -> None:
-        """Wait until each node copies something, and all of them everything, each partition once."""
+        """
+        Wait until each node copies something, and all of them everything, each partition once.
+
+        If records are transformed, one node has all partitions, and each has a task. In a split brain each has all.
+        """
 
         def shared() -> bool:
-            copied = {name: self.copied(name) for name in self.running if name != without}
+            names = [name for name in self.running if name != without]
+            copied = {name: self.copied(name) for name in names}
             everything = sorted(number for numbers in copied.values() for number in numbers)
-            assert everything == list(range(PARTITIONS)), copied
-            assert all(copied.values()), copied
+            times = len(names) if self.module == OWNS_ALL else 1
+            assert everything == sorted([*range(PARTITIONS)] * times), copied
+            busy = self._with_tasks(names) if self.scene.is_transformed else [it for it in names if copied[it]]
+            assert busy == names, f"{busy} have something to do: {copied}"
             return True
 
         await eventually(shared, within_s=within_s, what="all nodes share the partitions")
+
+    def _with_tasks(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if self.running[name].flow_view(self.scene.flow).get("tasks")]
 
     def events(self, name: str) -> list[Event]:
         """Return the events of that name that any node has logged, also in earlier runs."""
@@ -224,7 +261,14 @@ async def running_nodes(
     settings = settings or dict.fromkeys(NAMES, scene.properties())
     async with (
         numbered_stream(
-            scene.source, scene.topic, count=1, partitions=PARTITIONS, rate=RATE, codec="lz4", open_ended=True
+            scene.source,
+            scene.topic,
+            count=1,
+            partitions=PARTITIONS,
+            rate=RATE,
+            codec="lz4",
+            with_keys=True,
+            open_ended=True,
         ) as stream,
         AsyncExitStack() as runs,
     ):
@@ -236,8 +280,23 @@ async def running_nodes(
         async with control.groups_read_along():
             yield nodes, stream
         count = await stream.done()
-        await assert_mirrored(scene.source, scene.topic, scene.target, scene.remote_topic, count)
-        await control.assert_up_to_date()
+        ends = [len(range(number, count, PARTITIONS)) for number in range(PARTITIONS)]
+
+        def is_done() -> bool:
+            assert (found := nodes.positions()) == ends, f"positions are {found}, the ends {ends}"
+            return True
+
+        await eventually(is_done, within_s=120, what=f"{count} records are copied")
+        offsets = await assert_records_mirrored(
+            scene.source,
+            scene.topic,
+            scene.target,
+            scene.remote_topic,
+            count,
+            mark=MARK if scene.is_transformed else None,
+        )
+        await control.assert_up_to_date(offsets if scene.is_transformed else None)
         assert not nodes.events("resume_unproven")
         assert not nodes.events("foreign_records_found")
-    await control.assert_never_back(positions=True)
+    await control.assert_never_back(offsets)
+    logging.getLogger(__name__).info("%d records are as at their source", count)

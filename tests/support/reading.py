@@ -25,9 +25,18 @@ _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-async def read_topic(bootstrap: str, topic: str, *, reads_committed: bool = False, within_s: float = 60.0) -> Contents:
-    """Read every record from the log's start to what is its end now, partition by partition."""
-    contents: Contents = {partition: [] for partition in await leaders(bootstrap, topic)}
+async def read_topic(
+    bootstrap: str,
+    topic: str,
+    *,
+    partitions: Sequence[int] | None = None,
+    reads_committed: bool = False,
+    within_s: float = 60.0,
+) -> Contents:
+    """Read every record from the log's start to what is its end now, partition by partition; of some only, or all."""
+    contents: Contents = {
+        partition: [] for partition in await leaders(bootstrap, topic) if partitions is None or partition in partitions
+    }
     async with (
         asyncio.timeout(scaled(within_s)),
         aclosing(_fetched(bootstrap, topic, list(contents), reads_committed=reads_committed)) as chunks,

@@ -50,7 +50,7 @@ async def test_what_goes_back_is_noticed(monkeypatch: pytest.MonkeyPatch, kind: 
     control = ControlTopics("", "", "t", "A", "A.t")
     noticed = False
     try:
-        await control.assert_never_back(positions=True)
+        await control.assert_never_back()
     except AssertionError as error:
         noticed = f"1 of 5 {kind} went back" in str(error)
 
