@@ -24,7 +24,7 @@ from tests.support.mm2_file import marking_exactly_once, mm2_properties
 from tests.support.producing import COMPACTED_CONFIGS, NumberedStream, numbered_stream
 from tests.support.reading import read_numbers, read_topic
 from tests.support.records import assert_numbers, assert_same_records
-from tests.support.soaking import rounds
+from tests.support.soaking import IS_SOAK, rounds
 from tests.support.topics import create_topic
 
 
@@ -33,7 +33,7 @@ _ACTS = rounds(2, soak=24)
 _RECORDS = rounds(0, soak=200_000)
 _LASTS_S = rounds(0, soak=120)
 #: Longer than an epoch with its drain, and than a session: the other node is the only one then.
-_LONGEST_FREEZE_S = rounds(2, soak=9)
+_LONGEST_FREEZE_S = 9 if IS_SOAK else 2
 
 
 @attrs.frozen

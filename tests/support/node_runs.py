@@ -147,7 +147,7 @@ class Nodes:
         """
         Wait until each node copies something, and all of them everything, each partition once.
 
-        If records are transformed, one node has all partitions, and each has a task. In a split brain each has all.
+        If records are transformed, one node has all partitions, and each a part. In a split brain each has all.
         """
 
         def shared() -> bool:
@@ -156,14 +156,15 @@ class Nodes:
             everything = sorted(number for numbers in copied.values() for number in numbers)
             times = len(names) if self.module == OWNS_ALL else 1
             assert everything == sorted([*range(PARTITIONS)] * times), copied
-            busy = self._with_tasks(names) if self.scene.is_transformed else [it for it in names if copied[it]]
+            busy = [name for name in names if copied[name] or self._has_a_part(name)]
             assert busy == names, f"{busy} have something to do: {copied}"
             return True
 
         await eventually(shared, within_s=within_s, what="all nodes share the partitions")
 
-    def _with_tasks(self, names: Sequence[str]) -> list[str]:
-        return [name for name in names if self.running[name].flow_view(self.scene.flow).get("tasks")]
+    def _has_a_part(self, name: str) -> bool:
+        """Whether a node has tasks, be it such as have no partitions because all records are transformed."""
+        return self.scene.is_transformed and self.running[name].flow_view(self.scene.flow).get("state") == "running"
 
     def events(self, name: str) -> list[Event]:
         """Return the events of that name that any node has logged, also in earlier runs."""
