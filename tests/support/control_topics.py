@@ -35,6 +35,8 @@ from tests.support.topics import create_topic, ends_of, looking_at
 Offsets: TypeAlias = Mapping[int, Sequence[int]] | None
 #: A log of values by key, in the order in which they were written.
 History: TypeAlias = dict[tuple[object, ...], list[tuple[int, ...]]]
+#: Upstream and downstream offset by group and remote partition.
+Checkpoints: TypeAlias = dict[tuple[str, TopicPartition], list[tuple[int, ...]]]
 
 _KEEPS_ALL: Final = {"cleanup.policy": "compact", "min.compaction.lag.ms": "86400000"}
 _GROUP_OFFSETS: Final = "__consumer_offsets"
@@ -119,18 +121,8 @@ class ControlTopics:
 
         Nor is any checkpoint further than its group. *offsets* are as above.
         """
-        checkpoints = _checkpoints_in(await read_topic(self.target, self._checkpoints, reads_committed=True))
-        commits = _commits_in(await read_topic(self.target, _GROUP_OFFSETS, reads_committed=True), self.groups)
-        kept = _positions_in(await read_topic(self.target, self._positions, reads_committed=True))
-        found = {}
-        for what, history in (("checkpoints", checkpoints), ("commits", commits), ("positions", kept)):
-            assert history, f"no {what} were written"
-            written, back = sum(map(len, history.values())), list(steps_back(history))
-            logging.getLogger(__name__).info("%d %s, %d of them went back: %s", written, what, len(back), back[:5])
-            assert written > 2 * len(history), f"only {written} {what} of {len(history)} keys"
-            if back:
-                found[what] = f"{len(back)} of {written} {what} went back, the first are {back[:5]}"
-        assert not found, "; ".join(found.values())
+        checkpoints, found = await self.steps_back()
+        assert not found, "; ".join(found)
         far = {
             (group, remote): it
             for (group, remote), values in checkpoints.items()
@@ -138,6 +130,21 @@ class ControlTopics:
             if _passed(offsets, remote.partition, it[1]) > it[0]
         }
         assert not far, f"checkpoints point behind what their groups have read: {far}"
+
+    async def steps_back(self) -> tuple[Checkpoints, list[str]]:
+        """Return the checkpoints that were ever written, and what of them, of group offsets and positions went back."""
+        checkpoints = _checkpoints_in(await read_topic(self.target, self._checkpoints, reads_committed=True))
+        commits = _commits_in(await read_topic(self.target, _GROUP_OFFSETS, reads_committed=True), self.groups)
+        kept = _positions_in(await read_topic(self.target, self._positions, reads_committed=True))
+        found = []
+        for what, history in (("checkpoints", checkpoints), ("commits", commits), ("positions", kept)):
+            assert history, f"no {what} were written"
+            written, back = sum(map(len, history.values())), list(steps_back(history))
+            logging.getLogger(__name__).info("%d %s, %d of them went back: %s", written, what, len(back), back[:5])
+            assert written > 2 * len(history), f"only {written} {what} of {len(history)} keys"
+            if back:
+                found.append(f"{len(back)} of {written} {what} went back, the first are {back[:5]}")
+        return checkpoints, found
 
 
 def steps_back(
@@ -155,8 +162,8 @@ def _passed(offsets: Offsets, partition: int, offset: int) -> int:
     return offset if offsets is None else bisect_left(offsets[partition], offset)
 
 
-def _checkpoints_in(contents: Contents) -> dict[tuple[str, TopicPartition], list[tuple[int, ...]]]:
-    found: dict[tuple[str, TopicPartition], list[tuple[int, ...]]] = defaultdict(list)
+def _checkpoints_in(contents: Contents) -> Checkpoints:
+    found: Checkpoints = defaultdict(list)
     for record in itertools.chain.from_iterable(contents.values()):
         it = decode_checkpoint(record.key, record.value)
         found[it.group, it.remote].append((it.upstream, it.downstream))
