@@ -37,7 +37,7 @@ pytestmark = pytest.mark.soak(only="four brokers and three daemons")
 
 _KILLS = rounds(0, soak=50)
 _ROUNDS = rounds(0, soak=4)
-#: What is required: of the slowest partition of each loss, at the 99th percentile, and of each restart.
+#: What is required: of the partitions of all lost nodes at the 99th percentile, and of each one in each restart.
 _LOST_S = 10.0
 _RESTARTED_S = 3.0
 _DEFAULTS = {"B.offset.flush.interval.ms": 60_000}
@@ -74,7 +74,7 @@ async def test_machines_are_lost(make_cluster: MakeCluster, prefix: str, tmp_pat
             await nodes.start(name)
             await nodes.sharing()
         _note(f"{len(found)} machines lost", found)
-    assert _p99(map(_slowest, found)) <= _LOST_S
+    assert _p99(it for pauses in found for it in pauses.values()) <= _LOST_S
 
 
 async def test_nodes_are_restarted_one_after_the_other(make_cluster: MakeCluster, prefix: str, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def _slowest(pauses: dict[int, float]) -> float:
 
 
 def _p99(seconds: Iterable[float]) -> float:
-    """Return what all but one in a hundred are at most: of 50 the longest."""
+    """Return what all but one in a hundred are at most."""
     ordered = sorted(seconds)
     return ordered[math.ceil(0.99 * len(ordered)) - 1]
 
