@@ -19,7 +19,16 @@ from mm2py.model.node import Node
 from mm2py.model.node_status import NodeStatus, encode_status, node_id_of, status_key, status_topic
 from mm2py.model.restart import Restart, encode_restart, restart_key
 from mm2py.model.share import Share, SharedFlow, slot_of, whole_share
-from mm2py.model.state import FlowState, FlowView, GroupView, NodeView, PartitionStage, PartitionView, TaskState, TaskView
+from mm2py.model.state import (
+    FlowState,
+    FlowView,
+    GroupView,
+    NodeView,
+    PartitionStage,
+    PartitionView,
+    TaskState,
+    TaskView,
+)
 from mm2py.telemetry.events import NodeAnswersAgain, NodeSilent, RecordPassedOver, RestartPassedOn, StepFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
