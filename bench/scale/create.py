@@ -32,6 +32,7 @@ class Create:
     sent: int
     missing: int
     repeated: int
+    acknowledged: Window | None
     strangers_cores: float
 
     def rows(self) -> list[Row]:
@@ -43,6 +44,7 @@ class Create:
             ("all are copied", seconds(self.all_copied_s)),
             ("latency of busy partitions, before", str(self.before)),
             ("latency of busy partitions, meanwhile", str(self.meanwhile)),
+            ("until acknowledged", str(self.acknowledged)),
             ("missing, repeated", f"{self.missing}, {self.repeated} of {self.sent}"),
             ("strangers", f"{self.strangers_cores:.2f} cores"),
         ]
@@ -78,6 +80,7 @@ async def measure(rig: Rig) -> Create:
         sent=arrivals.sent,
         missing=arrivals.missing,
         repeated=arrivals.repeated,
+        acknowledged=running.acknowledged,
         strangers_cores=running.strangers_cores,
     )
 

@@ -50,6 +50,7 @@ class Idle:
     repeated: int = 0
     cold: Window | None = None
     warm: Window | None = None
+    acknowledged: Window | None = None
     boundaries: Boundaries | None = None
     strangers_cores: float = 0.0
 
@@ -68,6 +69,7 @@ class Idle:
             ("busy", f"{self.busy_cores:.3f} cores"),
             ("latency, cold", str(self.cold)),
             ("latency, warm", str(self.warm)),
+            ("until acknowledged", str(self.acknowledged)),
             ("missing, repeated", f"{self.missing}, {self.repeated} of {self.sent}"),
         ]
         if self.boundaries:
@@ -107,6 +109,7 @@ async def measure(rig: Rig) -> Idle:
         repeated=arrivals.repeated,
         cold=arrivals.window(first, first + COLD_NS),
         warm=arrivals.window(warm_from, last + 1),
+        acknowledged=running.acknowledged,
         boundaries=boundaries(rig.log, logged) if rig.candidate.is_ours else None,
         strangers_cores=max(strangers, running.strangers_cores),
     )

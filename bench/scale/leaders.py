@@ -60,6 +60,7 @@ class Leaders:
     sent: int
     missing: int
     repeated: int
+    acknowledged: Window | None
     strangers_cores: float
 
     def rows(self) -> list[Row]:
@@ -79,6 +80,7 @@ class Leaders:
         if self.others:
             found.append(("latency of those that stayed", str(self.others)))
         found += [
+            ("until acknowledged", str(self.acknowledged)),
             ("missing, repeated", f"{self.missing}, {self.repeated} of {self.sent}"),
             ("strangers", f"{self.strangers_cores:.2f} cores"),
         ]
@@ -110,7 +112,7 @@ async def measure_leaders(rig: Rig) -> Leaders:
             moves.append(await _moved(rig, f"{name}, elected", _elected(asked, those)))
             await running.run_for(order.settle_s)
         arrivals = await running.end()
-    return _figures(start, began_ns, moves, arrivals, strangers_cores=running.strangers_cores)
+    return _figures(start, began_ns, moves, arrivals, running=running)
 
 
 async def measure_flapping(rig: Rig) -> Leaders:
@@ -127,7 +129,7 @@ async def measure_flapping(rig: Rig) -> Leaders:
         move = await _moved(rig, "flapping", _flapped(rig, running, flapping))
         arrivals = await running.end()
     among = [index for index, place in enumerate(busy) if place[1] % 2]
-    return _figures(start, began_ns, [move], arrivals, strangers_cores=running.strangers_cores, among=among)
+    return _figures(start, began_ns, [move], arrivals, running=running, among=among)
 
 
 async def _moved(rig: Rig, name: str, act: Callable[[], Awaitable[float]]) -> Move:
@@ -187,7 +189,7 @@ def _figures(
     moves: Sequence[Move],
     arrivals: Arrivals,
     *,
-    strangers_cores: float,
+    running: Load,
     among: Sequence[int] | None = None,
 ) -> Leaders:
     """Put the figures together; *among* are the busy places whose leaders move, if not all do."""
@@ -204,5 +206,6 @@ def _figures(
         sent=arrivals.sent,
         missing=arrivals.missing,
         repeated=arrivals.repeated,
-        strangers_cores=strangers_cores,
+        acknowledged=running.acknowledged,
+        strangers_cores=running.strangers_cores,
     )

@@ -33,6 +33,7 @@ from bench.scale.arrivals import Arrival
 
 READY = "ready"
 SENT = "sent"
+ACKNOWLEDGED = "acknowledged"
 #: How long the receiver waits for what is missing, and for what may be repeated.
 LATE_S = 30.0
 LINGER_S = 1.0
@@ -77,12 +78,14 @@ class Outbox:
         self._producer = producer
         self._tasks = tasks
         self._waiting: defaultdict[Place, list[Due]] = defaultdict(list)
-        self._batches: dict[Place, tuple[bytes, int]] = {}
+        self._batches: dict[Place, tuple[bytes, list[Due]]] = {}
         self._sequences: defaultdict[Place, int] = defaultdict(int)
         self._busy: set[int] = set()
         self._under_way: set[Place] = set()
         self._wake = asyncio.Event()
         self._is_closed = False
+        #: From when each record was due until it was acknowledged.
+        self.waits_ms: list[float] = []
 
     def put(self, place: Place, record: Due) -> None:
         """Send *record* as soon as its partition's leader takes it."""
@@ -122,10 +125,13 @@ class Outbox:
                 records, later = self._waiting[place][:MOST_RECORDS], self._waiting.pop(place)[MOST_RECORDS:]
                 if later:
                     self._waiting[place] = later
-                self._batches[place] = batch_of(self._producer, self._sequences[place], records), len(records)
+                self._batches[place] = batch_of(self._producer, self._sequences[place], records), records
         self._under_way |= set(places)
         for place in await self._cluster.write(leader, {place: self._batches[place][0] for place in places}):
-            self._sequences[place] += self._batches.pop(place)[1]
+            _, records = self._batches.pop(place)
+            self._sequences[place] += len(records)
+            now_ns = time.time_ns()
+            self.waits_ms += [(now_ns - record.due_ns) / 1e6 for record in records]
         self._under_way -= set(places)
         self._busy.discard(leader)
         self._wake.set()
@@ -149,6 +155,7 @@ async def produce(bootstrap: str, places: Sequence[Place], rate: int) -> int:
             number += 1
         outbox.close()
         await running
+    print(ACKNOWLEDGED, json.dumps(attrs.asdict(arrivals.window(outbox.waits_ms))), flush=True)
     return number
 
 

@@ -17,7 +17,7 @@ from bench.candidates import Candidate
 from bench.cluster import Cluster, Place, connected_to
 from bench.mirror import Mirror, running_on
 from bench.scale import arrivals, probes
-from bench.scale.arrivals import Arrivals
+from bench.scale.arrivals import Arrivals, Window
 from bench.scale.order import Order, places, remote
 from bench.tree import ProcessTree, Strangers
 from mm2py.devkit.broker import KafkaCluster
@@ -166,6 +166,8 @@ class Load:
     _consumer: LoggedProcess
     _strangers: Strangers = attrs.Factory(Strangers)
     strangers_cores: float = 0.0
+    #: From when records were due until the source had them: the part of the latency that is not the mirror's.
+    acknowledged: Window | None = None
 
     def check(self) -> None:
         """Raise when the mirror or a probe is gone."""
@@ -190,6 +192,7 @@ class Load:
         sent = int(said(self._producer, probes.SENT) or -1)
         if sent < 0:
             raise self.rig.mirror.failed(f"the producer did not end well: {self._producer.log_tail()}")
+        self.acknowledged = Window(**json.loads(said(self._producer, probes.ACKNOWLEDGED) or ""))
         (directory / "sent.unfinished").write_text(str(sent))
         (directory / "sent.unfinished").rename(directory / "sent")
         if await asyncio.to_thread(self._consumer.wait, PROBE_LIMIT_S):
