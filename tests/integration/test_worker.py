@@ -230,6 +230,25 @@ async def _joins(member: Membership) -> bool:
         return False
 
 
+def _source_connector(flow: Flow, source: str, topics: str) -> dict[str, str]:
+    return {
+        "connector.class": "MirrorSourceConnector",
+        "source.cluster.alias": flow.source,
+        "target.cluster.alias": flow.target,
+        "source.cluster.bootstrap.servers": source,
+        "topics": topics,
+        "replication.factor": "1",
+        "offset-syncs.topic.replication.factor": "1",
+    }
+
+
+async def _takes_over(java: Membership) -> bool:
+    """Throw all members out of the group, and join it."""
+    for member in (await java.look()).members:
+        await java.remove(member.member_id)
+    return await _joins(java)
+
+
 async def test_java_s_workers_are_waited_for_and_kept_out_by_kafka_itself(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -238,15 +257,6 @@ async def test_java_s_workers_are_waited_for_and_kept_out_by_kafka_itself(
     one or two, Java's cannot join. A node that was thrown out and finds Java's there drains, and waits for them again.
     """
     source, target, flow = primary.bootstrap_servers, backup.bootstrap_servers, Flow(prefix[-6:], "us-east")
-    connector = {
-        "connector.class": "MirrorSourceConnector",
-        "source.cluster.alias": flow.source,
-        "target.cluster.alias": flow.target,
-        "source.cluster.bootstrap.servers": source,
-        "topics": prefix,
-        "replication.factor": "1",
-        "offset-syncs.topic.replication.factor": "1",
-    }
     file, remote = _worker(target, prefix), f"{flow.source}.{prefix}"
     await create_topic(source, prefix, partitions=1)
     await produce_numbers(source, prefix, count=500, partitions=1)
@@ -258,7 +268,7 @@ async def test_java_s_workers_are_waited_for_and_kept_out_by_kafka_itself(
         worker = one.node.worker
         assert worker is not None
         await eventually(lambda: worker.is_read, within_s=30, what="the config topic is read")
-        await worker.put("us-west", connector, by="the test")
+        await worker.put("us-west", _source_connector(flow, source, prefix), by="the test")
         await eventually(lambda: one.node.view().flows, within_s=30, what="there is a flow")
         await one.until(flow, "MirrorSourceConnector", FlowState.STANDBY)
         why, topics = one.view(flow).last_error, await list_topics(target)
@@ -276,12 +286,7 @@ async def test_java_s_workers_are_waited_for_and_kept_out_by_kafka_itself(
         assert not await _joins(java)
         await two.stop()
 
-        async def is_java_s() -> bool:
-            for member in (await java.look()).members:
-                await java.remove(member.member_id)
-            return await _joins(java)
-
-        await eventually(is_java_s, within_s=30, what="Java's workers have the group")
+        await eventually(lambda: _takes_over(java), within_s=30, what="Java's workers have the group")
         await one.until(flow, "MirrorSourceConnector", FlowState.STANDBY)
         await produce_numbers(source, prefix, count=500, partitions=1)
         await java.leave()

@@ -3,111 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import attrs
 import pytest
 
-from mm2py.core.control.overrides import CHECKPOINT, SOURCE
-from mm2py.errors import BrokerConnectionError, OverrideConflictError, RestartNotPassedOnError, UnknownTaskError
-from mm2py.flow import nodes
-from mm2py.flow.nodes import FlowNodes
-from mm2py.flow.shared_restarts import SharedRestarts
-from mm2py.model.flow import TopicPartition
-from mm2py.model.node import Node
-from mm2py.model.node_status import NodeStatus, encode_status, node_id_of, status_key, status_topic
-from mm2py.model.restart import Restart, encode_restart, restart_key
-from mm2py.model.share import Share, SharedFlow, slot_of, whole_share
+from mm2py.core.control.overrides import SOURCE
+from mm2py.model.node_status import NodeStatus, encode_status, node_id_of, status_key
+from mm2py.model.share import slot_of, whole_share
 from mm2py.model.state import (
     FlowState,
-    FlowView,
     GroupView,
     NodeView,
-    PartitionStage,
-    PartitionView,
     TaskState,
-    TaskView,
 )
-from mm2py.telemetry.events import NodeAnswersAgain, NodeSilent, RecordPassedOver, RestartPassedOn, StepFailed
-from mm2py.telemetry.journal import EventLog
+from mm2py.telemetry.events import NodeAnswersAgain, NodeSilent, RecordPassedOver, StepFailed
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import CREATE_TOPICS, FETCH, PRODUCE, FakeBrokers
-from tests.support.flow_rig import FLOW, HopelessError, flow_context
-
-
-ONE = Node("one", 1, "m1", "1", "http://one:8083", 1_000)
-OTHER = Node("other", 2, "m2", "2", "http://other:8083", 1_000)
-TOPIC = status_topic("A")
-BUSY = TopicPartition("busy", 0)
+from tests.support.flow_nodes import BUSY, ONE, OTHER, TOPIC, flow_view, running, shared, together, use_brokers
+from tests.support.flow_rig import FLOW, HopelessError
 
 
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
     """Return the target of all nodes of a test."""
-    target = FakeBrokers(1)
-    monkeypatch.setattr(
-        nodes,
-        "Cluster",
-        lambda _, clock: Cluster(target.endpoint, clock, opener=target.open),  # type: ignore[arg-type]
-    )
-    return target
-
-
-@attrs.define(eq=False)
-class Running:
-    """A node that runs the flow."""
-
-    node: Node
-    its: FlowNodes
-    events: EventLog
-    task: asyncio.Task[None]
-    asked: list[object]
-
-    async def stop(self) -> None:
-        self.task.cancel()
-        await asyncio.wait({self.task})
-
-
-def _view() -> FlowView:
-    partition = PartitionView(BUSY, "A.busy", 0, PartitionStage.COPYING, 5, 5, 0, 5, 50, 7_000.0)
-    tasks, groups = (TaskView(0, TaskState.RUNNING, 1, 1),), (GroupView(SOURCE, FlowState.RUNNING),)
-    return FlowView(FLOW, FlowState.RUNNING, partitions=(partition,), tasks=tasks, groups=groups)
-
-
-@asynccontextmanager
-async def running(*places: Node) -> AsyncIterator[list[Running]]:
-    """Run nodes of one flow, in one process."""
-    clock = LoopClock()
-    async with asyncio.TaskGroup() as tasks:
-        found = []
-        for node in places:
-            events, asked = EventLog(clock), list[object]()
-            its = FlowNodes(flow_context(clock, events), lambda node=node: node, _view)  # type: ignore[misc]
-
-            async def catch_up(revision: int, asked: list[object] = asked) -> None:
-                asked.append(revision)
-
-            its.on_owner_topics, its.on_overrides = asked.append, catch_up
-            found.append(Running(node, its, events, tasks.create_task(its.run()), asked))
-        yield found
-        for one in found:
-            one.task.cancel()
-
-
-def shared(*places: Node, owner: Node = ONE, generation: int = 3) -> SharedFlow:
-    """Return an assignment to *places*, task by task."""
-    shares = {it.id: Share(it is owner, frozenset({number})) for number, it in enumerate(places)}
-    return SharedFlow(generation, {it.id: it for it in places}, shares, {OTHER.id: ("tasks.max",)})
-
-
-async def together(one: Running, other: Running) -> None:
-    """Have both know that they share the flow, and hear of each other."""
-    for it in (one, other):
-        it.its.know(shared(ONE, OTHER))
-    await asyncio.sleep(7)
+    return use_brokers(monkeypatch)
 
 
 async def test_a_single_node_sends_nothing(brokers: FakeBrokers) -> None:
@@ -124,13 +45,13 @@ async def test_a_single_node_sends_nothing(brokers: FakeBrokers) -> None:
 async def test_a_node_is_shown_with_the_others(brokers: FakeBrokers) -> None:
     """Alone, nothing is shown unless it is asked for; a member that has just joined has some seconds to report."""
     async with running(ONE) as (one,):
-        alone, asked = one.its.views(_view()), one.its.all_views(_view())
+        alone, asked = one.its.views(flow_view()), one.its.all_views(flow_view())
         one.its.know(shared(ONE, OTHER))
-        (this, joining) = one.its.views(_view())
+        (this, joining) = one.its.views(flow_view())
         await asyncio.sleep(35)
-        (_, missing) = one.its.views(_view())
+        (_, missing) = one.its.views(flow_view())
         one.its.know(None)
-        standing_by = one.its.all_views(attrs.evolve(_view(), state=FlowState.STANDBY))
+        standing_by = one.its.all_views(attrs.evolve(flow_view(), state=FlowState.STANDBY))
 
     assert alone == ()
     assert [(it.is_this, it.is_owner, it.assigned) for it in asked] == [(True, True, (0,))]
@@ -162,16 +83,16 @@ async def test_each_node_knows_since_when_the_others_have_what_they_run(brokers:
     async with running(ONE, OTHER) as (one, other):
         await together(one, other)
         await asyncio.sleep(60)
-        (_, first) = other.its.views(_view())
+        (_, first) = other.its.views(flow_view())
         for node in (one, other):
             node.its.know(shared(ONE, OTHER, generation=4))
         await asyncio.sleep(60)
-        (mine, second) = other.its.views(_view())
+        (mine, second) = other.its.views(flow_view())
         for node in (one, other):
             node.its.know(shared(OTHER, ONE, owner=OTHER, generation=5))
-        (_, unreported) = other.its.views(_view())
+        (_, unreported) = other.its.views(flow_view())
         await asyncio.sleep(30)
-        (owner, third) = other.its.views(_view())
+        (owner, third) = other.its.views(flow_view())
 
     def in_s(view: NodeView) -> tuple[int | None, ...]:
         return tuple(None if it is None else round(it / 1000) for it in (view.tasks_for_ms, view.owner_for_ms))
@@ -402,118 +323,6 @@ async def _kept(brokers: FakeBrokers) -> dict[str, bytes]:
     return {node_id: value for node_id, value in last.items() if value is not None}
 
 
-# Restarts of what other nodes run.
-
-
-@attrs.define(eq=False)
-class Restarting:
-    """The restarts of one node, and what it carried out itself."""
-
-    asks: SharedRestarts
-    done: list[Restart]
-
-
-def restarting(node: Running, *, tasks: frozenset[int] = frozenset()) -> Restarting:
-    """Have a node carry out restarts; of the flow's copy tasks it runs *tasks*."""
-    done: list[Restart] = []
-
-    def here(restart: Restart) -> bool:
-        is_here = restart.task is None or restart.task in tasks
-        done.extend([restart] * is_here)
-        return is_here
-
-    context = flow_context(LoopClock(), node.events)
-    return Restarting(SharedRestarts(context, node.its, lambda _connector: None, here), done)
-
-
-async def test_a_restart_of_a_task_reaches_the_node_that_has_it(brokers: FakeBrokers) -> None:
-    """Nothing is restarted at the node that is asked, and once on the other, also if it reads the topic again."""
-    restart = Restart(SOURCE, 1, by="ann")
-    async with running(ONE, OTHER) as (one, other):
-        asked, has_it = restarting(one, tasks=frozenset({0})), restarting(other, tasks=frozenset({1}))
-        await together(one, other)
-        await asked.asks.ask(restart)
-        await asyncio.sleep(11)
-        brokers.break_connections()
-        await asyncio.sleep(40)
-
-    assert (asked.done, has_it.done) == ([], [restart])
-    assert [(it.task, it.nodes, it.by) for it in one.events.of(RestartPassedOn)] == [(1, "other:8083", "ann")]
-
-
-async def test_a_restart_of_a_connector_reaches_all_nodes(brokers: FakeBrokers) -> None:
-    """Each one restarts what it runs; a connector that only this node runs is not passed on."""
-    restart = Restart(SOURCE, include_tasks=True, by="ann")
-    async with running(ONE, OTHER) as (one, other):
-        here, there = restarting(one), restarting(other)
-        await together(one, other)
-        await here.asks.ask(restart)
-        await here.asks.ask(Restart(CHECKPOINT))
-        await asyncio.sleep(11)
-
-    assert (here.done, there.done) == ([restart, Restart(CHECKPOINT)], [restart])
-    assert len(one.events.of(RestartPassedOn)) == 1
-
-
-async def test_a_node_that_comes_later_carries_out_no_earlier_restart(brokers: FakeBrokers) -> None:
-    """What it runs has just started; until it has reported, the answer names it."""
-    restart = Restart(SOURCE, 1)
-    async with running(ONE, OTHER) as (one, other):
-        here, there = restarting(one), restarting(other, tasks=frozenset({1}))
-        one.its.know(shared(ONE, OTHER))
-        await asyncio.sleep(7)
-        await one.its.append(LogRecord(restart_key(FLOW, restart), encode_restart(restart, ONE.id)))
-        with pytest.raises(OverrideConflictError, match="is on node other:8083, which has just come"):
-            await here.asks.ask(restart)
-        other.its.know(shared(ONE, OTHER))
-        await asyncio.sleep(20)
-
-    assert there.done == []
-
-
-async def test_a_restart_that_reaches_no_node_is_refused(brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node to ask is named if it is silent or cannot be written to; an unknown task is no task."""
-    async with running(ONE, OTHER) as (one, other):
-        here = restarting(one, tasks=frozenset({0}))
-        await together(one, other)
-        with pytest.raises(UnknownTaskError, match="has no task 99"):
-            await here.asks.ask(Restart(SOURCE, 99))
-        with monkeypatch.context() as patched:
-
-            async def fail(_record: LogRecord) -> None:
-                raise BrokerConnectionError("B", "b:1", "gone")
-
-            patched.setattr(one.its, "append", fail)
-            with pytest.raises(RestartNotPassedOnError, match="passed on to other:8083"):
-                await here.asks.ask(Restart(SOURCE, 1))
-        await other.stop()
-        await _plant(brokers, OTHER.id, encode_status(FLOW, NodeStatus(OTHER, 1)))
-        await asyncio.sleep(60)
-        with pytest.raises(OverrideConflictError, match="on node other:8083, which does not answer"):
-            await here.asks.ask(Restart(SOURCE, 1))
-        one.its.know(None, is_standby=True)
-        with pytest.raises(OverrideConflictError, match="and knows no node that does"):
-            await here.asks.ask(Restart(SOURCE, 1))
-
-    assert not here.done
-    assert not one.events.of(RestartPassedOn)
-
-
-async def test_a_record_that_is_no_restart_is_reported_once(brokers: FakeBrokers) -> None:
-    async with running(ONE, OTHER) as (one, other):
-        there = restarting(other)
-        await together(one, other)
-        for value in (b'{"version":2}', b'{"version":1,"node":"x"}'):
-            await one.its.append(LogRecord(restart_key(FLOW, Restart(SOURCE)), value))
-        await asyncio.sleep(20)
-
-    assert not there.done
-    assert [it.problem for it in other.events.of(RecordPassedOver)] == [
-        "it is no restart of version 1",
-        "it has no 'task'",
-    ]
-
-
 # Whether all of them have stopped a connector.
 
 
@@ -528,7 +337,7 @@ async def test_nodes_that_have_not_reported_a_stop_are_named(brokers: FakeBroker
         await together(one, other)
         begun = one.its._clock.monotonic()
         running_there = one.its.not_stopped(SOURCE, 0, begun)
-        stopped = attrs.evolve(_view(), groups=(GroupView(SOURCE, FlowState.STOPPED),))
+        stopped = attrs.evolve(flow_view(), groups=(GroupView(SOURCE, FlowState.STOPPED),))
         other.its._view = lambda: stopped
         await asyncio.sleep(21)
         of_earlier = one.its.not_stopped(SOURCE, 1, begun)

@@ -1,0 +1,103 @@
+"""Nodes of one flow in one process, on brokers that keep their records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import pytest
+
+from mm2py.core.control.overrides import SOURCE
+from mm2py.flow import nodes
+from mm2py.flow.nodes import FlowNodes
+from mm2py.model.flow import TopicPartition
+from mm2py.model.node import Node
+from mm2py.model.node_status import status_topic
+from mm2py.model.share import Share, SharedFlow
+from mm2py.model.state import (
+    FlowState,
+    FlowView,
+    GroupView,
+    PartitionStage,
+    PartitionView,
+    TaskState,
+    TaskView,
+)
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
+from tests.support.clocks import LoopClock
+from tests.support.fake_brokers import FakeBrokers
+from tests.support.flow_rig import FLOW, flow_context
+
+
+ONE = Node("one", 1, "m1", "1", "http://one:8083", 1_000)
+OTHER = Node("other", 2, "m2", "2", "http://other:8083", 1_000)
+TOPIC = status_topic("A")
+BUSY = TopicPartition("busy", 0)
+
+
+def use_brokers(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
+    """Return the target of all nodes of a test."""
+    target = FakeBrokers(1)
+    monkeypatch.setattr(
+        nodes,
+        "Cluster",
+        lambda _, clock: Cluster(target.endpoint, clock, opener=target.open),  # type: ignore[arg-type]
+    )
+    return target
+
+
+@attrs.define(eq=False)
+class Running:
+    """A node that runs the flow."""
+
+    node: Node
+    its: FlowNodes
+    events: EventLog
+    task: asyncio.Task[None]
+    asked: list[object]
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+
+def flow_view() -> FlowView:
+    partition = PartitionView(BUSY, "A.busy", 0, PartitionStage.COPYING, 5, 5, 0, 5, 50, 7_000.0)
+    tasks, groups = (TaskView(0, TaskState.RUNNING, 1, 1),), (GroupView(SOURCE, FlowState.RUNNING),)
+    return FlowView(FLOW, FlowState.RUNNING, partitions=(partition,), tasks=tasks, groups=groups)
+
+
+@asynccontextmanager
+async def running(*places: Node) -> AsyncIterator[list[Running]]:
+    """Run nodes of one flow, in one process."""
+    clock = LoopClock()
+    async with asyncio.TaskGroup() as tasks:
+        found = []
+        for node in places:
+            events, asked = EventLog(clock), list[object]()
+            its = FlowNodes(flow_context(clock, events), lambda node=node: node, flow_view)  # type: ignore[misc]
+
+            async def catch_up(revision: int, asked: list[object] = asked) -> None:
+                asked.append(revision)
+
+            its.on_owner_topics, its.on_overrides = asked.append, catch_up
+            found.append(Running(node, its, events, tasks.create_task(its.run()), asked))
+        yield found
+        for one in found:
+            one.task.cancel()
+
+
+def shared(*places: Node, owner: Node = ONE, generation: int = 3) -> SharedFlow:
+    """Return an assignment to *places*, task by task."""
+    shares = {it.id: Share(it is owner, frozenset({number})) for number, it in enumerate(places)}
+    return SharedFlow(generation, {it.id: it for it in places}, shares, {OTHER.id: ("tasks.max",)})
+
+
+async def together(one: Running, other: Running) -> None:
+    """Have both know that they share the flow, and hear of each other."""
+    for it in (one, other):
+        it.its.know(shared(ONE, OTHER))
+    await asyncio.sleep(7)
