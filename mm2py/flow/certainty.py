@@ -4,8 +4,8 @@ Whether it is certain that this node still has its share of a flow: while the fl
 A group that is silent for most of a session may already have given the share to others. A `JoinGroup` that is held back
 says nothing: the coordinator holds it while it waits for other members, for a session at most, but a request that was
 lost on its way looks the same. So meanwhile the group is asked on another connection. As long as it knows the member,
-and its generation, no member has been assigned anything new; once the rebalance has completed, its leader leaves to each
-member what it held when it joined.
+and its generation, no member has been assigned anything new; once the rebalance has completed, its leader leaves to
+each member what it held when it joined.
 """
 
 from __future__ import annotations
