@@ -15,7 +15,8 @@ from mm2py.pipeline.copy.resume import Resumer, Walks
 from mm2py.wire.cluster import Cluster
 from tests.support.batches import START_MS, Content, build_batch
 from tests.support.clocks import LoopClock
-from tests.support.model_cluster import ModelCluster, ModelPartition
+from tests.support.model_cluster import ModelCluster
+from tests.support.model_partition import ModelPartition
 
 
 TOPIC, REMOTE = "orders", "A.orders"

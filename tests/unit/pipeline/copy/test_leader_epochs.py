@@ -11,7 +11,7 @@ import pytest
 from mm2py.model.epoch import Ended, EpochOutcome, LeaderMark, PartitionOutcome
 from mm2py.model.flow import TopicPartition
 from tests.support.copy_rig import REMOTE, TOPIC, CopyRig, rig_of
-from tests.support.model_cluster import ModelPartition
+from tests.support.model_partition import ModelPartition
 
 
 @pytest.fixture

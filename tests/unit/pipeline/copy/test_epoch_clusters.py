@@ -1,0 +1,226 @@
+"""An epoch whose clusters, or brokers of them, fail, are slow, or move their leaders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from mm2py.model.epoch import (
+    SETTLING_MS,
+    Ended,
+    EpochOutcome,
+    PartitionOutcome,
+)
+from mm2py.model.flow import TopicPartition
+from mm2py.wire.error_codes import ErrorCode
+from tests.support.copy_rig import DRAIN_MS, REMOTE, CopyRig, rig_of
+from tests.support.model_cluster import ModelCluster, ModelConnection
+
+
+OLD_ID, NEW_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[CopyRig]:
+    rig = rig_of()
+    yield rig
+    await rig.worker.close()
+
+
+def of(outcome: EpochOutcome, number: int = 0) -> PartitionOutcome:
+    return next(p for p in outcome.partitions if p.source.partition == number)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+async def test_unreachable_cluster_is_an_outcome(rig: CopyRig, side: str) -> None:
+    """A cluster that is away for the whole epoch interrupts every partition, with what to check."""
+    getattr(rig, side).is_unreachable = True
+    outcome = await rig.epoch()
+
+    assert [p.ended for p in outcome.partitions] == [Ended.INTERRUPTED] * 2
+    assert all(p.failure and "bootstrap.servers" in p.failure.hint for p in outcome.partitions)
+    assert outcome.elapsed_s == pytest.approx(1, abs=0.3)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+async def test_cluster_that_comes_back_within_the_epoch_is_used(rig: CopyRig, side: str) -> None:
+    """An epoch keeps trying until its deadline, and what it overcame is not its result."""
+    rig.load(0, 3)
+    cluster: ModelCluster = getattr(rig, side)
+    cluster.is_unreachable = True
+    asyncio.get_running_loop().call_later(0.5, setattr, cluster, "is_unreachable", False)
+    outcome = await rig.epoch()
+
+    assert rig.values() == list(range(9))
+    assert {p.ended for p in outcome.partitions} == {Ended.OK}
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("harm", ["is_frozen", "hanging"])
+async def test_epoch_ends_in_time_whatever_hangs(rig: CopyRig, side: str, harm: str) -> None:
+    """Brokers that answer nothing, or open no connection for ten seconds, hold no epoch beyond its drain time."""
+    rig.load(0, 3)
+    cluster: ModelCluster = getattr(rig, side)
+    setattr(cluster, harm, True if harm == "is_frozen" else {0})
+    outcome = await rig.epoch(epoch_ms=SETTLING_MS)
+
+    assert outcome.elapsed_s <= (SETTLING_MS + DRAIN_MS) / 1000 + 0.2
+    assert not outcome.records
+    assert of(outcome).is_unsure is (side == "target" and harm == "is_frozen") if outcome.partitions else True
+
+
+@pytest.mark.parametrize("harm", ["is_frozen", "hanging"])
+async def test_a_silent_source_is_told_however_long_its_time_outs_are(rig: CopyRig, harm: str) -> None:
+    """The epoch ends before the connection gives the broker up: that it has answered nothing is said all the same."""
+    setattr(rig.source, harm, True if harm == "is_frozen" else {0})
+    outcome = await rig.epoch(epoch_ms=SETTLING_MS)
+
+    assert [p.ended for p in outcome.partitions] == [Ended.INTERRUPTED] * 2
+    assert all(p.failure and "broker 0 at the source answered nothing" in p.failure.message for p in outcome.partitions)
+
+
+async def test_an_epoch_lasts_until_it_is_known_what_has_arrived(rig: CopyRig) -> None:
+    """
+    The resume takes longer than an epoch: it is not started again in each.
+
+    Copying is lost with its outcome, and epochs are shorter than the target's end must stand still.
+    """
+    rig.load(0, 3)
+    await rig.epoch(is_lost=True)
+    rig.doubt()
+    rig.load(0, 2)
+    first = await rig.epoch(epoch_ms=100)
+    await rig.epoch(epoch_ms=100)
+
+    assert [p.is_unsure for p in first.partitions] == [False, False]
+    assert 0.25 < first.elapsed_s < 1
+    assert rig.values() == list(range(15))
+
+
+async def test_an_epoch_lasts_until_its_brokers_are_connected(rig: CopyRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connecting to a distant source takes longer than an epoch: the next one finds the connection open."""
+    connect = ModelCluster.connection
+
+    async def slowly(cluster: ModelCluster, node: int, purpose: str) -> ModelConnection:
+        if not any(it.purpose == purpose for it in cluster.connections):
+            await asyncio.sleep(0.8)
+        return await connect(cluster, node, purpose)
+
+    monkeypatch.setattr(ModelCluster, "connection", slowly)
+    rig.load(0, 3)
+    for _ in range(2):
+        await rig.epoch(epoch_ms=500)
+
+    assert rig.values() == list(range(9))
+
+
+async def test_frozen_target_leaves_doubt_and_the_next_epoch_resolves_it(rig: CopyRig) -> None:
+    """What a frozen target had been sent is in doubt, found out at the next epoch, and nothing is there twice."""
+    rig.load(0, 3)
+    await rig.epoch()
+    rig.load(0, 5)
+    rig.target.is_manual = True
+    loop = asyncio.get_running_loop()
+    loop.call_later(0.5, lambda: [c.process() for c in rig.target.connections])
+    outcome = await rig.epoch()
+
+    assert (of(outcome).ended, of(outcome).is_unsure, of(outcome).position) == (Ended.INTERRUPTED, True, 9)
+    rig.target.is_manual = False
+    outcome = await rig.epoch(epoch_ms=2_000)
+
+    assert rig.values() == list(range(24))
+    assert of(outcome).resumed_records == 15
+    assert (of(outcome).is_unsure, of(outcome).position) == (False, 24)
+
+
+async def test_slow_target_stops_fetching(rig: CopyRig) -> None:
+    """While the target takes nothing, no more than the buffer and one answer are read; then everything goes on."""
+    rig = rig_of(1, buffer_bytes=50_000, partition_buffer_bytes=30_000, fetch_max_bytes=10_000)
+    rig.load(0, 400, size=1_000)
+    rig.target.is_frozen = True
+    await rig.epoch()
+    read = sum(1 for _, key in rig.source.sent if key == 1)
+
+    assert read <= 5
+    rig.target.is_frozen = False
+    for connection in rig.target.connections:
+        connection.close("reset by peer")
+    while rig.plans[0].position < 1_200:
+        await rig.epoch()
+
+    assert rig.values() == list(range(1_200))
+    await rig.worker.close()
+
+
+async def test_one_partition_with_a_full_share_does_not_stop_others() -> None:
+    """A partition that the target does not take is left out of fetches; the others go on."""
+    rig = rig_of(2, brokers=1, partition_buffer_bytes=10_000)
+    sick = TopicPartition(REMOTE, 0)
+    rig.target.produce_fault = lambda tp, _raw: (ErrorCode.NOT_ENOUGH_REPLICAS, False) if tp == sick else None
+    for number in (0, 1):
+        rig.load(number, 50, size=1_000)
+    outcome = await rig.epoch()
+
+    assert (rig.values(0), rig.values(1)) == ([], list(range(150)))
+    assert (of(outcome, 0).ended, of(outcome, 1).ended) == (Ended.INTERRUPTED, Ended.OK)
+    failure = of(outcome, 0).failure
+    assert failure is not None
+    assert "NOT_ENOUGH_REPLICAS" in failure.message
+    await rig.worker.close()
+
+
+async def test_source_broker_that_goes_away_while_a_share_is_full_does_not_stop_the_epoch() -> None:
+    """
+    A fetcher whose remaining partitions all wait for the target has nothing to ask of a broker that is gone.
+
+    The source's broker vanishes from the metadata while one partition is paused and the other one is being fetched;
+    then the target takes batches again, and another broker leads at the source.
+    """
+    rig = rig_of(2, partition_buffer_bytes=5_000, fetch_max_bytes=20_000)
+    rig.load(0, 100, size=1_000)
+    rig.target.produce_fault = lambda _tp, _raw: (ErrorCode.NOT_ENOUGH_REPLICAS, False)
+    loop = asyncio.get_running_loop()
+
+    def lose_the_broker() -> None:
+        for partition in rig.source.partitions.values():
+            partition.leader = 1
+        rig.source.unlisted = {0}
+        for connection in rig.source.connections:
+            connection.close("reset by peer")
+
+    loop.call_later(0.3, lose_the_broker)
+    loop.call_later(0.5, setattr, rig.target, "produce_fault", lambda _tp, _raw: None)
+    loop.call_later(0.6, rig.load, 1, 5)
+    async with asyncio.timeout(60):
+        await rig.epoch(epoch_ms=4_000)
+
+    assert (rig.values(0), rig.values(1)) == (list(range(300)), list(range(15)))
+    await rig.worker.close()
+
+
+async def test_leaders_that_move_are_followed_on_both_sides() -> None:
+    """Partitions whose leaders move during an epoch go on at the new ones within it."""
+    rig = rig_of(4, brokers=3)
+    for number in range(4):
+        rig.load(number, 10)
+    loop = asyncio.get_running_loop()
+
+    def move() -> None:
+        for cluster in (rig.source, rig.target):
+            cluster.known_leaders = {tp: p.leader for tp, p in cluster.partitions.items()}
+            for partition in cluster.partitions.values():
+                partition.leader = ((partition.leader or 0) + 1) % 3
+                partition.leader_epoch += 1
+        for number in range(4):
+            rig.load(number, 10)
+
+    loop.call_later(0.3, move)
+    loop.call_later(1.0, move)
+    outcome = await rig.epoch(epoch_ms=3_000)
+
+    assert [rig.values(number) for number in range(4)] == [list(range(90))] * 4
+    assert [(p.ended, p.is_unsure) for p in outcome.partitions] == [(Ended.OK, False)] * 4
+    assert outcome.retries > 0
+    await rig.worker.close()
