@@ -36,9 +36,6 @@ PYTHON = sorted(file for folder in ("mm2py", "tests", "bench") for file in (ROOT
 TO_BE_SPLIT = {
     "tests/e2e/test_worker.py",
     "tests/integration/test_position_tool.py",
-    "tests/support/model_cluster.py",
-    "tests/unit/flow/test_membership.py",
-    "tests/unit/pipeline/copy/test_epoch.py",
 }
 
 LONGEST_FILE, LONGEST_FUNCTION, LONGEST_DESIGN, LONGEST_LINE = 500, 50, 299, 120
