@@ -168,14 +168,16 @@ class PlanServer:
     def __init__(self, folder: Path) -> None:
         self._path = str(folder / "epoch-plans.sock")
         self._server: asyncio.Server | None = None
+        self._starting = asyncio.Lock()
         self._jobs: dict[int, CopyJob] = {}
         self._numbers = itertools.count(1)
 
     async def expect(self, job: CopyJob) -> tuple[str, int] | None:
         """Return where a worker has to connect, and as whom, to reach *job*; None if it cannot."""
-        if self._server is None:
-            with contextlib.suppress(OSError), short_path(self._path) as short:
-                self._server = await asyncio.start_unix_server(self._serve, short)
+        async with self._starting:  # all copy tasks begin at the same moment
+            if self._server is None:
+                with contextlib.suppress(OSError), short_path(self._path) as short:
+                    self._server = await asyncio.start_unix_server(self._serve, short)
         if self._server is None:
             return None
         for number in [number for number, known in self._jobs.items() if known.has_ended]:

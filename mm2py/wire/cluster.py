@@ -21,7 +21,7 @@ from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnre
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.answers import by_asked
-from mm2py.wire.connection import BrokerConnection
+from mm2py.wire.connection import BrokerConnection, held_back_s
 from mm2py.wire.connections import Connections
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.metadata import NO_LEADER, UNKNOWN_EPOCH, Broker, ClusterMetadata, MetadataUpkeep
@@ -205,8 +205,7 @@ class Cluster:
 
     async def _send(self, connection: BrokerConnection, request: Any) -> Any:
         name = type(request).__name__
-        # Some answers are held back until other clients have asked, too.
-        within_s = self._timeout_s + getattr(request, "held_back_s", 0.0)
+        within_s = self._timeout_s + held_back_s(request)
         try:
             async with asyncio.timeout(within_s):
                 return await connection.send(request)

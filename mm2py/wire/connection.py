@@ -85,6 +85,11 @@ class _FutureFrame:
             self.future.set_exception(error)
 
 
+def held_back_s(request: Any) -> float:
+    """Return for how long a broker may hold the answer to *request* back until other clients have asked, too."""
+    return float(getattr(request, "held_back_s", 0.0))
+
+
 class BrokerConnection(asyncio.BufferedProtocol):
     """
     An open connection. Requests are answered in the order they were sent.
@@ -206,7 +211,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         header = prepared.build_request_header(correlation_id=correlation_id, client_id=self._endpoint.client_id)
         message = header.encode() + prepared.encode()
         future: asyncio.Future[memoryview] = self._loop.create_future()
-        write([_SIZE.pack(len(message)), message], correlation_id, _FutureFrame(future), 0.0)
+        write([_SIZE.pack(len(message)), message], correlation_id, _FutureFrame(future), held_back_s(request))
         frame = await future
         try:
             return read_response(prepared, frame)

@@ -6,13 +6,17 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import cast
 
+import psutil
 import pytest
 import pytest_asyncio
 
 from mm2py.model.epoch import EpochOutcome
 from mm2py.pipeline.copy.sent_plan import MANY, KeptPlan
-from mm2py.pipeline.copy_job import EpochLostError
+from mm2py.pipeline.copy_job import CopyJob, EpochLostError, PlanServer
+from mm2py.pipeline.spark.session import SparkSession
 from tests.support.epochs import FLOW, Spark, idle_partitions, idle_plan, lose, spark_of
 from tests.support.eventually import eventually
 
@@ -64,6 +68,17 @@ async def test_a_spark_task_runs_one_epoch_after_the_other(spark: Spark) -> None
 
     assert [outcome.epoch for outcome in outcomes] == [0, 1, 2, 3, 4]
     assert given == 1
+
+
+async def test_tasks_that_begin_at_the_same_moment_share_one_socket(tmp_path: Path) -> None:
+    """All copy tasks of a daemon do. Each had the socket made again, and all but the last one listened in vain."""
+    server = PlanServer(tmp_path)
+    places = await asyncio.gather(*(server.expect(CopyJob(cast("SparkSession", None))) for _ in range(3)))
+    sockets = [it for it in psutil.Process().net_connections("unix") if str(it.laddr).endswith("epoch-plans.sock")]
+    server.close()
+
+    assert len({number for _, number in filter(None, places)}) == 3
+    assert len(sockets) == 1
 
 
 async def test_no_task_stays_where_another_needs_its_slot(spark: Spark) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from mm2py.errors import BrokerConnectionError
 from mm2py.wire.connection import BrokerConnection, _why
+from mm2py.wire.groups.requests import JoinGroupRequest
 from tests.support.line import ENDPOINT, Frames, Line, frame
 
 
@@ -209,6 +210,21 @@ async def test_requests_held_back_on_purpose_have_more_time(line: Line) -> None:
     await asyncio.sleep(0.2)
 
     assert line.connection.is_closed
+
+
+async def test_a_join_is_held_back_for_a_session(line: Line) -> None:
+    """A group's coordinator answers a JoinGroup once all members have joined, so its deadline is a session later."""
+    line.connection.versions[JoinGroupRequest.API_KEY] = (0, 9)
+    joining = JoinGroupRequest("A-mm2", 30_000, 30_000, "", "node-1", "connect", [("mm2py-1", b"")])
+    asked = asyncio.create_task(line.connection.send(joining))
+    await asyncio.sleep(34.9)
+
+    assert not line.connection.is_closed
+    await asyncio.sleep(0.2)
+
+    assert line.connection.is_closed
+    with pytest.raises(BrokerConnectionError):
+        await asked
 
 
 @pytest.mark.parametrize(
