@@ -31,7 +31,7 @@ async def reorder(cluster: Cluster, places: Sequence[Place], replicas: Sequence[
 async def elect(cluster: Cluster, places: Sequence[Place]) -> None:
     """Ask for the preferred leaders of *places*; whether one could be had shows in the metadata."""
     for topics in _chunks(places):
-        await cluster.ask_any(_ElectLeaders(topics))
+        await cluster.ask_any(ElectLeaders(topics))
 
 
 async def until_led_by(cluster: Cluster, places: Sequence[Place], leader: int, *, within_s: float) -> None:
@@ -94,11 +94,12 @@ class _ElectLeadersRequestV1(RequestStruct):
     )
 
 
-class _ElectLeaders(Request[_ElectLeadersRequestV1]):
+class ElectLeaders(Request[_ElectLeadersRequestV1]):
     API_KEY = 43
 
-    def __init__(self, topics: list[tuple[str, list[int]]]) -> None:
-        self._topics = topics
+    def __init__(self, topics: Sequence[tuple[str, Sequence[int]]]) -> None:
+        """Ask for the preferred leaders of some partitions of each topic (KIP-460)."""
+        self._topics = [(topic, list(numbers)) for topic, numbers in topics]
 
     def build(self, request_struct_class: type[_ElectLeadersRequestV1]) -> Any:
         return request_struct_class(PREFERRED, self._topics, REQUEST_TIMEOUT_MS)

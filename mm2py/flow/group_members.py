@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import attrs
+
 from mm2py.core.membership import Occupied, judge_members
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.this_node import is_alive
@@ -19,6 +21,10 @@ _BEATS: Final = 3
 _HOPELESS: Final = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT)
 
 
+#: What an operator may do while others have the group.
+STOP_ONE: Final = "stop one of the two; once it has ended, the other continues by itself"
+
+
 def beat_interval_s(session_ms: int, heartbeat_ms: int) -> float:
     """Return the interval of heartbeats."""
     return min(heartbeat_ms, session_ms / _BEATS) / 1000
@@ -27,6 +33,11 @@ def beat_interval_s(session_ms: int, heartbeat_ms: int) -> float:
 def is_hopeless(error: BrokerAnsweredError) -> bool:
     """Whether *error* keeps us out of a group until an operator changes something."""
     return isinstance(error, NotAuthorizedError) or error.code in _HOPELESS
+
+
+def with_grant(error: BrokerAnsweredError, group: str) -> BrokerAnsweredError:
+    """Return *error* with the permission that a member of *group* lacks, if it lacks one: READ implies all others."""
+    return attrs.evolve(error, grant=f"READ on group {group}") if isinstance(error, NotAuthorizedError) else error
 
 
 async def who_else(place: Membership, us: Node, *, shares: bool, is_fenced: bool = False) -> Occupied | None:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
 from mm2py.config.settings import FlowSettings
 from mm2py.core.membership import Occupied
 from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.group_members import STOP_ONE, with_grant
 from mm2py.flow.reach import Reach
 from mm2py.model.flow import Flow
 from mm2py.model.share import Share, SharedFlow
 from mm2py.telemetry.events import Event, FlowRunsElsewhere, FlowShared, FlowUnguarded, InstanceFenced
 from mm2py.wire.error_codes import ErrorCode
-from mm2py.wire.security.access import NotAuthorizedError
 
 
 _HINTS: Final[dict[int, str]] = {
     ErrorCode.INVALID_SESSION_TIMEOUT: "set session.timeout.ms to what the brokers allow (group.*.timeout.ms)"
 }
-_HINT: Final = "stop one of the two; once it has ended, the other continues by itself"
 _NAMESAKE_HINT: Final = "give each node a group.instance.id of its own; this one continues when the other has gone"
 
 
@@ -43,13 +40,12 @@ def why_elsewhere(settings: FlowSettings, taken: Occupied) -> tuple[str, str]:
     """Return why this node stands by, and a hint."""
     if taken.is_namesake:
         return f"{taken.by} has the same group.instance.id, {settings.membership.instance}", _NAMESAKE_HINT
-    return f"{taken.by} runs {settings.flow}", _HINT
+    return f"{taken.by} runs {settings.flow}", STOP_ONE
 
 
 def unguarded(settings: FlowSettings, reach: Reach, error: BrokerAnsweredError) -> FlowUnguarded:
     """Report that the flow's group cannot be joined, and what is missing."""
-    if isinstance(error, NotAuthorizedError):
-        error = attrs.evolve(error, grant=f"READ on group {settings.group_id}")  # which implies all others
+    error = with_grant(error, settings.group_id)
     hint = reach.hint_for(error) or _HINTS.get(error.code, "")
     return FlowUnguarded(settings.flow, settings.group_id, str(error), hint)
 
@@ -62,4 +58,4 @@ def runs_elsewhere(settings: FlowSettings, taken: Occupied, *, was_ours: bool) -
     flow, group = settings.flow, settings.group_id
     if taken.is_namesake:
         return InstanceFenced(flow, group, settings.membership.instance, taken.by, then, _NAMESAKE_HINT)
-    return FlowRunsElsewhere(flow, group, taken.by, taken.since, taken.rest, then, _HINT)
+    return FlowRunsElsewhere(flow, group, taken.by, taken.since, taken.rest, then, STOP_ONE)

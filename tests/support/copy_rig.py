@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import attrs
 
-from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, PartitionPlan, ProducerMark
+from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, PartitionOutcome, PartitionPlan, ProducerMark
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.rates import RateShare
 from mm2py.pipeline.copy.epoch import copy_epoch
@@ -112,3 +112,8 @@ def rig_of(partitions: int = 2, *, brokers: int = 1, **limits: Any) -> CopyRig:
         for number in range(partitions)
     }
     return CopyRig(source, target, worker_of(source, target), plans, CopyLimits(**limits))
+
+
+def of(outcome: EpochOutcome, number: int = 0) -> PartitionOutcome:
+    """Return what an *outcome* says of the partition with that number."""
+    return next(p for p in outcome.partitions if p.source.partition == number)

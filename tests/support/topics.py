@@ -10,9 +10,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import TopicAlreadyExistsError, for_code
 from aiokafka.protocol.admin import AlterPartitionReassignmentsRequest
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import Array, Int8, Int16, Int32, Schema, String
 
+from bench.elections import ElectLeaders
 from mm2py.clock import SystemClock
 from mm2py.devkit.java import run_tool
 from mm2py.model.endpoint import ClusterEndpoint
@@ -212,7 +211,7 @@ async def _reassign(connected: AIOKafkaClient, topic: str, to: Mapping[int, list
 
 async def _elect(connected: AIOKafkaClient, topic: str, partitions: Iterable[int]) -> None:
     """Ask for the preferred leaders; what a partition answers shows in the leaders a moment later."""
-    await connected.send(await _any_broker(connected), _ElectLeadersRequest(topic, list(partitions)))
+    await connected.send(await _any_broker(connected), ElectLeaders([(topic, list(partitions))]))
 
 
 async def _any_broker(connected: AIOKafkaClient) -> int:
@@ -222,44 +221,3 @@ async def _any_broker(connected: AIOKafkaClient) -> int:
             return int(broker.nodeId)
     message = "no broker takes a connection"
     raise AssertionError(message)
-
-
-class _ElectLeadersResponseV1(Response):  # type: ignore[misc]  # aiokafka is untyped here
-    API_KEY = 43
-    API_VERSION = 1
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("error_code", Int16),
-        (
-            "topics",
-            Array(
-                ("topic", String("utf-8")),
-                (
-                    "partitions",
-                    Array(("partition", Int32), ("error_code", Int16), ("error_message", String("utf-8"))),
-                ),
-            ),
-        ),
-    )
-
-
-class _ElectLeadersRequestV1(RequestStruct):  # type: ignore[misc]
-    API_KEY = 43
-    API_VERSION = 1
-    RESPONSE_TYPE = _ElectLeadersResponseV1
-    SCHEMA = Schema(
-        ("election_type", Int8),
-        ("topics", Array(("topic", String("utf-8")), ("partitions", Array(Int32)))),
-        ("timeout_ms", Int32),
-    )
-
-
-class _ElectLeadersRequest(Request[_ElectLeadersRequestV1]):  # type: ignore[misc]
-    API_KEY = 43
-
-    def __init__(self, topic: str, partitions: list[int]) -> None:
-        self._topic = topic
-        self._partitions = partitions
-
-    def build(self, request_struct_class: type[_ElectLeadersRequestV1]) -> _ElectLeadersRequestV1:
-        return request_struct_class(0, [(self._topic, self._partitions)], _TIMEOUT_MS)

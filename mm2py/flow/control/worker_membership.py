@@ -19,7 +19,7 @@ from mm2py.clock import Clock
 from mm2py.config.flow_settings import MembershipSettings
 from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE, NoCoordinatorError, Occupied
 from mm2py.errors import BrokerAnsweredError, Mm2Error
-from mm2py.flow.group_members import beat_interval_s, is_hopeless, who_else
+from mm2py.flow.group_members import STOP_ONE, beat_interval_s, is_hopeless, who_else, with_grant
 from mm2py.flow.runner import FlowRunner
 from mm2py.flow.this_node import this_node
 from mm2py.model.endpoint import ClusterEndpoint
@@ -43,7 +43,7 @@ _LEAVE_S: Final = 2.0
 class WorkerRunsElsewhereError(Mm2Error):
     """Other workers have the group of this one, so they run its connectors."""
 
-    hint: ClassVar[str] = "stop one of the two; once it has ended, the other continues by itself"
+    hint: ClassVar[str] = STOP_ONE
 
     by: str
     flow: str
@@ -143,8 +143,7 @@ class WorkerMembership:
         if self._taken is None:
             self._taken_at = self._clock.monotonic()
             then = "steps back and stands by" if self._is_open else "stands by and runs no connector"
-            group, hint = self._settings.group, WorkerRunsElsewhereError.hint
-            self._events.emit(WorkerRunsElsewhere(group, taken.by, then, hint))
+            self._events.emit(WorkerRunsElsewhere(self._settings.group, taken.by, then, STOP_ONE))
         if self._is_open:
             self._closed.set()
         self._is_open, self._taken, self._error = False, taken, None
@@ -154,12 +153,11 @@ class WorkerMembership:
         """Report that the group cannot be asked or joined. What runs continues: Java's workers must ask it too."""
         is_lasting, is_silent = False, not isinstance(error, BrokerAnsweredError)
         if isinstance(error, BrokerAnsweredError):
-            is_lasting = is_hopeless(error)
+            error, is_lasting = with_grant(error, self._settings.group), is_hopeless(error)
             if error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 error = NoCoordinatorError(error.cluster, self._settings.group)
         hint = error.hint
         if isinstance(error, NotAuthorizedError):
-            error = attrs.evolve(error, grant=f"READ on group {self._settings.group}")  # which implies all others
             hint = error.hint_for(principal_of(self._endpoint))
         self._error = error
         if is_lasting and self._taken is None:

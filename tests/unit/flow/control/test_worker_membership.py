@@ -26,7 +26,7 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.groups.membership import Assign, Heartbeat
 from tests.support.clocks import LoopClock
-from tests.support.coordinators import Coordinators
+from tests.support.memberships import Target
 
 
 NOBODY = GroupMembers()
@@ -79,19 +79,6 @@ class Place:
 
     async def leave(self) -> None:
         self.is_in = False
-
-
-class Target(Coordinators):
-    """Stands for the cluster."""
-
-    def __init__(self, *_: object) -> None:
-        super().__init__()
-
-    async def connect(self) -> None:
-        return
-
-    async def close(self) -> None:
-        return
 
 
 @attrs.define(eq=False)

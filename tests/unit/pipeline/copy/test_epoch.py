@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,7 @@ import pytest
 from mm2py.model.epoch import (
     RECREATED,
     Ended,
-    EpochOutcome,
     LogOffsets,
-    PartitionOutcome,
     ProducerMark,
     Run,
 )
@@ -23,22 +20,11 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.pipeline.copy import epoch
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.batches import START_MS, Content, build_batch
-from tests.support.copy_rig import EPOCH_MS, REMOTE, TOPIC, CopyRig, rig_of, worker_of
+from tests.support.copy_rig import EPOCH_MS, REMOTE, TOPIC, CopyRig, of, rig_of, worker_of
 from tests.support.model_partition import ModelPartition
 
 
 OLD_ID, NEW_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
-
-
-@pytest.fixture
-async def rig() -> AsyncIterator[CopyRig]:
-    rig = rig_of()
-    yield rig
-    await rig.worker.close()
-
-
-def of(outcome: EpochOutcome, number: int = 0) -> PartitionOutcome:
-    return next(p for p in outcome.partitions if p.source.partition == number)
 
 
 async def test_epoch_copies_what_is_there_and_says_where_it_went(rig: CopyRig) -> None:

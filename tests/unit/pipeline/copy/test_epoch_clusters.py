@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
 from mm2py.model.epoch import (
     SETTLING_MS,
     Ended,
-    EpochOutcome,
-    PartitionOutcome,
 )
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.error_codes import ErrorCode
-from tests.support.copy_rig import DRAIN_MS, REMOTE, CopyRig, rig_of
+from tests.support.copy_rig import DRAIN_MS, REMOTE, CopyRig, of, rig_of
 from tests.support.model_cluster import ModelCluster, ModelConnection
 
 
 OLD_ID, NEW_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
-
-
-@pytest.fixture
-async def rig() -> AsyncIterator[CopyRig]:
-    rig = rig_of()
-    yield rig
-    await rig.worker.close()
-
-
-def of(outcome: EpochOutcome, number: int = 0) -> PartitionOutcome:
-    return next(p for p in outcome.partitions if p.source.partition == number)
 
 
 @pytest.mark.parametrize("side", ["source", "target"])

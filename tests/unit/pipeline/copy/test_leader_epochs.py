@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import attrs
-import pytest
 
-from mm2py.model.epoch import Ended, EpochOutcome, LeaderMark, PartitionOutcome
+from mm2py.model.epoch import Ended, LeaderMark
 from mm2py.model.flow import TopicPartition
-from tests.support.copy_rig import REMOTE, TOPIC, CopyRig, rig_of
+from tests.support.copy_rig import REMOTE, TOPIC, CopyRig, of, rig_of
 from tests.support.model_partition import ModelPartition
-
-
-@pytest.fixture
-async def rig() -> AsyncIterator[CopyRig]:
-    rig = rig_of()
-    yield rig
-    await rig.worker.close()
-
-
-def of(outcome: EpochOutcome, number: int = 0) -> PartitionOutcome:
-    return next(p for p in outcome.partitions if p.source.partition == number)
 
 
 def source(rig: CopyRig, number: int = 0) -> ModelPartition:
