@@ -36,7 +36,6 @@ from mm2py.flow.reach import Reach
 from mm2py.flow.task_group import FlowContext, FlowGroup, GroupRequests
 from mm2py.model.flow import TopicPartition
 from mm2py.model.node import Node
-from mm2py.model.node_status import noticeable_rates
 from mm2py.model.share import Candidate, NodeLoad
 from mm2py.model.state import FlowState, FlowView, PartitionStage, PartitionView
 from mm2py.telemetry.journal import EventLog
@@ -110,11 +109,11 @@ class FlowOnNode:
         self._seen: tuple[object, FlowView] = (None, FlowView(settings.flow, FlowState.RUNNING))
         self._group = Copying(around)
         self.nodes = FlowNodes(around, lambda: node, self.view)
-        self.nodes.mirrored = lambda: partitions
+        self.nodes.own.mirrored = lambda: partitions
         self.membership = FlowMembership(around, lambda: node)
         self.membership.on_assignment = self.nodes.know
-        self.membership.load = self._own_load
-        self.membership.leader.work = lambda: Work(*flow_tasks(settings), self.nodes.slots(), self.nodes.loads())
+        self.membership.load = self.nodes.own.load
+        self.membership.leader.work = lambda: Work(*flow_tasks(settings), self.nodes.own.slots(), self.nodes.loads())
         self.membership.leader.load_of = self._load_of
         self.membership.begin([self._group])
 
@@ -156,14 +155,11 @@ class FlowOnNode:
             self._seen = key, attrs.evolve(self._seen[1], partitions=views)
         return self._seen[1]
 
-    def _own_load(self) -> NodeLoad:
-        return NodeLoad(noticeable_rates(self.view().partitions), *self.nodes.elsewhere())
-
     def _load_of(self, member: Candidate) -> NodeLoad:
-        status = self.nodes.others.get(member.node.id)
+        status = self.nodes.known.others.get(member.node.id)
         if status is not None:
             return status.load
-        return self._own_load() if member.node.id == self._node.id else member.load
+        return self.nodes.own.load() if member.node.id == self._node.id else member.load
 
 
 @attrs.frozen

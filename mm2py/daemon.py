@@ -155,9 +155,9 @@ class MirrorMaker:
             own = partial(self._own_settings, settings.flow)
             runner.share_settings(own, partial(self._follow_owner, settings.flow))
         if (nodes := runner.nodes) is not None:
-            nodes.overrides_revision = lambda: self._overrides.stored(settings.flow).revision
+            nodes.own.overrides_revision = lambda: self._overrides.stored(settings.flow).revision
             nodes.on_overrides = lambda _revision: self._overrides.catch_up(settings.flow)
-            nodes.elsewhere = partial(self._load_elsewhere, settings.flow)
+            nodes.own.elsewhere = partial(self._load_elsewhere, settings.flow)
         return runner
 
     def _this_node(self) -> Node:

@@ -1,18 +1,20 @@
-"""What a node concludes from the statuses of the others that run the same flow: who answers, who has been replaced or
-is long gone, and what all of them copy together.
+"""What a node knows of the others that run the same flow, and concludes from their statuses: who answers, who has been
+replaced or is long gone, and what all of them copy together.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Final
 
 import attrs
 
 from mm2py.model.node import Node
 from mm2py.model.node_status import NodeStatus
+from mm2py.model.share import NO_SHARE, Share, SharedFlow
 from mm2py.model.state import FlowState
 
 
@@ -83,3 +85,132 @@ def slot_loads(statuses: Iterable[NodeStatus]) -> dict[int, float]:
         for slot, rate in status.load.slots.items():
             loads[slot] += rate  # type: ignore[assignment]
     return dict(loads)
+
+
+class KnownNodes:
+    """The nodes of one flow as one of them knows them: the members of its group, by the last assignment, and the last
+    status of each other node. Each time is one of this node's monotonic clock.
+    """
+
+    def __init__(self, us: Callable[[], Node]) -> None:
+        self._us = us
+        #: The assignment that this node follows.
+        self.shared: SharedFlow | None = None
+        #: Whether this node waits for another one that has the flow.
+        self.is_standby = False
+        #: The shares of the nodes in the flow's group, by node, and which member this one is.
+        self.members: Mapping[str, Share] = {}
+        self.member_id = ""
+        #: Since when a node is a member of the group; it may take an interval to report.
+        self._member_since: dict[str, float] = {}
+        self._heard: dict[str, Heard] = {}
+        self._silent: set[str] = set()
+        self._read_at = 0.0
+        #: When the last read began: what was written before has been read.
+        self._asked_at = -math.inf
+
+    @cached_property
+    def own_id(self) -> str:
+        """This node's id."""
+        return self._us().id
+
+    # By the assignment.
+
+    def assign(self, shared: SharedFlow | None, now: float, *, is_standby: bool = False) -> bool:
+        """Follow the assignment *shared*, None without one; return whether anything is new."""
+        if (shared, is_standby) == (self.shared, self.is_standby):
+            return False
+        self.shared, self.is_standby = shared, is_standby
+        nodes = {} if shared is None else {node.id: member for member, node in shared.nodes.items()}
+        self.member_id = nodes.get(self.own_id, "")
+        self.members = {} if shared is None else {it: shared.share_of(member) for it, member in nodes.items()}
+        self._member_since = {node_id: self._member_since.get(node_id, now) for node_id in self.members}
+        return True
+
+    @property
+    def own_share(self) -> Share:
+        """What this node has of the flow."""
+        return self.members.get(self.own_id, NO_SHARE)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether another node is known: a member of the group, one that we wait for, or one that vanished."""
+        others = len(self.members) - (self.own_id in self.members)
+        return self.is_standby or bool(self._heard) or others > 0
+
+    # By what was heard.
+
+    def begin_read(self, asked_at: float, now: float, *, is_first: bool) -> float:
+        """Record that statuses were read; return after what time they were certainly written."""
+        since = -math.inf if is_first else self._asked_at
+        self._asked_at, self._read_at = asked_at, now
+        return since
+
+    def hear(self, node_id: str, heard: Heard) -> None:
+        """Take another node's status."""
+        self._heard[node_id] = heard
+
+    def forget(self, node_ids: Iterable[str]) -> None:
+        """Forget nodes whose records are removed."""
+        for node_id in node_ids:
+            self._heard.pop(node_id, None)
+
+    def heard(self, node_id: str) -> Heard | None:
+        """Return what a node reported last; None if it never did."""
+        return self._heard.get(node_id)
+
+    @property
+    def others(self) -> Mapping[str, NodeStatus]:
+        """The last statuses of the other nodes, by node; also of one that vanished, for an hour."""
+        return {node_id: heard.status for node_id, heard in self._heard.items()}
+
+    def answers(self, node_id: str, now: float) -> bool:
+        """Whether a node reported within half a minute, or joined the group since."""
+        heard = self._heard.get(node_id)
+        if heard is not None:
+            return heard.answers(self._read_at)
+        since = self._member_since.get(node_id)
+        return since is not None and now - since <= SILENT_S
+
+    def answering(self) -> list[NodeStatus]:
+        """Return the last statuses of the other nodes that answer."""
+        return [it.status for it in self._heard.values() if it.answers(self._read_at)]
+
+    def last_heard_s(self, node_id: str, now: float) -> float | None:
+        """Return how long ago a node reported; None if it never did."""
+        heard = self._heard.get(node_id)
+        return None if heard is None else max(0.0, now - heard.at)
+
+    def obsolete(self, now: float) -> frozenset[str]:
+        """Return which nodes' records are of no more use; a member that answers is none of them."""
+        members = {node_id for node_id in self.members if self.answers(node_id, now)}
+        return obsolete(self._heard, self._us(), self._read_at) - members
+
+    def turned(self) -> tuple[list[tuple[Node, float]], list[Node]]:
+        """Return the nodes that no longer answer, each with the time since its report, and those that do again; each
+        change once.
+        """
+        silent = {node_id for node_id, heard in self._heard.items() if not heard.answers(self._read_at)}
+        gone, back = silent - self._silent, (self._silent & self._heard.keys()) - silent
+        self._silent = silent
+        heard = self._heard.items()
+        return (
+            [(it.status.node, self._read_at - it.at) for node_id, it in heard if node_id in gone],
+            [it.status.node for node_id, it in heard if node_id in back],
+        )
+
+    # By both.
+
+    def name_of(self, node_id: str) -> str:
+        """Return the `worker_id` of a node."""
+        known = [it.status.node for it in self._heard.values()]
+        known += self.shared.nodes.values() if self.shared is not None else ()
+        return next((node.worker_id for node in known if node.id == node_id), node_id)
+
+    def not_stopped(self, connector: str, revision: int, since: float, now: float) -> tuple[str, ...]:
+        """Return the names of other nodes that have not reported after *since* that a connector is stopped, under
+        overrides of that *revision*. One that has left the flow's group writes nothing more.
+        """
+        others = set(self.members) or {node_id for node_id in self._heard if self.answers(node_id, now)}
+        late = [it for it in others - {self.own_id} if not has_stopped(self._heard.get(it), connector, revision, since)]
+        return tuple(sorted(map(self.name_of, late)))

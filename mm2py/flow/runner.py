@@ -17,6 +17,7 @@ from mm2py.core.sharing import Work, flow_tasks
 from mm2py.errors import Mm2Error, OverrideConflictError, UnknownConnectorError, UnknownTaskError, Verdict
 from mm2py.flow.checkpoint.group import CheckpointGroup
 from mm2py.flow.control.override_events import events_of
+from mm2py.flow.elsewhere import PartsElsewhere
 from mm2py.flow.heartbeat import HeartbeatGroup
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.membership import FlowMembership
@@ -35,12 +36,10 @@ from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.flow.this_node import this_node
 from mm2py.flow.topics.acls import AclSync
 from mm2py.flow.topics.configs import ConfigSync
-from mm2py.flow.topics.elsewhere import PartsElsewhere
 from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.node import Node
 from mm2py.model.node_settings import NodeSettings
-from mm2py.model.node_status import noticeable_rates
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
 from mm2py.model.restart import Restart
 from mm2py.model.share import Candidate, NodeLoad
@@ -146,7 +145,7 @@ class FlowRunner:
         membership.load = self._share_load
         membership.leader.work, membership.leader.load_of = self._shared_work, self._load_of
         self._restarts = SharedRestarts(context, nodes, self._named, self.restart_here)
-        self._parts = PartsElsewhere(context, nodes, source)
+        self._parts = PartsElsewhere(context, nodes.known, source)
 
     def _follow(self, life: SourceLife) -> None:
         for one in (self.nodes, self._parts):
@@ -155,12 +154,11 @@ class FlowRunner:
 
     def _share_load(self) -> NodeLoad:
         """Return what this node does, for the leader of the flow's group."""
-        elsewhere = self.nodes.elsewhere() if self.nodes is not None else (0.0, 0)
-        return NodeLoad(noticeable_rates(self._own_view().partitions), *elsewhere)
+        return self.nodes.own.load() if self.nodes is not None else NodeLoad()
 
     def _load_of(self, member: Candidate) -> NodeLoad:
         """Return what another node does, by its last report; this one's own as it is now."""
-        status = self.nodes.others.get(member.node.id) if self.nodes is not None else None
+        status = self.nodes.known.others.get(member.node.id) if self.nodes is not None else None
         if status is not None:
             return status.load
         return self._share_load() if member.node.id == self._us().id else member.load
@@ -170,7 +168,7 @@ class FlowRunner:
         tasks = flow_tasks(self.settings)
         if self.nodes is None:
             return Work(*tasks)
-        return Work(*tasks, self.nodes.slots(), self.nodes.loads(), is_for_one_node=self.is_for_one_node)
+        return Work(*tasks, self.nodes.own.slots(), self.nodes.loads(), is_for_one_node=self.is_for_one_node)
 
     def _make_checkpoints(self, context: FlowContext) -> CheckpointGroup | None:
         if not self.settings.checkpoints.is_emitted:
@@ -322,8 +320,8 @@ class FlowRunner:
 
     def set_drained(self, *, is_drained: bool) -> None:
         """Have this node take no tasks of the flow, or take them again."""
-        if self.nodes is not None and self.nodes.is_drained is not is_drained:
-            self.nodes.is_drained = is_drained
+        if self.nodes is not None and self.nodes.own.is_drained is not is_drained:
+            self.nodes.own.is_drained = is_drained
             if self._membership is not None:
                 self._membership.drain(is_drained=is_drained)
             self.nodes.wake()

@@ -88,16 +88,6 @@ class NodeStatus:
     issues: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
 
-    @property
-    def all_tasks(self) -> int:
-        """The number of its tasks, those of other flows included."""
-        return len(self.share.tasks) + self.load.elsewhere_tasks
-
-    @property
-    def all_bytes_per_s(self) -> float:
-        """What it copies, other flows included."""
-        return self.bytes_per_s + self.load.elsewhere_bytes_per_s
-
 
 def status_topic(source_alias: str) -> str:
     """Name the topic on the target cluster; as MM2's other internal topics it is never mirrored."""

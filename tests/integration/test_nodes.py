@@ -90,11 +90,11 @@ async def test_nodes_see_each_other_and_a_single_node_leaves_no_trace(
         for it in (one, other):
             it.its.know(_shared(ONE, OTHER))
         seen = await eventually(
-            lambda: one.its.others and other.its.others and one.its.others, within_s=20, what="seen"
+            lambda: one.its.known.others and other.its.known.others and one.its.known.others, within_s=20, what="seen"
         )
         await other.stop()
         one.its.know(_shared(ONE))
-        await eventually(lambda: not one.its.others, within_s=20, what="the node that stopped is forgotten")
+        await eventually(lambda: not one.its.known.others, within_s=20, what="the node that stopped is forgotten")
         await one.stop()
         events = [*one.events.of(StepFailed), *other.events.of(StepFailed)]
     contents = await read_topic(backup.bootstrap_servers, topic)
@@ -120,7 +120,9 @@ async def test_a_topic_of_java_s_with_records_of_its_own_is_shared(
         for it in (one, other):
             it.its.know(_shared(ONE, OTHER))
         await eventually(
-            lambda: one.its.answers(OTHER.id) and other.its.others, within_s=20, what="they see each other"
+            lambda: one.its.known.answers(OTHER.id, asyncio.get_running_loop().time()) and other.its.known.others,
+            within_s=20,
+            what="they see each other",
         )
 
     assert not one.events.of(StepFailed)

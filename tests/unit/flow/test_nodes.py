@@ -19,7 +19,7 @@ from mm2py.model.state import (
 from mm2py.telemetry.events import NodeAnswersAgain, NodeSilent, RecordPassedOver, StepFailed
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
-from tests.support.clocks import LoopClock
+from tests.support.clocks import LoopClock, now
 from tests.support.fake_brokers import CREATE_TOPICS, FETCH, PRODUCE, FakeBrokers
 from tests.support.flow_nodes import BUSY, ONE, OTHER, TOPIC, flow_view, running, shared, together, use_brokers
 from tests.support.flow_rig import FLOW, HopelessError
@@ -66,8 +66,8 @@ async def test_each_node_knows_what_the_others_run(brokers: FakeBrokers) -> None
     """The topic is created, and after one interval each has the other's share, tasks, differing settings and rates."""
     async with running(ONE, OTHER) as (one, other):
         await together(one, other)
-        seen, loads = one.its.others, one.its.loads()
-        back = other.its.others[ONE.id]
+        seen, loads = one.its.known.others, one.its.loads()
+        back = other.its.known.others[ONE.id]
 
     (status,) = seen.values()
     assert (status.node, status.share.tasks, status.generation) == (OTHER, frozenset({1}), 3)
@@ -114,7 +114,7 @@ async def test_following_costs_two_requests_in_an_interval(brokers: FakeBrokers)
         for is_busy in (False, True):
             before = len(brokers.requests)
             for turn in range(10):
-                one.its.overrides_revision = lambda turn=turn, is_busy=is_busy: turn * is_busy  # type: ignore[misc]
+                one.its.own.overrides_revision = lambda turn=turn, is_busy=is_busy: turn * is_busy  # type: ignore[misc]
                 await asyncio.sleep(5)
             sent.append([request.API_KEY for _, request in brokers.requests[before:]])
 
@@ -134,7 +134,7 @@ async def test_a_change_is_written_at_once(brokers: FakeBrokers) -> None:
         assert len(brokers.requests_of(PRODUCE)) > written
         await asyncio.sleep(5)
 
-        assert other.its.others[ONE.id].generation == 4
+        assert other.its.known.others[ONE.id].generation == 4
 
 
 async def test_a_node_that_vanishes_is_reported_and_stays_known_for_an_hour(brokers: FakeBrokers) -> None:
@@ -144,10 +144,10 @@ async def test_a_node_that_vanishes_is_reported_and_stays_known_for_an_hour(brok
         other.its.hand_over()  # as if it were killed: nothing is removed
         await other.stop()
         one.its.know(shared(ONE))
-        assert one.its.answers(OTHER.id)
+        assert one.its.known.answers(OTHER.id, now())
         await asyncio.sleep(45)
-        silent, heard_s = one.its.others, one.its.last_heard_s(OTHER.id)
-        assert not one.its.answers(OTHER.id)
+        silent, heard_s = one.its.known.others, one.its.known.last_heard_s(OTHER.id, now())
+        assert not one.its.known.answers(OTHER.id, now())
         assert one.its.loads() == {slot_of(BUSY): 7_000.0}
         await asyncio.sleep(3_600)
         sent = len(brokers.requests)
@@ -157,7 +157,7 @@ async def test_a_node_that_vanishes_is_reported_and_stays_known_for_an_hour(brok
         assert heard_s is not None
         assert 30 < heard_s < 60
         assert [(event.node, event.rest) for event in one.events.of(NodeSilent)] == [(str(OTHER), OTHER.rest)]
-        assert not one.its.others
+        assert not one.its.known.others
         assert len(brokers.requests) == sent
     assert await _kept(brokers) == {}
 
@@ -170,7 +170,7 @@ async def test_a_node_that_stops_removes_its_record(brokers: FakeBrokers) -> Non
         one.its.know(shared(ONE))
         await asyncio.sleep(12)
 
-        assert not one.its.others
+        assert not one.its.known.others
         assert not one.events.of(NodeSilent)
         assert await _kept(brokers) == {}
 
@@ -190,7 +190,7 @@ async def test_a_successor_replaces_a_killed_node(brokers: FakeBrokers, known_by
             it.its.know(shared(ONE, successor))
         await asyncio.sleep(14)
 
-        assert list(one.its.others) == [successor.id]
+        assert list(one.its.known.others) == [successor.id]
         assert set(await _kept(brokers)) == {ONE.id, successor.id}
 
 
@@ -204,23 +204,23 @@ async def test_a_node_answers_again(brokers: FakeBrokers) -> None:
         await _plant(brokers, OTHER.id, encode_status(FLOW, NodeStatus(OTHER, 1)))
         await asyncio.sleep(11)
 
-        assert one.its.answers(OTHER.id)
+        assert one.its.known.answers(OTHER.id, now())
         assert (len(one.events.of(NodeSilent)), len(one.events.of(NodeAnswersAgain))) == (1, 1)
 
 
 async def test_the_owner_s_topics_and_later_overrides_are_followed(brokers: FakeBrokers) -> None:
     """A node that knows other topics than the owner is asked to look again, and to read overrides that it misses."""
     async with running(ONE, OTHER) as (one, other):
-        one.its.mirrored = lambda: (BUSY,)
-        one.its.overrides_revision = lambda: 4
+        one.its.own.mirrored = lambda: (BUSY,)
+        one.its.own.overrides_revision = lambda: 4
         await together(one, other)
-        mark = one.its.topics_mark
+        mark = one.its.own.topics_mark
         followed = list(other.asked)
-        other.its.mirrored, other.its.overrides_revision = one.its.mirrored, one.its.overrides_revision
+        other.its.own.mirrored, other.its.own.overrides_revision = one.its.own.mirrored, one.its.own.overrides_revision
         await asyncio.sleep(120)
 
         assert followed == [mark, 4]
-        assert other.its.owner_topics_mark == one.its.owner_topics_mark == mark
+        assert other.its.own.topics_mark == one.its.own.topics_mark == mark
         assert other.asked == followed
         assert not one.asked
 
@@ -232,24 +232,24 @@ async def test_a_failure_of_what_is_asked_ends_nothing(brokers: FakeBrokers) -> 
         raise HopelessError
 
     async with running(ONE, OTHER) as (one, other):
-        one.its.overrides_revision = lambda: 4
+        one.its.own.overrides_revision = lambda: 4
         other.its.on_overrides = fail
         await together(one, other)
         await asyncio.sleep(60)
 
         assert [event.error for event in other.events.of(StepFailed)] == ["no"]
-        assert one.its.answers(OTHER.id)
+        assert one.its.known.answers(OTHER.id, now())
         assert brokers.requests
 
 
 async def test_what_the_owner_has_is_asked_for_again_while_it_is_missing(brokers: FakeBrokers) -> None:
     """A refresh that came too early is repeated, but not in each interval."""
     async with running(ONE, OTHER) as (one, other):
-        one.its.mirrored = lambda: (BUSY,)
+        one.its.own.mirrored = lambda: (BUSY,)
         await together(one, other)
         await asyncio.sleep(120)
 
-        assert other.asked == [one.its.topics_mark] * len(other.asked)
+        assert other.asked == [one.its.own.topics_mark] * len(other.asked)
         assert 2 <= len(other.asked) <= 3
 
 
@@ -292,7 +292,7 @@ async def test_a_topic_that_vanishes_is_created_again(brokers: FakeBrokers) -> N
         await asyncio.sleep(120)
 
         assert set(await _kept(brokers)) == {ONE.id, OTHER.id}
-        assert one.its.answers(OTHER.id)
+        assert one.its.known.answers(OTHER.id, now())
 
 
 async def test_a_record_that_is_no_status_is_reported_once(brokers: FakeBrokers) -> None:
@@ -307,7 +307,7 @@ async def test_a_record_that_is_no_status_is_reported_once(brokers: FakeBrokers)
         assert [event.problem for event in one.events.of(RecordPassedOver)] == [
             "its version is 2, this program knows 1"
         ]
-        assert list(one.its.others) == [OTHER.id]
+        assert list(one.its.known.others) == [OTHER.id]
 
 
 async def _plant(brokers: FakeBrokers, node_id: str, value: bytes) -> None:
@@ -335,18 +335,18 @@ async def test_nodes_that_have_not_reported_a_stop_are_named(brokers: FakeBroker
     """
     async with running(ONE, OTHER) as (one, other):
         await together(one, other)
-        begun = one.its._clock.monotonic()
+        begun = now()
         running_there = one.its.not_stopped(SOURCE, 0, begun)
         stopped = attrs.evolve(flow_view(), groups=(GroupView(SOURCE, FlowState.STOPPED),))
-        other.its._view = lambda: stopped
+        other.its.own._view = lambda: stopped
         await asyncio.sleep(21)
         of_earlier = one.its.not_stopped(SOURCE, 1, begun)
-        other.its.overrides_revision = lambda: 1
+        other.its.own.overrides_revision = lambda: 1
         await asyncio.sleep(21)
-        now = one.its._clock.monotonic()
-        found = one.its.not_stopped(SOURCE, 1, begun), one.its.not_stopped(SOURCE, 1, now)
+        later = now()
+        found = one.its.not_stopped(SOURCE, 1, begun), one.its.not_stopped(SOURCE, 1, later)
         one.its.know(shared(ONE))
-        left = one.its.not_stopped(SOURCE, 2, now)
+        left = one.its.not_stopped(SOURCE, 2, later)
 
     assert running_there == of_earlier == ("other:8083",)
     assert found == ((), ("other:8083",))

@@ -9,8 +9,8 @@ import attrs
 import pytest
 
 from mm2py.errors import TopicsUnknownError
-from mm2py.flow.topics import elsewhere
-from mm2py.flow.topics.elsewhere import PartsElsewhere
+from mm2py.flow import elsewhere
+from mm2py.flow.elsewhere import PartsElsewhere
 from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.flow import TopicPartition
 from mm2py.model.share import ALL_SLOTS, Share, slot_of

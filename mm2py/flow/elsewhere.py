@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from mm2py.config.settings import FlowSettings
+from mm2py.core.nodes import KnownNodes
 from mm2py.core.topics.topology import copyable, select
 from mm2py.errors import Mm2Error, TopicsUnknownError
-from mm2py.flow.nodes import FlowNodes
 from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.flow.source.group import SourceGroup, SourceLife
 from mm2py.flow.task_group import FlowContext
@@ -36,7 +36,7 @@ _FOLLOWING: Final = (FlowState.RUNNING, FlowState.PAUSED, FlowState.DRAINING, Fl
 class PartsElsewhere:
     """What other nodes copy of one flow, by its assignment."""
 
-    def __init__(self, context: FlowContext, nodes: FlowNodes, source: SourceGroup) -> None:
+    def __init__(self, context: FlowContext, nodes: KnownNodes, source: SourceGroup) -> None:
         self._context = context
         self._nodes = nodes
         self._source = source
