@@ -111,7 +111,7 @@ class FlowOnNode:
         self.nodes = FlowNodes(around, lambda: node, self.view)
         self.nodes.own.mirrored = lambda: partitions
         self.membership = FlowMembership(around, lambda: node)
-        self.membership.on_assignment = self.nodes.know
+        self.membership.share.on_assignment = self.nodes.know
         self.membership.load = self.nodes.own.load
         self.membership.leader.work = lambda: Work(*flow_tasks(settings), self.nodes.own.slots(), self.nodes.loads())
         self.membership.leader.load_of = self._load_of

@@ -149,15 +149,15 @@ class MirrorMaker:
             before_takeover=partial(self._overrides.catch_up, settings.flow),
         )
         stored = self._overrides.stored(settings.flow)
-        runner.apply_overrides(stored.overrides, by=stored.by, at_ms=stored.at_ms)
-        runner.is_for_one_node = not self._spark.settings.is_on_this_machine
-        if self.worker is None:  # the nodes of a worker have one config for all
-            own = partial(self._own_settings, settings.flow)
-            runner.share_settings(own, partial(self._follow_owner, settings.flow))
-        if (nodes := runner.nodes) is not None:
-            nodes.own.overrides_revision = lambda: self._overrides.stored(settings.flow).revision
-            nodes.on_overrides = lambda _revision: self._overrides.catch_up(settings.flow)
-            nodes.own.elsewhere = partial(self._load_elsewhere, settings.flow)
+        runner.requests.apply(stored.overrides, by=stored.by, at_ms=stored.at_ms)
+        if (sharing := runner.sharing) is not None:
+            sharing.is_for_one_node = not self._spark.settings.is_on_this_machine
+            if self.worker is None:  # the nodes of a worker have one config for all
+                own = partial(self._own_settings, settings.flow)
+                sharing.agree_on(own, partial(self._follow_owner, settings.flow))
+            sharing.nodes.own.overrides_revision = lambda: self._overrides.stored(settings.flow).revision
+            sharing.nodes.own.elsewhere = partial(self._load_elsewhere, settings.flow)
+            sharing.nodes.on_overrides = lambda _revision: self._overrides.catch_up(settings.flow)
         return runner
 
     def _this_node(self) -> Node:
@@ -319,7 +319,7 @@ class MirrorMaker:
         if runner is None:
             return
         stored = self._overrides.stored(flow)
-        runner.apply_overrides(stored.overrides, by=stored.by, at_ms=stored.at_ms)
+        runner.requests.apply(stored.overrides, by=stored.by, at_ms=stored.at_ms)
         if runner.settings != self._overrides.settings_of(flow):
             self._to_restart.add(flow)
             self._must_restart.set()
@@ -356,7 +356,7 @@ class MirrorMaker:
         runner = self._fleet.runner(place.flow)
         if runner is not None:
             with suppress(OverrideConflictError, UnknownConnectorError):
-                runner.restart_here(Restart(place.group, None, request.include_tasks, request.only_failed))
+                runner.requests.restart_here(Restart(place.group, None, request.include_tasks, request.only_failed))
 
     async def _watch_overrides_forever(self) -> None:
         """Write overrides again whose topic was deleted: the next daemon must find them."""
@@ -402,7 +402,8 @@ class MirrorMaker:
             async with self._changing:
                 await self._apply_settings(await self._owners.reread(settings), tasks)
             for runner in self._fleet.runners:
-                runner.compare_settings()
+                if runner.sharing is not None:
+                    runner.sharing.membership.compare_settings()
 
     def _refuse_settings(self, problems: tuple[str, ...]) -> None:
         self._refused_settings = problems

@@ -14,6 +14,7 @@ from typing import TypeVar
 from mm2py.config.settings import FlowSettings
 from mm2py.core.control.reload import FlowChanges
 from mm2py.flow.runner import FlowRunner
+from mm2py.flow.sharing import FlowSharing
 from mm2py.model.flow import Flow
 
 
@@ -67,14 +68,18 @@ class Fleet:
         """Create runners for *flows*, to be run by `start`."""
         for settings in flows:
             self._runners[settings.flow] = self._make(settings)
-            self._runners[settings.flow].set_drained(is_drained=self.is_drained)
+        self.set_drained(is_drained=self.is_drained)
         self._introduce()
 
     def set_drained(self, *, is_drained: bool) -> None:
         """Give up the tasks of all flows, or take them again."""
         self.is_drained = is_drained
-        for runner in self._runners.values():
-            runner.set_drained(is_drained=is_drained)
+        for sharing in self._shared():
+            sharing.set_drained(is_drained=is_drained)
+
+    def _shared(self) -> list[FlowSharing]:
+        """Return the sharing of each flow that does more than to emit heartbeats."""
+        return [runner.sharing for runner in self._runners.values() if runner.sharing is not None]
 
     def know(self, elsewhere: Iterable[FlowSettings]) -> None:
         """Record the flows of other nodes, as in this node's file."""
@@ -99,7 +104,7 @@ class Fleet:
         settings = await self._prepared(runner)
         if settings is not None and settings != runner.settings:
             self.add([settings])
-            self._runners[settings.flow].succeed(runner)
+            self._succeed(runner)
             runner = self._runners[settings.flow]
         await self._run_prepared(runner)
 
@@ -125,18 +130,25 @@ class Fleet:
             before = [self._runners[settings.flow] for settings in changes.changed]
             leaving = [*changes.removed, *(runner.flow for runner in before)]
             for settings in changes.changed:
-                self._runners[settings.flow].hand_over(settings)
+                if (sharing := self._runners[settings.flow].sharing) is not None:
+                    sharing.hand_over(settings)
             is_drained = await self.drain(leaving)
             for flow in leaving:
                 del self._runners[flow], self._running[flow]
             self.add((*changes.changed, *changes.added))
             for runner in before:
-                self._runners[runner.flow].succeed(runner)
+                self._succeed(runner)
             self.start(tasks)
         finally:
             self._is_changing = False
             self._news.set()
         return is_drained
+
+    def _succeed(self, before: FlowRunner) -> None:
+        """Have a flow's new runner keep the place of the one *before* among the flow's nodes."""
+        sharing = self._runners[before.flow].sharing
+        if sharing is not None and before.sharing is not None:
+            sharing.succeed(before.sharing)
 
     async def drain(self, flows: Iterable[Flow] | None = None) -> bool:
         """Drain *flows*, or all because the node ends; one that does not end in time is cancelled. Return whether all
@@ -144,8 +156,8 @@ class Fleet:
         """
         if flows is None:
             async with asyncio.TaskGroup() as parting:
-                for runner in self._runners.values():
-                    parting.create_task(runner.part(within_s=_PART_S), name=f"{runner.flow}/part")
+                for sharing in self._shared():
+                    parting.create_task(sharing.part(within_s=_PART_S), name=f"{sharing.flow}/part")
         leaving = tuple(self._runners) if flows is None else tuple(flows)
         if not leaving:
             return True

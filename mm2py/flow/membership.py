@@ -19,32 +19,27 @@ from mm2py.core.membership import (
     PROTOCOL,
     PROTOCOL_TYPE,
     NoCoordinatorError,
-    Occupied,
     UnknownAssignmentError,
     has_ended,
 )
 from mm2py.core.sharing import flow_tasks
 from mm2py.errors import BrokerAnsweredError, Mm2Error
-from mm2py.flow.agreement import SettingsAgreement
 from mm2py.flow.certainty import Certainty
+from mm2py.flow.flow_share import FlowShare
 from mm2py.flow.group_members import beat_interval_s, is_hopeless, who_else
 from mm2py.flow.leader import GroupLeader
-from mm2py.flow.membership_events import newly_shared, runs_elsewhere, unguarded, who_runs, why_elsewhere
 from mm2py.flow.supervise import supervise
 from mm2py.flow.task_group import RESTART_PAUSES, FlowContext, FlowGroup
 from mm2py.flow.this_node import is_alive
 from mm2py.model.node import Node
 from mm2py.model.share import (
-    NO_SHARE,
     Candidate,
     NodeLoad,
     Share,
     SharedFlow,
     decode_shared_flow,
     encode_candidate,
-    whole_share,
 )
-from mm2py.telemetry.events import FlowTakenOver
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.membership import Heartbeat, MemberIdentity, Membership
@@ -53,9 +48,8 @@ from mm2py.wire.groups.membership import Heartbeat, MemberIdentity, Membership
 _STEP = "find out who runs the flow"
 #: Time limit for leaving the group at the end of a flow.
 _LEAVE_S = 2.0
-#: Interval of heartbeats, and for how long at most, while something moves: it is copied once all have joined again.
+#: Interval of heartbeats while something moves.
 _MOVING_BEAT_S = 0.25
-_MOVING_S = 10.0
 _SPARE_HINT = "it takes over when a node ends; for more nodes to copy, raise tasks.max"
 
 
@@ -68,7 +62,7 @@ class Place:
 
 
 class FlowMembership:
-    """Keeps a flow's membership, or waits for it, and gives the flow's groups their share."""
+    """Keeps a flow's membership, or waits for it; `FlowShare` has what follows for the flow's groups."""
 
     def __init__(
         self, context: FlowContext, us: Callable[[], Node], before_takeover: Callable[[], Awaitable[None]] | None = None
@@ -86,15 +80,12 @@ class FlowMembership:
         self._interval_s = beat_interval_s(self._settings.session_ms, self._settings.heartbeat_ms)
         self._certainty = Certainty(context, self._interval_s)
         self._tasks, self._record_tasks = flow_tasks(context.settings)
-        self._groups: Sequence[FlowGroup] = ()
-        self._before_takeover = before_takeover or _nothing
+        #: What this node has of the flow.
+        self.share = FlowShare(context, before_takeover, join_again=self._join_again, spare_hint=self._spare_hint)
         #: What this node does where it leads the group.
         self.leader = GroupLeader(context)
         #: What this node has to do.
         self.load: Callable[[], NodeLoad] = NodeLoad
-        self.agreement = SettingsAgreement(context.flow, context.events)
-        #: Called with each new assignment, and with None once there is none any more.
-        self.on_assignment: Callable[[SharedFlow | None], None] = lambda _: None
         self._is_drained = self._is_ending = False
         #: The group's leader assigns work in a form that this version does not know.
         self._is_unfit = False
@@ -107,22 +98,10 @@ class FlowMembership:
         self._hands_over = self._comes_back = self._came_back = False
         #: Another process has joined under our `group.instance.id`.
         self._is_fenced = False
-        #: What we are to have, and what we may still hold of a former share.
-        self._share = self._held = NO_SHARE
-        self._shared: SharedFlow | None = None
-        self._assigned_at = 0.0
-        #: Set when groups hold something that is no longer in our share.
-        self._must_release = asyncio.Event()
         #: The group is to be joined again.
         self._must_join = False
         #: Set when the group is to be asked at once.
         self._has_news = asyncio.Event()
-        #: Another node replaced us, which was not reported yet.
-        self._was_ours = False
-        self._is_doubted = False
-        self._taken_at: float | None = None
-        self._told: Occupied | None = None
-        self._unguarded_by = ""
 
     def hand_over(self) -> None:
         """Do not leave the group at the end: the flow continues on this node, with a successor that has our `place`."""
@@ -136,15 +115,8 @@ class FlowMembership:
     def note_ready(self) -> None:
         """Take tasks of other nodes from now on."""
         self.is_ready = True
-        if self._share.is_empty or self._came_back:
+        if self.share.is_empty or self._came_back:
             self._join_again()
-
-    @property
-    def has_given(self) -> bool:
-        """Whether other nodes, if there are any, have what this one had."""
-        if self._shared is None or len(self._shared.nodes) == 1 or not self._settings.refuses:
-            return True
-        return self._held.is_empty and self._shared.has_all(self._tasks)
 
     def drain(self, *, is_drained: bool, is_ending: bool = False) -> None:
         """Give this node's share to others, for maintenance or because it ends, or take part again."""
@@ -154,24 +126,16 @@ class FlowMembership:
 
     def compare_settings(self) -> None:
         """Have the nodes compare their settings again, if this node's are others than they know."""
-        if self.agreement.is_outdated:
+        if self.share.agreement.is_outdated:
             self._join_again()
-
-    def doubt(self) -> None:
-        """Have what only the owner does wait until the group answers again: another node has written for it."""
-        self._is_doubted = True
-        for group in self._groups:
-            if group.is_for_owner:
-                group.requests.depose()
-                group.requests.give(NO_SHARE)
 
     def begin(self, groups: Sequence[FlowGroup]) -> None:
         """Hold *groups* back until `run` has determined who runs the flow."""
-        self._groups = groups
+        self.share.groups = groups
         if self._settings.refuses:
             self._writer.guard(self._has_news.set)
             self._context.writers.is_certain = lambda: self._certainty.is_certain
-            self._give(NO_SHARE)
+            self.share.hold_back()
 
     def _join_again(self) -> None:
         self._must_join = True
@@ -197,7 +161,7 @@ class FlowMembership:
         if self.place is not None:
             place.keep(self.place.identity)
             if place.is_in:
-                self._held = self.place.share
+                self.share.held = self.place.share
                 self._join_again()
         reach, aliases = self._context.reach, [self._context.flow.target]
 
@@ -208,9 +172,9 @@ class FlowMembership:
         try:
             await reach.insist(_STEP, aliases, connect)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._certainty.watch(self._groups), name=f"{self._context.flow}/certainty")
+                tasks.create_task(self._certainty.watch(self.share.groups), name=f"{self._context.flow}/certainty")
                 tasks.create_task(self._certainty.ask_while_joining(place), name=f"{self._context.flow}/joining")
-                tasks.create_task(self._release_forever(), name=f"{self._context.flow}/release")
+                tasks.create_task(self.share.release_forever(), name=f"{self._context.flow}/release")
                 tasks.create_task(self._writer.run(cluster), name=f"{self._context.flow}/writer")
                 while True:
                     self._has_news.clear()
@@ -221,7 +185,7 @@ class FlowMembership:
                             await self._has_news.wait()
         finally:
             # The flow ends, or is being cancelled: other nodes must not have to wait for the session to expire.
-            self.place = Place(place.place, self._held) if place.place is not None else None
+            self.place = Place(place.place, self.share.held) if place.place is not None else None
             if not self._hands_over and not self._comes_back:
                 with suppress(Mm2Error, TimeoutError):
                     async with asyncio.timeout(_LEAVE_S):
@@ -231,31 +195,32 @@ class FlowMembership:
     def _pause_s(self) -> float:
         """Return when to send the next heartbeat: at the same moments for all flows, which saves wakeups."""
         now, interval_s = self._clock.monotonic(), self._interval_s
-        is_moving = now - self._assigned_at < _MOVING_S and self._shared and not self._shared.has_all(self._tasks)
-        return min(interval_s, _MOVING_BEAT_S) if is_moving else interval_s - now % interval_s
+        return min(interval_s, _MOVING_BEAT_S) if self.share.is_moving else interval_s - now % interval_s
 
     async def _tend(self, place: Membership) -> bool:
         """Keep the membership or join, if possible, and inform the groups."""
-        if all(group.has_failed for group in self._groups):
+        if all(group.has_failed for group in self.share.groups):
             await self._rest(place)
             return True
         try:
             await self._decide(place)
         except BrokerAnsweredError as error:
             if error.code == ErrorCode.FENCED_INSTANCE_ID:
-                self._is_fenced = self._was_ours = True
-                self._found(Occupied("another node", is_settling=True, is_namesake=True))
+                self._is_fenced = True
+                self._forget()
+                self.share.replace_by_namesake()
                 return True
             if error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 raise NoCoordinatorError(error.cluster, self._group) from error
             if not is_hopeless(error):
                 raise
-            self._go_unguarded(error)
+            self._certainty.forget()
+            self.share.go_unguarded(error)
         return True
 
     async def _decide(self, place: Membership) -> None:
         if place.is_in:
-            was_doubted, self._is_doubted = self._is_doubted, False
+            was_doubted = self.share.ask()
             beat = await self._beat(place)
             if beat is Heartbeat.OK:
                 await self._go_on(place, was_doubted=was_doubted)
@@ -263,13 +228,14 @@ class FlowMembership:
             if beat is Heartbeat.REBALANCE:
                 await self._join(place)
                 return
-            self._begin_again()
+            self.share.begin_again()
         self._must_join = False
         while True:
             shares, is_fenced = self._settings.refuses, self._is_fenced
             taken = await who_else(place, self._us(), shares=shares, is_fenced=is_fenced)
             if taken is not None:
-                self._found(taken)
+                self._forget()
+                self.share.found(taken)
                 return
             self._is_fenced = False
             try:
@@ -292,29 +258,28 @@ class FlowMembership:
 
     async def _go_on(self, place: Membership, *, was_doubted: bool) -> None:
         """Continue as the member that the group knows."""
-        self._writer.confirm()
-        if was_doubted and not self._is_doubted:
-            self._give(self._share, self._shared)
+        self.share.confirm(was_doubted=was_doubted)
         await self._remove_dead(place)
-        if self.leader.finds_imbalance(self._shared):
+        if self.leader.finds_imbalance(self.share.shared):
             self._join_again()
 
     async def _join(self, place: Membership) -> bool:
         """Join with what we hold, and take what we are assigned; False if that did not come to an end."""
         self._must_join = False
-        takes_part = not self._is_drained and not self._is_unfit and self.agreement.takes_part
-        known = self._shared.generation if self._shared is not None else -1
-        ours = self._us(), self._held, self.load(), self.agreement.told(), not takes_part, self._is_ending
+        before, agreement = self.share.shared, self.share.agreement
+        takes_part = not self._is_drained and not self._is_unfit and agreement.takes_part
+        known = before.generation if before is not None else -1
+        ours = self._us(), self.share.held, self.load(), agreement.told(), not takes_part, self._is_ending
         candidate = Candidate(*ours, known, self.is_ready, tasks=(self._tasks, self._record_tasks))
         known_as = place.member_id if place.is_in else ""
         with self._certainty.joining():
-            raw = await place.join(encode_candidate(candidate), partial(self._assign, before=self._shared))
+            raw = await place.join(encode_candidate(candidate), partial(self._assign, before=before))
         if raw is None:
             return False
         self._certainty.note()
         if known_as and place.member_id != known_as:
             # The coordinator had forgotten us: others may have had what we said that we hold.
-            self._begin_again()
+            self.share.begin_again()
             self._join_again()
         shared = self._decoded(raw)
         # A static member comes back without a rebalance. Others learn of it once it works: more may be on their way.
@@ -323,17 +288,12 @@ class FlowMembership:
             self._join_again()
         name, shared = shared.taken_by(place.member_id, self._us())
         self._has_untaken = True
-        await self._take(shared, name)
+        await self.share.take(shared, name)
         self._has_untaken = False
         self._writer.confirm()
         if self.leader.must_repeat:
             self._join_again()
         return True
-
-    def _begin_again(self) -> None:
-        """Hold nothing: others may have had what we had."""
-        self._was_ours, self._held = True, NO_SHARE
-        self._writer.lose()
 
     def _decoded(self, raw: bytes) -> SharedFlow:
         """Return an assignment. If it is none that this version knows, have others run our share, and raise."""
@@ -342,7 +302,7 @@ class FlowMembership:
         except ValueError as error:
             unknown = UnknownAssignmentError(self._context.flow.target, self._group, str(error))
             self._has_untaken, self._is_unfit = not self._is_unfit, True
-            self._step_aside(unknown)
+            self.share.step_aside(unknown)
             raise unknown from error
         if self._is_unfit:
             self._is_unfit = False
@@ -351,142 +311,22 @@ class FlowMembership:
 
     async def _remove_dead(self, place: Membership) -> None:
         """Have members leave whose processes on this machine have ended: the session need not be waited for."""
-        us = self._us()
-        for member_id, node in self._shared.nodes.items() if self._shared is not None else ():
+        us, shared = self._us(), self.share.shared
+        for member_id, node in shared.nodes.items() if shared is not None else ():
             if node != us and not node.instance and has_ended(node, us, is_alive):
                 await place.remove(member_id)
-
-    # What follows for the flow's groups.
-
-    async def _take(self, shared: SharedFlow, member_id: str) -> None:
-        """Work on our share from now on, and release what is not in it."""
-        if self._settings.refuses and not await self._agree(shared, member_id):
-            return
-        share = shared.share_of(member_id) & whole_share(self._tasks)
-        is_alone = len(shared.nodes) == 1
-        if self._was_ours and not is_alone:
-            # We were thrown out: others may have had what we had.
-            for group in self._groups:
-                group.requests.depose()
-        if not self._settings.refuses:
-            share = whole_share(self._tasks)
-        lost, gained = self._held - share, share - self._share
-        has_more = not gained.is_empty or bool(gained.slots)
-        if has_more and (self._taken_at is not None or self._shared is not None):
-            await self._before_takeover()
-        before, self._shared, self._assigned_at = self._shared, shared, self._clock.monotonic()
-        self._share, self._held = share, self._held | share
-        self._tell_shares(before, shared)
-        self._was_ours, self._unguarded_by = False, ""
-        self._context.writers.is_guarding = self._settings.refuses
-        self._writer.hold(share.tasks or self._held.tasks)
-        self._give(share, shared, member_id)
-        self.on_assignment(shared)
-        if lost.is_empty and not lost.slots:
-            self._held = share
-        else:
-            self._must_release.set()
-
-    async def _agree(self, shared: SharedFlow, member_id: str) -> bool:
-        """Whether the owner's settings are in use. If they cannot be used here, give our share up, and raise."""
-        was_apart = not self.agreement.takes_part
-        try:
-            is_in_use = await self.agreement.agree(shared, member_id)
-        except Mm2Error as error:
-            self._step_aside(error)
-            raise
-        if was_apart and self.agreement.takes_part:
-            self._join_again()
-        return is_in_use
-
-    def _step_aside(self, error: Mm2Error) -> None:
-        self._share = NO_SHARE
-        for group in self._groups:
-            group.requests.give(NO_SHARE, str(error), error.hint)
-        self._must_release.set()
-
-    async def _release_forever(self) -> None:
-        """Join again once the groups hold nothing beyond their share, so that others get the rest."""
-        while True:
-            await self._must_release.wait()
-            self._must_release.clear()
-            share = self._share
-            for group in self._groups:
-                await group.until_released()
-            await self._writer.until_moved()
-            if share == self._share and self._held != share:
-                self._held = share
-                self._writer.hold(share.tasks)
-                self._join_again()
-
-    def _give(self, share: Share, shared: SharedFlow | None = None, member_id: str = "") -> None:
-        why = hint = ""
-        if shared is not None and share.is_empty:
-            why, hint = self.agreement.why_not(shared, member_id)
-            if not why:
-                why = who_runs(self._context.flow, shared)
-                hint = "mm2py node undrain" if self._is_drained else _SPARE_HINT if self.is_ready else ""
-        for group in self._groups:
-            group.requests.give(share, why, hint)
 
     async def _rest(self, place: Membership) -> None:
         """Leave the group after the flow failed permanently here: it may work elsewhere."""
         if place.is_in:
             await place.leave()
-        self._lose()
-        self._taken_at = None
-        if self._settings.refuses:
-            self._give(NO_SHARE)
+        self._forget()
+        self.share.leave()
 
-    def _lose(self) -> None:
-        self._share = self._held = NO_SHARE
-        self._shared = None
+    def _forget(self) -> None:
+        """Know of no member that could get what we have, and lead none."""
         self._certainty.forget()
-        self._writer.lose()
         self.leader.forget()
-        self.on_assignment(None)
 
-    def _found(self, taken: Occupied) -> None:
-        """Stand by for the current member, and report it once it is certain not to be left over from a crash."""
-        now, was_ours = self._clock.monotonic(), self._was_ours
-        self._lose()
-        self._taken_at = now if self._taken_at is None else self._taken_at
-        self._unguarded_by = ""
-        if self._settings.refuses:
-            why, hint = why_elsewhere(self._context.settings, taken)
-            for group in self._groups:
-                if was_ours and group.requests.is_admitted:
-                    group.requests.depose()
-                group.requests.give(NO_SHARE, why, hint)
-        is_sure = was_ours or taken.is_certain or now - self._taken_at >= self._settings.session_ms / 1000
-        is_told = self._told is not None and (taken.node is None or self._told.by == taken.by)
-        if is_sure and not is_told and not taken.is_settling:
-            self._told = taken
-            self._context.events.emit(runs_elsewhere(self._context.settings, taken, was_ours=was_ours))
-            self._was_ours = False
-
-    def _tell_shares(self, before: SharedFlow | None, shared: SharedFlow) -> None:
-        """Report who shares the flow where that has changed."""
-        flow, emit = self._context.flow, self._context.events.emit
-        if self._taken_at is not None and not self._share.is_empty:
-            if self._told is not None:
-                emit(FlowTakenOver(flow, self._told.by, self._clock.monotonic() - self._taken_at))
-            self._taken_at, self._told = None, None
-        if (event := newly_shared(flow, before, shared, self._share)) is not None:
-            emit(event)
-
-    def _go_unguarded(self, error: BrokerAnsweredError) -> None:
-        """Work without membership, as no other member is known: report what is missing, and retry."""
-        event = unguarded(self._context.settings, self._context.reach, error)
-        self._certainty.forget()
-        if self._unguarded_by != event.error:
-            self._unguarded_by = event.error
-            self._context.events.emit(event)
-        self._context.writers.is_guarding = False
-        self._writer.unguard()
-        if self._taken_at is None:
-            self._give(whole_share(self._tasks))
-
-
-async def _nothing() -> None:
-    return
+    def _spare_hint(self) -> str:
+        return "mm2py node undrain" if self._is_drained else _SPARE_HINT if self.is_ready else ""

@@ -57,10 +57,10 @@ async def _state(flow: RunningFlow, state: FlowState, connector: str = SOURCE) -
 
 
 def _order(flow: RunningFlow, *changes: Callable[[Overrides], Overrides]) -> None:
-    overrides = flow.runner.overrides
+    overrides = flow.runner.requests.overrides
     for change in changes:
         overrides = change(overrides)
-    flow.runner.apply_overrides(overrides)
+    flow.runner.requests.apply(overrides)
 
 
 async def _stands_still(flow: RunningFlow, cluster: KafkaCluster, topic: str) -> int:
@@ -124,7 +124,7 @@ async def test_a_flow_is_drained_out_of_a_pause_and_starts_into_one(
     async with running_flow(settings, tmp_path) as first:
         await produce_numbers(source, prefix, count=500, partitions=1)
         await _arrived(backup, remote, 500)
-        first.runner.apply_overrides(paused)
+        first.runner.requests.apply(paused)
         await _state(first, FlowState.PAUSED)
         await first.drain()
     await create_topic(source, f"{prefix}-new", partitions=1)
@@ -133,7 +133,7 @@ async def test_a_flow_is_drained_out_of_a_pause_and_starts_into_one(
         await _state(second, FlowState.PAUSED)
         await asyncio.sleep(_QUIET_S)
         topics = await _there(backup, remote), second.runner.view().topics
-        second.runner.apply_overrides(NO_OVERRIDES)
+        second.runner.requests.apply(NO_OVERRIDES)
         await _arrived(backup, f"A.{prefix}-new", 100)
         await second.drain()
 
@@ -216,7 +216,7 @@ async def test_a_flow_keeps_to_its_limit(
         await _arrived(backup, remote, 1)
         await asyncio.sleep(4)
         records_per_s, bytes_per_s = await _rate(flow, backup, remote, seconds=_SECONDS)
-        flow.runner.apply_overrides(NO_OVERRIDES)
+        flow.runner.requests.apply(NO_OVERRIDES)
         await _arrived(backup, remote, 100_000)
         await flow.drain()
 
@@ -248,7 +248,7 @@ async def test_a_topic_keeps_to_its_limit_and_others_do_not_wait(
         await asyncio.sleep(_SECONDS)
         rate = (await _there(backup, f"A.{slow}") - begun) / (loop.time() - started)
         behind = stream.sent - await _there(backup, f"A.{fast}")
-        flow.runner.apply_overrides(NO_OVERRIDES)
+        flow.runner.requests.apply(NO_OVERRIDES)
         count = await stream.done()
         await _arrived(backup, f"A.{slow}", 100_000)
         await _arrived(backup, f"A.{fast}", count)
@@ -279,7 +279,7 @@ async def test_a_restarted_copy_task_touches_no_other(
         # The first epochs are of different lengths, so that the boundaries do not coincide.
         await eventually(lambda: epochs() == [2, 2] or max(epochs()) > 2, within_s=40, what="both are in long epochs")
         before = epochs()
-        flow.runner.restart_here(Restart(SOURCE, 1))
+        flow.runner.requests.restart_here(Restart(SOURCE, 1))
         await eventually(lambda: epochs()[1] == before[1] + 1, within_s=5, what="its next epoch")
         after = epochs()
         count = await stream.done()
@@ -303,7 +303,7 @@ async def test_a_restarted_connector_goes_on_exactly(
         running_flow(settings, tmp_path) as flow,
     ):
         await _arrived(backup, remote, 500)
-        flow.runner.restart_here(Restart(SOURCE, include_tasks=include_tasks))
+        flow.runner.requests.restart_here(Restart(SOURCE, include_tasks=include_tasks))
         await eventually(lambda: flow.runner.view().groups[0].restarts == 1, within_s=5, what="the restart")
         await _state(flow, FlowState.RUNNING)
         await _arrived(backup, remote, stream.sent + 500)
@@ -326,12 +326,12 @@ async def test_a_failed_group_is_restarted_once_its_cause_is_gone(
     chosen = attrs.evolve(settings.checkpoints, group_filter_class=f"{module}.EveryGroup")
     async with running_flow(attrs.evolve(settings, checkpoints=chosen), tmp_path) as flow:
         await _state(flow, FlowState.FAILED, CHECKPOINT)
-        flow.runner.restart_here(Restart(CHECKPOINT, only_failed=True))
+        flow.runner.requests.restart_here(Restart(CHECKPOINT, only_failed=True))
         await eventually(lambda: len(flow.events.of(GroupFailed)) == 2, within_s=15, what="it fails again")
         (tmp_path / f"{module}.py").write_text(
             "class EveryGroup:\n    def takes_group(self, group: str) -> bool:\n        return True\n"
         )
-        flow.runner.restart_here(Restart(CHECKPOINT, only_failed=True))
+        flow.runner.requests.restart_here(Restart(CHECKPOINT, only_failed=True))
         await _state(flow, FlowState.RUNNING, CHECKPOINT)
         await produce_numbers(source, prefix, count=100, partitions=1)
         await _arrived(backup, f"A.{prefix}", 100)

@@ -158,16 +158,17 @@ async def test_each_of_two_nodes_shows_the_whole_flow_and_one_can_be_drained(
         shown = [flow.runner.view().nodes for flow in (first, second)]
         owner, other = (first, second) if shown[0][0].is_owner else (second, first)
         refused = [
-            owner.runner.restart_here(Restart("MirrorSourceConnector", task.task)) for task in other.runner.view().tasks
+            owner.runner.requests.restart_here(Restart("MirrorSourceConnector", task.task))
+            for task in other.runner.view().tasks
         ]
         await create_topic(servers, f"{prefix}-b", partitions=16)
-        owner.runner.restart_here(Restart("MirrorSourceConnector"))
+        owner.runner.requests.restart_here(Restart("MirrorSourceConnector"))
         await eventually(
             lambda: any(it.source.topic == f"{prefix}-b" for it in other.runner.view().partitions),
             within_s=40,
             what="the other node has partitions of the new topic",
         )
-        owner.runner.set_drained(is_drained=True)
+        owner.runner.sharing.set_drained(is_drained=True)
         await eventually(
             lambda: [task.task for task in other.runner.view().tasks] == [0, 1, 2, 3], within_s=20, what="drained"
         )

@@ -147,7 +147,7 @@ async def test_a_node_that_ends_is_replaced_before_it_leaves(
     await create_topic(primary.bootstrap_servers, prefix, partitions=PARTITIONS)
     async with running_flow(settings, tmp_path) as one, running_flow(settings, tmp_path) as other:
         await _sharing(one, other)
-        await other.runner.part(within_s=10)
+        await other.runner.sharing.part(within_s=10)
         tasks = _tasks(one)
         shared = [flow.events.of(FlowShared)[-1] for flow in (one, other)]
         await other.drain()
@@ -168,7 +168,7 @@ async def test_the_last_checkpoints_cover_what_all_nodes_have_copied(
     )
 
     async def stop(flow: RunningFlow) -> None:
-        await flow.runner.part(within_s=4)
+        await flow.runner.sharing.part(within_s=4)
         await flow.drain()
 
     async with AsyncExitStack() as runs:
@@ -226,7 +226,7 @@ async def test_the_owner_does_what_is_done_once_for_all_nodes(
 
         await eventually(are_synced, within_s=40, what="the group's offsets are at the target")
         owner, rest = (one, other) if one.events.of(TopicCreated) else (other, one)
-        owner.runner.set_drained(is_drained=True)
+        owner.runner.sharing.set_drained(is_drained=True)
         await eventually(lambda: _tasks(rest) == [[0, 1, 2, 3]], within_s=20, what="the other node has all tasks")
         await eventually(lambda: owner.runner.view().state is FlowState.STANDBY, within_s=20, what="it stands by")
         await commit_plainly(source, group, dict.fromkeys(here, 60))
@@ -247,8 +247,7 @@ def _frozen(flow: RunningFlow, *, amid_a_write: bool) -> Iterator[asyncio.Event]
 
     *amid_a_write* its records are in the log already, and their transaction stays open, as if it were killed there.
     """
-    thawed, membership = asyncio.Event(), flow.runner._membership
-    assert membership is not None
+    thawed, membership = asyncio.Event(), flow.runner.sharing.membership
     writer, decide = membership._writer, membership._decide
     write = writer.write
 
@@ -365,9 +364,9 @@ async def test_forced_rebalances_under_load(
             flow = chance.choice(flows)
             match chance.choice(("drain", "throw out", "throw out two")):
                 case "drain":
-                    flow.runner.set_drained(is_drained=True)
+                    flow.runner.sharing.set_drained(is_drained=True)
                     await asyncio.sleep(chance.random())
-                    flow.runner.set_drained(is_drained=False)
+                    flow.runner.sharing.set_drained(is_drained=False)
                 case "throw out":
                     await throw_out(group, chance, 1)
                 case _:

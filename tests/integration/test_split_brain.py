@@ -159,7 +159,7 @@ async def test_a_node_that_slept_for_longer_than_brokers_remember(
 
     async with running_flow(settings, tmp_path) as one:
         await copied(one, 100)
-        one.runner.apply_overrides(asleep)
+        one.runner.requests.apply(asleep)
         await eventually(
             lambda: {view.stage for view in one.runner.view().partitions} == {PartitionStage.PAUSED},
             within_s=10,
@@ -169,7 +169,7 @@ async def test_a_node_that_slept_for_longer_than_brokers_remember(
             await copied(other, 200)
             await other.drain()
         await asyncio.sleep(2 * life_ms / 1_000)  # nothing shows what a broker remembers
-        one.runner.apply_overrides(NO_OVERRIDES)
+        one.runner.requests.apply(NO_OVERRIDES)
         await copied(one, 300)
         await one.drain()
 

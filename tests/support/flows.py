@@ -127,7 +127,7 @@ async def running_flow(
     copying = spark.runner if spark is not None else epochs
     node = (lambda: us) if us is not None else this_node
     runner = FlowRunner(settings, copying, clock=clock, events=events, jitter=lambda: 0.5, us=node)
-    runner.apply_overrides(overrides)
+    runner.requests.apply(overrides)
     runner.reverse.settings = other_way
     try:
         async with asyncio.TaskGroup() as group:

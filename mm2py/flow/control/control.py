@@ -78,13 +78,13 @@ class Control:
         OverrideConflictError if no node is known that runs it, and RestartNotPassedOnError.
         """
         restart = Restart(connector, None, include_tasks, only_failed, by or _this_process())
-        await self._runner(flow).restart(restart)
+        await self._runner(flow).requests.restart(restart)
 
     async def restart_task(self, flow: Flow, connector: str, task: int, *, by: str = "") -> None:
         """Restart one task of a connector, on whichever node it runs. Raise UnknownTaskError if it has no such task,
         OverrideConflictError if the task's node does not answer, and RestartNotPassedOnError.
         """
-        await self._runner(flow).restart(Restart(connector, task, by=by or _this_process()))
+        await self._runner(flow).requests.restart(Restart(connector, task, by=by or _this_process()))
 
     def _runner(self, flow: Flow) -> FlowRunner:
         runner = self._fleet.runner(flow)
@@ -102,7 +102,8 @@ class Control:
         """Return the partitions of *flow* that other nodes copy, or if the caller *must_know*, all that this node does
         not. Raise TopicsUnknownError if it stands by, and the clusters do not answer.
         """
-        return await self._runner(flow).elsewhere(must_know=must_know)
+        sharing = self._runner(flow).sharing
+        return {} if sharing is None else await sharing.parts.find(must_know=must_know)
 
     @property
     def is_drained(self) -> bool:
@@ -195,7 +196,7 @@ class Control:
                 raise OverrideConflictError(
                     f"{connector} of flow {flow} has not stopped yet", "try again in some seconds"
                 )
-            if late := self._runner(flow).not_stopped(connector, self._overrides.stored(flow).revision):
+            if late := self._runner(flow).requests.not_stopped(connector, self._overrides.stored(flow).revision):
                 raise OverrideConflictError(
                     f"{connector} of flow {flow} has not stopped yet on {', '.join(late)}",
                     "try again in some seconds; mm2py nodes shows whether they answer",

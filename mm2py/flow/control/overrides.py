@@ -148,7 +148,7 @@ class OverrideControl:
             else:
                 runner.hold(None)
                 stored = self.stored(flow)
-                runner.apply_overrides(stored.overrides, by=stored.by, at_ms=stored.at_ms)
+                runner.requests.apply(stored.overrides, by=stored.by, at_ms=stored.at_ms)
                 return self.settings_of(flow)
 
     async def _read(self, runner: FlowRunner) -> StoredOverrides:

@@ -68,8 +68,8 @@ async def test_a_drained_node_takes_no_tasks_of_later_flows_either() -> None:
     fleet.add([SETTINGS])
     fleet.set_drained(is_drained=True)
     fleet.add([attrs.evolve(SETTINGS, flow=BACK)])
-    drained = [runner.nodes is not None and runner.nodes.own.is_drained for runner in fleet.runners]
+    drained = [runner.sharing is not None and runner.sharing.nodes.own.is_drained for runner in fleet.runners]
     fleet.set_drained(is_drained=False)
 
     assert drained == [True, True]
-    assert not any(runner.nodes is not None and runner.nodes.own.is_drained for runner in fleet.runners)
+    assert not any(runner.sharing is not None and runner.sharing.nodes.own.is_drained for runner in fleet.runners)

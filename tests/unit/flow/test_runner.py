@@ -15,6 +15,7 @@ from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.errors import OverrideConflictError, UnknownConnectorError, UnknownTaskError
 from mm2py.flow.checkpoint.group import CheckpointGroup
 from mm2py.flow.heartbeat import HeartbeatGroup
+from mm2py.flow.requests import FlowRequests
 from mm2py.flow.runner import FlowRunner
 from mm2py.flow.source.group import SourceGroup
 from mm2py.flow.task_group import FlowContext, FlowGroup
@@ -102,7 +103,8 @@ async def rig(
     runner._source = cast("SourceGroup", toys[0])
     runner._checkpoints = cast("CheckpointGroup", toys[1])
     runner._heartbeats = cast("HeartbeatGroup", toys[2])
-    runner._membership = None
+    nodes = runner.sharing.nodes if runner.sharing is not None else None
+    runner.requests, runner.sharing = FlowRequests(context, runner._source, toys, nodes), None
     async with asyncio.timeout(600), asyncio.TaskGroup() as tasks:
         tasks.create_task(runner.run(), name="flow")
         await asyncio.sleep(0.1)
@@ -181,13 +183,13 @@ async def test_overrides_reach_the_group_that_they_are_about() -> None:
     """One group rests while the others go on; the flow's picture shows what is wanted and what is so."""
     async with rig() as flow:
         flow.checkpoints.connector = CHECKPOINT
-        flow.runner.apply_overrides(verbs.stop_connector(NO_OVERRIDES, CHECKPOINT), by="ann")
+        flow.runner.requests.apply(verbs.stop_connector(NO_OVERRIDES, CHECKPOINT), by="ann")
         await asyncio.sleep(60)
         view = flow.runner.view()
-        flow.runner.apply_overrides(verbs.delete_connector(flow.runner.overrides, CHECKPOINT), by="bob")
+        flow.runner.requests.apply(verbs.delete_connector(flow.runner.requests.overrides, CHECKPOINT), by="bob")
         await asyncio.sleep(60)
         deleted = flow.runner.view()
-        flow.runner.apply_overrides(NO_OVERRIDES)
+        flow.runner.requests.apply(NO_OVERRIDES)
         await asyncio.sleep(60)
         back = flow.runner.view()
         flow.runner.drain(within_s=5.0)
@@ -209,7 +211,7 @@ async def test_a_stopped_lead_is_no_end() -> None:
     """The daemon stays up for a stopped flow, which an operator may resume, and drains it at once."""
     async with rig() as flow:
         flow.source.connector = SOURCE
-        flow.runner.apply_overrides(verbs.stop_connector(NO_OVERRIDES, SOURCE))
+        flow.runner.requests.apply(verbs.stop_connector(NO_OVERRIDES, SOURCE))
         await asyncio.sleep(60)
         state, is_over = flow.runner.view().state, flow.runner.is_over
         flow.runner.drain(within_s=5.0)
@@ -225,11 +227,11 @@ async def test_a_flow_that_failed_is_over_until_it_is_restarted() -> None:
     told = []
     async with rig(source=HopelessError("no")) as flow:
         flow.runner.on_end = flow.source.on_failure = lambda: told.append(flow.runner.is_over)
-        flow.runner.restart_here(Restart("MirrorToyConnector"))
+        flow.runner.requests.restart_here(Restart("MirrorToyConnector"))
         await asyncio.sleep(1)
         failed_again = flow.runner.is_over
         flow.source.failure = None
-        flow.runner.restart_here(Restart("MirrorToyConnector"))
+        flow.runner.requests.restart_here(Restart("MirrorToyConnector"))
         await asyncio.sleep(1)
         runs, state = not flow.runner.is_over, flow.runner.view().state
         flow.runner.drain(within_s=5.0)
@@ -262,7 +264,7 @@ async def test_what_a_restart_touches(
         group.lost_tasks = lambda: (2,)
         group.restart_task = lambda task, **_: done.append(f"task {task}")
         before, group._state = group._state, state
-        flow.runner.restart_here(Restart("MirrorToyConnector", None, include_tasks, only_failed))
+        flow.runner.requests.restart_here(Restart("MirrorToyConnector", None, include_tasks, only_failed))
         group._state = before
         flow.runner.drain(within_s=5.0)
 
@@ -274,13 +276,13 @@ async def test_what_is_not_there_is_not_restarted() -> None:
     async with rig() as flow:
         flow.heartbeats.connector = HEARTBEAT
         with pytest.raises(UnknownConnectorError, match="A->B has no connector MirrorToy"):
-            await flow.runner.restart(Restart("MirrorToy"))
+            await flow.runner.requests.restart(Restart("MirrorToy"))
         with pytest.raises(UnknownTaskError, match="has no task 1"):
-            await flow.runner.restart(Restart(HEARTBEAT, 1))
-        await flow.runner.restart(Restart(HEARTBEAT, 0))
-        flow.runner.apply_overrides(verbs.stop_connector(NO_OVERRIDES, HEARTBEAT))
+            await flow.runner.requests.restart(Restart(HEARTBEAT, 1))
+        await flow.runner.requests.restart(Restart(HEARTBEAT, 0))
+        flow.runner.requests.apply(verbs.stop_connector(NO_OVERRIDES, HEARTBEAT))
         with pytest.raises(OverrideConflictError, match="is stopped: resume it"):
-            await flow.runner.restart(Restart(HEARTBEAT))
+            await flow.runner.requests.restart(Restart(HEARTBEAT))
         flow.runner.drain(within_s=5.0)
 
     assert flow.heartbeats.view().restarts == 1
@@ -293,9 +295,9 @@ async def test_what_is_ordered_is_told_and_shown() -> None:
         overrides = verbs.set_topic_limit(verbs.set_limit(overrides, RateLimit(5.0)), "v", RateLimit(records_per_s=7.0))
         runner = FlowRunner(SETTINGS, PretendedEpochs(), clock=LoopClock(), events=flow.events, jitter=lambda: 0.5)
         for again in (overrides, overrides):
-            runner.apply_overrides(again, by="ann")
+            runner.requests.apply(again, by="ann")
         view = runner.view()
-        runner.apply_overrides(NO_OVERRIDES, by="bob")
+        runner.requests.apply(NO_OVERRIDES, by="bob")
         flow.runner.drain(within_s=5.0)
 
     assert (view.paused_topics, view.paused_partitions) == (("u",), (TopicPartition("t", 1),))

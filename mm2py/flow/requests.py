@@ -1,0 +1,121 @@
+"""What operators ask of one flow: overrides, and restarts of what this node or another one runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import attrs
+
+from mm2py.errors import OverrideConflictError, UnknownConnectorError, UnknownTaskError
+from mm2py.flow.nodes import FlowNodes
+from mm2py.flow.override_events import events_of
+from mm2py.flow.shared_restarts import SharedRestarts
+from mm2py.flow.source.group import SourceGroup
+from mm2py.flow.task_group import FlowContext, FlowGroup
+from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
+from mm2py.model.restart import Restart
+from mm2py.model.state import FlowState, FlowView
+
+
+_DOWN = (FlowState.FAILED, FlowState.RESTARTING)
+
+
+class FlowRequests:
+    """Applies the requests of operators to the groups of a flow, and shows those that last."""
+
+    def __init__(
+        self, context: FlowContext, source: SourceGroup | None, groups: Sequence[FlowGroup], nodes: FlowNodes | None
+    ) -> None:
+        """Create it for the *groups* of a flow, of which *source* is one; without *nodes* the flow is not shared."""
+        self._flow = context.flow
+        self._clock = context.clock
+        self._events = context.events
+        self._source = source
+        self._groups = groups
+        self._nodes = nodes
+        #: The overrides that apply to the flow.
+        self.overrides = NO_OVERRIDES
+        #: Who changed them last, and the wall time.
+        self._changed = ("", 0)
+        #: Since when operators want each connector in its target state.
+        self._wanted_since: dict[str, float] = {}
+        self._restarts = SharedRestarts(context, nodes, self._named, self.restart_here) if nodes is not None else None
+
+    def apply(self, overrides: Overrides, *, by: str = "", at_ms: int = 0) -> None:
+        """
+        Apply *overrides* from now on: to task groups at once, pauses and limits from the next epoch on.
+
+        May be called before the flow runs. *by* is who changed them last, *at_ms* the wall time of that.
+        """
+        before, self.overrides = self.overrides, overrides
+        self._changed = (by, at_ms)
+        for event in events_of(self._flow, before, overrides, by):
+            self._events.emit(event)
+        if self._source is not None:
+            self._source.apply_overrides(overrides)
+        for group in self._groups:
+            if (wanted := overrides.wanted(group.connector)) is not group.requests.wanted:
+                self._wanted_since[group.connector] = self._clock.monotonic()
+            group.requests.want(wanted, by=by)
+        if self._nodes is not None:
+            self._nodes.wake()  # the other nodes read them, too
+
+    def shown(self, view: FlowView) -> FlowView:
+        """Return a *view* with the overrides that apply."""
+        overrides, (by, at_ms) = self.overrides, self._changed
+        return attrs.evolve(
+            view,
+            paused_topics=tuple(sorted(overrides.topics)),
+            paused_partitions=tuple(sorted(overrides.partitions)),
+            limit=overrides.limit,
+            topic_limits=overrides.topic_limits,
+            overrides_by=by,
+            overrides_ms=at_ms,
+        )
+
+    def not_stopped(self, connector: str, revision: int) -> tuple[str, ...]:
+        """Return the names of other nodes that have not reported yet that they stopped a connector, which this one has:
+        under overrides of that *revision*, and since operators want it.
+        """
+        since = self._wanted_since.get(connector, -math.inf)
+        return () if self._nodes is None else self._nodes.not_stopped(connector, revision, since)
+
+    async def restart(self, restart: Restart) -> None:
+        """Restart a connector or a task on whichever node of the flow runs it; see `SharedRestarts.ask`."""
+        if self._restarts is not None:
+            await self._restarts.ask(restart)
+        elif not self.restart_here(restart):
+            raise UnknownTaskError(str(self._flow), restart.connector, restart.task or 0)
+
+    def restart_here(self, restart: Restart) -> bool:
+        """
+        Restart what this node runs of a connector or of a task; return whether it runs any of it.
+
+        A connector restarts as in Connect (KIP-745). Without `include_tasks` its copy tasks continue meanwhile; with
+        `only_failed` working parts are left alone. A failed group restarts as a whole in any case. A copy task ends its
+        epoch, cancels its back-off and plans again; other groups only have task 0.
+        """
+        group, by = self._named(restart.connector), restart.by
+        if group.state is FlowState.STANDBY:
+            return False
+        if restart.task is not None:
+            return group.restart_task(restart.task, by=by)
+        if group.state in _DOWN:
+            group.restart(by=by)
+        elif restart.only_failed:
+            for task in group.lost_tasks() if restart.include_tasks else ():
+                group.restart_task(task, by=by)
+        elif restart.include_tasks:
+            group.restart(by=by)
+        else:
+            group.restart_alone(by=by)
+        return True
+
+    def _named(self, connector: str) -> FlowGroup:
+        for group in self._groups:
+            if group.connector == connector and group.requests.wanted is not Wanted.DELETED:
+                if group.requests.wanted is Wanted.STOPPED:
+                    raise OverrideConflictError(f"{connector} of {self._flow} is stopped", "resume it instead")
+                return group
+        raise UnknownConnectorError(str(self._flow), connector)
