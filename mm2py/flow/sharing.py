@@ -29,7 +29,7 @@ _PARTED_LOOK_S = 0.05
 
 
 class FlowSharing:
-    """What a flow does as one that several nodes may run; each part of it knows this node by the same name."""
+    """What a flow does because other nodes may run it, too."""
 
     #: Whether one node runs all of the flow, as the driver of a Spark cluster, and the others stand by.
     is_for_one_node = False
