@@ -43,27 +43,13 @@ class Heard:
         """Whether the node was still heard of when the statuses were last read."""
         return read_at - self.at <= SILENT_S
 
-
-def has_stopped(heard: Heard | None, connector: str, revision: int, since: float) -> bool:
-    """Whether a node reported after *since* that a connector was stopped, under overrides of that *revision* or later.
-
-    An older report may be of an earlier stop, and one under older overrides of a node that is about to resume.
-    """
-    if heard is None or heard.since < since or heard.status.overrides_revision < revision:
-        return False
-    return all(it.state in _STOPPED for it in heard.status.connectors if it.connector == connector)
-
-
-def obsolete(heard: Mapping[str, Heard], us: Node, read_at: float) -> frozenset[str]:
-    """Return which nodes' records are of no more use: those of processes that a later one at the same address, or with
-    the same `group.instance.id`, has replaced, and of nodes that are long gone.
-    """
-    everyone = [us, *(it.status.node for it in heard.values())]
-    return frozenset(
-        node_id
-        for node_id, it in heard.items()
-        if read_at - it.at > GONE_S or any(_replaces(other, it.status.node) for other in everyone)
-    )
+    def has_stopped(self, connector: str, revision: int, since: float) -> bool:
+        """Whether the node reported after *since* that a connector was stopped, under overrides of that *revision* or
+        later. An older report may be of an earlier stop, and one under older overrides of a node about to resume.
+        """
+        if self.since < since or self.status.overrides_revision < revision:
+            return False
+        return all(it.state in _STOPPED for it in self.status.connectors if it.connector == connector)
 
 
 def _replaces(later: Node, earlier: Node) -> bool:
@@ -182,9 +168,16 @@ class KnownNodes:
         return None if heard is None else max(0.0, now - heard.at)
 
     def obsolete(self, now: float) -> frozenset[str]:
-        """Return which nodes' records are of no more use; a member that answers is none of them."""
-        members = {node_id for node_id in self.members if self.answers(node_id, now)}
-        return obsolete(self._heard, self._us(), self._read_at) - members
+        """Return which nodes' records are of no more use: those of processes that a later one at the same address, or
+        with the same `group.instance.id`, has replaced, and of nodes that are long gone; no member that answers.
+        """
+        everyone = [self._us(), *(it.status.node for it in self._heard.values())]
+        return frozenset(
+            node_id
+            for node_id, it in self._heard.items()
+            if (self._read_at - it.at > GONE_S or any(_replaces(other, it.status.node) for other in everyone))
+            and not (node_id in self.members and self.answers(node_id, now))
+        )
 
     def turned(self) -> tuple[list[tuple[Node, float]], list[Node]]:
         """Return the nodes that no longer answer, each with the time since its report, and those that do again; each
@@ -212,5 +205,6 @@ class KnownNodes:
         overrides of that *revision*. One that has left the flow's group writes nothing more.
         """
         others = set(self.members) or {node_id for node_id in self._heard if self.answers(node_id, now)}
-        late = [it for it in others - {self.own_id} if not has_stopped(self._heard.get(it), connector, revision, since)]
+        stopped = {it for it, heard in self._heard.items() if heard.has_stopped(connector, revision, since)}
+        late = others - stopped - {self.own_id}
         return tuple(sorted(map(self.name_of, late)))
