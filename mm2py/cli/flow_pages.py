@@ -51,8 +51,8 @@ def _flows(flows: Sequence[Json]) -> Sheet:
     # Most flows have one node.
     nodes = (">nodes",) if any(flow["nodes"] > 1 for flow in flows) else ()
     columns = (
-        "flow", "state", *nodes, ">topics", ">partitions", ">records/s", ">bytes/s", ">lag", ">behind", ">p50 ms",
-        ">p99 ms",
+        "flow", "state", *nodes, ">topics", ">partitions", ">records/s", ">bytes/s", ">lag", ">behind",
+        ">level in", ">p50 ms", ">p99 ms",
     )  # fmt: skip
     rows = [
         (
@@ -65,6 +65,7 @@ def _flows(flows: Sequence[Json]) -> Sheet:
             size(flow["bytes_per_s"]),
             count(flow["lag"]),
             span(flow["lag_s"]),
+            _in(flow["seconds_until_level"]),
             millis(flow["latency_p50_ms"]),
             millis(flow["latency_p99_ms"]),
         )
@@ -98,6 +99,7 @@ def flow_page(flow: Json) -> list[Part]:
         ("copied", f"{count(flow['records'])} records, {size(flow['bytes'])}"),
         ("rate", f"{rate(flow['records_per_s'])} records/s, {size(flow['bytes_per_s'])}/s"),
         ("lag", f"{count(flow['lag'])} records, {span(flow['lag_s'])} behind"),
+        ("level", "" if flow["seconds_until_level"] is None else _in(flow["seconds_until_level"], "in ")),
         ("latency", f"p50 {millis(flow['latency_p50_ms'])} ms, p99 {millis(flow['latency_p99_ms'])} ms"),
         ("age when read", f"p50 {millis(flow['age_p50_ms'])} ms"),
         ("retention", _loss(flow["seconds_until_loss"])),
@@ -131,6 +133,13 @@ def _overrides(overrides: Json) -> list[Part]:
 def _limits(overrides: Json) -> list[tuple[str, str]]:
     topics = ((f"topic {topic}", limit_text(limit)) for topic, limit in overrides["topic_limits"].items())
     return [(overrides["flow"], limit_text(overrides["limit"])), *topics]
+
+
+def _in(seconds: float | None, word: str = "") -> str:
+    """Return when something will be, after *word* where it is not now."""
+    if seconds is None:
+        return span(None)
+    return f"{word}{span(seconds)}" if seconds >= 1 else "now"
 
 
 def _loss(seconds: float | None) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
 from mm2py.clock import Clock
 from mm2py.core.lag import Growth, Retention, forget_end, lag_s, seconds_until_loss
+from mm2py.core.level import Descent, Weighed, seconds_until_level
 from mm2py.core.source.progress import PartitionState
 from mm2py.core.source.stalls import why_it_waits
 from mm2py.core.windows import TimesWindow, Window
@@ -39,6 +40,8 @@ _WINDOW_S = 60.0
 _GROWTH_S = 30.0
 #: Maximum age of a view of an idle partition whose rates are not 0 yet.
 _PICTURE_S = 5.0
+#: The stages of partitions that are to be level some time: nobody has paused them, and they need no operator.
+_COPIED = frozenset({PartitionStage.COPYING, PartitionStage.BACKING_OFF})
 #: Number of epochs of each copy task to show.
 _EPOCHS = 30
 
@@ -63,7 +66,18 @@ class _End:
 class PartitionMeasures:
     """One topic-partition since the daemon started."""
 
-    __slots__ = ("_asked_at", "_ends", "bytes", "cached", "caught_up_at", "is_ours", "records", "window")
+    __slots__ = (
+        "_asked_at",
+        "_ends",
+        "_records_then",
+        "bytes",
+        "cached",
+        "caught_up_at",
+        "descent",
+        "is_ours",
+        "records",
+        "window",
+    )
 
     def __init__(self) -> None:
         self.records = 0
@@ -79,6 +93,9 @@ class PartitionMeasures:
         #: When the source's end offset was reported.
         self._asked_at: float | None = None
         self._ends: tuple[_End, ...] = ()
+        #: How what is left to copy changes, and `records` at the last look at it.
+        self.descent = Descent()
+        self._records_then = 0
 
     def asked_s(self, now: float) -> float:
         """Return the age of the source's end offset."""
@@ -97,6 +114,11 @@ class PartitionMeasures:
 
     def look(self, state: PartitionState, now: float) -> None:
         """Record the partition's lag, which the source has just reported."""
+        if state.lag is not None:
+            passed_s = 0.0 if self._asked_at is None else now - self._asked_at
+            copied_per_s = (self.records - self._records_then) / passed_s if passed_s > 0 else 0.0
+            self.descent = self.descent.after(state.lag, copied_per_s=copied_per_s, at=now)
+            self._records_then = self.records
         self._asked_at = now
         if state.lag == 0:
             self.caught_up_at = now
@@ -120,6 +142,10 @@ class PartitionMeasures:
         if retention is not None and retention.bytes is not None and self.records:
             growth = Growth(self.bytes / self.records, self.growth_per_s(state.log.high_watermark, now))
         return waited_s, seconds_until_loss(retention, waited_s=waited_s, lag=lag, growth=growth)
+
+    def weighed(self, record_bytes: float) -> Weighed:
+        """Return what is left to copy; of a partition that has copied nothing yet, records have *record_bytes*."""
+        return Weighed(self.descent, self.bytes / self.records if self.records and self.bytes else record_bytes)
 
     def is_at_rest(self, end_offset: int, retention: Retention | None, now: float) -> bool:
         """Whether no time that passes changes the view of the partition, with nothing left to copy."""
@@ -227,6 +253,8 @@ class FlowMeasures:
         self.lag_holds_s = math.inf
         self._clock = clock
         self._partitions: dict[TopicPartition, PartitionMeasures] = {}
+        #: Those that are behind, or were lately.
+        self._behind: dict[TopicPartition, PartitionMeasures] = {}
         self._tasks: dict[int, TaskMeasures] = {}
         self._groups: dict[tuple[str, TopicPartition], TimesWindow] = {}
         self._window: deque[_Sample] = deque()
@@ -249,7 +277,12 @@ class FlowMeasures:
 
     def look(self, state: PartitionState) -> None:
         """Record a partition's lag, which the source has just reported."""
-        self._partition(state.source).look(state, self._clock.monotonic())
+        measured = self._partition(state.source)
+        measured.look(state, self._clock.monotonic())
+        if not measured.descent.is_over:
+            self._behind[state.source] = measured
+        elif self._behind:
+            self._behind.pop(state.source, None)
 
     def asked_s(self, source: TopicPartition) -> float:
         """Return the age of a partition's end offset at the source."""
@@ -318,9 +351,23 @@ class FlowMeasures:
             age_p50_ms=age.quantile_ms(0.5),
             lag_s=greatest_lag_s(it.lag_s for it in view.partitions),
             seconds_until_loss=min(losses, default=None),
+            seconds_until_level=self._seconds_until_level(view.partitions),
             missing_partitions=self.missing_partitions,
             copied_heartbeats=self._copied_heartbeats(view),
         )
+
+    def _seconds_until_level(self, partitions: Sequence[PartitionView]) -> float | None:
+        """Return when all of *partitions* will be level but those that are not copied, None if that is unknown."""
+        copied = [it for it in partitions if it.stage in _COPIED]
+        if not copied or any(it.lag is None for it in copied):
+            return None
+        if not self._behind:
+            return 0.0
+        # Of partitions that have copied nothing yet, records are taken to be as large as the others'.
+        record_bytes = self._totals.bytes / self._totals.records if self._totals.records and self._totals.bytes else 1.0
+        found = (self._behind.get(it.source) for it in copied)
+        each = (it.weighed(record_bytes) for it in found if it is not None)
+        return seconds_until_level(each, self._clock.monotonic())
 
     def _copied_heartbeats(self, view: FlowView) -> tuple[CopiedHeartbeatsView, ...]:
         newest: dict[str, int] = {}
@@ -344,7 +391,10 @@ class FlowMeasures:
         if cached is not None and cached.is_of(state, task, retention, now):
             return cached.view
         waited_s, loss_s = measured.waiting(state, retention, now, wall_ms)
-        view = _view_of(state, measured, task, now, waited_s=waited_s, loss_s=loss_s)
+        view = attrs.evolve(
+            _view_of(state, measured, task, now, waited_s=waited_s, loss_s=loss_s),
+            seconds_until_level=None if state.lag is None else seconds_until_level([measured.weighed(1.0)], now),
+        )
         # Times of a waiting or lagging partition advance every second.
         is_still = state.stage is PartitionStage.COPYING and view.lag == 0
         if is_still:

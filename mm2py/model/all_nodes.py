@@ -59,6 +59,7 @@ def node_view(
         bytes_per_s=told.bytes_per_s,
         lag=told.lag,
         lag_s=told.lag_s,
+        seconds_until_level=told.seconds_until_level,
         differs=status.differs if shared is None or member is None else shared.differences.get(member, ()),
         issues=told.issues,
     )
@@ -103,7 +104,19 @@ def flow_of_all_nodes(view: FlowView) -> FlowView:
         bytes_per_s=view.bytes_per_s + sum(it.bytes_per_s for it in others),
         lag=total_lag([view.lag, *(it.lag for it in others)]),
         lag_s=greatest_lag_s([view.lag_s, *(it.lag_s for it in others)]),
+        seconds_until_level=_until_all_are_level(view, others),
     )
+
+
+def _until_all_are_level(view: FlowView, others: Sequence[NodeView]) -> float | None:
+    """Return when the last of the nodes will have caught up; None if one of those that copy does not know."""
+    each = [
+        (len(view.partitions), view.seconds_until_level),
+        *((it.partitions, it.seconds_until_level) for it in others),
+    ]
+    times = [time for partitions, time in each if partitions]
+    known = [time for time in times if time is not None]
+    return max(known) if known and len(known) == len(times) else None
 
 
 def _tasks(view: FlowView, others: Sequence[NodeView]) -> tuple[TaskView, ...]:

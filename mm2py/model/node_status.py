@@ -80,6 +80,7 @@ class NodeStatus:
     bytes_per_s: float = 0.0
     lag: int | None = None
     lag_s: float | None = None
+    seconds_until_level: float | None = None
     load: NodeLoad = attrs.field(factory=NodeLoad)
     topics_mark: str = ""
     overrides_revision: int = 0
@@ -150,6 +151,7 @@ def describe(status: NodeStatus, view: FlowView) -> NodeStatus:
         bytes_per_s=view.bytes_per_s,
         lag=view.lag,
         lag_s=view.lag_s,
+        seconds_until_level=view.seconds_until_level,
         issues=tuple(shortened(issue, _LONGEST_TEXT) for issue in issues[:_ISSUES_AT_MOST]),
     )
 
@@ -191,6 +193,7 @@ def encode_status(flow: Flow, status: NodeStatus) -> bytes:
         "bytesPerS": round(status.bytes_per_s, 1),
         "lag": status.lag,
         "lagS": None if status.lag_s is None else round(status.lag_s, 3),
+        "levelS": None if status.seconds_until_level is None else round(status.seconds_until_level),
         **load_members(status.load),
         "topicsMark": status.topics_mark,
         "overridesRevision": status.overrides_revision,
@@ -242,6 +245,8 @@ def _status(content: Mapping[str, Any], at_ms: int) -> NodeStatus:
         bytes_per_s=_rate(content["bytesPerS"]),
         lag=None if content["lag"] is None else whole(content["lag"], most=INT64_MOST),
         lag_s=None if content["lagS"] is None else _rate(content["lagS"]),
+        # A node of an earlier version does not tell it.
+        seconds_until_level=None if content.get("levelS") is None else _rate(content["levelS"]),
         load=read_load(content),
         topics_mark=_text(content["topicsMark"]),
         overrides_revision=whole(content["overridesRevision"]),

@@ -79,7 +79,8 @@ class PartitionView:
     `bytes_per_s` follows the last few epochs; `record_rate` and `byte_rate` are means over the last minute or so, as in
     Java MirrorMaker. `lag_s` is how long, at most, the oldest record that is not copied yet has waited, and
     `seconds_until_loss` after what time, at the earliest, the source may delete it; None if unknown, the latter also if
-    the source deletes nothing.
+    the source deletes nothing. `seconds_until_level` is when nothing will be left to copy, at the rates of the last
+    minute; None while what is left does not shrink.
     """
 
     source: TopicPartition
@@ -103,6 +104,7 @@ class PartitionView:
     latency: TimesView | None = None
     lag_s: float | None = None
     seconds_until_loss: float | None = None
+    seconds_until_level: float | None = None
     #: The timestamp of the last record copied.
     last_timestamp_ms: int | None = None
     #: Whether an operator paused it or its topic.
@@ -246,6 +248,7 @@ class NodeView:
     bytes_per_s: float = 0.0
     lag: int | None = None
     lag_s: float | None = None
+    seconds_until_level: float | None = None
     differs: tuple[str, ...] = ()
     issues: tuple[str, ...] = ()
 
@@ -348,7 +351,7 @@ class FlowView(Counters):
 
     `latency` and `age` hold all that was measured since then; `lag` is the sum of its partitions' and `lag_s` the
     greatest, of those that are known; None if none is. `unknown_lags` counts the others. `seconds_until_loss` is the
-    least.
+    least. `seconds_until_level` is that of all partitions together but those that are paused or stopped.
     """
 
     flow: Flow
@@ -384,6 +387,7 @@ class FlowView(Counters):
     age: Histogram = attrs.field(factory=Histogram)
     lag_s: float | None = None
     seconds_until_loss: float | None = None
+    seconds_until_level: float | None = None
     throttled_ms: int = 0
     #: Partitions of mirrored topics that are missing at the target.
     missing_partitions: int = 0

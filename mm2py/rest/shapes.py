@@ -71,6 +71,7 @@ def flow_summary(flow: FlowView) -> Json:
         "bytes_per_s": flow.bytes_per_s,
         "lag": flow.lag,
         "lag_s": flow.lag_s,
+        "seconds_until_level": flow.seconds_until_level,
         "unknown_lags": flow.unknown_lags,
         "latency_p50_ms": flow.latency_p50_ms,
         "latency_p99_ms": flow.latency_p99_ms,
@@ -171,6 +172,7 @@ def _topic(name: str, partitions: list[PartitionView], others: list[Elsewhere], 
         "lag": total_lag(partition.lag for partition in partitions),
         "lag_s": greatest_lag_s(partition.lag_s for partition in partitions),
         "seconds_until_loss": _least(partition.seconds_until_loss for partition in partitions),
+        "seconds_until_level": _latest(partitions),
         **sums,
         "age_ms": _mean(partition.age for partition in partitions),
         "latency_ms": _mean(partition.latency for partition in partitions),
@@ -200,6 +202,13 @@ def _stages(partitions: Iterable[PartitionView]) -> Json:
 
 def _least(values: Iterable[float | None]) -> float | None:
     return min(_known(values), default=None)
+
+
+def _latest(partitions: Iterable[PartitionView]) -> float | None:
+    """Return when the last of *partitions* will be level; None if that is unknown of one."""
+    times = [partition.seconds_until_level for partition in partitions]
+    known = list(_known(times))
+    return max(known) if known and len(known) == len(times) else None
 
 
 def _mean(times: Iterable[TimesView | None]) -> float | None:
@@ -232,7 +241,7 @@ def is_gone(overrides: Overrides, connector: str) -> bool:
 # Their schemas.
 
 
-_NUMBERS: Final = ("lag_s", "seconds_until_loss", "age_ms", "latency_ms", "retry_in_s")
+_NUMBERS: Final = ("lag_s", "seconds_until_loss", "seconds_until_level", "age_ms", "latency_ms", "retry_in_s")
 _COUNTS: Final = {"type": "object", "additionalProperties": INTEGER}
 _TOPIC: Final = obj(
     {
@@ -299,8 +308,8 @@ def schemas(views: Views) -> Mapping[str, Json]:
     summary: dict[str, Any] = {
         name: flow["properties"][name]
         for name in (
-            "flow", "state", "topics", "records_per_s", "bytes_per_s", "lag", "lag_s", "latency_p50_ms",
-            "latency_p99_ms", "last_error", "hint",
+            "flow", "state", "topics", "records_per_s", "bytes_per_s", "lag", "lag_s", "seconds_until_level",
+            "latency_p50_ms", "latency_p99_ms", "last_error", "hint",
         )
     }  # fmt: skip
     summary |= {"source": STRING, "target": STRING, "partitions": INTEGER, "unknown_lags": INTEGER, "nodes": INTEGER}

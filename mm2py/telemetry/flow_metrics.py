@@ -119,6 +119,7 @@ def _fill_whole(book: Book, flow: FlowView, it: Labels) -> None:
         ("lag_records", flow.lag),
         ("lag_seconds", flow.lag_s),
         ("unknown_lags", flow.unknown_lags),
+        ("catch_up_seconds", flow.seconds_until_level),
         ("retention_loss_seconds", flow.seconds_until_loss),
         ("throttled_seconds_total", flow.throttled_ms / 1000),
     ):

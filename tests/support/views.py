@@ -75,6 +75,7 @@ def flow_view(partitions: Iterable[PartitionView] = (), flow: Flow = FLOW, **cha
         lag=sum(it.lag or 0 for it in shown),
         lag_s=2.5,
         seconds_until_loss=3_600.0,
+        seconds_until_level=90.0,
         groups=tuple(
             GroupView(name, FlowState.RUNNING)
             for name in ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")

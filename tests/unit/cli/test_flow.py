@@ -251,6 +251,7 @@ def summary(**facts: object) -> dict[str, Any]:
         "bytes_per_s": 2_500_000.0,
         "lag": 17,
         "lag_s": 61.0,
+        "seconds_until_level": 150.0,
         "latency_p50_ms": 1.25,
         "latency_p99_ms": None,
         "last_error": "",
@@ -282,7 +283,7 @@ def test_a_node_is_shown_in_plain_text() -> None:
     assert lines[6].startswith("FLOW  STATE    TOPICS  PARTITIONS  RECORDS/S")
     assert lines[7].split("  ")[0] == "A->B"
     assert [cell.strip() for cell in lines[7].split("  ") if cell][1:] == [
-        "running", "3", "1,200", "1,234", "2.5 MB", "17", "1 min 1 s", "1.2", "-",
+        "running", "3", "1,200", "1,234", "2.5 MB", "17", "1 min 1 s", "2 min 30 s", "1.2", "-",
     ]  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from mm2py.model.state import (
     CopiedHeartbeatsView,
     FlowState,
     FlowView,
+    PartitionStage,
     PartitionView,
     TaskState,
     TaskView,
@@ -292,3 +293,28 @@ def test_checkpoint_latency_is_each_group_s_own() -> None:
     assert rig.measures.checkpoint_latency("g", SOURCE) == TimesView(40, 40, 40, 40.0)
     assert rig.measures.checkpoint_latency("h", SOURCE) == TimesView(9, 9, 9, 9.0)
     assert rig.measures.checkpoint_latency("i", SOURCE) is None
+
+
+def test_how_long_it_takes_to_catch_up() -> None:
+    """Unknown at first, then right, and 0 once it is level; the flow's is that of all that are copied."""
+    rig = MeasuresRig(attrs.evolve(STATE, log=LogOffsets(high_watermark=10_100)))
+    rig.run(100)
+    first = rig.flow().seconds_until_level
+    found = []
+    for _ in range(4):
+        rig.state = attrs.evolve(rig.state, log=LogOffsets(high_watermark=rig.state.log.high_watermark + 100))
+        rig.run(600)
+        found.append((rig.partition().seconds_until_level, rig.flow().seconds_until_level))
+    assert first is None
+    assert found == [(pytest.approx(left / 100),) * 2 for left in (9_400, 8_900, 8_400, 7_900)]
+
+    (view,) = rig.measures.partitions([rig.state], {SOURCE: 0})
+    paused_view = attrs.evolve(view, stage=PartitionStage.PAUSED)
+    other = attrs.evolve(view, source=TopicPartition("t", 1), lag=0)
+    unknown = attrs.evolve(other, lag=None)
+    each = ((paused_view,), (paused_view, other), (unknown,))
+    flows = [FlowView(FLOW, FlowState.RUNNING, partitions=partitions) for partitions in each]
+    assert [rig.measures.flow(it).seconds_until_level for it in flows] == [None, 0.0, None]
+
+    rig.run(7_900)
+    assert (rig.partition().seconds_until_level, rig.flow().seconds_until_level) == (0.0, 0.0)

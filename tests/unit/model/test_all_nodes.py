@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+import pytest
 
 from mm2py.model.all_nodes import flow_of_all_nodes, node_view
 from mm2py.model.flow import Flow, TopicPartition
@@ -86,6 +87,23 @@ def test_totals_and_tasks_are_those_of_all_nodes() -> None:
     ]
     assert flow_issues(whole) == ()
     assert unsure.unknown_lags == 2
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "partitions", "whole"),
+    [
+        pytest.param(40.0, 90.0, 10, 90.0, id="the last one counts"),
+        pytest.param(0.0, 0.0, 10, 0.0, id="level"),
+        pytest.param(40.0, None, 10, None, id="one does not know, or is of an earlier version"),
+        pytest.param(40.0, None, 0, 40.0, id="one has nothing to copy"),
+    ],
+)
+def test_a_flow_is_level_when_all_of_its_nodes_are(
+    here: float, there: float | None, partitions: int, whole: float | None
+) -> None:
+    other = attrs.evolve(THERE, seconds_until_level=there, partitions=partitions)
+
+    assert flow_of_all_nodes(flow(HERE, other, seconds_until_level=here)).seconds_until_level == whole
 
 
 def test_a_single_node_s_flow_stays_as_it_is() -> None:

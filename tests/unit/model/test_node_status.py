@@ -50,6 +50,7 @@ _STATUSES = st.builds(
     records=_COUNTS,
     lag=st.none() | _COUNTS,
     lag_s=st.none() | _RATES,
+    seconds_until_level=st.none() | st.integers(0, 10**6).map(float),
     load=st.builds(NodeLoad, st.dictionaries(st.integers(0, 1023), st.integers(0, 10**9).map(float), max_size=5)),
     topics_mark=_WORDS,
     overrides_revision=_COUNTS,

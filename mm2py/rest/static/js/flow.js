@@ -34,6 +34,7 @@ export class FlowPage {
     this.tiles = {
       records: tile("Records"), bytes: tile("Bytes"), lag: tile("Lag", "Records at the source that are not copied yet"),
       behind: tile("Behind", "How long, at most, the oldest record that is not copied yet has waited"),
+      level: tile("Level in", "When nothing will be left to copy, at the rates of the last minute; – while what is left does not shrink"),
       latency: tile("Latency p50 / p99", "From a record's timestamp until the target has it, over the last minute"), copied: tile("Copied", "Since the daemon was started"),
     };
     this.plots = [
@@ -174,6 +175,7 @@ export class FlowPage {
     setText(this.tiles.bytes.value, bytesPerS(line.bytes_per_s));
     setText(this.tiles.lag.value, count(line.lag));
     setText(this.tiles.behind.value, duration(flow.lag_s));
+    setText(this.tiles.level.value, flow.seconds_until_level === 0 ? "now" : duration(flow.seconds_until_level));
     setText(this.tiles.latency.value, line.latency_p50_ms === null ? "–" : `${ms(line.latency_p50_ms)} / ${ms(line.latency_p99_ms)}`);
     setText(this.tiles.copied.value, `${short(line.records)} / ${bytes(line.bytes)}`);
     const failed = line.stages.stopped ?? 0;

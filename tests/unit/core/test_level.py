@@ -1,0 +1,136 @@
+"""When a mirror will have caught up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from mm2py.core.level import Descent, Weighed, seconds_until_level
+
+
+def _looked(left: Callable[[float], float], times: list[float], copied_per_s: float = 0.0) -> Descent:
+    """Look at a partition of which so much is *left* at these *times*."""
+    descent = Descent()
+    for at in times:
+        descent = descent.after(max(0, round(left(at))), copied_per_s=copied_per_s, at=at)
+    return descent
+
+
+def _every(step_s: float, until_s: float) -> list[float]:
+    return [step_s * number for number in range(int(until_s / step_s) + 1)]
+
+
+@given(
+    lag=st.integers(10_000, 10**9),
+    produced_per_s=st.floats(0, 10_000),
+    share_left=st.floats(0.05, 0.95),
+    catch_up_s=st.floats(100, 100_000),
+    step_s=st.sampled_from([0.05, 1.0, 10.0, 45.0]),
+)
+def test_it_is_right_while_rates_are_steady(
+    lag: int, produced_per_s: float, share_left: float, catch_up_s: float, step_s: float
+) -> None:
+    """Within a fifth, wherever on the way down: what is left by what is copied more than is produced."""
+    net_per_s = lag / catch_up_s
+    now = catch_up_s * (1 - share_left)
+    times = _every(step_s, min(now, 400 * step_s))
+    shift = max(0.0, now - times[-1])
+    times = [at + shift for at in times]
+    left = lag - net_per_s * times[-1]
+    assume(len(times) > 1 and left > net_per_s + produced_per_s and left > 1_000 and net_per_s * step_s > 20)
+    descent = _looked(lambda at: lag - net_per_s * at, times, copied_per_s=net_per_s + produced_per_s)
+
+    assert seconds_until_level([Weighed(descent)], now) == pytest.approx(catch_up_s - now, rel=0.2)
+
+
+@given(
+    descents=st.lists(st.lists(st.integers(0, 10**12), min_size=1, max_size=6), max_size=5),
+    rate=st.floats(0, 10**6),
+    weight=st.floats(1, 10**6),
+    age_s=st.floats(0, 1_000),
+)
+def test_it_is_never_negative_and_0_if_nothing_is_left(
+    descents: list[list[int]], rate: float, weight: float, age_s: float
+) -> None:
+    found = []
+    for lags in descents:
+        descent = Descent()
+        for number, lag in enumerate(lags):
+            descent = descent.after(lag, copied_per_s=rate, at=10.0 * number)
+        found.append(Weighed(descent, weight))
+    level_s = seconds_until_level(found, 60.0 + age_s)
+
+    assert level_s is None or 0 <= level_s <= 30 * 86_400
+    assert any(it.descent.left for it in found) or level_s == 0
+    assert len(max((it.descent.looks for it in found), key=len, default=())) <= 3
+
+
+def test_it_is_unknown_while_what_is_left_does_not_shrink() -> None:
+    """One look tells nothing, a lag that stays or grows has no end, nor has one that shrinks by chance."""
+    once, stays, grows = Descent().after(5_000, copied_per_s=0, at=0), Descent(), Descent()
+    for at in _every(10, 60):
+        stays = stays.after(5_000, copied_per_s=300, at=at)
+        grows = grows.after(5_000 + int(at), copied_per_s=300, at=at)
+    by_chance = _looked(lambda at: 10**9 - at / 10, _every(10, 60))
+
+    assert [seconds_until_level([Weighed(it)], 60) for it in (once, stays, grows, by_chance)] == [None] * 4
+
+
+def test_a_live_partition_is_level() -> None:
+    """What is copied within a second is no backlog, nor are a few records that have just come."""
+    busy = Descent()
+    for at, lag in enumerate((900, 0, 1_000, 400)):
+        busy = busy.after(lag, copied_per_s=1_000, at=10.0 * at)
+    rare = Descent().after(0, copied_per_s=0, at=0).after(3, copied_per_s=0, at=10)
+
+    assert (busy.left, rare.left) == (0, 0)
+    assert rare.after(50, copied_per_s=0, at=20).left == 50
+    assert Descent().after(3, copied_per_s=0, at=0).left == 3  # it was not seen level
+
+
+def test_after_a_standstill_the_way_down_counts() -> None:
+    """A partition that was level for hours falls behind at once: how fast it did does not matter."""
+    descent = Descent().after(0, copied_per_s=10, at=0)
+    for at in (3_600.0, 3_610.0, 3_620.0):
+        descent = descent.after(round(10_000 - 100 * (at - 3_600)), copied_per_s=110, at=at)
+
+    assert seconds_until_level([Weighed(descent)], 3_620) == pytest.approx(80, rel=0.01)
+
+
+def test_a_new_rate_counts_within_a_minute() -> None:
+    def left(at: float) -> float:
+        return 100_000 - 100 * at if at < 300 else 70_000 - 500 * (at - 300)
+
+    descent = _looked(left, _every(10, 370), copied_per_s=500)
+
+    assert seconds_until_level([Weighed(descent)], 370) == pytest.approx(70, rel=0.01)
+
+
+def test_partitions_take_turns() -> None:
+    """Of ten, one at a time is copied, a second each: none shrinks steadily, and all together do."""
+    each = [Descent()] * 10
+    for at in _every(7, 70):
+        for number, descent in enumerate(each):
+            turns = max(0, int(at - number) // 10 + (at > number))
+            each[number] = descent.after(20_000 - 1_000 * turns, copied_per_s=100, at=at)
+
+    assert seconds_until_level(map(Weighed, each), 70) == pytest.approx(130, rel=0.2)
+
+
+def test_records_weigh() -> None:
+    """Two partitions share what copies them; the one with few large records has as much left as the other."""
+    small, large = (_looked(lambda at, of=of: of * (1_000 - at), _every(10, 100)) for of in (1_000, 1))
+
+    assert seconds_until_level([Weighed(small, 10.0), Weighed(large, 10_000.0)], 100) == pytest.approx(900)
+    stuck = _looked(lambda _: 1_000, _every(10, 100))
+    assert seconds_until_level([Weighed(small, 10.0), Weighed(stuck, 10_000.0)], 100) == pytest.approx(1_900)
+
+
+def test_time_passes_between_two_looks() -> None:
+    descent = _looked(lambda at: 100 * (300 - at), _every(60, 120))
+
+    assert seconds_until_level([Weighed(descent)], 150) == pytest.approx(150)
+    assert seconds_until_level([Weighed(descent)], 320) == 0
