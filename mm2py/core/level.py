@@ -1,7 +1,7 @@
 """
 When a mirror will have caught up: what is left to copy, by how fast that shrinks.
 
-A live partition is never quite level: records arrive while it is looked at. So what comes within a second counts as
+A live partition is never quite level: records arrive while it is read. So what comes within a second counts as
 nothing. What is left shrinks by what is copied, and grows by what is produced; only the difference is measured, between
 looks at each partition that lie up to a minute apart, so that partitions that take turns have had theirs.
 """
