@@ -90,8 +90,9 @@ class LoggedProcess:
         return "\n".join(self.log_text().splitlines()[-lines:])
 
     def log_warnings(self, lines: int = 40) -> str:
-        """Return the last lines that are more than information: warnings, errors, stack traces."""
-        return "\n".join([line for line in self.log_text().splitlines() if " INFO " not in line][-lines:])
+        """Return the last lines that are more than information: warnings and errors, of Java's without their frames."""
+        told = [it for it in self.log_text().splitlines() if " INFO " not in it and not it.lstrip().startswith("at ")]
+        return "\n".join(told[-lines:])
 
 
 def start_process(

@@ -22,12 +22,15 @@ from mm2py.wire.kept_log import KeptLog
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.transactions import ProducerFencedError, TransactionalProducer
 from tests.support.brokers import MakeCluster
+from tests.support.eventually import scaled
 from tests.support.producing import producer
 from tests.support.reading import read_topic
 from tests.support.topics import create_topic, end_offsets, move_leaders
 
 
 _TIMEOUT_MS = 60_000
+#: Far from it, also on a slow machine.
+_AT_ONCE_S = 15.0
 
 
 def connect(kafka: KafkaCluster, *, request_timeout_ms: int = 20_000) -> Cluster:
@@ -158,7 +161,7 @@ async def test_what_a_writer_left_open_ends_with_the_next_one(
     async with asyncio.TaskGroup() as tasks:
         writing = tasks.create_task(first.write(cluster, [TopicPartition(prefix, 0)], freeze))
         await frozen.wait()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(scaled(_AT_ONCE_S)):
             await second.open(cluster)
             await log.await_stable()
         writing.cancel()

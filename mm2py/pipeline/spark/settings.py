@@ -25,8 +25,8 @@ _SERIAL_GC = "-XX:+UseSerialGC"
 _QUICK_START = "-XX:TieredStopAtLevel=1"
 _TEMP = "-Djava.io.tmpdir="
 _SOCKETS = "spark.python.unix.domain.socket"
-#: A socket's path has 107 bytes at most, and its name here 43.
-_LONGEST_SOCKET_DIR = 63
+#: Spark refuses a longer one, and with it every job: a socket's path has 107 bytes at most, and it keeps 46 for the name.
+_LONGEST_SOCKET_DIR = 61
 #: Where `class_archive` looks.
 CLASSES = Path(sys.prefix, "var", "mm2py")
 #: Spark's own idea of a secret (spark.redaction.regex), and a little more.

@@ -40,11 +40,11 @@ def test_output_goes_to_the_log(tmp_path: Path) -> None:
 
 
 def test_trouble_leaves_information_out(tmp_path: Path) -> None:
-    """Lines of mere information are not shown beside a failure."""
-    process = _shell(tmp_path, "echo 1 INFO all is well; echo 2 ERROR alas")
+    """Mere information is not shown beside a failure, nor are Java's frames, which would leave no room for its cause."""
+    process = _shell(tmp_path, "echo 1 INFO all is well; echo 2 ERROR alas; printf '\\tat org.Frame\\nCaused by: it\\n'")
     process.wait(10)
 
-    assert process.log_warnings() == "2 ERROR alas"
+    assert process.log_warnings() == "2 ERROR alas\nCaused by: it"
 
 
 def test_terminate_asks_first(tmp_path: Path) -> None:

@@ -105,7 +105,8 @@ def test_temporary_files_go_with_the_daemon() -> None:
 
     ours, far = conf_of({}), conf_of({"spark.master": "spark://host:7077"})
     own, elsewhere = conf_of({options: "-Djava.io.tmpdir=/mine"}), conf_of({}, "-Djava.io.tmpdir=/elsewhere")
-    spaced, long = conf_of({}, scratch="/tmp/a b"), conf_of({}, scratch="/tmp/" + "x" * 60)
+    spaced, long = conf_of({}, scratch="/tmp/a b"), conf_of({}, scratch="/tmp/" + "x" * 57)
+    longest = conf_of({}, scratch="/tmp/" + "x" * 56)
 
     assert (ours[options].split()[-1], ours[sockets]) == ("-Djava.io.tmpdir=/tmp/ours", "/tmp/ours")
     assert "-Djava.io.tmpdir=/tmp/ours" in far[options]
@@ -113,6 +114,7 @@ def test_temporary_files_go_with_the_daemon() -> None:
     assert own[options].count("java.io.tmpdir") == 1
     assert "java.io.tmpdir" not in elsewhere[options] + spaced[options]
     assert (ours[has_sockets], long[has_sockets], sockets in long) == ("true", "false", False)
+    assert longest[sockets] == "/tmp/" + "x" * 56
 
 
 @pytest.mark.parametrize(
