@@ -97,7 +97,9 @@ def assert_same_records(source: Contents, remote: Contents, *, with_timestamp_ty
     for partition, expected in source.items():
         actual = remote[partition]
         for place, (wanted, seen) in enumerate(zip(expected, actual, strict=False)):
-            assert content(wanted) == content(seen), f"partition {partition}, record {place} differs"
+            assert content(wanted) == content(seen), (
+                f"partition {partition}, record {place} differs: {_short(wanted)} at the source, {_short(seen)} here"
+            )
         assert len(expected) == len(actual), _length_difference(partition, expected, actual)
 
 
@@ -118,6 +120,10 @@ def assert_numbers(numbers: Mapping[int, Sequence[int]], count: int) -> None:
     missing = sorted(set(range(count)) - set(everything))
     assert not missing, f"{len(missing)} records are missing, the first are {missing[:5]}"
     assert everything == list(range(count)), f"{len(everything) - count} records are there twice"
+
+
+def _short(record: Record) -> str:
+    return f"{(record.value or b'')[:16]!r} at offset {record.offset}"
 
 
 def _length_difference(partition: int, expected: Sequence[Record], actual: Sequence[Record]) -> str:
