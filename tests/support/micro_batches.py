@@ -44,7 +44,7 @@ OPEN_END = 150
 class PretendedCommitter:
     """A committer that notes what is asked of it, and fails as the test decides."""
 
-    committed: dict[TopicPartition, Position]
+    stored: dict[TopicPartition, Position]
     fails_to_begin: Exception | None = None
     fails_to_commit: Exception | None = None
     is_open: bool = False
@@ -52,13 +52,15 @@ class PretendedCommitter:
     is_overdue: bool = False
     terms: Transactions = TERMS
     done: list[object] = attrs.field(factory=list)
+    #: What another producer has committed since it was opened, if any.
+    committed_since: dict[TopicPartition, Position] | None = None
     #: The remote partitions that each transaction began with.
     begun: list[list[TopicPartition]] = attrs.field(factory=list)
 
     async def open(self) -> Mapping[TopicPartition, Position]:
         self.done.append("open")
         self.is_open, self.is_begun = True, False
-        return self.committed
+        return self.stored
 
     async def begin(self, remotes: Collection[TopicPartition], _sources: Collection[TopicPartition]) -> None:
         self.done.append("begin")
@@ -78,6 +80,13 @@ class PretendedCommitter:
         if self.fails_to_commit is not None:
             raise self.fails_to_commit
         self.is_open, self.is_begun = True, False
+
+    async def committed(self) -> Mapping[TopicPartition, Position]:
+        self.done.append("committed")
+        return self.committed_since if self.committed_since is not None else self.stored
+
+    def give_way(self) -> None:
+        self.is_open = self.is_begun = False
 
     async def undo(self) -> None:
         self.done.append("undo")

@@ -89,8 +89,8 @@ class PartitionState(Counters):
 
     a. Everything before `position` is at the target, and the last of it is at `downstream` if that is known.
     b. While `is_unsure`, more may be there.
-    c. `written` is what the positions topic holds, and is never ahead of `position`. Before it `is_fenced` nothing is
-       planned.
+    c. `written` is what the positions topic holds, or gets by a transaction before its first record; it is never ahead
+       of `position`. Before it `is_fenced` nothing is planned.
     d. Nothing is planned before `retry_at`, in the clock's monotonic seconds.
     e. While `is_questioned` nothing is planned at all; both clusters are checked, not before `look_at`.
     f. While there is a `repair`, `position` is a guess and is not written.

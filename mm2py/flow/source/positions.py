@@ -285,7 +285,10 @@ class Positions:
 
         The log decides which: this node claims one and reads back. Where another node's claim came first, that node's
         position and producer are returned, so that both copy with the same sequences. A partition whose claim cannot be
-        read back is left out, and fenced at the next attempt. Records of transformed topics are written by others.
+        read back is left out, and fenced at the next attempt.
+
+        Records of transformed topics are written by others. In exactly-once mode their positions are, too, from the
+        first one on: written here, a start that was decided long ago could come after what a transaction committed.
         """
         await self._read_on()
         copied = [state for state in states if not state.is_transformed]
@@ -297,10 +300,10 @@ class Positions:
         given = [position for position in map(self._given, copied) if position is not None]
         if len(given) < len(copied):
             self._read_to = {}  # the topic was created again in this moment
-        fenced = [*given, *(state.standing for state in states if state.is_transformed)]
-        await self.write(fenced)
+        transformed = [state.standing for state in states if state.is_transformed]
+        await self.write(given if self._settings.copying.is_exactly_once else [*given, *transformed])
         self._spare = None
-        return fenced
+        return [*given, *transformed]
 
     async def _claim(self, state: PartitionState) -> Position:
         """

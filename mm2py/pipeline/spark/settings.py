@@ -25,7 +25,7 @@ _SERIAL_GC = "-XX:+UseSerialGC"
 _QUICK_START = "-XX:TieredStopAtLevel=1"
 _TEMP = "-Djava.io.tmpdir="
 _SOCKETS = "spark.python.unix.domain.socket"
-#: Spark refuses a longer one, and with it every job: a socket's path has 107 bytes at most, and it keeps 46 for the name.
+#: Spark refuses a longer one, and with it every job: of the 107 bytes of a path it keeps 46 for the name.
 _LONGEST_SOCKET_DIR = 61
 #: Where `class_archive` looks.
 CLASSES = Path(sys.prefix, "var", "mm2py")

@@ -198,11 +198,12 @@ class MicroBatch:
             self._outcomes.fail(one, Ended.INTERRUPTED, failure_of(error, (self._plan.target,)), is_unsure=True)
             return None
         if more:
-            self._go_on_at_least_once(one, end, more)
+            await self._explain_more(one, end, more)
             return None
         return attrs.evolve(one, is_unsure=False, producer=None)
 
-    def _go_on_at_least_once(self, one: PartitionPlan, end: int, more: int) -> None:
+    async def _explain_more(self, one: PartitionPlan, end: int, more: int) -> None:
+        """Go on at least once."""
         message = (
             f"{one.remote_topic} holds {more} records that were not accounted for; those that a transform made are not "
             f"compared with their source, so up to {more} are written twice"

@@ -50,12 +50,17 @@ class Committer:
         self.is_open = False
         await self._producer.open()
         self.is_begun = False
+        positions = await self.committed()
+        self.is_open = True
+        return positions
+
+    async def committed(self) -> Mapping[TopicPartition, Position]:
+        """Return the committed positions, by whatever producer."""
         # The record tasks of a flow share the topic: another one's open transaction hides what follows it.
         await self._log.await_stable()
         stored = PositionsTopic(self._alias)
         for record in await self._log.read_all():
             stored.take(record)
-        self.is_open = True
         return stored.positions
 
     async def begin(self, remotes: Collection[TopicPartition], sources: Collection[TopicPartition]) -> None:
@@ -102,7 +107,11 @@ class Committer:
                 await self._producer.open()
                 self.is_begun = False
 
+    def give_way(self) -> None:
+        """Leave what was begun, if anything, to another producer that has opened the transactional id."""
+        self.is_open = self.is_begun = False
+
     @property
     def is_overdue(self) -> bool:
-        """Whether the brokers have aborted what was begun last, because it took too long."""
-        return self._clock.monotonic() - self._begun_at >= self.terms.timeout_ms / 1000
+        """Whether the brokers have aborted what was begun, because it took too long."""
+        return self.is_begun and self._clock.monotonic() - self._begun_at >= self.terms.timeout_ms / 1000

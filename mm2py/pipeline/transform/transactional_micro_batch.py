@@ -19,8 +19,10 @@ from mm2py.core.source.exactly_once import Standing, judge
 from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure, PartitionOutcome, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
+from mm2py.pipeline.copy.refusals import UNREACHABLE
 from mm2py.pipeline.transform.micro_batch import Around, End, MicroBatch, RecordTask
 from mm2py.pipeline.transform.results import BadRecord, MicroBatchResult, RangeOutcome, unmoved
+from mm2py.pipeline.transform.target_tail import records_behind
 from mm2py.pipeline.transform.transaction import Committer
 from mm2py.telemetry.events import TransactionFenced
 from mm2py.wire.error_codes import name_of
@@ -77,9 +79,29 @@ class TransactionalMicroBatch(MicroBatch):
         if not sources <= task.certain:
             # One that was not there when the producer was opened last may have been in doubt, too.
             task.ends.clear()
-            await self._go_by(await self._committer.open())
+            committed = await self._committer.open()
+            await self._write_starts(committed)
+            await self._go_by(committed)
             task.certain |= {it for it in sources if it not in self._outcomes or self._outcomes[it].ended is Ended.OK}
         return await super()._resolved()
+
+    async def _write_starts(self, committed: Mapping[TopicPartition, Position]) -> None:
+        """
+        Commit where the partitions start that have no position: a later life is not to decide it again.
+
+        In a transaction, because another node may have decided as well, and have written a great deal since.
+        """
+        fresh = [one for one in self._plan.partitions if one.source not in committed and one.found_before is None]
+        if fresh:
+            await self._committer.begin((), [one.source for one in fresh])
+            await self._committer.commit([_position(one, unmoved(one)) for one in fresh])
+
+    async def _explain_more(self, one: PartitionPlan, end: int, more: int) -> None:
+        """Report records that nothing accounts for, unless another producer has written them since ours was opened."""
+        committed = (await self._committer.committed()).get(one.source)
+        if judge(one.position, committed) is not Standing.AS_KNOWN:
+            raise ProducerFencedError(self._plan.target.alias, self._committer.terms.transactional_id)
+        await super()._explain_more(one, end, more)
 
     async def _go_by(self, committed: Mapping[TopicPartition, Position]) -> None:
         """Go by what is committed, which may be more, or less, than was known."""
@@ -110,8 +132,7 @@ class TransactionalMicroBatch(MicroBatch):
             message = f"its transaction was open for longer than {committer.terms.timeout_ms} ms and was aborted"
             self._outcomes.fail_rest(Ended.INTERRUPTED, PartitionFailure(message, _HINT_TIMEOUT, "TransactionTimedOut"))
             return
-        # Whatever was begun is the other one's to end.
-        committer.is_begun = False
+        committer.give_way()
         now = self._clock.monotonic()
         task.fences = task.fences + 1 if now < task.fenced_until + _FENCES_FORGOTTEN_S else 1
         pause_s = _FENCE_PAUSES.pause_s(task.fences, 0.5)
@@ -175,8 +196,26 @@ class TransactionalMicroBatch(MicroBatch):
             written[one.source] = attrs.evolve(offset_range, partition=moved)
             await self._keep_letters(one, [bad for bad in offset_range.left_out if bad.offset < told.position])
         await self._commit_positions(planned, written)
+        written = {source: await self._without_markers(planned[source], it) for source, it in written.items()}
         self._task.ends.update(ends)
         await self._account(offset_ranges, written.values())
+
+    async def _without_markers(self, one: PartitionPlan, offset_range: RangeOutcome) -> RangeOutcome:
+        """
+        Count as another writer's only those offsets before a range that hold records.
+
+        A coordinator that replaces one in the middle of a commit writes the markers of that commit once more.
+        """
+        told, behind = offset_range.partition, self._behind_all(one)
+        if not told.foreign_records or behind.downstream is None:
+            return offset_range
+        after, first = behind.downstream, told.runs[0].downstream
+        try:
+            records = await records_behind(self._target, one.remote, after=after, end=first, clock=self._clock)
+        except UNREACHABLE:
+            records = 0  # if there is another writer, the next range finds its records
+        foreign = told.foreign_records - (first - after - 1) + records
+        return attrs.evolve(offset_range, partition=attrs.evolve(told, foreign_records=foreign))
 
     async def _commit_positions(
         self, planned: Mapping[TopicPartition, PartitionPlan], written: Mapping[TopicPartition, RangeOutcome]

@@ -40,8 +40,10 @@ def test_output_goes_to_the_log(tmp_path: Path) -> None:
 
 
 def test_trouble_leaves_information_out(tmp_path: Path) -> None:
-    """Mere information is not shown beside a failure, nor are Java's frames, which would leave no room for its cause."""
-    process = _shell(tmp_path, "echo 1 INFO all is well; echo 2 ERROR alas; printf '\\tat org.Frame\\nCaused by: it\\n'")
+    """Mere information is not shown beside a failure, nor are Java's frames: they leave no room for its cause."""
+    process = _shell(
+        tmp_path, "echo 1 INFO all is well; echo 2 ERROR alas; printf '\\tat org.Frame\\nCaused by: it\\n'"
+    )
     process.wait(10)
 
     assert process.log_warnings() == "2 ERROR alas\nCaused by: it"

@@ -66,9 +66,11 @@ class Target:
         self.log = Log()
         patch.setattr(flow_positions, "init_producer_id", self._give)
 
-    def node(self) -> Positions:
+    def node(self, *, is_exactly_once: bool = False) -> Positions:
         """Return the positions of another node."""
-        positions = Positions(SETTINGS, cast("Any", None), cast("Any", self), EventLog(LoopClock()))
+        copying = attrs.evolve(SETTINGS.copying, is_exactly_once=is_exactly_once)
+        settings = attrs.evolve(SETTINGS, copying=copying)
+        positions = Positions(settings, cast("Any", None), cast("Any", self), EventLog(LoopClock()))
         positions.log = cast("Any", self.log)
         return positions
 
@@ -105,6 +107,15 @@ async def test_one_producer_id_serves_all_that_wait(target: Target) -> None:
     assert [it.producer for it in more] == [ProducerMark(2, 0, 0), None]
     assert target.ids == 2
     assert await target.node().read() == {it.source: it for it in (*fenced, *more)}
+
+
+async def test_in_exactly_once_mode_transactions_write_the_positions_of_transformed_topics(target: Target) -> None:
+    """Not even their start is written here: it could come after what another node's transaction committed."""
+    node = target.node(is_exactly_once=True)
+    fenced = await node.fence([state(0), state(1, is_transformed=True)])
+
+    assert [it.source.partition for it in fenced] == [0, 1]
+    assert [it.partition for it in await target.node().read()] == [0]
 
 
 async def test_a_producer_is_replaced_by_its_next_epoch(target: Target) -> None:

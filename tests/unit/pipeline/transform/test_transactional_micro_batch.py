@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import ModuleType
 
 import attrs
 import pytest
@@ -11,6 +12,7 @@ from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import Ended, EpochPlan, PartitionFailure, Run
 from mm2py.model.positions import Position
 from mm2py.pipeline.transform import micro_batch as rounds
+from mm2py.pipeline.transform import transactional_micro_batch as exactly_once
 from mm2py.pipeline.transform.jobs import allowed_s
 from mm2py.pipeline.transform.results import MicroBatchResult
 from mm2py.telemetry.events import TransactionFenced
@@ -150,7 +152,7 @@ async def test_a_commit_without_an_answer_counts_where_it_went_through() -> None
     made.committer.fails_to_commit = LOST
     lost = await made.outcomes()
     made.committer.fails_to_commit = None
-    made.committer.committed = {it: Position(it, 110, 60) for it in (FIRST, SECOND)}
+    made.committer.stored = {it: Position(it, 110, 60) for it in (FIRST, SECOND)}
     found = await made.outcomes()
 
     assert [(it.position, it.ended) for it in lost.values()] == [(100, Ended.INTERRUPTED)] * 2
@@ -166,7 +168,7 @@ async def test_the_same_range_committed_by_another_writer_is_not_ours() -> None:
     made.committer.fails_to_commit = LOST
     await made.outcomes()
     made.committer.fails_to_commit = None
-    made.committer.committed = {FIRST: Position(FIRST, 110, 72)}
+    made.committer.stored = {FIRST: Position(FIRST, 110, 72)}
     outcomes = await made.outcomes()
 
     assert (outcomes[0].position, outcomes[0].downstream) == (110, 72)
@@ -180,7 +182,7 @@ async def test_a_partition_that_was_away_is_asked_about_when_it_is_back() -> Non
     made.committer.fails_to_commit = LOST
     await made.outcomes()
     made.committer.fails_to_commit = None
-    made.committer.committed = {it: Position(it, 110, 60) for it in (FIRST, SECOND)}
+    made.committer.stored = {it: Position(it, 110, 60) for it in (FIRST, SECOND)}
     made.plans = both[:1]
     first = await made.outcomes()
     made.plans = both[1:]
@@ -206,7 +208,7 @@ async def test_a_commit_without_an_answer_is_repeated_where_it_did_not() -> None
 async def test_a_position_that_another_writer_committed_is_continued() -> None:
     """Where those records went is unknown, so no offset before the new position is translated."""
     made = micro_batch_rig()
-    made.committer.committed = {it: Position(it, 300, 250) for it in (FIRST, SECOND)}
+    made.committer.stored = {it: Position(it, 300, 250) for it in (FIRST, SECOND)}
     outcomes = await made.outcomes()
 
     assert made.committer.done == ["open"]
@@ -218,7 +220,7 @@ async def test_a_position_that_another_writer_committed_is_continued() -> None:
 async def test_a_position_that_was_set_back_is_not_written_over() -> None:
     """Another client set the position back: the partition stops and reports it, each time it is tried."""
     made = micro_batch_rig(None, planned(FIRST))
-    made.committer.committed = {FIRST: Position(FIRST, 10, 5)}
+    made.committer.stored = {FIRST: Position(FIRST, 10, 5)}
     for _ in range(2):
         outcomes = await made.outcomes()
 
@@ -286,16 +288,75 @@ async def test_what_could_not_be_sent_in_time_is_less_next_time() -> None:
     assert [(it.partitions[0].until or 0) - it.partitions[0].position for it in made.asked.plans] == [10, 2]
 
 
-@pytest.mark.parametrize("records", [0, 3])
-async def test_only_records_behind_the_position_are_doubted(monkeypatch: pytest.MonkeyPatch, records: int) -> None:
-    """After markers it goes on; records that were not accounted for are reported, as without transactions."""
+def find_behind(monkeypatch: pytest.MonkeyPatch, module: ModuleType, records: int) -> list[tuple[int, int]]:
+    """Have so many records found wherever they are looked for; return the ranges in which they were."""
     asked: list[tuple[int, int]] = []
 
     async def behind(*_: object, after: int, end: int, **__: object) -> int:
         asked.append((after, end))
         return records
 
-    monkeypatch.setattr(rounds, "records_behind", behind)
+    monkeypatch.setattr(module, "records_behind", behind)
+    return asked
+
+
+async def test_a_start_is_committed_before_anything_is_read() -> None:
+    """Another node may have decided on a start as well: only the producer that was opened last may write it."""
+    made = micro_batch_rig(None, planned(FIRST), planned(SECOND))
+    del made.committer.stored[FIRST]
+    outcomes = await made.outcomes()
+
+    assert made.committer.done[:5] == ["open", "begin", [(0, 100, 50, None)], "begin", (0, 50)]
+    assert made.committer.begun[0] == []
+    assert [it.position for it in outcomes.values()] == [110, 110]
+
+
+async def test_a_start_that_another_node_has_replaced_is_not_written() -> None:
+    """Fenced meanwhile, a node writes no start, and next time it finds what was committed."""
+    made = micro_batch_rig(None, planned(FIRST))
+    stored, made.committer.stored = {FIRST: Position(FIRST, 300, 250)}, {}
+    made.committer.fails_to_begin = FENCED
+    first = await made.outcomes()
+    made.committer.fails_to_begin, made.committer.stored = None, stored
+    await asyncio.sleep(made.task.fenced_until - made.clock.monotonic())
+    second = await made.outcomes()
+
+    assert (first[0].ended, first[0].position) == (Ended.FAILED, 100)
+    assert (second[0].position, second[0].known_from) == (300, 300)
+
+
+@pytest.mark.parametrize("next_upstream", [100, 300])
+async def test_records_of_a_producer_that_was_opened_since_are_no_doubt(
+    monkeypatch: pytest.MonkeyPatch, next_upstream: int
+) -> None:
+    """It has written a position with them, so nothing is in doubt: this node has lost its task, and keeps still."""
+    find_behind(monkeypatch, rounds, 3)
+    made = micro_batch_rig(None, planned(FIRST, downstream=40))
+    made.committer.committed_since = {FIRST: Position(FIRST, next_upstream, 50)}
+    outcomes = await made.outcomes()
+
+    is_fenced = next_upstream > 100
+    assert outcomes[0].ended is (Ended.FAILED if is_fenced else Ended.UNPROVEN)
+    assert len(made.events.of(TransactionFenced)) == is_fenced
+    assert made.committer.is_open is not is_fenced
+
+
+@pytest.mark.parametrize("records", [0, 2])
+async def test_markers_are_no_records_of_another_writer(monkeypatch: pytest.MonkeyPatch, records: int) -> None:
+    """Before a range lie four offsets more than the last transaction's marker, and *records* of them are records."""
+    asked = find_behind(monkeypatch, exactly_once, records)
+    foreign = {"foreign_records": 4, "runs": (Run(100, 55, 10),), "downstream": 64}
+    made = micro_batch_rig(lambda plan: MicroBatchResult((written(plan.partitions[0], **foreign),)), planned(FIRST))
+    outcomes = await made.outcomes()
+
+    assert asked == [(50, 55)]
+    assert (outcomes[0].foreign_records, outcomes[0].position) == (records, 110)
+
+
+@pytest.mark.parametrize("records", [0, 3])
+async def test_only_records_behind_the_position_are_doubted(monkeypatch: pytest.MonkeyPatch, records: int) -> None:
+    """After markers it goes on; records that were not accounted for are reported, as without transactions."""
+    asked = find_behind(monkeypatch, rounds, records)
     made = micro_batch_rig(None, planned(FIRST, downstream=40))
     outcomes = await made.outcomes()
 
