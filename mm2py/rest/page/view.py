@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import attrs
 
 import mm2py
-from mm2py.model.flow import Flow
+from mm2py.model.elsewhere import Elsewhere
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group_move import GroupMove, moves_of
 from mm2py.model.health import flow_issues, node_issues
 from mm2py.model.overrides import Overrides, RateLimit
@@ -155,6 +156,14 @@ def partition_rows(flow: FlowView) -> dict[str, list[Any]]:
 def group_rows(flow: FlowView) -> dict[str, dict[str, Any]]:
     """Return a row for each consumer group, by its name."""
     return {group.group: _group(group, move) for group, move in moves_of(flow.consumer_groups, flow.partitions)}
+
+
+def elsewhere_rows(elsewhere: Mapping[TopicPartition, Elsewhere]) -> dict[str, list[Any]]:
+    """Return a row for each topic of which other nodes copy partitions: how many each of them copies, by its name."""
+    nodes: dict[tuple[str, str], Counter[str]] = {}
+    for source, place in elsewhere.items():
+        nodes.setdefault((source.topic, place.remote_topic), Counter())[place.node] += 1
+    return {topic: [topic, remote, sorted(many.items())] for (topic, remote), many in sorted(nodes.items())}
 
 
 def changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> tuple[dict[str, Row], list[str]]:
