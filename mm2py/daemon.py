@@ -69,6 +69,7 @@ _LOADS_HOLD_S = 2.0
 _WORKER_SLOTS = 64
 #: Arguments of gc.set_threshold (default 700, 10, 10).
 _GC_THRESHOLDS = (20_000, 20, 50)
+_OLDEST, _LONG_S = 2, 0.05
 
 
 class MirrorMaker:
@@ -217,6 +218,14 @@ class MirrorMaker:
     async def run(self) -> None:
         """Run until asked to stop, or until no flow is left. An error means that Spark could not be started."""
         _tune_garbage_collector()
+        keeper = FreezesWhatStays(self._clock)
+        gc.callbacks.append(keeper)
+        try:
+            await self._run()
+        finally:
+            gc.callbacks.remove(keeper)
+
+    async def _run(self) -> None:
         settings = self.settings
         flows = tuple(str(flow.flow) for flow in settings.flows if flow.is_enabled)
         heartbeats_only = tuple(str(flow.flow) for flow in settings.flows if not flow.is_enabled)
@@ -454,6 +463,27 @@ class MirrorMaker:
 
 def _copy_tasks(flows: Iterable[FlowSettings]) -> int:
     return sum(flow.copying.tasks_max + record_slots(flow.transforms) for flow in flows if flow.is_enabled)
+
+
+class FreezesWhatStays:
+    """
+    Excludes what a full collection has left if that took long: with tens of thousands of partitions, a fifth of a
+    second in which nothing else happens. That is nearly all state, which stays. A callback of `gc`.
+    """
+
+    def __init__(self, clock: Clock, freeze: Callable[[], None] = gc.freeze) -> None:
+        self._clock = clock
+        self._freeze = freeze
+        self._begun_at = 0.0
+
+    def __call__(self, phase: str, info: Mapping[str, int]) -> None:
+        if info["generation"] < _OLDEST:
+            return
+        now = self._clock.monotonic()
+        if phase == "start":
+            self._begun_at = now
+        elif now - self._begun_at >= _LONG_S:
+            self._freeze()
 
 
 def _tune_garbage_collector() -> None:

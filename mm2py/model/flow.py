@@ -23,8 +23,8 @@ class Flow:
         return "/".join(["", f"from:{source}", f"to:{target}", *parts])
 
 
-# The key of nearly every table.
-@attrs.frozen(order=True, cache_hash=True)
+# The key of nearly every table, and sorted by the ten thousands: attrs' own comparison takes ten times as long.
+@attrs.frozen(order=False, cache_hash=True)
 class TopicPartition:
     """One partition of a topic; prints as Kafka prints it, ``orders-3``."""
 
@@ -33,3 +33,15 @@ class TopicPartition:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    def __lt__(self, other: TopicPartition) -> bool:
+        return (self.topic, self.partition) < (other.topic, other.partition)
+
+    def __le__(self, other: TopicPartition) -> bool:
+        return (self.topic, self.partition) <= (other.topic, other.partition)
+
+    def __gt__(self, other: TopicPartition) -> bool:
+        return (self.topic, self.partition) > (other.topic, other.partition)
+
+    def __ge__(self, other: TopicPartition) -> bool:
+        return (self.topic, self.partition) >= (other.topic, other.partition)

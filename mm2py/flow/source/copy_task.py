@@ -69,8 +69,8 @@ class Planner(Protocol):
         """Return when something may be planned for *task* again that is pausing now."""
         ...
 
-    def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
-        """Take over an outcome."""
+    async def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
+        """Take over an outcome, all of it even if cancelled."""
         ...
 
     def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float, quiet_until: float) -> None:
@@ -256,14 +256,14 @@ class CopyTask:
         except EpochLostError as error:
             pause_s = self._lose(plan, error)
         else:
-            self._take(plan, outcome, took_s=self._clock.monotonic() - begun)
+            await self._take(plan, outcome, took_s=self._clock.monotonic() - begun)
         finally:
             self._planner.put_back(plan)
             self._state = TaskState.IDLE
         if pause_s:
             await self._back_off(pause_s)
 
-    def _take(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
+    async def _take(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
         if self._lost_in_a_row:
             self._events.emit(CopyTaskRecovered(plan.flow, plan.task, plan.epoch, self._lost_in_a_row))
             self._lost_in_a_row = 0
@@ -274,7 +274,7 @@ class CopyTask:
             boundary_ms=max(0.0, took_s - outcome.elapsed_s) * 1000,
             worker=outcome.worker,
         )
-        self._planner.account(plan, outcome, took_s=took_s)
+        await self._planner.account(plan, outcome, took_s=took_s)
 
     def _lose(self, plan: EpochPlan, lost: EpochLostError) -> float:
         """Note the loss and give the pause until its partitions may be planned again."""

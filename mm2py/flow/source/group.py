@@ -247,6 +247,9 @@ class SourceGroup(FlowGroup):
         """Hand our share of the mirrored partitions to the source tasks; say whether a start is known for each."""
         everything = mirrored.places
         mirrored = attrs.evolve(mirrored, places={it: place for it, place in everything.items() if tasks.is_ours(it)})
+        await self._clock.sleep(
+            0
+        )  # tens of thousands of partitions take their time: others have a turn between two steps
         tasks.take_part(everything)
         self._measures.missing_partitions = mirrored.missing_partitions
         self._measures.heartbeats = mirrored.heartbeats
@@ -257,7 +260,9 @@ class SourceGroup(FlowGroup):
         for partition in fresh:
             self._translations.forget(partition)  # an operator removed its position: it may be another topic's
         begins = {**positions.known, **fresh}
+        await self._clock.sleep(0)
         self._translations.adopt(begins, {it: place.remote_topic for it, place in everything.items()})
+        await self._clock.sleep(0)
         tasks.adopt(mirrored, begins, unwritten=fresh)
         left = tasks.ledger.unknown(mirrored)
         if unknown:

@@ -114,8 +114,8 @@ class Ledger:
             state = self.states[source]
             if state.produced_ms is None and state.producer is not None:
                 self.note_produced(source)  # its position has just been written
-            else:
-                self.states[source] = progress.renew(state, wall_ms=wall_ms)
+            elif (renewed := progress.renew(state, wall_ms=wall_ms)) is not state:
+                self.states[source] = renewed
 
     def take_over(self, asked: Iterable[PartitionState], fenced: Iterable[Position]) -> None:
         """Take over the positions of other nodes whose claims came before those of this one, for states as *asked*."""

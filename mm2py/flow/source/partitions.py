@@ -6,7 +6,10 @@ worth it.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
+
+import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
@@ -44,9 +47,22 @@ from mm2py.telemetry.journal import EventLog
 _BALANCE_EVERY_S = 30.0
 #: Poll interval for pauses that end while their copy task is busy with other partitions.
 _RETRY_TICK_S = 0.5
+#: Outcomes that are accounted for in one turn of the event loop.
+_ACCOUNTED_A_TURN = 500
 
 #: Called with an epoch's outcome for a partition, and its first upstream offset.
 Listener = Callable[[PartitionOutcome, int], None]
+
+
+@attrs.frozen
+class _EndedEpoch:
+    """An epoch that has come back, and when."""
+
+    plan: EpochPlan
+    outcome: EpochOutcome
+    took_s: float
+    at: float
+    jitter: float
 
 
 class SourceTasks:
@@ -171,7 +187,10 @@ class SourceTasks:
             self._poke([self._holder[source]])
 
     def _own(self, task: int) -> list[PartitionState]:
-        return [self._states[it] for it in self.holders.of_task(task) if not self.ledger.overrides.is_paused(it)]
+        overrides, own = self.ledger.overrides, self.holders.of_task(task)
+        if not overrides.has_pauses:
+            return [self._states[it] for it in own]
+        return [self._states[it] for it in own if not overrides.is_paused(it)]
 
     def take_partitions(self, task: int) -> tuple[PartitionPlan, ...]:
         if self.is_suspended:
@@ -212,39 +231,55 @@ class SourceTasks:
 
     # What became of it.
 
-    def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
-        now, jitter = self._clock.monotonic(), self._jitter()  # one for all: what failed together comes back together
+    async def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
+        # One moment for all: what failed together comes back together.
+        ended = _EndedEpoch(plan, outcome, took_s, self._clock.monotonic(), self._jitter())
         self.measures.account(plan, outcome, took_s)
         self._rates.account(plan, outcome, took_s)
         outcomes = {partition.source: partition for partition in outcome.partitions}
-        for planned in plan.partitions:
-            before, partition = self._states[planned.source], outcomes.get(planned.source)
-            if is_other_topic(planned.topic_id, before.topic_id):
-                continue  # its outcome belongs to an earlier topic with the name
-            accounted = progress.account(
-                before,
-                partition,
-                elapsed_s=took_s,
-                now=now,
-                jitter=jitter,
-                pauses=self._pauses,
-            )
-            self._states[planned.source] = accounted.state
-            if partition is not None and partition.records:
-                self.ledger.note_produced(planned.source)
-            if plan.transactions is not None and accounted.state.position > before.position:
-                self.ledger.note_committed(accounted.state)
-            if tells_end(partition, accounted.state, fetches=outcome.fetches):
-                self.measures.look(accounted.state)
-            if accounted.state.retry_at > now:
-                self._pausing.add(planned.source)
-            for occurrence in accounted.occurrences:
-                self._tell(occurrence, before, accounted.state)
-            if partition is not None:
-                for listener in self.listeners:
-                    listener(partition, before.position)
+        left = iter(plan.partitions)
+        try:
+            # Others have a turn of the event loop now and then: these partitions are held until they are put back.
+            for _ in range(len(plan.partitions) // _ACCOUNTED_A_TURN):
+                for planned in itertools.islice(left, _ACCOUNTED_A_TURN):
+                    self._account(ended, planned, outcomes.get(planned.source))
+                await self._clock.sleep(0)
+        finally:
+            for planned in left:
+                self._account(ended, planned, outcomes.get(planned.source))
         lag = sum(self._states[planned.source].lag or 0 for planned in plan.partitions)
         self._events.emit(epoch_ended(plan, outcome, took_s, lag))
+
+    def _account(self, ended: _EndedEpoch, planned: PartitionPlan, partition: PartitionOutcome | None) -> None:
+        """Take over what became of one partition; None if nothing was learnt but that the end is where it was."""
+        before, fetches = self._states[planned.source], ended.outcome.fetches
+        if is_other_topic(planned.topic_id, before.topic_id):
+            return  # its outcome belongs to an earlier topic with the name
+        if partition is None and not before.bytes_per_s and before.retry_at <= ended.at:
+            # As it is with most of very many.
+            if tells_end(None, before, fetches=fetches):
+                self.measures.look(before)
+            return
+        accounted = progress.account(
+            before, partition, elapsed_s=ended.took_s, now=ended.at, jitter=ended.jitter, pauses=self._pauses
+        )
+        after = self._states[planned.source] = accounted.state
+        if partition is not None and partition.records:
+            self.ledger.note_produced(planned.source)
+        if ended.plan.transactions is not None and after.position > before.position:
+            self.ledger.note_committed(after)
+        if tells_end(partition, after, fetches=fetches):
+            self.measures.look(after)
+        if after.retry_at > ended.at:
+            self._pausing.add(planned.source)
+        for occurrence in accounted.occurrences:
+            self._tell(occurrence, before, after)
+        self._pass_on(partition, before.position)
+
+    def _pass_on(self, partition: PartitionOutcome | None, begun_at: int) -> None:
+        if partition is not None:
+            for listener in self.listeners:
+                listener(partition, begun_at)
 
     def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float, quiet_until: float) -> None:
         self.measures.lose(plan, cause)

@@ -5,6 +5,7 @@ decides what is due; this module reads and acts.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import ClassVar
@@ -95,12 +96,12 @@ class Mirrored:
     #: Heartbeats topics at the source.
     heartbeats: frozenset[str] = frozenset()
 
-    @property
+    @functools.cached_property
     def topics(self) -> frozenset[str]:
         return frozenset(partition.topic for partition in self.places)
 
-    @property
-    def remote_of(self) -> dict[str, str]:
+    @functools.cached_property
+    def remote_of(self) -> Mapping[str, str]:
         """The remote topic of each topic."""
         return {partition.topic: place.remote_topic for partition, place in self.places.items()}
 
@@ -146,6 +147,7 @@ class Topics:
 
     async def refresh_once(self) -> Mirrored:
         """List both clusters, bring the target up to date, and return what can be copied now."""
+        begun = self._clock.monotonic()
         view = await self._source.list_topics()
         source = _partition_counts(view)
         remote_of = self._select(source)
@@ -157,6 +159,7 @@ class Topics:
         if len(actions) > len(refused):
             seen = await self._look_for(lambda found: missing(remote_of, source, found), refused)
             target = _partition_counts(seen)
+        await self._clock.sleep(0)  # others have a turn of the event loop between steps that look at each partition
         places = copyable(remote_of, source, target)
         terms = await self._terms(sorted(set(places.values())))
         found = {
@@ -169,6 +172,7 @@ class Topics:
             )
             for partition, remote in places.items()
         }
+        await self._clock.sleep(0)
         mirrored = Mirrored(
             found,
             is_settled=not missing(remote_of, source, target),
@@ -176,7 +180,7 @@ class Topics:
             heartbeats=frozenset(filter(self._policy.is_heartbeats_topic, remote_of)),
         )
         self._latest = mirrored
-        self._tell(mirrored, frozenset(remote_of), len(actions))
+        self._tell(mirrored, frozenset(remote_of), len(actions), (self._clock.monotonic() - begun) * 1000)
         self._tell_idle(remote_of, source)
         for watcher in self._watchers:
             watcher(mirrored.remote_of)
@@ -291,12 +295,12 @@ class Topics:
             )
         return terms
 
-    def _tell(self, mirrored: Mirrored, topics: frozenset[str], actions: int) -> None:
+    def _tell(self, mirrored: Mirrored, topics: frozenset[str], actions: int, took_ms: float) -> None:
         flow = self._settings.flow
         for topic in sorted(self._known - topics):
             self._events.emit(TopicRemoved(flow, topic))
         self._known = topics
-        self._events.emit(TopicsRefreshed(flow, len(topics), len(mirrored.places), actions))
+        self._events.emit(TopicsRefreshed(flow, len(topics), len(mirrored.places), actions, took_ms))
 
     def _tell_idle(self, remote_of: Mapping[str, str], source: Mapping[str, int]) -> None:
         """Report that nothing is mirrored: usually a name is misspelt, or a pattern does not match the whole name."""

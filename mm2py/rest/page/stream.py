@@ -29,6 +29,7 @@ from mm2py.rest.page.view import (
     group_rows,
     ordered,
     overview,
+    partition_changes,
     partition_rows,
 )
 from mm2py.telemetry.recent import RecentEvents, ShownEvent
@@ -102,22 +103,23 @@ class FlowChannel:
     def snapshot(self) -> bytes:
         """Return the whole state, for a new viewer."""
         tables = {
-            "partitions": {"all": True, "set": list(self._partitions.values()), "gone": []},
+            "partitions": {"all": True, "set": [row for _, row in self._partitions.values()], "gone": []},
             "groups": {"all": True, "set": list(self._groups.values()), "gone": []},
         }
         return _encode("flow", {**self._details, "partition_columns": PARTITION_COLUMNS, **tables})
 
     def advance(self, flow: FlowView, overrides: Overrides | None) -> bytes:
         """Adopt the current state; return the changes, if any."""
-        about, partitions, groups = _all_details(flow, overrides), partition_rows(flow), group_rows(flow)
+        about, groups = _all_details(flow, overrides), group_rows(flow)
+        partitions = partition_rows(flow, self._partitions)
         message = about if about != self._details else {"flow": about["flow"]}
-        for name, before, after in (
-            ("partitions", self._partitions, partitions),
-            ("groups", self._groups, groups),
+        changed_groups, gone_groups = changes(self._groups, groups)
+        for name, changed, gone in (
+            ("partitions", *partition_changes(self._partitions, partitions)),
+            ("groups", list(changed_groups.values()), gone_groups),
         ):
-            changed, gone = changes(before, after)
             if changed or gone:
-                message = {**message, name: {"all": False, "set": list(changed.values()), "gone": gone}}
+                message = {**message, name: {"all": False, "set": changed, "gone": gone}}
         self._details, self._partitions, self._groups = about, partitions, groups
         return _encode("flow", message) if len(message) > 1 else b""
 

@@ -63,6 +63,7 @@ class Target:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.ids = 0
+        self.clock = LoopClock()
         self.log = Log()
         patch.setattr(flow_positions, "init_producer_id", self._give)
 
