@@ -106,7 +106,7 @@ class Positions:
         self._stored = PositionsTopic(settings.flow.source)
         self._read_to: dict[int, int] = {}
         self._read_id: str | None = None
-        self._reading, self._comparing = asyncio.Lock(), asyncio.Lock()
+        self._reading, self._comparing, self._writing = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         #: An unused producer id: it is unknown whether the topic has it.
         self._spare: ProducerMark | None = None
 
@@ -172,13 +172,19 @@ class Positions:
         return strange
 
     async def write(self, positions: Collection[Position], before: Sequence[Sequence[LogRecord]] = ()) -> None:
-        """Write the records of *before*, step by step, then *positions*, and wait until they are safe."""
+        """
+        Write the records of *before*, step by step, then *positions*, and wait until they are safe.
+
+        Calls take effect in their order: a new position after a broken history is written while tens of thousands of
+        others are still being encoded, which may include the former one, and has to come after that in the log.
+        """
         await self.ready()
-        self._try(positions)
-        await self.log.append_in_order([*before, await self._written_out(positions)])
-        self.known |= {position.source: position for position in positions}
-        for position in positions:
-            self._tried.pop(position.source, None)
+        async with self._writing:
+            self._try(positions)
+            await self.log.append_in_order([*before, await self._written_out(positions)])
+            self.known |= {position.source: position for position in positions}
+            for position in positions:
+                self._tried.pop(position.source, None)
 
     def _try(self, positions: Iterable[Position]) -> None:
         for position in positions:
