@@ -28,6 +28,7 @@ from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.agreement import SettingsAgreement
 from mm2py.flow.certainty import Certainty
 from mm2py.flow.group_members import beat_interval_s, is_hopeless, who_else
+from mm2py.flow.heartbeat_turn import HeartbeatTurn
 from mm2py.flow.leader import GroupLeader
 from mm2py.flow.membership_events import newly_shared, runs_elsewhere, unguarded, who_runs, why_elsewhere
 from mm2py.flow.supervise import supervise
@@ -87,6 +88,7 @@ class FlowMembership:
         self._certainty = Certainty(context, self._interval_s)
         self._tasks, self._record_tasks = flow_tasks(context.settings)
         self._groups: Sequence[FlowGroup] = ()
+        self._heartbeats = HeartbeatTurn()
         self._before_takeover = before_takeover or _nothing
         #: What this node does where it leads the group.
         self.leader = GroupLeader(context)
@@ -165,9 +167,10 @@ class FlowMembership:
                 group.requests.depose()
                 group.requests.give(NO_SHARE)
 
-    def begin(self, groups: Sequence[FlowGroup]) -> None:
-        """Hold *groups* back until `run` has determined who runs the flow."""
+    def begin(self, groups: Sequence[FlowGroup], heartbeats: FlowGroup | None = None) -> None:
+        """Hold *groups* and *heartbeats* back until `run` has determined who runs the flow."""
         self._groups = groups
+        self._heartbeats.begin(heartbeats, is_held=self._settings.refuses)
         if self._settings.refuses:
             self._writer.guard(self._has_news.set)
             self._context.writers.is_certain = lambda: self._certainty.is_certain
@@ -381,6 +384,7 @@ class FlowMembership:
         self._context.writers.is_guarding = self._settings.refuses
         self._writer.hold(share.tasks or self._held.tasks)
         self._give(share, shared, member_id)
+        self._heartbeats.follow(shared, member_id, share)
         self.on_assignment(shared)
         if lost.is_empty and not lost.slots:
             self._held = share
@@ -403,6 +407,7 @@ class FlowMembership:
         self._share = NO_SHARE
         for group in self._groups:
             group.requests.give(NO_SHARE, str(error), error.hint)
+        self._heartbeats.leave(str(error), error.hint)
         self._must_release.set()
 
     async def _release_forever(self) -> None:
@@ -437,6 +442,7 @@ class FlowMembership:
         self._taken_at = None
         if self._settings.refuses:
             self._give(NO_SHARE)
+        self._heartbeats.take()
 
     def _lose(self) -> None:
         self._share = self._held = NO_SHARE
@@ -458,6 +464,7 @@ class FlowMembership:
                 if was_ours and group.requests.is_admitted:
                     group.requests.depose()
                 group.requests.give(NO_SHARE, why, hint)
+            self._heartbeats.leave(why, hint)
         is_sure = was_ours or taken.is_certain or now - self._taken_at >= self._settings.session_ms / 1000
         is_told = self._told is not None and (taken.node is None or self._told.by == taken.by)
         if is_sure and not is_told and not taken.is_settling:
@@ -486,6 +493,7 @@ class FlowMembership:
         self._writer.unguard()
         if self._taken_at is None:
             self._give(whole_share(self._tasks))
+            self._heartbeats.take()
 
 
 async def _nothing() -> None:

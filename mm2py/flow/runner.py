@@ -272,11 +272,11 @@ class FlowRunner:
                 task.cancel()
 
     def _keep_place(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Let the groups work only while this node runs the flow; heartbeats are harmless in any case."""
+        """Let the groups work only while this node runs the flow."""
         if self._membership is None:
             return []
         groups = [group for group in self._groups if group is not self._heartbeats]
-        self._membership.begin(groups)
+        self._membership.begin(groups, self._heartbeats)
         place = [tasks.create_task(self._membership.run(), name=f"{self.flow}/membership")]
         if not self.is_for_one_node:
             self._membership.is_ready = False
