@@ -39,7 +39,7 @@ class HeartbeatGroup(FlowGroup):
         self._last_ms: int | None = None
 
     def counted(self) -> HeartbeatsView:
-        """Return the number of heartbeats written, and the time of the last one; None while another node writes them."""
+        """Return how many heartbeats were written, and when the last one; None while another node writes them."""
         return HeartbeatsView(self._sent, self._last_ms if self.requests.is_admitted else None)
 
     async def _live(self) -> None:

@@ -1,4 +1,4 @@
-"""Which node of a shared flow emits its heartbeats: one, as Java's only task does, so that their number says the same."""
+"""Which node of a shared flow emits its heartbeats: one, as Java's only task does, so that there are as many."""
 
 from __future__ import annotations
 

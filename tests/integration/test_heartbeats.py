@@ -158,7 +158,7 @@ async def test_heartbeats_outlive_their_topic_and_their_target(
 
 
 async def test_one_of_two_nodes_emits_and_the_other_takes_over(target: str, prefix: str, tmp_path: Path) -> None:
-    """A monitor that counts records of the topic sees as many as with Java; the source, which is away, is not needed."""
+    """A monitor that counts records of the topic sees as many as with Java; the source is not needed."""
     settings = flow_settings(_NOWHERE, target, **_EMIT, **{"B.heartbeat.interval.ms": "300"})
     one, other = (Node(f"{prefix}-{name}", 1, f"machine {name}", "1", f"http://{name}:1", 1) for name in ("a", "b"))
     async with running_flow(settings, tmp_path, us=one) as first:
