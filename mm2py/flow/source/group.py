@@ -185,7 +185,7 @@ class SourceGroup(FlowGroup):
             await self._reach.insist(
                 "end open transactions",
                 [self.flow.target],
-                lambda: end_open_transactions(settings, target, tasks.share.tasks),
+                lambda: end_open_transactions(settings, target, tasks.holders.share.tasks),
             )
             await self._reach.insist("read positions", [self.flow.target], positions.read)
             self._translations.load(positions.runs)
@@ -213,9 +213,9 @@ class SourceGroup(FlowGroup):
             jitter=context.jitter,
             measures=self._measures,
         )
-        tasks.take_share(self.requests.share)
-        topics.may_act = tasks.share.is_owner
-        tasks.listeners.append(self._translations.account)
+        tasks.holders.share = self.requests.share
+        topics.may_act = tasks.holders.share.is_owner
+        tasks.outcomes.listeners.append(self._translations.account)
         tasks.doubts.break_listeners.append(self._forget)
         positions = Positions(settings, source, target, *known, writer=own)
         positions.on_overtaken = self.requests.depose
@@ -246,8 +246,9 @@ class SourceGroup(FlowGroup):
     async def _adopt(self, tasks: SourceTasks, positions: Positions, mirrored: Mirrored) -> Mirrored:
         """Hand our share of the mirrored partitions to the source tasks; say whether a start is known for each."""
         everything = mirrored.places
-        mirrored = attrs.evolve(mirrored, places={it: place for it, place in everything.items() if tasks.is_ours(it)})
-        tasks.take_part(everything)
+        ours = {it: place for it, place in everything.items() if tasks.holders.is_ours(it)}
+        mirrored = attrs.evolve(mirrored, places=ours)
+        tasks.limits.take_part(ours, everything)
         self._measures.missing_partitions = mirrored.missing_partitions
         self._measures.heartbeats = mirrored.heartbeats
         unknown = tasks.ledger.unknown(mirrored)
@@ -274,7 +275,7 @@ class SourceGroup(FlowGroup):
         # It stays after the group's life, so that a drained flow shows how far it came.
         self._source_tasks = tasks
         tasks.apply_overrides(self._overrides)
-        self._applied = tasks.share
+        self._applied = tasks.holders.share
         self._came_up()
         self._events.emit(FlowStarted(self.flow, tasks.ledger.topics, len(tasks.ledger.states), tasks.copy_tasks))
 
@@ -339,7 +340,7 @@ class SourceGroup(FlowGroup):
         return not late
 
     def _has_new_share(self, life: SourceLife) -> bool:
-        return self.requests.share != life.tasks.share
+        return self.requests.share != life.tasks.holders.share
 
     async def _change_share(self, life: SourceLife) -> None:
         share = self.requests.share
@@ -381,7 +382,7 @@ class SourceGroup(FlowGroup):
         ]
 
     def _ours(self, life: SourceLife, sides: Sequence[BackgroundLoop]) -> list[BackgroundLoop]:
-        return [side for side in sides if life.tasks.share.is_owner or not side.is_for_owner]
+        return [side for side in sides if life.tasks.holders.share.is_owner or not side.is_for_owner]
 
     async def _run_side(self, side: BackgroundLoop) -> None:
         await supervise(
@@ -423,10 +424,11 @@ class SourceGroup(FlowGroup):
 
     async def _watch_forever(self, life: SourceLife) -> None:
         """After a partition was interrupted, find out whether a cluster is away, and when it is back."""
+        outcomes = life.tasks.outcomes
         while True:
-            await life.tasks.is_interrupted.wait()
-            life.tasks.is_interrupted.clear()
-            refusals, life.tasks.refusals = life.tasks.refusals, {}
+            await outcomes.is_interrupted.wait()
+            outcomes.is_interrupted.clear()
+            refusals, outcomes.refusals = outcomes.refusals, {}
             for refusal in refusals.values():
                 self._reach.refused(refusal)
             await self._ask(life)

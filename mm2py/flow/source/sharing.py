@@ -63,8 +63,8 @@ class ShareKeeper:
 
     async def apply(self, share: Share) -> None:
         """Release what is not in *share*, and copy what is new in it."""
-        before = self._tasks.share
-        self._tasks.take_share(share)
+        before = self._tasks.holders.share
+        self._tasks.holders.share = share
         self._topics.may_act = share.is_owner
         if share.is_owner != before.is_owner:
             self._topics.memory.forget()
@@ -75,15 +75,16 @@ class ShareKeeper:
     async def _release(self) -> None:
         states, tasks = self._tasks.ledger.states, self._tasks
         latest = self._topics.latest
-        left = {it: place for it, place in latest.places.items() if it in states and tasks.is_ours(it)}
+        left = {it: place for it, place in latest.places.items() if it in states and tasks.holders.is_ours(it)}
         tasks.adopt(attrs.evolve(latest, places=left), {})
-        lost = [source for source in states if not tasks.is_ours(source)]
+        lost = [source for source in states if not tasks.holders.is_ours(source)]
         if not lost:
             return
-        await tasks.until_returned(lost)
+        await tasks.holders.until_returned(lost)
+        await tasks.ledger.until_quiet(lost)
         while not await self._writer.write(is_interval_over=True) and not self._is_over():
             await self._clock.sleep(_RETRY_S)
-        tasks.forget(lost)
+        tasks.ledger.forget(lost)
 
     async def _gain(self, tasks: Collection[int]) -> None:
         reach, flow = self._context.reach, self._context.flow
@@ -113,7 +114,7 @@ class ShareKeeper:
         """Follow the other nodes, where there are any."""
         while True:
             await self._clock.sleep(_FOLLOW_EVERY_S)
-            if not self._tasks.share.is_whole:
+            if not self._tasks.holders.share.is_whole:
                 await self._context.reach.once("follow other nodes", [self._context.flow.target], self.follow)
 
     async def finish(self) -> None:
@@ -123,4 +124,4 @@ class ShareKeeper:
         """Whether this node writes what the positions topic lacks of a partition."""
         if source in self._tasks.ledger.states:
             return True
-        return self._tasks.share.is_owner and source not in self._topics.latest.places
+        return self._tasks.holders.share.is_owner and source not in self._topics.latest.places
