@@ -106,7 +106,7 @@ class BrokenHistory:
         self._undone = {} if undone is None else undone
         self._told: dict[TopicPartition, About] = dict(self._undone)
         self._remaking: set[str] = set()
-        self._aliases = (context.settings.flow.source, context.settings.flow.target)
+        self._aliases = context.settings.flow.aliases
 
     async def run(self) -> None:
         """Look whenever a partition is in question."""
