@@ -212,7 +212,7 @@ class MirrorMaker:
             spark=self._epochs.view() if self._has_spark else None,
             started_ms=self._started_ms,
             refused_settings=self._refused_settings,
-            needs_flow=self.worker is None or not self.worker.is_read,
+            needs_flow=self.worker is None or not self.worker.store.is_read,
         )
 
     async def run(self) -> None:

@@ -55,7 +55,7 @@ class HeartbeatGroup(FlowGroup):
                     continue
                 self._came_up()
                 self._events.emit(HeartbeatsStarted(self.flow, log.topic, settings.heartbeats.interval_s))
-                await self._run_until_quiet([("beat", self._beat_forever(log))])
+                await self.requests.run_until_quiet(self.task, [("beat", self._beat_forever(log))])
 
     async def _first_beat(self, log: TopicLog) -> bool:
         """Write one, however long it takes; False if the group has to pause or end before that."""

@@ -17,6 +17,11 @@ class Flow:
     def __str__(self) -> str:
         return f"{self.source}->{self.target}"
 
+    @property
+    def aliases(self) -> tuple[str, str]:
+        """Return the aliases of its two clusters, the source's first."""
+        return self.source, self.target
+
     def url_path(self, *rest: str) -> str:
         """Return the flow's address in REST, or that of something in it: KIP-382's ``/from:A/to:B/…``, encoded."""
         source, target, *parts = (quote(name, safe="") for name in (self.source, self.target, *rest))

@@ -35,6 +35,8 @@ class Ledger:
         self.has_unfenced = asyncio.Event()
         #: What operators ask for.
         self.overrides: Overrides = NO_OVERRIDES
+        #: Those that are to be planned at once when their pause is over.
+        self.pausing: set[TopicPartition] = set()
         self._is_exactly_once = settings.copying.is_exactly_once
         self._transforms = transforms
         self._holders = holders
@@ -78,6 +80,17 @@ class Ledger:
                     keeps_timestamps=place.keeps_timestamps,
                 )
         self.has_unfenced.set()
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop what is known of *partitions*, which another node copies from now on."""
+        for source in partitions:
+            self.states.pop(source, None)
+            self.pausing.discard(source)
+
+    async def until_quiet(self, partitions: Iterable[TopicPartition]) -> None:
+        """Wait until no lost epoch can write any of *partitions* any more."""
+        quiet = max((self.states[it].quiet_until for it in partitions if it in self.states), default=0.0)
+        await self._clock.sleep(max(0.0, quiet - self._clock.monotonic()))
 
     def mirrored(self) -> list[PartitionState]:
         """Return the partitions that are mirrored now, in order."""

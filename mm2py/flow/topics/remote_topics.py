@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import ClassVar
 
@@ -45,6 +45,8 @@ _DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 #: Brokers learn of a new topic one after the other: number and interval of checks for it.
 _LOOKS = 20
 _LOOK_PAUSE_S = 0.1
+#: A look at the topics that left something undone is repeated after this, or the refresh interval if that is shorter.
+_UNSETTLED_REFRESH_S = 10.0
 
 
 @attrs.define(eq=False)
@@ -185,6 +187,23 @@ class Topics:
         for watcher in self._watchers:
             watcher(mirrored.remote_of)
         return mirrored
+
+    async def refresh_forever(self, adopt: Callable[[Mirrored], Awaitable[Mirrored]], *, is_settled: bool) -> None:
+        """Refresh when due, and have *adopt* take over what is mirrored, until cancelled."""
+        settings = self._settings.topics
+        interval_s = settings.refresh_interval_s
+
+        async def refresh() -> Mirrored:
+            return await adopt(await self.refresh_once())
+
+        while True:
+            is_over = is_settled and not settings.refresh_enabled
+            pause_s = interval_s if is_settled else min(interval_s, _UNSETTLED_REFRESH_S)
+            await self.until_due(None if is_over else pause_s)
+            mirrored = await self._reach.once(
+                "refresh topics", self._settings.flow.aliases, refresh, within_ms=self._settings.admin_timeout_ms
+            )
+            is_settled = mirrored is not None and mirrored.is_settled
 
     def want_refresh(self) -> None:
         """Request a refresh soon, to fix or report something."""

@@ -67,7 +67,7 @@ async def test_a_large_outcome_leaves_others_their_turn(is_cancelled: bool) -> N
         *(SETTINGS.flow, 0, 0, SETTINGS.source, SETTINGS.target, tasks.take_partitions(0)),
         limits=SETTINGS.limits, epoch_ms=1_000, drain_ms=1_000,
     )  # fmt: skip
-    accounting = asyncio.ensure_future(tasks.account(plan, copied(plan), took_s=1.0))
+    accounting = asyncio.ensure_future(tasks.outcomes.account(plan, copied(plan), took_s=1.0))
     turns = 0
     while not accounting.done():
         await asyncio.sleep(0)
