@@ -91,9 +91,9 @@ class Outcomes:
         finally:
             for planned in left:
                 self._account(ended, planned, outcomes.get(planned.source))
-        states = self._ledger.states
-        lag = sum(states[planned.source].lag or 0 for planned in plan.partitions)
-        self._events.emit(epoch_ended(plan, outcome, took_s, lag))
+            states = self._ledger.states
+            lag = sum(states[planned.source].lag or 0 for planned in plan.partitions)
+            self._events.emit(epoch_ended(plan, outcome, took_s, lag))
 
     def _account(self, ended: _EndedEpoch, planned: PartitionPlan, partition: PartitionOutcome | None) -> None:
         """Take over what became of one partition; None if nothing was learnt but that the end is where it was."""

@@ -80,11 +80,12 @@ class ShareKeeper:
         )
         for partition in fresh:
             self._translations.forget(partition)  # an operator removed its position: it may be another topic's
-        begins = {**positions.known, **fresh}
         await self._clock.sleep(0)
-        self._translations.adopt(begins, {it: place.remote_topic for it, place in everything.items()})
+        # What is known is taken in the turn in which it is used: a history may be found broken in the one before.
+        remote_of = {it: place.remote_topic for it, place in everything.items()}
+        self._translations.adopt({**positions.known, **fresh}, remote_of)
         await self._clock.sleep(0)
-        tasks.adopt(mirrored, begins, unwritten=fresh)
+        tasks.adopt(mirrored, {**positions.known, **fresh}, unwritten=fresh)
         left = tasks.ledger.unknown(mirrored)
         if unknown:
             found = len(unknown) - len(fresh) - len(left)

@@ -58,9 +58,8 @@ async def test_epoch_follows_epoch() -> None:
 @pytest.mark.parametrize("is_cancelled", [False, True])
 async def test_a_large_outcome_leaves_others_their_turn(is_cancelled: bool) -> None:
     """While thousands of partitions are accounted for, others run; all are accounted for even if that is cancelled."""
-    tasks = SourceTasks(
-        SETTINGS, PretendedEpochs(), clock=LoopClock(), events=EventLog(LoopClock()), jitter=lambda: 0.5
-    )
+    events = EventLog(LoopClock())
+    tasks = SourceTasks(SETTINGS, PretendedEpochs(), clock=LoopClock(), events=events, jitter=lambda: 0.5)
     look = mirrored(*range(4_000))
     tasks.adopt(look, positions(look))
     plan = EpochPlan(
@@ -77,6 +76,7 @@ async def test_a_large_outcome_leaves_others_their_turn(is_cancelled: bool) -> N
 
     assert accounting.cancelled() == is_cancelled
     assert turns >= (2 if is_cancelled else 4)
+    assert [event.partitions for event in events.of(EpochEnded)] == [len(plan.partitions)]
     assert {tasks.ledger.states[it.source].position for it in plan.partitions} == {10}
 
 
