@@ -97,6 +97,12 @@ class ShareKeeper:
         self._translations.forget(state.source)
         self._translations.adopt({state.source: state.standing}, {state.source: state.remote_topic})
 
+    def go_on(self) -> None:
+        """Copy what is copied already and is in our share, to where the topics' latest look says."""
+        tasks, latest = self._tasks, self._topics.latest
+        ours = {it for it in tasks.ledger.states if tasks.holders.is_ours(it)}
+        tasks.adopt(attrs.evolve(latest, places={it: at for it, at in latest.places.items() if it in ours}), {})
+
     async def apply(self, share: Share) -> None:
         """Release what is not in *share*, and copy what is new in it."""
         before = self._tasks.holders.share
@@ -109,11 +115,9 @@ class ShareKeeper:
             await self._gain(share.tasks - before.tasks)
 
     async def _release(self) -> None:
-        states, tasks = self._tasks.ledger.states, self._tasks
-        latest = self._topics.latest
-        left = {it: place for it, place in latest.places.items() if it in states and tasks.holders.is_ours(it)}
-        tasks.adopt(attrs.evolve(latest, places=left), {})
-        lost = [source for source in states if not tasks.holders.is_ours(source)]
+        tasks = self._tasks
+        self.go_on()
+        lost = [source for source in tasks.ledger.states if not tasks.holders.is_ours(source)]
         if not lost:
             return
         await tasks.holders.until_returned(lost)

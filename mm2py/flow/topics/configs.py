@@ -154,8 +154,8 @@ class ConfigSync:
             if all(_shows(shown[remote], value) for remote, value in limits.items()):
                 break
             await self._clock.sleep(_LOOK_PAUSE_S)
-        life = self._life
-        life.tasks.adopt(await life.topics.measure_again(), life.positions.known)
+        await self._life.topics.measure_again()
+        self._life.keeper.go_on()
 
     def _tell(self, remote_topic: str, plan: ConfigPlan, refused: Mapping[str, BrokerAnsweredError]) -> None:
         flow = self._settings.flow

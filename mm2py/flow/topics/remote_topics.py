@@ -221,15 +221,16 @@ class Topics:
         self._watchers.append(watcher)
         watcher(self._latest.remote_of)
 
-    async def measure_again(self) -> Mirrored:
+    async def measure_again(self) -> None:
         """Update the batch size limits of remote topics; everything else is as of the last refresh."""
         terms = await self._terms(sorted(set(self._latest.remote_of.values())))
+        # A refresh may have ended meanwhile.
         places = {
             partition: attrs.evolve(place, max_message_bytes=terms[place.remote_topic].max_message_bytes)
             for partition, place in self._latest.places.items()
+            if place.remote_topic in terms
         }
-        self._latest = attrs.evolve(self._latest, places=places)
-        return self._latest
+        self._latest = attrs.evolve(self._latest, places={**self._latest.places, **places})
 
     def _select(self, source: Mapping[str, int]) -> Mapping[str, str]:
         settings = self._settings

@@ -19,6 +19,7 @@ from mm2py.flow.source.sharing import ShareKeeper
 from mm2py.flow.topics.remote_topics import Mirrored, RemotePartition
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
+from mm2py.model.share import slot_of
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import SETTINGS, flow_context
@@ -85,3 +86,24 @@ async def test_a_history_that_breaks_while_topics_are_adopted_keeps_its_new_tran
 
         assert rig.translations.downstream(source, 0) == Translated(150, Precision.EXACT)
         assert rig.tasks.ledger.states[source].position == 0
+
+
+async def test_only_what_this_node_copies_goes_on() -> None:
+    """
+    The limit of a remote topic has changed, and partitions go on with it.
+
+    Where other nodes of the flow copy partitions of the topic, their positions are known here, too: a partition that
+    begins at one of those is copied by two nodes.
+    """
+    look = mirrored(*range(8))
+    rig = Rig(look, next_upstream=100)
+    rig.tasks.holders.share = attrs.evolve(rig.tasks.holders.share, slots=frozenset({slot_of(TopicPartition("t", 3))}))
+    await rig.keeper.adopt(look)
+    wider = {it: attrs.evolve(place, max_message_bytes=9) for it, place in look.places.items()}
+    rig.topics.latest = attrs.evolve(look, places=wider)
+    rig.keeper.go_on()
+
+    copied = [state.source.partition for state in rig.tasks.ledger.mirrored() if state.max_message_bytes == 9]
+    assert copied == sorted(state.source.partition for state in rig.tasks.ledger.states.values())
+    assert 3 in copied
+    assert len(copied) < len(look.places)
