@@ -73,9 +73,7 @@ class ConfigSyncRig(LoopRig):
         )
         keeper = SimpleNamespace(go_on=lambda: self.adopted.append(self.measured))
         cluster = SimpleNamespace(endpoint=SETTINGS.target)
-        life: Any = SimpleNamespace(
-            source=cluster, target=cluster, topics=topics, keeper=keeper
-        )
+        life: Any = SimpleNamespace(source=cluster, target=cluster, topics=topics, keeper=keeper)
         self.loop = sync = ConfigSync(self.context, life)
         sync._source = self.source  # type: ignore[assignment]
         sync._target = self.target  # type: ignore[assignment]
