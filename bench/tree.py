@@ -111,7 +111,7 @@ class ProcessTree:
 
     def sample_memory(self) -> int:
         """Sum the PSS of the tree now, in bytes, and keep the peak."""
-        total = sum(_pss_bytes(stat.pid) for stat in self._look())
+        total = sum(pss_bytes(stat.pid) for stat in self._look())
         self.peak_pss_bytes = max(self.peak_pss_bytes, total)
         return total
 
@@ -179,7 +179,8 @@ def busy_s(stat: str) -> float:
     return (user + nice + system + irq + softirq + steal) / TICKS_PER_S
 
 
-def _pss_bytes(pid: int) -> int:
+def pss_bytes(pid: int) -> int:
+    """Return the memory of one process; 0 if it has ended."""
     try:
         for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

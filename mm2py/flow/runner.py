@@ -173,9 +173,8 @@ class FlowRunner:
         """Run the flow until each of its groups is drained."""
         self._lead.on_failure = self.on_end
         async with asyncio.TaskGroup() as tasks:
-            # Heartbeats are harmless on any number of nodes.
             groups = [group for group in self._groups if group is not self._heartbeats]
-            place = self.sharing.begin(groups, tasks) if self.sharing is not None else []
+            place = self.sharing.begin(groups, self._heartbeats, tasks) if self.sharing is not None else []
             running = {
                 group: tasks.create_task(self._run_group(group), name=f"{self.flow}/{group.name}/group")
                 for group in self._groups

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from mm2py.errors import shortened
+from mm2py.model.connector_offset import SOURCE
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.foreign import INT64_MOST, read_json, whole, words
 from mm2py.model.health import flow_issues
@@ -31,7 +32,17 @@ from mm2py.model.share import (
     share_members,
     slot_of,
 )
-from mm2py.model.state import ConnectorStatus, FlowState, FlowView, PartitionView, TaskState, TaskStatus, TaskView
+from mm2py.model.state import (
+    NOT_HERE,
+    ConnectorStatus,
+    FlowState,
+    FlowView,
+    GroupView,
+    PartitionView,
+    TaskState,
+    TaskStatus,
+    TaskView,
+)
 
 
 StateT = TypeVar("StateT", bound=enum.Enum)
@@ -133,7 +144,7 @@ def noticeable_rates(partitions: Iterable[PartitionView]) -> dict[int, float]:
 
 def describe(status: NodeStatus, view: FlowView) -> NodeStatus:
     """Fill *status* with what the node's own *view* of the flow shows."""
-    issues = [issue.sentence for issue in flow_issues(view) if not issue.is_note]
+    issues = [issue.sentence for issue in flow_issues(_of_its_part(status, view)) if not issue.is_note]
     return attrs.evolve(
         status,
         state=view.state,
@@ -154,6 +165,17 @@ def describe(status: NodeStatus, view: FlowView) -> NodeStatus:
         seconds_until_level=view.seconds_until_level,
         issues=tuple(shortened(issue, _LONGEST_TEXT) for issue in issues[:_ISSUES_AT_MOST]),
     )
+
+
+def _of_its_part(status: NodeStatus, view: FlowView) -> FlowView:
+    """Return *view* without connectors that other nodes run: that they rest here is no issue."""
+    if status.generation < 0 or status.share.is_owner or status.differs:
+        return view
+    return attrs.evolve(view, groups=tuple(it for it in view.groups if it.state not in NOT_HERE or _is_due(status, it)))
+
+
+def _is_due(status: NodeStatus, group: GroupView) -> bool:
+    return bool(status.share.tasks) and group.connector == SOURCE
 
 
 def _task(view: TaskView) -> TaskStatus:

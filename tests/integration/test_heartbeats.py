@@ -11,7 +11,8 @@ import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.heartbeat import Heartbeat, decode_heartbeat
-from mm2py.model.state import FlowState
+from mm2py.model.node import Node
+from mm2py.model.state import FlowState, HeartbeatsView
 from mm2py.telemetry.events import (
     ClusterUnreachable,
     HeartbeatsResumed,
@@ -154,3 +155,28 @@ async def test_heartbeats_outlive_their_topic_and_their_target(
     # One whose acknowledgement was lost may have been sent twice, and is the same then.
     assert _shortest_pause_ms({decode_heartbeat(record.key, record.value) for record in records}) >= 900
     assert flow.runner.view().groups[-1].restarts == 0
+
+
+async def test_one_of_two_nodes_emits_and_the_other_takes_over(target: str, prefix: str, tmp_path: Path) -> None:
+    """A monitor that counts records of the topic sees as many as with Java; the source is not needed."""
+    settings = flow_settings(_NOWHERE, target, **_EMIT, **{"B.heartbeat.interval.ms": "300"})
+    one, other = (Node(f"{prefix}-{name}", 1, f"machine {name}", "1", f"http://{name}:1", 1) for name in ("a", "b"))
+    async with running_flow(settings, tmp_path, us=one) as first:
+        await beats(first, 1)
+        async with running_flow(settings, tmp_path, us=other) as second:
+
+            def is_standing_by() -> bool:
+                groups = {group.connector: group.state for group in second.runner.view().groups}
+                return groups["MirrorHeartbeatConnector"] is FlowState.STANDBY
+
+            await eventually(is_standing_by, within_s=30, what="the second node leaves them to the first one")
+            await beats(first, await beats(first) + 3)
+            shared = second.runner.view().heartbeats
+            await first.drain()
+            await beats(second, 3)
+            await second.drain()
+
+    (records,) = (await read_topic(target, "heartbeats")).values()
+    assert shared == HeartbeatsView(0, None)
+    assert _shortest_pause_ms([decode_heartbeat(record.key, record.value) for record in records]) >= 250
+    assert len(records) == await beats(first) + await beats(second)

@@ -106,7 +106,7 @@ class OffsetSyncs:
         self._is_topic_sure = False
         self._is_read = False
         if self._settings.is_emitted:
-            life.tasks.listeners.append(self.note)
+            life.tasks.outcomes.listeners.append(self.note)
 
     def note(self, outcome: PartitionOutcome, begun_at: int) -> None:
         """Add an epoch's acknowledgements of a partition."""

@@ -79,7 +79,7 @@ class ConfigSync:
             is_whole = now - looked_at >= interval_s
             topics = list(self._remote_of) if is_whole else sorted(self._new)
             sync, limit_ms = partial(self._sync_once, topics), self._settings.admin_timeout_ms
-            if not await self._reach.once(_STEP, self._aliases, sync, within_ms=limit_ms):
+            if not await self._reach.once(_STEP, self._settings.flow.aliases, sync, within_ms=limit_ms):
                 await self._clock.sleep(min(interval_s, _RETRY_S))
                 continue
             looked_at = now if is_whole else looked_at
@@ -88,10 +88,6 @@ class ConfigSync:
 
     async def finish(self) -> None:
         """Leave what is not done yet to the next start."""
-
-    @property
-    def _aliases(self) -> tuple[str, str]:
-        return self._settings.flow.source, self._settings.flow.target
 
     async def _wait(self, seconds: float) -> None:
         """Wait, but not longer than until there are new topics."""
@@ -158,8 +154,8 @@ class ConfigSync:
             if all(_shows(shown[remote], value) for remote, value in limits.items()):
                 break
             await self._clock.sleep(_LOOK_PAUSE_S)
-        life = self._life
-        life.tasks.adopt(await life.topics.measure_again(), life.positions.known)
+        await self._life.topics.measure_again()
+        self._life.keeper.go_on()
 
     def _tell(self, remote_topic: str, plan: ConfigPlan, refused: Mapping[str, BrokerAnsweredError]) -> None:
         flow = self._settings.flow

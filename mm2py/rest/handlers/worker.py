@@ -66,15 +66,15 @@ def _worker(ask: Ask) -> ConnectWorker:
 def _connectors(ask: Ask) -> Mapping[str, StoredConnector]:
     """Return the worker's connectors; raise as long as they are unknown."""
     worker = _worker(ask)
-    if not worker.is_read:
+    if not worker.store.is_read:
         headers = ("Retry-After", str(RETRY_AFTER_S))
         raise RestError(503, "the worker's config topic has not been read yet; its log says why", (), headers)
-    return worker.connectors
+    return worker.store.connectors
 
 
 def _shown(ask: Ask, name: str, stored: StoredConnector) -> _Shown:
     worker = _worker(ask)
-    place, idle = worker.place(name), worker.idle(name)
+    place, idle = worker.composition.places.get(name), worker.composition.idle.get(name)
     flows = ask.rest.view().flows
     flow = next((one for one in flows if place is not None and one.flow == place.flow), None)
     groups = () if flow is None else flow.groups
@@ -245,7 +245,7 @@ async def _put(ask: Ask, name: str, config: Json, *, wanted: Wanted | None = Non
     worker = _worker(ask)
     texts = _texts(config, name)
     created = await whole(ask, worker.put(name, texts, by=ask.by, wanted=wanted, is_new=is_new))
-    info = _info(_shown(ask, name, worker.connectors.get(name, StoredConnector(texts))))
+    info = _info(_shown(ask, name, worker.store.connectors.get(name, StoredConnector(texts))))
     if not created:
         return Answer(200, info)
     return Answer(201, info, {"Location": f"{_ALL}/{quote(name, safe='')}"})

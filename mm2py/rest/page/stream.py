@@ -29,6 +29,7 @@ from mm2py.rest.page.view import (
     group_rows,
     ordered,
     overview,
+    partition_changes,
     partition_rows,
 )
 from mm2py.telemetry.recent import RecentEvents, ShownEvent
@@ -96,22 +97,27 @@ class FlowChannel:
 
     def __init__(self, flow: FlowView, overrides: Overrides | None, elsewhere: Mapping[str, Any]) -> None:
         self._details = _all_details(flow, overrides)
+        self._partitions = partition_rows(flow)
         self._tables = _tables(flow, elsewhere)
 
     def snapshot(self) -> bytes:
         """Return the whole state, for a new viewer."""
-        tables = {name: {"all": True, "set": list(rows.values()), "gone": []} for name, rows in self._tables.items()}
+        rows = {"partitions": [row for _, row in self._partitions.values()]}
+        rows |= {name: list(table.values()) for name, table in self._tables.items()}
+        tables = {name: {"all": True, "set": some, "gone": []} for name, some in rows.items()}
         return _encode("flow", {**self._details, "partition_columns": PARTITION_COLUMNS, **tables})
 
     def advance(self, flow: FlowView, overrides: Overrides | None, elsewhere: Mapping[str, Any]) -> bytes:
         """Adopt the current state; return the changes, if any."""
         about, tables = _all_details(flow, overrides), _tables(flow, elsewhere)
+        partitions = partition_rows(flow, self._partitions)
         message = about if about != self._details else {"flow": about["flow"]}
-        for name, rows in tables.items():
-            changed, gone = changes(self._tables[name], rows)
+        found = {"partitions": partition_changes(self._partitions, partitions)}
+        found |= {name: changes(self._tables[name], rows) for name, rows in tables.items()}
+        for name, (changed, gone) in found.items():
             if changed or gone:
-                message = {**message, name: {"all": False, "set": list(changed.values()), "gone": gone}}
-        self._details, self._tables = about, tables
+                message = {**message, name: {"all": False, "set": changed, "gone": gone}}
+        self._details, self._partitions, self._tables = about, partitions, tables
         return _encode("flow", message) if len(message) > 1 else b""
 
 
@@ -254,7 +260,7 @@ def _all_details(flow: FlowView, overrides: Overrides | None) -> dict[str, Any]:
 
 
 def _tables(flow: FlowView, elsewhere: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {"partitions": partition_rows(flow), "groups": group_rows(flow), "elsewhere": elsewhere}
+    return {"groups": group_rows(flow), "elsewhere": elsewhere}
 
 
 def _encode_event(event: ShownEvent) -> bytes:

@@ -148,9 +148,28 @@ def ordered(overrides: Overrides) -> dict[str, Any]:
     }
 
 
-def partition_rows(flow: FlowView) -> dict[str, list[Any]]:
-    """Return a row for each partition, by its name."""
-    return {str(it.source): _partition(it) for it in flow.partitions}
+PartitionRows = dict[TopicPartition, tuple[PartitionView, list[Any]]]
+
+
+def partition_rows(flow: FlowView, before: PartitionRows | None = None) -> PartitionRows:
+    """Return the view of each partition with its row; a row of *before* if that was made of the same view."""
+    if not before:
+        return {it.source: (it, _partition(it)) for it in flow.partitions}
+    found: PartitionRows = {}
+    for view in flow.partitions:
+        known = before.get(view.source)
+        found[view.source] = known if known is not None and known[0] is view else (view, _partition(view))
+    return found
+
+
+def partition_changes(before: PartitionRows, after: PartitionRows) -> tuple[list[list[Any]], list[str]]:
+    """Return new and changed rows, and the names of the partitions that are gone."""
+    changed: list[list[Any]] = []
+    for source, one in after.items():
+        known = before.get(source)
+        if known is not one and (known is None or known[1] != one[1]):
+            changed.append(one[1])
+    return changed, [str(source) for source in before if source not in after]
 
 
 def group_rows(flow: FlowView) -> dict[str, dict[str, Any]]:
@@ -166,9 +185,9 @@ def elsewhere_rows(elsewhere: Mapping[TopicPartition, Elsewhere]) -> dict[str, l
     return {topic: [topic, remote, sorted(many.items())] for (topic, remote), many in sorted(nodes.items())}
 
 
-def changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> tuple[dict[str, Row], list[str]]:
+def changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> tuple[list[Row], list[str]]:
     """Return new and changed rows, and the keys of removed ones."""
-    changed = {key: row for key, row in after.items() if before.get(key) != row}
+    changed = [row for key, row in after.items() if before.get(key) != row]
     gone = [key for key in before if key not in after]
     return changed, gone
 

@@ -77,7 +77,7 @@ class OffsetSyncsRig:
         outcome = PartitionOutcome(
             source, last.upstream + last.length, last.downstream + last.length - 1, is_unsure=False, runs=runs
         )
-        for listener in self.tasks.listeners:
+        for listener in self.tasks.outcomes.listeners:
             listener(outcome, 0)
 
 
@@ -111,7 +111,10 @@ async def running(
         return log
 
     monkeypatch.setattr(offset_syncs, "kept_log", open_log)
-    tasks = SimpleNamespace(listeners=[], ledger=SimpleNamespace(states={state.source: state for state in states}))
+    tasks = SimpleNamespace(
+        outcomes=SimpleNamespace(listeners=[]),
+        ledger=SimpleNamespace(states={state.source: state for state in states}),
+    )
     life = SimpleNamespace(source=Cluster("A"), target=Cluster("B"), tasks=tasks)
     translations = Translations(flow_runs=100, partition_runs=100)
     syncs = OffsetSyncs(flow_context(clock, events, settings), translations, cast("SourceLife", life))

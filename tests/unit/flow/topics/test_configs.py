@@ -66,21 +66,20 @@ class ConfigSyncRig(LoopRig):
     def __init__(self) -> None:
         super().__init__(attrs.evolve(SETTINGS, topic_sync=TopicSyncSettings(configs_interval_s=INTERVAL_S)))
         self.source, self.target = Side(), Side()
+        self.measured = ""
         self.adopted: list[str] = []
         topics = SimpleNamespace(
             memory=SyncedMemoryDouble(), watch=self.watch_topics, measure_again=self._measure_again
         )
-        tasks = SimpleNamespace(adopt=lambda mirrored, _positions: self.adopted.append(mirrored))
+        keeper = SimpleNamespace(go_on=lambda: self.adopted.append(self.measured))
         cluster = SimpleNamespace(endpoint=SETTINGS.target)
-        life: Any = SimpleNamespace(
-            source=cluster, target=cluster, topics=topics, tasks=tasks, positions=SimpleNamespace(known={})
-        )
+        life: Any = SimpleNamespace(source=cluster, target=cluster, topics=topics, keeper=keeper)
         self.loop = sync = ConfigSync(self.context, life)
         sync._source = self.source  # type: ignore[assignment]
         sync._target = self.target  # type: ignore[assignment]
 
-    async def _measure_again(self) -> str:
-        return self.target.configs["A.t"]["max.message.bytes"]
+    async def _measure_again(self) -> None:
+        self.measured = self.target.configs["A.t"]["max.message.bytes"]
 
     def mirror_topics(self, *topics: str) -> None:
         for topic in topics:
