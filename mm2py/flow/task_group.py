@@ -61,7 +61,9 @@ class FlowContext:
     )
     #: What is written on the target by; one for all lives.
     writers: ControlWriters = attrs.field(
-        default=attrs.Factory(lambda self: ControlWriters(self.settings, self.events, self.reach), takes_self=True)
+        default=attrs.Factory(
+            lambda self: ControlWriters(self.settings, self.events, self.reach, self.jitter), takes_self=True
+        )
     )
 
     @property
