@@ -42,7 +42,7 @@ _GROWTH_S = 30.0
 _PICTURE_S = 5.0
 #: How many such views are made again at once. With more partitions than that the age grows with their number.
 _RENEWALS = 2_500
-#: The stages of partitions that are to be level some time: nobody has paused them, and they need no operator.
+#: The stages of partitions that are to be level some time: neither paused nor in need of an operator.
 _COPIED = frozenset({PartitionStage.COPYING, PartitionStage.BACKING_OFF})
 #: Number of epochs of each copy task to show.
 _EPOCHS = 30
@@ -399,10 +399,8 @@ class FlowMeasures:
                 return cached.view
             self._renewals -= 1
         waited_s, loss_s = measured.waiting(state, retention, now, wall_ms)
-        view = attrs.evolve(
-            _view_of(state, measured, task, now, waited_s=waited_s, loss_s=loss_s),
-            seconds_until_level=None if state.lag is None else seconds_until_level([measured.weighed(1.0)], now),
-        )
+        level_s = None if state.lag is None else seconds_until_level([measured.weighed(1.0)], now)
+        view = _view_of(state, measured, task, now, waited_s=waited_s, loss_s=loss_s, level_s=level_s)
         # Times of a waiting or lagging partition advance every second.
         is_still = state.stage is PartitionStage.COPYING and view.lag == 0
         if is_still:
@@ -427,6 +425,7 @@ def _view_of(
     *,
     waited_s: float | None,
     loss_s: float | None,
+    level_s: float | None,
 ) -> PartitionView:
     is_copying = state.stage is PartitionStage.COPYING
     reading = measured.window.read(now)
@@ -452,6 +451,7 @@ def _view_of(
         latency=reading.latency,
         lag_s=waited_s,
         seconds_until_loss=loss_s,
+        seconds_until_level=level_s,
         last_timestamp_ms=last_ms if last_ms >= 0 else None,
     )
 

@@ -68,13 +68,13 @@ class ConfigSyncRig(LoopRig):
         self.source, self.target = Side(), Side()
         self.measured = ""
         self.adopted: list[str] = []
-        topics = SimpleNamespace(
+        topics: Any = SimpleNamespace(
             memory=SyncedMemoryDouble(), watch=self.watch_topics, measure_again=self._measure_again
         )
-        keeper = SimpleNamespace(go_on=lambda: self.adopted.append(self.measured))
-        cluster = SimpleNamespace(endpoint=SETTINGS.target)
-        life: Any = SimpleNamespace(source=cluster, target=cluster, topics=topics, keeper=keeper)
-        self.loop = sync = ConfigSync(self.context, life)
+        cluster: Any = SimpleNamespace(endpoint=SETTINGS.target)
+        self.loop = sync = ConfigSync(
+            self.context, cluster, cluster, topics, on_limits=lambda: self.adopted.append(self.measured)
+        )
         sync._source = self.source  # type: ignore[assignment]
         sync._target = self.target  # type: ignore[assignment]
 
