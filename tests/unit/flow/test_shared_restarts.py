@@ -131,7 +131,7 @@ async def test_a_record_that_is_no_restart_is_reported_once(brokers: FakeBrokers
 
     assert not there.done
     assert [it.problem for it in other.events.of(RecordPassedOver)] == [
-        "it is no restart of version 1",
+        "its version is 2, this program knows 1",
         "it has no 'task'",
     ]
 
