@@ -38,7 +38,7 @@ _PAUSED_POLL_S: Final = 0.003
 
 #: A partition with more batches waiting does not get on: its next ones move out of the answers they came in, which
 #: may be far larger than they are. Where answers are so large that their memory is counted, `spare_memory` sees to it.
-_PARCELS_IN_PLACE: Final = 64
+_BATCHES_IN_PLACE: Final = 64
 
 #: Fetchers for each broker, of each kind.
 _FETCHERS: Final = 2
@@ -375,19 +375,19 @@ class Fetcher:
         """Queue what came for *copy*; say whether batches had to be built for it."""
         reader = self._reader
         buffer, fetch, queue = copy.buffer, copy.fetching.position, copy.buffer.queue
-        before_bytes, before_parcels = buffer.size_bytes, len(queue)
+        before_bytes, before_batches = buffer.size_bytes, len(queue)
         ingest(copy, answer, reader.limits)
         if reader.throttle.is_limiting:
-            records = sum(queue[index].record_count for index in range(before_parcels, len(queue)))
+            records = sum(queue[index].record_count for index in range(before_batches, len(queue)))
             reader.throttle.charge(copy, answer.record_set, records)
             fetch.max_bytes = self._most(copy)
             if fetch in self._copies:  # the others first, where some must wait
                 self._copies[fetch] = self._copies.pop(fetch)
         reader.sender.take(copy, before_bytes)
         is_uncounted = len(answer.record_set.obj) < POOLED_FROM_BYTES  # type: ignore[arg-type]
-        is_stuck = before_parcels >= _PARCELS_IN_PLACE and is_uncounted
+        is_stuck = before_batches >= _BATCHES_IN_PLACE and is_uncounted
         age = copy.fetching.age
-        for index in range(before_parcels, len(queue)):
+        for index in range(before_batches, len(queue)):
             buffered = queue[index]
             if is_stuck:
                 buffered.detach()
@@ -401,7 +401,7 @@ class Fetcher:
             self._pause(copy)
         elif self._session is not None:
             self._session.want(fetch)
-        return len(queue) > before_parcels and queue[-1].is_rebuilt
+        return len(queue) > before_batches and queue[-1].is_rebuilt
 
     def _failed(self, copy: PartitionCopy, answer: PartitionAnswer) -> None:
         self.remove(copy)
