@@ -33,12 +33,6 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / 
 SCRIPTS = sorted([*filter(Path.is_file, (ROOT / "scripts").iterdir()), ROOT / ".ci/run"])
 
 PYTHON = sorted(file for folder in ("mm2py", "tests", "bench") for file in (ROOT / folder).rglob("*.py"))
-#: These are still longer than a file or a function may be, and are to be split. Nothing is added here.
-TO_BE_SPLIT = {
-    "tests/e2e/test_worker.py",
-    "tests/integration/test_position_tool.py",
-}
-
 LONGEST_FILE, LONGEST_FUNCTION, LONGEST_DESIGN, LONGEST_LINE = 500, 50, 299, 120
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -205,9 +199,8 @@ def test_files_and_functions_are_short(file: Path) -> None:
     too_long = [(it.name, _length(it)) for it in functions if _length(it) > LONGEST_FUNCTION]
 
     assert ast.get_docstring(tree)
-    if str(file.relative_to(ROOT)) not in TO_BE_SPLIT:
-        assert len(text.splitlines()) <= LONGEST_FILE
-        assert too_long == []
+    assert len(text.splitlines()) <= LONGEST_FILE
+    assert too_long == []
 
 
 def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
