@@ -115,10 +115,6 @@ class ProcessTree:
         self.peak_pss_bytes = max(self.peak_pss_bytes, total)
         return total
 
-    def is_alive(self) -> bool:
-        """Whether any process of the tree still runs."""
-        return bool(self._look())
-
     def kill(self) -> None:
         """End every process of the tree at once; the dead are left to their parents."""
         for stat in self._look():
@@ -126,13 +122,6 @@ class ProcessTree:
                 os.kill(stat.pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-
-    def kill_after(self, seconds: float) -> None:
-        """Wait up to *seconds* for the tree to end by itself, then end it."""
-        deadline = time.monotonic() + seconds
-        while self.is_alive() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        self.kill()
 
     def _look(self) -> list[ProcessStat]:
         processes = all_processes()

@@ -50,7 +50,6 @@ class PartitionMetadata:
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...] = ()
-    isr: tuple[int, ...] = ()
 
 
 @attrs.frozen
@@ -167,8 +166,8 @@ def view_of(response: Any) -> ClusterMetadata:
             topic_id,
             is_internal,
             {
-                number: PartitionMetadata(leader, leader_epoch, tuple(replicas), tuple(isr))
-                for _, number, leader, leader_epoch, replicas, isr, *_ in partitions
+                number: PartitionMetadata(leader, leader_epoch, tuple(replicas))
+                for _, number, leader, leader_epoch, replicas, *_ in partitions
             },
         )
     return ClusterMetadata(

@@ -234,8 +234,8 @@ class BrokenHistory:
         """Report what is wrong and what follows, once: a look is repeated, and so is an act that was refused."""
         state, finding, act = case.state, case.finding, case.act
         is_search = isinstance(act, GoOn) and act.repair is not None and act.repair.attempt > 1
-        is_anew = isinstance(act, GoOn) and not is_search and state.source not in self._undone
-        if self._told.get(state.source) == case.about and not is_anew:
+        goes_on_again = isinstance(act, GoOn) and not is_search and state.source not in self._undone
+        if self._told.get(state.source) == case.about and not goes_on_again:
             return
         self._told[state.source] = case.about
         setting, policy = policy_of(finding.kind, self._settings.broken_history)

@@ -8,9 +8,10 @@ permissions. Its own files hold no secrets and need no login: they contain the l
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import importlib.resources
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -94,7 +95,7 @@ class Page:
         self._control = control
         self._snapshots = snapshots
         self._clock = clock
-        self._files = dict(_read_files())
+        self._files = _files()
         self.stream = LiveStream(snapshots.view, self._overrides, recent=self.recent, history=self.history, clock=clock)
 
     async def run(self) -> None:
@@ -210,8 +211,13 @@ def _flow_of(text: str) -> Flow | None:
     return Flow(source, target)
 
 
+@functools.cache
+def _files() -> Mapping[str, StaticFile]:
+    """Return the page's files by name, as installed with the package."""
+    return dict(_read_files())
+
+
 def _read_files() -> Iterator[tuple[str, StaticFile]]:
-    """Read the page's files, as installed with the package."""
     top = importlib.resources.files("mm2py.rest") / "static"
     # A wheel has the documents with the page; a checkout has them beside the package.
     beside = importlib.resources.files("mm2py") / ".." / "docs"

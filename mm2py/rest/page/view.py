@@ -16,8 +16,8 @@ import mm2py
 from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group_move import GroupMove, moves_of
-from mm2py.model.health import flow_issues, node_issues
-from mm2py.model.overrides import Overrides, RateLimit
+from mm2py.model.health import node_issues
+from mm2py.model.overrides import Overrides
 from mm2py.model.state import (
     ClusterView,
     FlowView,
@@ -28,9 +28,9 @@ from mm2py.model.state import (
     PartitionView,
     SparkView,
     TaskView,
-    to_json,
 )
 from mm2py.rest.page.history import History, rounded
+from mm2py.rest.shapes import flow_figures, issues_json, limit_json
 from mm2py.telemetry.events import SparkEnded, SparkStarted
 
 
@@ -74,32 +74,19 @@ def overview(view: MirrorView, history: History, spark: SparkStarted | SparkEnde
         "is_ready": view.is_ready,
         "started_ms": view.started_ms,
         "spark": _spark(view.spark, spark),
-        "issues": [to_json(issue) for issue in node_issues(view)],
+        "issues": issues_json(node_issues(view)),
         "flows": [{**summary(flow), "recent": history.rates(flow.flow, _SPARKLINE_POINTS)} for flow in view.flows],
     }
 
 
 def summary(flow: FlowView) -> dict[str, Any]:
     """Return the summary line of one flow."""
-    stages = Counter(partition.stage for partition in flow.partitions)
+    figures = flow_figures(flow)
     return {
-        "flow": str(flow.flow),
-        "source": flow.flow.source,
-        "target": flow.flow.target,
-        "state": flow.state.name.lower(),
-        "topics": flow.topics,
-        "partitions": flow.partition_count,
-        "stages": {_STAGES[stage]: many for stage, many in stages.items()},
+        **{name: rounded(one) if isinstance(one, float) else one for name, one in figures.items()},
         "records": flow.records,
         "bytes": flow.bytes,
-        "records_per_s": rounded(flow.records_per_s),
-        "bytes_per_s": rounded(flow.bytes_per_s),
-        "lag": flow.lag,
-        "latency_p50_ms": rounded(flow.latency_p50_ms),
-        "latency_p99_ms": rounded(flow.latency_p99_ms),
         "age_p50_ms": rounded(flow.age_p50_ms),
-        "last_error": flow.last_error,
-        "hint": flow.hint,
         "clusters": [_cluster(cluster) for cluster in flow.clusters],
         "connectors": [
             {
@@ -112,8 +99,6 @@ def summary(flow: FlowView) -> dict[str, Any]:
             for group in flow.groups
         ],
         "copy_tasks": len(flow.tasks),
-        "nodes": max(1, sum(node.is_member for node in flow.nodes)),
-        "issues": [to_json(issue) for issue in flow_issues(flow)],
     }
 
 
@@ -142,8 +127,8 @@ def ordered(overrides: Overrides) -> dict[str, Any]:
         "connectors": {name: wanted.value for name, wanted in overrides.groups.items()},
         "topics": sorted(overrides.topics),
         "partitions": sorted([it.topic, it.partition] for it in overrides.partitions),
-        "limit": _limit(overrides.limit),
-        "topic_limits": {topic: _limit(limit) for topic, limit in overrides.topic_limits.items()},
+        "limit": limit_json(overrides.limit),
+        "topic_limits": {topic: limit_json(limit) for topic, limit in overrides.topic_limits.items()},
         "settings": {name: sorted(lines) for name, lines in overrides.config.items() if lines},
     }
 
@@ -254,10 +239,6 @@ def _node(node: NodeView) -> dict[str, Any]:
 
 def _cluster(cluster: ClusterView) -> dict[str, Any]:
     return {"alias": cluster.alias, "is_reachable": cluster.is_reachable, "error": cluster.error, "hint": cluster.hint}
-
-
-def _limit(limit: RateLimit) -> dict[str, float | None]:
-    return {"bytes_per_s": limit.bytes_per_s, "records_per_s": limit.records_per_s}
 
 
 def _partition(it: PartitionView) -> list[Any]:
