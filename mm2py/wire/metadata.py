@@ -46,6 +46,7 @@ class PartitionMetadata:
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
 
 
 @attrs.frozen
@@ -175,6 +176,7 @@ def _partition_of(row: Mapping[str, Any]) -> PartitionMetadata:
         leader=row["leader"],
         leader_epoch=row.get("leader_epoch", UNKNOWN_EPOCH),
         replicas=tuple(row["replicas"]),
+        isr=tuple(row["isr"]),
     )
 
 
