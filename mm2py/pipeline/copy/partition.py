@@ -190,6 +190,7 @@ class FetchingHalf:
     heard_at: float = -math.inf
     retries: int = 0
     is_paused: bool = False
+    is_behind: bool = False
     log_start_offset: int = -1
     high_watermark: int = -1
     last_stable_offset: int = -1

@@ -1,0 +1,78 @@
+"""
+Which partitions of a copy task are far behind, so that the others need not wait for them.
+
+A broker fills an answer with one partition after the other, up to its size: beside a thousand of which it has megabytes
+each, one that has a few new records would wait for dozens of answers. So what is far behind has fetchers of its own,
+which leave a part of the buffer to the others, and its batches leave after theirs (`mm2py.pipeline.copy.ready_line`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Collection
+from typing import Final
+
+from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.copy.partition import PartitionCopy
+
+
+#: The next fetches bring so few records anyway.
+_FEW: Final = 100
+#: The part of the buffer that what is far behind may fill, if not everything is.
+_PART: Final = 0.75
+#: What was not watched for so long may have caught up, and others may have fallen behind.
+_KNOWN_FOR_S: Final = 5.0
+
+
+class FarBehind:
+    """Those of a copy task's partitions that are far behind, from epoch to epoch."""
+
+    def __init__(self) -> None:
+        self._copies: dict[TopicPartition, PartitionCopy] = {}
+        self._watched_at = -math.inf
+        self._of = 0
+        self._loop = asyncio.get_running_loop()
+
+    def begin(self, copies: Collection[PartitionCopy]) -> None:
+        """Begin an epoch with *copies*. What is known of their partitions still holds, if it is not old."""
+        known = self._copies if self._loop.time() - self._watched_at <= _KNOWN_FOR_S else {}
+        self._copies, self._of = {}, len(copies)
+        for copy in copies:
+            copy.fetching.is_behind = copy.plan.source in known
+            if copy.fetching.is_behind:
+                self._copies[copy.plan.source] = copy
+
+    def end(self) -> None:
+        """End the epoch."""
+        self._watched_at = self._loop.time()
+
+    def note(self, copy: PartitionCopy, offsets: int) -> None:
+        """
+        Note that an answer brought so many *offsets* of *copy*.
+
+        It falls behind if the source has more left than came, and stays so until nothing is left: else one of which an
+        answer brings about half would go back and forth.
+        """
+        fetching = copy.fetching
+        end = fetching.last_stable_offset if fetching.last_stable_offset >= 0 else fetching.high_watermark
+        left = end - fetching.position.offset
+        is_behind = left > (0 if fetching.is_behind else max(offsets, _FEW))
+        if is_behind and not fetching.is_behind:
+            self._copies[copy.plan.source] = copy
+        elif fetching.is_behind and not is_behind:
+            self._copies.pop(copy.plan.source, None)
+        fetching.is_behind = is_behind
+
+    def has_room(self, buffered_bytes: int, buffer_bytes: int, *, is_behind: bool) -> bool:
+        """Whether one more fetch may be sent while *buffered_bytes* are buffered, of what *is_behind* or the others."""
+        if not self._copies or len(self._copies) == self._of:
+            return buffered_bytes < buffer_bytes
+        part = int(buffer_bytes * _PART)
+        if is_behind:
+            return buffered_bytes < part
+        if buffered_bytes < buffer_bytes:
+            return True
+        # Each fetch of what is behind may bring more than there was room for. The others still have theirs.
+        behind_bytes = sum(copy.buffer.size_bytes for copy in self._copies.values())
+        return buffered_bytes - behind_bytes < buffer_bytes - part
