@@ -17,8 +17,8 @@ from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.partition import PartitionCopy
 
 
-#: The next fetches bring so few records anyway.
-_FEW: Final = 100
+#: Where an answer had no room for any: so few may well be the next ones of a partition that is not behind.
+_FEW: Final = 1_000
 #: The part of the buffer that what is far behind may fill, if not everything is.
 _PART: Final = 0.75
 #: What was not watched for so long may have caught up, and others may have fallen behind.
@@ -32,12 +32,17 @@ class FarBehind:
         self._copies: dict[TopicPartition, PartitionCopy] = {}
         self._watched_at = -math.inf
         self._of = 0
+        self._most_bytes = 0
         self._loop = asyncio.get_running_loop()
 
-    def begin(self, copies: Collection[PartitionCopy]) -> None:
-        """Begin an epoch with *copies*. What is known of their partitions still holds, if it is not old."""
+    def begin(self, copies: Collection[PartitionCopy], most_bytes: int) -> None:
+        """
+        Begin an epoch with *copies*, of each of which an answer may bring *most_bytes*.
+
+        What is known of their partitions still holds, if it is not old.
+        """
         known = self._copies if self._loop.time() - self._watched_at <= _KNOWN_FOR_S else {}
-        self._copies, self._of = {}, len(copies)
+        self._copies, self._of, self._most_bytes = {}, len(copies), most_bytes
         for copy in copies:
             copy.fetching.is_behind = copy.plan.source in known
             if copy.fetching.is_behind:
@@ -47,17 +52,20 @@ class FarBehind:
         """End the epoch."""
         self._watched_at = self._loop.time()
 
-    def note(self, copy: PartitionCopy, offsets: int) -> None:
+    def note(self, copy: PartitionCopy, offsets: int, size_bytes: int) -> None:
         """
-        Note that an answer brought so many *offsets* of *copy*.
+        Note that an answer brought so many *offsets* of *copy*, in so many bytes.
 
-        It falls behind if the source has more left than came, and stays so until nothing is left: else one of which an
-        answer brings about half would go back and forth.
+        It falls behind if the source has more left than an answer may bring, and stays so until nothing is left: else
+        one with about as much would go back and forth.
         """
         fetching = copy.fetching
         end = fetching.last_stable_offset if fetching.last_stable_offset >= 0 else fetching.high_watermark
         left = end - fetching.position.offset
-        is_behind = left > (0 if fetching.is_behind else max(offsets, _FEW))
+        if fetching.is_behind:
+            is_behind = left > 0
+        else:
+            is_behind = left * size_bytes > offsets * self._most_bytes if offsets else left > _FEW
         if is_behind and not fetching.is_behind:
             self._copies[copy.plan.source] = copy
         elif fetching.is_behind and not is_behind:

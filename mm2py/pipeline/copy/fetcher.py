@@ -374,7 +374,7 @@ class Fetcher:
             heard.append(copy)
             before = fetching.position.offset
             is_rebuilt = self._ingest(copy, answer, now_ms)
-            reader.far_behind.note(copy, fetching.position.offset - before)
+            reader.far_behind.note(copy, fetching.position.offset - before, len(answer.record_set))
             sender.offer(copy)
             if is_rebuilt:
                 # Building took a while: what is built leaves now, and other answers get their turn.
@@ -386,7 +386,7 @@ class Fetcher:
     def _note_empty(self, copy: PartitionCopy, answer: PartitionAnswer) -> None:
         """Take an answer without records: it may name a nearer replica, or show whether *copy* is behind."""
         reader = self._reader
-        reader.far_behind.note(copy, 0)
+        reader.far_behind.note(copy, 0, 0)
         if reader.throttle.learns(copy):
             copy.fetching.position.max_bytes = self._most(copy)
             if self._session is not None:

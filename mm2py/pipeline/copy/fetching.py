@@ -4,8 +4,9 @@ From the source: two fetchers per broker keep long polls open for the partitions
 Each of the two serves half of the partitions, so that the broker prepares one answer while the other is parsed, and a
 distant broker's round trip is used twice. A broker looks at all partitions of a session for each fetch, so where there
 are many, those without records have two fetchers of their own: busy ones would wait for them. So have those that are
-far behind, for which all others would wait. A fetcher pauses while the buffer is full, and omits partitions whose own share is full: what the target does not accept is not read. Leaders
-that move, brokers that go away and sessions that the broker forgot are ordinary events here.
+far behind: they fill answers, and others would wait for many of these. A fetcher pauses while the buffer is full, and
+omits partitions whose own share is full: what the target does not accept is not read. Leaders that move, brokers that
+go away and sessions that the broker forgot are ordinary events here.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class WorkerState:
         found = self.far_behind.pop((plan.flow, plan.task), None) or FarBehind()
         self.far_behind[plan.flow, plan.task] = found
         keep_few(self.far_behind)
-        found.begin(copies)
+        found.begin(copies, plan.limits.fetch_partition_max_bytes)
         return found
 
     def copies_of(self, plan: EpochPlan) -> list[PartitionCopy]:
