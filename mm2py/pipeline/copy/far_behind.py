@@ -76,7 +76,7 @@ class FarBehind:
         """Whether one more fetch may be sent while *buffered_bytes* are buffered, of what *is_behind* or the others."""
         if not self._copies or len(self._copies) == self._of:
             return buffered_bytes < buffer_bytes
-        part = int(buffer_bytes * _PART)
+        part = max(1, int(buffer_bytes * _PART))
         if is_behind:
             return buffered_bytes < part
         if buffered_bytes < buffer_bytes:
