@@ -15,6 +15,7 @@ from typing import Final
 
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.partition import PartitionCopy
+from mm2py.pipeline.copy.sending import BatchSender
 
 
 #: Where an answer had no room for any: so few may well be the next ones of a partition that is not behind.
@@ -30,6 +31,7 @@ class FarBehind:
 
     def __init__(self) -> None:
         self._copies: dict[TopicPartition, PartitionCopy] = {}
+        self._began = 0.0
         self._watched_at = -math.inf
         self._of = 0
         self._most_bytes = 0
@@ -41,7 +43,8 @@ class FarBehind:
 
         What is known of their partitions still holds, if it is not old.
         """
-        known = self._copies if self._loop.time() - self._watched_at <= _KNOWN_FOR_S else {}
+        self._began = self._loop.time()
+        known = self._copies if self._began - self._watched_at <= _KNOWN_FOR_S else {}
         self._copies, self._of, self._most_bytes = {}, len(copies), most_bytes
         for copy in copies:
             copy.fetching.is_behind = copy.plan.source in known
@@ -72,15 +75,23 @@ class FarBehind:
             self._copies.pop(copy.plan.source, None)
         fetching.is_behind = is_behind
 
-    def has_room(self, buffered_bytes: int, buffer_bytes: int, *, is_behind: bool) -> bool:
-        """Whether one more fetch may be sent while *buffered_bytes* are buffered, of what *is_behind* or the others."""
+    def has_room(self, sender: BatchSender, left_s: float, *, is_behind: bool) -> bool:
+        """Whether one more fetch of what *is_behind*, or of the others, may be sent so long before the epoch's end."""
+        buffered_bytes, buffer_bytes = sender.buffered_bytes, sender.limits.buffer_bytes
         if not self._copies or len(self._copies) == self._of:
             return buffered_bytes < buffer_bytes
         part = max(1, int(buffer_bytes * _PART))
         if is_behind:
-            return buffered_bytes < part
-        if buffered_bytes < buffer_bytes:
-            return True
+            return buffered_bytes < part and self._is_soon_sent(sender, left_s)
         # Each fetch of what is behind may bring more than there was room for. The others still have theirs.
-        behind_bytes = sum(copy.buffer.size_bytes for copy in self._copies.values())
-        return buffered_bytes - behind_bytes < buffer_bytes - part
+        return buffered_bytes < buffer_bytes or buffered_bytes - self._buffered_bytes < buffer_bytes - part
+
+    def _is_soon_sent(self, sender: BatchSender, left_s: float) -> bool:
+        """Whether the target takes one more answer before the epoch ends: the others are not fetched until it has."""
+        took_s = self._loop.time() - self._began
+        bytes_left = sender.freed_bytes / took_s * left_s if took_s > 0 and sender.freed_bytes else math.inf
+        return sender.buffered_bytes + sender.limits.fetch_max_bytes <= bytes_left or not self._buffered_bytes
+
+    @property
+    def _buffered_bytes(self) -> int:
+        return sum(copy.buffer.size_bytes for copy in self._copies.values())

@@ -286,6 +286,8 @@ class Fetcher:
             early_ms = reader.quiet_early_ms if self.is_for_quiet else _ANSWER_EARLY_MS
             left_ms = int((reader.deadline - asyncio.get_running_loop().time()) * 1000) - early_ms
             wait_ms = min(self._longest_wait_ms(), left_ms)
+            if not reader.are_assigned.is_set():
+                wait_ms = min(wait_ms, _WAIT_WHILE_PAUSED_MS)  # those that are not assigned yet would wait as well
             if left_ms <= 0:
                 self._is_over = True
                 return
@@ -326,9 +328,9 @@ class Fetcher:
             await self._has_work.wait()
 
     async def _wait_for_room(self) -> None:
-        reader, sender = self._reader, self._reader.sender
+        reader, sender, loop = self._reader, self._reader.sender, asyncio.get_running_loop()
         while not reader.is_stopped and not reader.far_behind.has_room(
-            sender.buffered_bytes, reader.limits.buffer_bytes, is_behind=self.is_for_behind
+            sender, reader.deadline - loop.time(), is_behind=self.is_for_behind
         ):
             sender.has_room.clear()
             await sender.has_room.wait()

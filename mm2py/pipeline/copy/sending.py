@@ -100,7 +100,7 @@ class BatchSender:
         self.limits = limits
         self.clock = clock
         self.latency = Tally()
-        self.buffered_bytes = 0
+        self.buffered_bytes = self.freed_bytes = 0
         self.has_room = asyncio.Event()
         self.wants_metadata = WantedTopics()
         self.drained = asyncio.Event()
@@ -201,6 +201,7 @@ class BatchSender:
 
     def free(self, size_bytes: int) -> None:
         self.buffered_bytes -= size_bytes
+        self.freed_bytes += size_bytes
         self.has_room.set()
         if self.buffered_bytes == 0:
             self.drained.set()

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from statistics import median
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.far_behind import FarBehind
 from mm2py.pipeline.copy.fetcher import behind_fetcher_id
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.ready_line import ReadyLine
+from mm2py.pipeline.copy.sending import BatchSender
 from tests.support.copy_rig import REMOTE, CopyRig, rig_of
 
 
@@ -203,15 +208,23 @@ async def test_what_was_far_behind_is_so_in_the_next_epoch_unless_it_is_long_ago
     assert [copy.fetching.is_behind for copy in again] == [is_known, False]
 
 
+def _room(
+    far_behind: FarBehind, *, buffered: int, is_behind: bool, freed: int = 0, left_s: float = math.inf, fetch: int = 10
+) -> bool:
+    limits = CopyLimits(buffer_bytes=100, fetch_max_bytes=fetch)
+    sender = SimpleNamespace(buffered_bytes=buffered, freed_bytes=freed, limits=limits)
+    return far_behind.has_room(cast("BatchSender", sender), left_s, is_behind=is_behind)
+
+
 async def test_what_is_far_behind_leaves_a_quarter_of_the_buffer_to_others() -> None:
     """They have it even when fetches of what is behind have brought more than there was room for."""
     far_behind, copies = FarBehind(), _copies(2)
     far_behind.begin(copies, 1_000)
     _note(far_behind, copies[0], at=10, end=10_000, offsets=10, size_bytes=500)
     sizes = (74, 75, 99, 120)
-    behind, live = ([far_behind.has_room(size, 100, is_behind=it) for size in sizes] for it in (True, False))
+    behind, live = ([_room(far_behind, buffered=size, is_behind=it) for size in sizes] for it in (True, False))
     copies[0].buffer.size_bytes = 96
-    live_of_its_own = [far_behind.has_room(size, 100, is_behind=False) for size in (120, 121)]
+    live_of_its_own = [_room(far_behind, buffered=size, is_behind=False) for size in (120, 121)]
 
     assert behind == [True, False, False, False]
     assert live == [True, True, True, False]
@@ -221,10 +234,37 @@ async def test_what_is_far_behind_leaves_a_quarter_of_the_buffer_to_others() -> 
 async def test_where_all_or_none_are_far_behind_they_have_the_whole_buffer() -> None:
     far_behind, copies = FarBehind(), _copies(1)
     far_behind.begin(copies, 1_000)
-    none = [far_behind.has_room(size, 100, is_behind=False) for size in (99, 100)]
+    none = [_room(far_behind, buffered=size, is_behind=False) for size in (99, 100)]
     _note(far_behind, copies[0], at=10, end=10_000, offsets=10, size_bytes=500)
 
-    assert none == [far_behind.has_room(size, 100, is_behind=True) for size in (99, 100)] == [True, False]
+    assert none == [_room(far_behind, buffered=size, is_behind=True) for size in (99, 100)] == [True, False]
+
+
+async def test_no_more_is_fetched_of_what_is_far_behind_than_is_sent_before_the_epoch_ends() -> None:
+    """Else live records wait for the end of the drain. But one answer at a time is always fetched."""
+    far_behind, copies = FarBehind(), _copies(2)
+    far_behind.begin(copies, 1_000)
+    _note(far_behind, copies[0], at=10, end=10_000, offsets=10, size_bytes=500)
+    copies[0].buffer.size_bytes = 30
+    await asyncio.sleep(5)
+    found = [
+        _room(far_behind, buffered=30, is_behind=True, freed=100, left_s=left_s) for left_s in (math.inf, 2.0, 1.9)
+    ]
+    copies[0].buffer.size_bytes = 0
+
+    assert found == [True, True, False]
+    assert _room(far_behind, buffered=30, is_behind=True, freed=100, left_s=0.1)
+    assert _room(far_behind, buffered=30, is_behind=True, freed=0, left_s=0.1)
+
+
+async def test_a_live_record_waits_for_no_backlog_at_the_end_of_an_epoch() -> None:
+    """What is left to send then is little; before, it was most of the buffer."""
+    rig = _backlogs(40, 16)
+    rig.target.bytes_per_s = 500_000
+    drains = [(await rig.epoch(epoch_ms=2_000)).drain_s for _ in range(3)]
+
+    assert max(drains) < 1.5 * FETCH_BYTES / 500_000
+    await rig.worker.close()
 
 
 def _taken(line: ReadyLine, most: int) -> list[int]:
