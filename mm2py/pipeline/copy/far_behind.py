@@ -88,6 +88,8 @@ class FarBehind:
 
     def _is_soon_sent(self, sender: BatchSender, left_s: float) -> bool:
         """Whether the target takes one more answer before the epoch ends: the others are not fetched until it has."""
+        if sender.limits.catch_up_latency_ms >= 0:
+            return True  # it is paced, so answers are small
         took_s = self._loop.time() - self._began
         bytes_left = sender.freed_bytes / took_s * left_s if took_s > 0 and sender.freed_bytes else math.inf
         return sender.buffered_bytes + sender.limits.fetch_max_bytes <= bytes_left or not self._buffered_bytes

@@ -209,9 +209,9 @@ async def test_what_was_far_behind_is_so_in_the_next_epoch_unless_it_is_long_ago
 
 
 def _room(
-    far_behind: FarBehind, *, buffered: int, is_behind: bool, freed: int = 0, left_s: float = math.inf, fetch: int = 10
+    far_behind: FarBehind, *, buffered: int, is_behind: bool, freed: int = 0, left_s: float = math.inf, pace: int = -1
 ) -> bool:
-    limits = CopyLimits(buffer_bytes=100, fetch_max_bytes=fetch)
+    limits = CopyLimits(buffer_bytes=100, fetch_max_bytes=10, catch_up_latency_ms=pace)
     sender = SimpleNamespace(buffered_bytes=buffered, freed_bytes=freed, limits=limits)
     return far_behind.has_room(cast("BatchSender", sender), left_s, is_behind=is_behind)
 
@@ -250,9 +250,11 @@ async def test_no_more_is_fetched_of_what_is_far_behind_than_is_sent_before_the_
     found = [
         _room(far_behind, buffered=30, is_behind=True, freed=100, left_s=left_s) for left_s in (math.inf, 2.0, 1.9)
     ]
+    paced = _room(far_behind, buffered=30, is_behind=True, freed=100, left_s=1.9, pace=10)
     copies[0].buffer.size_bytes = 0
 
     assert found == [True, True, False]
+    assert paced
     assert _room(far_behind, buffered=30, is_behind=True, freed=100, left_s=0.1)
     assert _room(far_behind, buffered=30, is_behind=True, freed=0, left_s=0.1)
 
