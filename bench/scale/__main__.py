@@ -112,6 +112,8 @@ def read_order(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Or
         catch_up_ms=given.catch_up_latency,
         is_profiled=given.profile,
     )
+    if part is Part.CATCH_UP and not order.behind:
+        parser.error("some topics must not be busy, to have a backlog")
     if not 0 < len(order.busy) <= len(order.topics):
         parser.error(f"of {len(order.topics)} topics some must be busy")
     return order

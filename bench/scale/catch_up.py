@@ -8,14 +8,13 @@ to the target. What both wait for longer than before is what the others notice o
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
-from bench.batches import batches_of
+from bench.batches import ProducerId, Template, batches_of
 from bench.cluster import Place
 from bench.latency import quantile
 from bench.scale.arrivals import Window
@@ -32,7 +31,7 @@ WARM_UP_NS = 4 * 10**9
 RESUMING_NS = 4 * 10**9
 #: How old the outstanding records are, at most.
 OUTAGE_MS = 2 * 3_600_000
-PLACES_A_REQUEST = 16
+WRITERS, PLACES_A_REQUEST = 4, 16
 LOOK_EVERY_S = 1.0
 #: What is promised of the time to level; what is nearer than a tenth of the whole is not worth knowing.
 CLOSE, LAST_PART = 0.2, 0.1
@@ -150,23 +149,32 @@ async def measure(rig: Rig) -> CatchUp:
 
 async def _write_backlog(rig: Rig, where: Sequence[Place]) -> int:
     """Write as many bytes as are to be outstanding to *where*, evenly; return how many it were."""
-    templates = batches_of(SHAPES_BY_NAME["json"])
-    producer, sequences = await rig.source.init_producer_id(), Counter[Place]()
-    left, written = rig.order.backlog_bytes, 0
-    from_ms = SystemClock().wall_ms() - OUTAGE_MS
     await rig.source.refresh({topic for topic, _ in where})
-    parts = [where[at : at + PLACES_A_REQUEST] for at in range(0, len(where), PLACES_A_REQUEST)]
-    for some in itertools.cycle(parts):
-        if written >= left:
-            return written
-        batches = {}
-        for place in some:
-            template = next(templates)
-            at_ms = from_ms + OUTAGE_MS * written // left
-            batches[place] = template.stamped(producer, sequences[place], at_ms)
-            sequences[place] += template.records
-            written += len(batches[place])
-        await rig.source.produce(batches)
+    producer, templates = await rig.source.init_producer_id(), batches_of(SHAPES_BY_NAME["json"])
+    parts = [where[number::WRITERS] for number in range(min(WRITERS, len(where)))]
+    most = rig.order.backlog_bytes // len(parts)
+    async with asyncio.TaskGroup() as tasks:
+        writers = [
+            tasks.create_task(_write_part(rig, part, producer, templates, most), name=f"write-{number}")
+            for number, part in enumerate(parts)
+        ]
+    return sum(writer.result() for writer in writers)
+
+
+async def _write_part(
+    rig: Rig, where: Sequence[Place], producer: ProducerId, templates: Iterator[Template], most: int
+) -> int:
+    sequences, written = Counter[Place](), 0
+    from_ms = SystemClock().wall_ms() - OUTAGE_MS
+    while written < most:
+        for at in range(0, len(where), PLACES_A_REQUEST):
+            batches = {}
+            for place in where[at : at + PLACES_A_REQUEST]:
+                template = next(templates)
+                batches[place] = template.stamped(producer, sequences[place], from_ms + OUTAGE_MS * written // most)
+                sequences[place] += template.records
+                written += len(batches[place])
+            await rig.source.produce(batches)
     return written
 
 
@@ -177,7 +185,7 @@ async def _until_level(rig: Rig, running: Load, where: Sequence[Place]) -> tuple
     left = dict(ends)
     while time.monotonic() < began + rig.order.limit_s:
         running.check()
-        shown = (await rig.ask("GET"))["seconds_until_level"]
+        shown = (await rig.ask("GET", "/status"))["seconds_until_level"]
         looks.append(Look(time.monotonic() - began, shown))
         found = await rig.target.ends(left)
         left = {place: end for place, end in left.items() if found.get(place, 0) < end}

@@ -57,8 +57,20 @@ def test_who_outlives_one_of_two_brokers_has_a_third_vote(part: str, brokers: in
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--busy-topics", "0"), ("leaders", "--brokers", "1"), ("--profile",), ("catch-up", "--only", "mm2py,java")],
-    ids=["nothing busy", "no other leader", "nowhere to keep the profile", "a flow that cannot be paused"],
+    [
+        ("--busy-topics", "0"),
+        ("leaders", "--brokers", "1"),
+        ("--profile",),
+        ("catch-up", "--only", "mm2py,java"),
+        ("catch-up", "--busy-topics", "4"),
+    ],
+    ids=[
+        "nothing busy",
+        "no other leader",
+        "nowhere to keep the profile",
+        "a flow that cannot be paused",
+        "no backlog",
+    ],
 )
 def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit):
