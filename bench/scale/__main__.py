@@ -24,7 +24,7 @@ from rich.console import Console
 from bench.broker import BenchBrokerError
 from bench.candidates import Candidate
 from bench.mirror import MirrorFailedError
-from bench.scale import create, idle, leaders
+from bench.scale import catch_up, create, idle, leaders
 from bench.scale.order import Order, Part
 from bench.scale.report import Row, print_report
 from bench.scale.rig import Rig, clusters_of, rig
@@ -39,8 +39,16 @@ PARTITIONS = {
     Part.LEADERS: 1_000,
     Part.FLAPPING: 1_000,
     Part.SIMULATED: 50_000,
+    Part.CATCH_UP: 200,
 }
-BUSY_S = {Part.IDLE: 40.0, Part.CREATE: 15.0, Part.LEADERS: 15.0, Part.FLAPPING: 40.0, Part.SIMULATED: 20.0}
+BUSY_S = {
+    Part.IDLE: 40.0,
+    Part.CREATE: 15.0,
+    Part.LEADERS: 15.0,
+    Part.FLAPPING: 40.0,
+    Part.SIMULATED: 20.0,
+    Part.CATCH_UP: 20.0,
+}
 #: Once a flight recording is asked for, a broker is given time to write it.
 BROKER_GRACE_S = 30.0
 
@@ -58,6 +66,7 @@ MEASURES: dict[Part, Callable[[Rig], Awaitable[Found]]] = {
     Part.CREATE: create.measure,
     Part.LEADERS: leaders.measure_leaders,
     Part.FLAPPING: leaders.measure_flapping,
+    Part.CATCH_UP: catch_up.measure,
 }
 
 
@@ -67,7 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
     parts = [part.value for part in Part]
     parser.add_argument("part", nargs="?", choices=parts, default=Part.IDLE.value)
     parser.add_argument("--only", default="mm2py", help="some of mm2py, java; each gets clusters of its own")
-    parser.add_argument("--partitions", type=int, help="10 000 for idle, 50 000 for simulated, else 1 000")
+    parser.add_argument("--partitions", type=int, help="idle: 10 000, simulated: 50 000, catch-up: 200, else 1 000")
     parser.add_argument("--busy-topics", type=int, help="if not given, a twentieth")
     parser.add_argument("--brokers", type=int, help="of each cluster: 1, or 2 where leaders move")
     parser.add_argument("--tasks", type=int, default=2)
@@ -79,6 +88,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--topics", type=int, default=1000, help="how many `create` creates")
     parser.add_argument("--topic-partitions", type=int, default=1, help="of each of these")
     parser.add_argument("--flap-every", type=float, default=5.0, metavar="SECONDS")
+    parser.add_argument("--backlog", type=int, default=1024, metavar="MIB", help="what `catch-up` catches up with")
+    parser.add_argument("--catch-up-latency", type=int, default=10, metavar="MS", help="catch.up.latency.ms, or -1")
     parser.add_argument("--epoch-ms", type=int, default=10_000)
     parser.add_argument("--profile", action="store_true", help="profile mm2py and record the brokers; needs --logs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
@@ -93,6 +104,8 @@ def read_order(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Or
     brokers = given.brokers or (2 if moves else 1)
     if moves and brokers != 2:
         parser.error(f"{part.value} takes two brokers")
+    if part is Part.CATCH_UP and given.only != Candidate.MM2PY.value:
+        parser.error("catch-up pauses the flow and reads the time to level, so it takes mm2py")
     if given.profile and not given.logs:
         parser.error("--profile needs --logs")
     if part is Part.SIMULATED and (brokers != 1 or given.only != Candidate.MM2PY.value):
@@ -112,8 +125,12 @@ def read_order(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Or
         new_topics=given.topics,
         new_partitions=given.topic_partitions,
         flap_every_s=given.flap_every,
+        backlog_bytes=given.backlog * 2**20,
+        catch_up_ms=given.catch_up_latency,
         is_profiled=given.profile,
     )
+    if part is Part.CATCH_UP and not order.behind:
+        parser.error("some topics must not be busy, to have a backlog")
     if not 0 < len(order.busy) <= len(order.topics):
         parser.error(f"of {len(order.topics)} topics some must be busy")
     return order

@@ -12,6 +12,8 @@ from bench.cluster import Place
 
 
 PARTITIONS_EACH = 50
+#: Partitions at the target that are not mirrored.
+OTHERS = 10
 #: Of twenty topics, one is busy.
 BUSY_SHARE = 0.05
 #: Busy topics between simulated brokers, unless they are named: 500 partitions.
@@ -26,6 +28,7 @@ class Part(enum.Enum):
     LEADERS = "leaders"
     FLAPPING = "flapping"
     SIMULATED = "simulated"
+    CATCH_UP = "catch-up"
 
 
 @attrs.frozen
@@ -46,6 +49,8 @@ class Order:
     new_topics: int
     new_partitions: int
     flap_every_s: float
+    backlog_bytes: int
+    catch_up_ms: int
     is_profiled: bool
 
     @property
@@ -65,6 +70,16 @@ class Order:
     def busy(self) -> dict[str, int]:
         """Return the partitions of each busy topic."""
         return {topic: partitions for topic, partitions in self.topics.items() if topic.startswith("busy-")}
+
+    @property
+    def behind(self) -> dict[str, int]:
+        """Return the partitions of each topic that a backlog is written to."""
+        return {topic: partitions for topic, partitions in self.topics.items() if topic not in self.busy}
+
+    @property
+    def others(self) -> dict[str, int]:
+        """Return the partitions of each topic of the target's own."""
+        return {"others": OTHERS}
 
     @property
     def created(self) -> dict[str, int]:
@@ -108,6 +123,7 @@ class Order:
             "listeners": f"http://127.0.0.1:{port}",
             "log.level": "debug",
             "log.format": "json",
+            **({"catch.up.latency.ms": str(self.catch_up_ms)} if self.part is Part.CATCH_UP else {}),
         }
 
 

@@ -84,8 +84,8 @@ class Outbox:
         self._under_way: set[Place] = set()
         self._wake = asyncio.Event()
         self._is_closed = False
-        #: From when each record was due until it was acknowledged.
-        self.waits_ms: list[float] = []
+        #: When each record was due, and when it was acknowledged.
+        self.acknowledged: list[Arrival] = []
 
     def put(self, place: Place, record: Due) -> None:
         """Send *record* as soon as its partition's leader takes it."""
@@ -131,14 +131,14 @@ class Outbox:
             _, records = self._batches.pop(place)
             self._sequences[place] += len(records)
             now_ns = time.time_ns()
-            self.waits_ms += [(now_ns - record.due_ns) / 1e6 for record in records]
+            self.acknowledged += [Arrival(record.number, record.due_ns, now_ns) for record in records]
         self._under_way -= set(places)
         self._busy.discard(leader)
         self._wake.set()
 
 
-async def produce(bootstrap: str, places: Sequence[Place], rate: int) -> int:
-    """Send *rate* records a second until SIGTERM; return how many it were."""
+async def produce(bootstrap: str, places: Sequence[Place], rate: int, acknowledged: Path | None = None) -> int:
+    """Send *rate* records a second until SIGTERM; return how many it were. Write when each was *acknowledged* there."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     values = content.records(value_bytes=VALUE_BYTES - MARK.size, seed=1)
@@ -155,7 +155,10 @@ async def produce(bootstrap: str, places: Sequence[Place], rate: int) -> int:
             number += 1
         outbox.close()
         await running
-    print(ACKNOWLEDGED, json.dumps(attrs.asdict(arrivals.window(outbox.waits_ms))), flush=True)
+    waits_ms = (arrival.latency_ms for arrival in outbox.acknowledged)
+    print(ACKNOWLEDGED, json.dumps(attrs.asdict(arrivals.window(waits_ms))), flush=True)
+    if acknowledged is not None:
+        arrivals.write(acknowledged, outbox.acknowledged)
     return number
 
 
@@ -271,7 +274,8 @@ def main() -> None:
     given = parser.parse_args()
     places = [(topic, number) for topic, number in json.loads(given.places.read_text())]
     if given.role == "produce":
-        print(SENT, asyncio.run(produce(given.bootstrap, places, int(given.rest[0]))), flush=True)
+        rate, *files = given.rest
+        print(SENT, asyncio.run(produce(given.bootstrap, places, int(rate), *map(Path, files))), flush=True)
     else:
         asyncio.run(consume(given.bootstrap, places, *(Path(path) for path in given.rest)))
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import attrs
@@ -53,6 +54,14 @@ class Rig:
     target: Cluster
     clusters: Sequence[KafkaCluster]
     directory: Path
+    #: Of mm2py's REST server.
+    port: int
+
+    async def ask(self, method: str, path: str = "") -> Any:
+        """Ask mm2py about the flow, or change it."""
+        url = f"http://127.0.0.1:{self.port}/from:A/to:B{path}"
+        async with aiohttp.ClientSession(raise_for_status=True) as http, http.request(method, url) as response:
+            return await response.json() if method == "GET" else None
 
     @property
     def log(self) -> Path:
@@ -122,7 +131,7 @@ async def rig(
             asyncio.TaskGroup() as tasks,
         ):
             watchers = [tasks.create_task(_scrape(port), name="scrape")] if candidate.is_ours else []
-            yield Rig(order, candidate, mirror, at_source, at_target, clusters, directory)
+            yield Rig(order, candidate, mirror, at_source, at_target, clusters, directory, port)
             for watcher in watchers:
                 watcher.cancel()
 
@@ -236,6 +245,41 @@ async def load(rig: Rig) -> AsyncIterator[Load]:
         await asyncio.to_thread(running.kill)
 
 
+@attrs.define(eq=False)
+class Bystander:
+    """A producer at the target that has nothing to do with the mirror."""
+
+    rig: Rig
+    _producer: LoggedProcess
+
+    async def end(self) -> Arrivals:
+        """Stop sending; return when the records were acknowledged."""
+        await asyncio.to_thread(self._producer.terminate, PROBE_LIMIT_S)
+        sent = int(said(self._producer, probes.SENT) or -1)
+        if sent < 0:
+            raise self.rig.mirror.failed(f"the bystander did not end well: {self._producer.log_tail()}")
+        return arrivals.read(self.rig.directory / "acknowledged", sent=sent, places=sum(self.rig.order.others.values()))
+
+    def kill(self) -> None:
+        self._producer.kill()
+
+
+@contextlib.asynccontextmanager
+async def bystander(rig: Rig) -> AsyncIterator[Bystander]:
+    """Send records to topics of the target's own."""
+    order, directory = rig.order, rig.directory
+    await rig.target.create_topics(order.others, replicas=order.replicas)
+    (directory / "others").write_text(json.dumps(places(order.others)))
+    target = rig.clusters[1].bootstrap_servers
+    running = Bystander(
+        rig, _probe(directory, "produce", target, "others", str(order.rate), "acknowledged", name="bystander")
+    )
+    try:
+        yield running
+    finally:
+        await asyncio.to_thread(running.kill)
+
+
 async def _until_ready(rig: Rig, consumer: LoggedProcess) -> None:
     async with asyncio.timeout(PROBE_LIMIT_S):
         while said(consumer, probes.READY) is None:
@@ -245,10 +289,11 @@ async def _until_ready(rig: Rig, consumer: LoggedProcess) -> None:
             await asyncio.sleep(0.1)
 
 
-def _probe(directory: Path, role: str, *arguments: str) -> LoggedProcess:
+def _probe(directory: Path, role: str, *arguments: str, name: str = "") -> LoggedProcess:
     command = [sys.executable, "-m", "bench.scale.probes", role, *arguments]
+    name = name or role
     return start_process(
-        role, command, log_file=directory / f"{role}.log", cwd=directory, env={"PYTHONPATH": str(CHECKOUT)}
+        name, command, log_file=directory / f"{name}.log", cwd=directory, env={"PYTHONPATH": str(CHECKOUT)}
     )
 
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import statistics
 from collections.abc import Callable
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.epoch import SETTLING_MS, CopyLimits
 from mm2py.pipeline.copy import epoch as copier
+from mm2py.pipeline.copy.fetcher import Fetcher
 from mm2py.pipeline.copy.sending import BatchSender
+from mm2py.wire.fetch_forms import PartitionAnswer
 from tests.support.brokers import MakeCluster
 from tests.support.copying import assert_exactly_once, copying
+from tests.support.eventually import eventually
 from tests.support.producing import NumberedStream, produce_numbers, producer
 from tests.support.reading import read_numbers
 from tests.support.records import assert_numbers
@@ -104,6 +109,69 @@ async def test_a_backlog_makes_way_and_live_records_do_not_wait_for_it(
     assert outcome.paced_ms > 1_000
     assert task.outcomes[-1].paced_ms == 0
     assert_numbers(await read_numbers(backup.bootstrap_servers, f"A.{prefix}"), 40_000)
+    assert_exactly_once(task)
+
+
+@pytest.fixture
+def topics_taken(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """Watch of which topics each answer to a fetch has records, in the order of the answers."""
+    seen: list[set[str]] = []
+    take = Fetcher._take
+
+    async def watched(self: Fetcher, answers: list[PartitionAnswer]) -> None:
+        seen.append({answer.position.topic.decode() for answer in answers if answer.record_set})
+        await take(self, answers)
+
+    monkeypatch.setattr(Fetcher, "_take", watched)
+    return seen
+
+
+async def test_a_live_partition_does_not_wait_for_those_far_behind(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, topics_taken: list[set[str]]
+) -> None:
+    """
+    Its records come with the next answers, not once each of 200 partitions that are far behind has had its turn.
+
+    An answer brings of two of them. All are copied once.
+    """
+    live, waits = f"{prefix}-live", list[int]()
+    await create_topic(primary.bootstrap_servers, prefix, partitions=200)
+    await create_topic(primary.bootstrap_servers, live, partitions=1)
+    await produce_numbers(primary.bootstrap_servers, prefix, count=100_000, partitions=200, size=1_000)
+    limits = CopyLimits(
+        fetch_partition_max_bytes=MIB // 16, fetch_max_bytes=MIB // 8, buffer_bytes=2 * MIB, coalesce_below_bytes=0
+    )
+
+    async def write(connected: AIOKafkaProducer) -> None:
+        """Write live records one after the other, and count the answers before each comes."""
+        await eventually(lambda: len(topics_taken) > 200, within_s=60, what="answers", every_s=0.001)
+        while len(waits) < 15:
+            before = len(topics_taken)
+            await connected.send_and_wait(live, b"%012d" % len(waits), partition=0)
+            await eventually(
+                lambda since=before: any(live in topics for topics in topics_taken[since:]),
+                within_s=60,
+                what="a live record",
+                every_s=0.001,
+            )
+            at = next(at for at, topics in enumerate(topics_taken) if at >= before and live in topics)
+            waits.append(sum(prefix in topics for topics in topics_taken[before:at]))
+
+    async with (
+        producer(primary.bootstrap_servers) as connected,
+        copying(primary, backup, {it: f"A.{it}" for it in (prefix, live)}, limits=limits) as task,
+        asyncio.TaskGroup() as tasks,
+    ):
+        writing = tasks.create_task(write(connected))
+        while not writing.done():
+            await task.epoch(epoch_ms=2_000)
+        is_under_way = not task.is_at(await task.source_ends())
+        await task.catch_up()
+
+    assert is_under_way
+    assert statistics.median(waits) < 5, waits
+    assert_numbers(await read_numbers(backup.bootstrap_servers, f"A.{prefix}"), 100_000)
+    assert_numbers(await read_numbers(backup.bootstrap_servers, f"A.{live}"), 15)
     assert_exactly_once(task)
 
 

@@ -114,6 +114,7 @@ class _Epoch:
             replicas=self._hosted.replicas,
             checked=self._hosted.checked,
             throttle=Throttle(plan.rates, self._copies, self._hosted.cut, catch_up),
+            far_behind=self._hosted.far_behind_of(plan, self._copies),
             heard_at=self._hosted.heard_at,
             epoch_ms=plan.epoch_ms,
         )

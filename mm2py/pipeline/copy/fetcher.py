@@ -11,13 +11,14 @@ from zlib import crc32
 from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
+from mm2py.pipeline.copy.far_behind import FarBehind
 from mm2py.pipeline.copy.ingest import ingest
 from mm2py.pipeline.copy.metadata import WantedTopics
 from mm2py.pipeline.copy.partition import PartitionCopy, Tally
 from mm2py.pipeline.copy.refusals import lacks
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.throttle import Throttle
-from mm2py.pipeline.copy.waiting import WaitingPartitions
+from mm2py.pipeline.copy.waiting import WAIT_WHILE_PAUSED_MS, WaitingPartitions
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, name_of
 from mm2py.wire.fetch import NONE, FetchSession
@@ -40,6 +41,8 @@ _FETCHERS: Final = 2
 _WITHOUT_IDS: Final = 2
 #: Added for those of quiet partitions.
 _QUIET: Final = 4
+#: Added for those of partitions that are far behind.
+_BEHIND: Final = 8
 
 _REFUSED: Final = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "grant the principal of the source cluster READ on the topic",
@@ -53,15 +56,21 @@ HINT_OUT_OF_RANGE: Final = (
 )
 
 
-def fetcher_id_of(position: FetchPosition, *, is_quiet: bool) -> int:
+def fetcher_id_of(position: FetchPosition, *, is_quiet: bool, is_behind: bool = False) -> int:
     """Return the fetcher of a partition; the same in each epoch, so that its session knows the partition already."""
     fetcher_id = (crc32(position.topic) + position.partition) % _FETCHERS
-    return fetcher_id + (0 if position.topic_id is not None else _WITHOUT_IDS) + (_QUIET if is_quiet else 0)
+    fetcher_id += 0 if position.topic_id is not None else _WITHOUT_IDS
+    return behind_fetcher_id(fetcher_id) if is_behind else fetcher_id + (_QUIET if is_quiet else 0)
 
 
 def busy_fetcher_id(fetcher_id: int) -> int:
-    """Return the fetcher of busy partitions that belongs to one of quiet ones."""
+    """Return the fetcher of busy partitions that belongs to one of quiet ones, or of those that are far behind."""
     return fetcher_id % _QUIET
+
+
+def behind_fetcher_id(fetcher_id: int) -> int:
+    """Return the fetcher of what is far behind that belongs to another."""
+    return busy_fetcher_id(fetcher_id) + _BEHIND
 
 
 class Reading(Protocol):
@@ -73,6 +82,7 @@ class Reading(Protocol):
     clock: Clock
     sessions: dict[tuple[str, int, int], FetchSession]
     throttle: Throttle
+    far_behind: FarBehind
     sizes: FetchSizes
     age: Tally
     requests: int
@@ -91,7 +101,7 @@ class Reading(Protocol):
 
     def retry(self, copy: PartitionCopy, why: str, error: BrokerConnectionError | None = None) -> None: ...
 
-    def promote(self, copies: Iterable[PartitionCopy], node: int, fetcher_id: int) -> None: ...
+    def sort(self, copies: Iterable[PartitionCopy], fetcher: Fetcher) -> None: ...
 
     def read_nearer(self, copy: PartitionCopy, node: int) -> None: ...
 
@@ -114,7 +124,7 @@ class Fetcher:
         self._waiting = WaitingPartitions(reader.throttle, reader.resume_paused)
         self._session: FetchSession | None = None
         self._has_work = asyncio.Event()
-        #: Quiet partitions that have become busy, and the fetchers that have them until our next fetch.
+        #: Partitions that were quiet or far behind, and the fetchers that have them until our next fetch.
         self._expected: dict[PartitionCopy, Fetcher] = {}
         #: Whether there is no time left for another fetch.
         self._is_over = False
@@ -137,20 +147,28 @@ class Fetcher:
             self._session.want(copy.fetching.position)
         self._has_work.set()
 
-    def expect(self, copies: Iterable[PartitionCopy], quiet: Fetcher) -> None:
+    @property
+    def is_for_quiet(self) -> bool:
+        return _QUIET <= self.fetcher_id < _BEHIND
+
+    @property
+    def is_for_behind(self) -> bool:
+        return self.fetcher_id >= _BEHIND
+
+    def expect(self, copies: Iterable[PartitionCopy], other: Fetcher) -> None:
         """
         Take over *copies* from another fetcher with the next fetch.
 
         Until then that one fetches them; what it has under way for them is ignored.
         """
-        self._expected.update(dict.fromkeys(copies, quiet))
+        self._expected.update(dict.fromkeys(copies, other))
         self._has_work.set()
 
     def _take_over(self) -> None:
         expected, self._expected = self._expected, {}
-        for copy, quiet in expected.items():
-            if quiet.has(copy):
-                quiet.remove(copy)
+        for copy, other in expected.items():
+            if other.has(copy):
+                other.remove(copy)
                 copy.fetching.fetcher_id = self.fetcher_id
                 self.add(copy)
 
@@ -254,9 +272,11 @@ class Fetcher:
             self._hold_back()
             if not self._copies or reader.is_stopped:
                 return
-            early_ms = reader.quiet_early_ms if self.fetcher_id >= _QUIET else _ANSWER_EARLY_MS
+            early_ms = reader.quiet_early_ms if self.is_for_quiet else _ANSWER_EARLY_MS
             left_ms = int((reader.deadline - asyncio.get_running_loop().time()) * 1000) - early_ms
             wait_ms = min(self._waiting.longest_wait_ms(reader.limits.fetch_max_wait_ms), left_ms)
+            if not reader.are_assigned.is_set():
+                wait_ms = min(wait_ms, WAIT_WHILE_PAUSED_MS)  # those that are not assigned yet would wait as well
             if left_ms <= 0:
                 self._is_over = True
                 return
@@ -285,8 +305,10 @@ class Fetcher:
             await self._has_work.wait()
 
     async def _wait_for_room(self) -> None:
-        sender = self._reader.sender
-        while sender.buffered_bytes >= self._reader.limits.buffer_bytes and not self._reader.is_stopped:
+        reader, sender, loop = self._reader, self._reader.sender, asyncio.get_running_loop()
+        while not reader.is_stopped and not reader.far_behind.has_room(
+            sender, reader.deadline - loop.time(), is_behind=self.is_for_behind
+        ):
             sender.has_room.clear()
             await sender.has_room.wait()
 
@@ -312,22 +334,26 @@ class Fetcher:
             fetching.log_start_offset = answer.log_start_offset
             if not answer.record_set:
                 self._note_empty(copy, answer)
+                if fetching.is_behind is not self.is_for_behind:
+                    heard.append(copy)
                 continue
-            copy.fetching.heard_at = now
+            fetching.heard_at = now
             heard.append(copy)
+            before = fetching.position.offset
             is_rebuilt = self._ingest(copy, answer, now_ms)
+            reader.far_behind.note(copy, fetching.position.offset - before, len(answer.record_set))
             sender.offer(copy)
             if is_rebuilt:
                 # Building took a while: what is built leaves now, and other answers get their turn.
                 sender.pump()
                 await reader.clock.sleep(0)
         sender.pump()
-        if heard and self.fetcher_id >= _QUIET:
-            reader.promote(heard, self.node, self.fetcher_id)
+        reader.sort(heard, self)
 
     def _note_empty(self, copy: PartitionCopy, answer: PartitionAnswer) -> None:
         """Take an answer without records: it may name a nearer replica, or show whether *copy* is behind."""
         reader = self._reader
+        reader.far_behind.note(copy, 0, 0)
         if reader.throttle.learns(copy):
             copy.fetching.position.max_bytes = self._most(copy)
             if self._session is not None:

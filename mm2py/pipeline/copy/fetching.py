@@ -3,9 +3,10 @@ From the source: two fetchers per broker keep long polls open for the partitions
 
 Each of the two serves half of the partitions, so that the broker prepares one answer while the other is parsed, and a
 distant broker's round trip is used twice. A broker looks at all partitions of a session for each fetch, so where there
-are many, those without records have two fetchers of their own: busy ones would wait for them. A fetcher pauses while
-the buffer is full, and omits partitions whose own share is full: what the target does not accept is not read. Leaders
-that move, brokers that go away and sessions that the broker forgot are ordinary events here.
+are many, those without records have two fetchers of their own: busy ones would wait for them. So have those that are
+far behind: they fill answers, and others would wait for many of these. A fetcher pauses while the buffer is full, and
+omits partitions whose own share is full: what the target does not accept is not read. Leaders that move, brokers that
+go away and sessions that the broker forgot are ordinary events here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import RECREATED, CopyLimits, Ended
 from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.copy.fetcher import Fetcher, busy_fetcher_id, fetcher_id_of
+from mm2py.pipeline.copy.far_behind import FarBehind
+from mm2py.pipeline.copy.fetcher import Fetcher, behind_fetcher_id, busy_fetcher_id, fetcher_id_of
 from mm2py.pipeline.copy.leader_epochs import Checked, HistoryCheck
 from mm2py.pipeline.copy.metadata import WantedTopics, is_recreated
 from mm2py.pipeline.copy.partition import PartitionCopy, Tally
@@ -57,6 +59,7 @@ class SourceReader:
         replicas: ReadReplicas,
         checked: Checked,
         throttle: Throttle,
+        far_behind: FarBehind,
         heard_at: dict[tuple[str, TopicPartition], float],
         epoch_ms: int,
     ) -> None:
@@ -67,6 +70,7 @@ class SourceReader:
         self.clock = clock
         self.sessions = sessions
         self.throttle = throttle
+        self.far_behind = far_behind
         self._replicas = replicas
         self._copies = copies
         self._history = HistoryCheck(source, checked, assign=self.assign, retry=self.retry)
@@ -105,6 +109,7 @@ class SourceReader:
         self.are_assigned.set()
         self._remember()
         self.throttle.stop()
+        self.far_behind.end()
         self.sender.has_room.set()
         for fetcher in self._fetchers.values():
             fetcher.wake()
@@ -143,7 +148,7 @@ class SourceReader:
         fetching.node = node
         fetching.expect_leader(self.source.leader_epoch(copy.plan.source))
         is_quiet = self._has_many and not self._is_busy(copy)
-        fetching.fetcher_id = fetcher_id_of(fetching.position, is_quiet=is_quiet)
+        fetching.fetcher_id = fetcher_id_of(fetching.position, is_quiet=is_quiet, is_behind=fetching.is_behind)
         self.fetcher(node, fetching.fetcher_id, self._tasks).add(copy)
 
     def fetcher(self, node: int, fetcher_id: int, tasks: asyncio.TaskGroup) -> Fetcher:
@@ -154,12 +159,33 @@ class SourceReader:
             found.task = tasks.create_task(found.run(), name=f"fetcher {fetcher_id} of broker {node}")
         return found
 
-    def promote(self, copies: Iterable[PartitionCopy], node: int, fetcher_id: int) -> None:
-        """Have quiet partitions of a fetcher, which had records, fetched with busy ones from their next fetch on."""
-        if self._tasks is not None and not self.is_stopped:
-            self.fetcher(node, busy_fetcher_id(fetcher_id), self._tasks).expect(
-                copies, self._fetchers[node, fetcher_id]
-            )
+    def sort(self, copies: Iterable[PartitionCopy], fetcher: Fetcher) -> None:
+        """Have *copies*, of which *fetcher* has just had answers, fetched with their like from now on."""
+        others = []
+        for copy in copies:
+            if copy.fetching.is_behind:
+                if not fetcher.is_for_behind:
+                    self._move(copy, fetcher, behind_fetcher_id(fetcher.fetcher_id))
+            elif copy.fetching.is_paused:
+                self._move(copy, fetcher, busy_fetcher_id(fetcher.fetcher_id))
+            elif fetcher.is_for_quiet or fetcher.is_for_behind:
+                others.append(copy)
+        if others and self._tasks is not None and not self.is_stopped:
+            # Until its next fetch, which may be a long time, the one that has them fetches them.
+            self.fetcher(fetcher.node, busy_fetcher_id(fetcher.fetcher_id), self._tasks).expect(others, fetcher)
+
+    def _move(self, copy: PartitionCopy, fetcher: Fetcher, to_id: int) -> None:
+        """Have another fetcher fetch *copy* from now on; *fetcher* has nothing under way for it."""
+        fetching = copy.fetching
+        if self._tasks is None or self.is_stopped or copy.has_ended:
+            return
+        if (fetching.node, fetching.fetcher_id) != (fetcher.node, fetcher.fetcher_id) or to_id == fetcher.fetcher_id:
+            return
+        to = self.fetcher(fetcher.node, to_id, self._tasks)
+        fetching.fetcher_id = to_id
+        if fetcher.has(copy):  # else it is paused, and continues there
+            fetcher.remove(copy)
+            to.add(copy)
 
     def _is_busy(self, copy: PartitionCopy) -> bool:
         before = self._heard_at.get((self.source.alias, copy.plan.source), -math.inf)

@@ -179,8 +179,8 @@ class FetchingHalf:
     `resume` sets where it starts.
 
     `node` is the broker that it is read from, None while there is none, by `fetcher_id`; `retries` count since its last
-    answer. While `is_paused`, its share of the buffer is full or its topic's limit is used up. Offsets of the
-    source's log are -1 until the first answer.
+    answer. While `is_paused`, its share of the buffer is full or its topic's limit is used up; `is_behind` is what
+    `FarBehind` says of it. Offsets of the source's log are -1 until the first answer.
     """
 
     position: FetchPosition
@@ -190,6 +190,7 @@ class FetchingHalf:
     heard_at: float = -math.inf
     retries: int = 0
     is_paused: bool = False
+    is_behind: bool = False
     log_start_offset: int = -1
     high_watermark: int = -1
     last_stable_offset: int = -1

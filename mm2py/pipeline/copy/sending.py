@@ -18,7 +18,6 @@ Possible failures of a partition, and their handling:
 from __future__ import annotations
 
 import asyncio
-import collections
 import math
 from collections.abc import Callable
 from typing import Final
@@ -30,6 +29,7 @@ from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
 from mm2py.pipeline.copy.metadata import HINT_REWOUND, WantedTopics, end_remade, is_remade
 from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy, SendingHalf, Tally
+from mm2py.pipeline.copy.ready_line import ReadyLine
 from mm2py.pipeline.copy.refusals import kept_out, lacks, tried_again
 from mm2py.wire import produce
 from mm2py.wire.batches.batch import next_sequence, sign
@@ -100,7 +100,7 @@ class BatchSender:
         self.limits = limits
         self.clock = clock
         self.latency = Tally()
-        self.buffered_bytes = 0
+        self.buffered_bytes = self.freed_bytes = 0
         self.has_room = asyncio.Event()
         self.wants_metadata = WantedTopics()
         self.drained = asyncio.Event()
@@ -201,8 +201,8 @@ class BatchSender:
 
     def free(self, size_bytes: int) -> None:
         self.buffered_bytes -= size_bytes
-        if self.buffered_bytes < self.limits.buffer_bytes:
-            self.has_room.set()
+        self.freed_bytes += size_bytes
+        self.has_room.set()
         if self.buffered_bytes == 0:
             self.drained.set()
 
@@ -359,7 +359,7 @@ class BrokerSender:
     def __init__(self, sender: BatchSender, node: int) -> None:
         self.node = node
         self._sender = sender
-        self._ready: collections.deque[PartitionCopy] = collections.deque()
+        self._ready = ReadyLine()
         self._connection: BrokerConnection | None = None
         self._is_opening = False
         self._in_flight = 0
@@ -367,7 +367,7 @@ class BrokerSender:
 
     def add(self, copy: PartitionCopy) -> None:
         copy.sending.is_ready = True
-        self._ready.append(copy)
+        self._ready.add(copy)
 
     def pump(self) -> None:
         """Send as much as the rules allow."""
@@ -390,17 +390,16 @@ class BrokerSender:
         """Take one batch of each ready partition, up to the request's size; at least one."""
         request = _Request(self, sent_at=self._sender.loop.time())
         room = self._sender.limits.produce_request_max_bytes
-        for _ in range(len(self._ready)):
-            copy = self._ready[0]
+        again: list[PartitionCopy] = []
+        for copy in self._ready.take():
             sending, queue = copy.sending, copy.buffer.queue
             if sending.is_failing or sending.is_waiting or not queue or self._awaits_first_ack(sending):
-                self._ready.popleft()
                 sending.is_ready = False
                 continue
             buffered = queue[0]
             if buffered.size_bytes > room and request.carried:
+                self._ready.put_back(copy)
                 break
-            self._ready.popleft()
             queue.popleft()
             copy.buffer.in_flight.append(buffered)
             self._sender.sent(sending)
@@ -417,9 +416,10 @@ class BrokerSender:
             request.carried[sending.topic, copy.remote.partition] = (copy, buffered)
             room -= buffered.size_bytes
             if queue:
-                self._ready.append(copy)
+                again.append(copy)
             else:
                 sending.is_ready = False
+        self._ready.extend(again)
         return request
 
     @staticmethod
@@ -485,8 +485,7 @@ class BrokerSender:
         try:
             self._connection = await self._sender.target.connection(self.node, "produce")
         except BrokerConnectionError as error:
-            waiting, self._ready = self._ready, collections.deque()
-            for copy in waiting:
+            for copy in self._ready.take():
                 copy.sending.is_ready = False
                 self._sender.pause(copy, str(error), error)
         finally:

@@ -11,7 +11,7 @@ from mm2py.pipeline.copy.throttle import Throttle
 
 #: How long the broker may hold a fetch back while a partition is left out only because its share of the buffer is
 #: full: it must come back soon after there is room.
-_WAIT_WHILE_PAUSED_MS: Final = 20
+WAIT_WHILE_PAUSED_MS: Final = 20
 
 #: How often to look for room when every partition of a broker has its share of the buffer full.
 _PAUSED_POLL_S: Final = 0.003
@@ -55,14 +55,14 @@ class WaitingPartitions:
         """Return how long a broker may hold a fetch of the others back, which is *longest_ms* if none waits."""
         if self._paused:
             release_ms = int(self._throttle.release_s(self._paused) * 1000) + 1
-            return min(longest_ms, max(_WAIT_WHILE_PAUSED_MS, release_ms))
-        return min(longest_ms, _WAIT_WHILE_PAUSED_MS) if self._queued else longest_ms
+            return min(longest_ms, max(WAIT_WHILE_PAUSED_MS, release_ms))
+        return min(longest_ms, WAIT_WHILE_PAUSED_MS) if self._queued else longest_ms
 
     async def pause(self, deadline: float) -> bool:
         """Wait until it is worth another look, or until *deadline*; return at once, and False, if none waits."""
         if not self._paused and not self._queued:
             return False
-        seconds = _WAIT_WHILE_PAUSED_MS / 1000
+        seconds = WAIT_WHILE_PAUSED_MS / 1000
         if self._paused:
             seconds = max(_PAUSED_POLL_S, self._throttle.release_s(self._paused))
         await self._throttle.pause(seconds, deadline)

@@ -15,6 +15,7 @@ from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import EpochPlan
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.pipeline.copy.catch_up import CatchUp
+from mm2py.pipeline.copy.far_behind import FarBehind
 from mm2py.pipeline.copy.leader_epochs import Checked
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.read_replicas import ReadReplicas
@@ -42,6 +43,8 @@ class WorkerState:
     heard_at: dict[tuple[str, TopicPartition], float] = attrs.field(factory=dict)
     #: The pace of copy tasks whose flows bound it.
     catch_ups: dict[tuple[Flow, int], CatchUp] = attrs.field(factory=dict)
+    #: Of each copy task, which partitions are far behind.
+    far_behind: dict[tuple[Flow, int], FarBehind] = attrs.field(factory=dict)
     plans: KeptPlans = attrs.field(factory=KeptPlans)
     #: Of each copy task, partitions to which nothing has happened in its last epoch.
     untouched: dict[tuple[Flow, int], dict[TopicPartition, PartitionCopy]] = attrs.field(factory=dict)
@@ -72,6 +75,14 @@ class WorkerState:
         self.catch_ups[key] = found
         keep_few(self.catch_ups)
         found.begin(copies)
+        return found
+
+    def far_behind_of(self, plan: EpochPlan, copies: Collection[PartitionCopy]) -> FarBehind:
+        """Return what is known of *copies*, those of *plan*, that are far behind."""
+        found = self.far_behind.pop((plan.flow, plan.task), None) or FarBehind()
+        self.far_behind[plan.flow, plan.task] = found
+        keep_few(self.far_behind)
+        found.begin(copies, plan.limits.fetch_partition_max_bytes)
         return found
 
     def copies_of(self, plan: EpochPlan) -> list[PartitionCopy]:

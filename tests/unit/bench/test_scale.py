@@ -11,7 +11,8 @@ import pytest
 from bench.candidates import Candidate
 from bench.scale import arrivals
 from bench.scale.__main__ import make_parser, read_order
-from bench.scale.arrivals import Arrival, Arrivals
+from bench.scale.arrivals import Arrival, Arrivals, Window
+from bench.scale.catch_up import CatchUp, Foretold, Look, foretold
 from bench.scale.idle import Idle, boundaries
 from bench.scale.order import Order, places, remote
 from bench.scale.rig import Start
@@ -56,8 +57,20 @@ def test_who_outlives_one_of_two_brokers_has_a_third_vote(part: str, brokers: in
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--busy-topics", "0"), ("leaders", "--brokers", "1"), ("--profile",)],
-    ids=["nothing busy", "no other leader", "nowhere to keep the profile"],
+    [
+        ("--busy-topics", "0"),
+        ("leaders", "--brokers", "1"),
+        ("--profile",),
+        ("catch-up", "--only", "mm2py,java"),
+        ("catch-up", "--busy-topics", "4"),
+    ],
+    ids=[
+        "nothing busy",
+        "no other leader",
+        "nowhere to keep the profile",
+        "a flow that cannot be paused",
+        "no backlog",
+    ],
 )
 def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit):
@@ -72,6 +85,40 @@ def test_java_gets_no_keys_of_ours() -> None:
     assert ours.keys() - javas.keys() == {"copy.epoch.ms", "listeners", "log.level", "log.format"}
     assert javas.items() <= ours.items()
     assert javas["replication.factor"] == "2"
+
+
+def test_a_backlog_goes_to_the_topics_that_are_not_busy() -> None:
+    """And the flow catches up at the pace that is asked for; in other parts that is left to the default."""
+    order = ordered("catch-up", "--backlog", "2", "--catch-up-latency", "5")
+    settings = order.settings(Candidate.MM2PY, "a:1", "b:2", 8083)
+
+    assert (sum(order.behind.values()), sum(order.busy.values())) == (150, 50)
+    assert order.behind.keys() | order.busy.keys() == order.topics.keys()
+    assert order.backlog_bytes == 2 * 1024 * 1024
+    assert settings["catch.up.latency.ms"] == "5"
+    assert "catch.up.latency.ms" not in ordered("idle").settings(Candidate.MM2PY, "a:1", "b:2", 8083)
+
+
+def test_how_well_the_time_to_level_was_foretold() -> None:
+    """What was said right before the end is left out: a fifth of so little is no time."""
+    looks = [Look(0, None), Look(20, 100), Look(40, 70), Look(60, 41), Look(80, 20), Look(95, 60)]
+
+    assert foretold(looks, 100) == Foretold(looks=5, known=4, close=3, median_ratio=pytest.approx(1.095, abs=0.075))
+    assert foretold([], 100) == Foretold(0, 0, 0, 0.0)
+
+
+def test_what_is_printed_of_catching_up() -> None:
+    """The rate, and by how much a stranger's producer waits longer; where it was not level in time, no rate."""
+    short, long = (Window(10, 1.0, p99_ms, 9.0, 9.0) for p99_ms in (2.0, 8.5))
+    level = Foretold(10, 8, 6, 0.9)
+
+    def rows(took_s: float | None) -> dict[str, str]:
+        windows = (short, long, short, long)
+        return dict(CatchUp(Start(), 150, 50, 1000.0, took_s, level, *windows, 10, 0, 0, 0.0).rows())
+
+    assert rows(20.0)["until all are level"] == "20.0 s, 50.0 MB/s"
+    assert rows(20.0)["producer at the target, meanwhile"].endswith("p99 +6.5 ms")
+    assert rows(None)["until all are level"] == "not in time"
 
 
 def test_places_take_turns_between_topics() -> None:

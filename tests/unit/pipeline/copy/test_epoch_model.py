@@ -102,7 +102,7 @@ async def test_every_record_arrives_once_whatever_happens(
 
 
 async def _copied_exactly(plan: list[tuple[list[tuple[str, int, int]], list[tuple[int, bool]], str]]) -> None:
-    rig = rig_of(PARTITIONS, brokers=2, retry_backoff_ms=20)
+    rig = rig_of(PARTITIONS, brokers=2, retry_backoff_ms=20, fetch_partition_max_bytes=2_000)
     rig.load(0, 3)
     for events, faults, end in plan:
         await run(rig, events, list(faults), end)

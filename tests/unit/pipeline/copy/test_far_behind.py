@@ -1,0 +1,294 @@
+"""Partitions that are far behind are fetched beside the others and sent after them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from statistics import median
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from mm2py.model.epoch import CopyLimits
+from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.copy.far_behind import FarBehind
+from mm2py.pipeline.copy.fetcher import behind_fetcher_id
+from mm2py.pipeline.copy.partition import PartitionCopy
+from mm2py.pipeline.copy.ready_line import ReadyLine
+from mm2py.pipeline.copy.sending import BatchSender
+from tests.support.copy_rig import REMOTE, CopyRig, rig_of
+
+
+#: One batch of a backlog.
+BATCH_BYTES = 16_000
+#: What an answer may bring of one partition, and in all.
+PARTITION_BYTES, FETCH_BYTES = 2 * BATCH_BYTES, 4 * BATCH_BYTES
+
+
+def _backlogs(partitions: int, batches: int, *, live: int = 1, **limits: int) -> CopyRig:
+    """Make partitions that are behind by so many batches, and after them some without records."""
+    limits = {
+        "fetch_max_bytes": FETCH_BYTES,
+        "fetch_partition_max_bytes": PARTITION_BYTES,
+        "buffer_bytes": 4 * FETCH_BYTES,
+        "partition_buffer_bytes": 4 * BATCH_BYTES,
+        "produce_request_max_bytes": PARTITION_BYTES,
+        "coalesce_below_bytes": 0,
+    } | limits
+    rig = rig_of(partitions + live, **limits)
+    for number in range(partitions):
+        rig.load(number, batches, records=4, size=4_000)
+    return rig
+
+
+def _copied(rig: CopyRig, partitions: int) -> int:
+    return sum(rig.target.partitions[TopicPartition(REMOTE, number)].end for number in range(partitions))
+
+
+def _live(rig: CopyRig) -> set[int]:
+    """Return the partitions in sessions of fetchers of what is not far behind."""
+    return {
+        position.partition
+        for (_, _, fetcher_id), session in rig.worker.sessions.items()
+        for positions in session._wanted.values()
+        for position in positions.values()
+        if fetcher_id < behind_fetcher_id(0)
+    }
+
+
+async def test_a_live_record_does_not_wait_for_those_far_behind() -> None:
+    """Before it arrives, less is copied of what is far behind than one answer brings of a quarter of the partitions."""
+    rig = _backlogs(40, 16)
+    rig.target.bytes_per_s = 2_000_000
+    meanwhile = []
+
+    async def watch() -> None:
+        live = rig.target.partitions[TopicPartition(REMOTE, 40)]
+        for number in range(1, 11):
+            await asyncio.sleep(0.25)
+            before = _copied(rig, 40)
+            rig.load(40, 1)
+            while live.end < 3 * number:  # noqa: ASYNC110 - virtual time
+                await asyncio.sleep(0.001)
+            meanwhile.append((_copied(rig, 40) - before) * 4_000)
+
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(watch())
+        while not watching.done():
+            await rig.epoch(epoch_ms=2_000)
+
+    assert _copied(rig, 40) < 40 * 16 * 4
+    assert median(meanwhile) < 3 * FETCH_BYTES
+    assert max(meanwhile) < 40 * PARTITION_BYTES / 4
+    for number in range(41):
+        assert rig.values(number) == list(range(len(rig.values(number))))
+    await rig.worker.close()
+
+
+async def test_what_is_far_behind_has_fetchers_of_its_own_until_it_has_caught_up() -> None:
+    """Then it is fetched with the others again; each epoch begins as the last one ended."""
+    rig = _backlogs(4, 60, live=2)
+    rig.target.bytes_per_s = 2_000_000
+    await rig.epoch(epoch_ms=500)
+    (far_behind,) = rig.worker.far_behind.values()
+    behind, live = set(far_behind._copies), _live(rig)
+    await rig.epoch(epoch_ms=20)
+    next_epoch = set(far_behind._copies)
+    for _ in range(4):
+        await rig.epoch(epoch_ms=1_000)
+
+    assert {tp.partition for tp in behind} == {0, 1, 2, 3}
+    assert next_epoch == behind
+    assert live == {4, 5}
+    assert _live(rig) == set(range(6))
+    assert not far_behind._copies
+    assert all(rig.values(number) == list(range(240)) for number in range(4))
+    await rig.worker.close()
+
+
+async def test_a_record_that_comes_while_a_partition_changes_its_fetcher_waits_for_no_long_poll() -> None:
+    """Whichever fetcher has it, waits for it at the broker."""
+    rig = _backlogs(1, 40)
+    await rig.epoch(epoch_ms=1_000)
+    assert rig.values(0) == list(range(160))
+    loop, partition = asyncio.get_running_loop(), rig.target.partitions[TopicPartition(REMOTE, 0)]
+
+    async def watch() -> float:
+        # In the middle of the next backlog's end, and a while later.
+        rig.load(0, 40, records=4, size=4_000)
+        while partition.end < 320:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.0005)
+        waits = []
+        for number in range(1, 10):
+            await asyncio.sleep(0.007 * number)
+            written_at, end = loop.time(), partition.end
+            rig.load(0, 1)
+            while partition.end == end:  # noqa: ASYNC110 - virtual time
+                await asyncio.sleep(0.0005)
+            waits.append(loop.time() - written_at)
+        return max(waits)
+
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(watch())
+        await rig.epoch(epoch_ms=3_000)
+
+    assert watching.result() < 0.05
+    await rig.worker.close()
+
+
+async def test_a_partition_whose_share_of_the_buffer_is_full_changes_its_fetcher_too() -> None:
+    """It continues with those that are far behind once there is room, and misses nothing."""
+    rig = _backlogs(2, 60, partition_buffer_bytes=BATCH_BYTES)
+    rig.target.bytes_per_s = 1_000_000
+    await rig.epoch(epoch_ms=300)
+    live = _live(rig)
+    for _ in range(3):
+        await rig.epoch(epoch_ms=1_000)
+
+    assert not live & {0, 1}
+    assert all(rig.values(number) == list(range(240)) for number in range(2))
+    await rig.worker.close()
+
+
+def _copies(count: int) -> list[PartitionCopy]:
+    rig = rig_of(count)
+    return rig.worker.copies_of(rig.plan())
+
+
+def _note(far_behind: FarBehind, copy: PartitionCopy, *, at: int, end: int, offsets: int, size_bytes: int = 0) -> bool:
+    copy.fetching.position.offset, copy.fetching.high_watermark = at, end
+    far_behind.note(copy, offsets, size_bytes)
+    return copy.fetching.is_behind
+
+
+async def test_who_is_far_behind() -> None:
+    """It is, if an answer could not bring what is left, until nothing is left."""
+    far_behind, copies = FarBehind(), _copies(2)
+    far_behind.begin(copies, 1_000)
+    copy = copies[0]
+    found = [
+        _note(far_behind, copy, at=at, end=end, offsets=10, size_bytes=500)
+        for at, end in ((10, 10), (10, 30), (10, 31), (30, 31), (31, 31), (41, 60))
+    ]
+
+    assert found == [False, False, True, True, False, False]
+
+
+async def test_an_answer_without_room_for_a_partition_shows_that_it_is_far_behind() -> None:
+    """A few records that had none are not counted as a backlog."""
+    far_behind, copies = FarBehind(), _copies(2)
+    far_behind.begin(copies, 1_000)
+
+    assert not _note(far_behind, copies[0], at=0, end=1_000, offsets=0)
+    assert _note(far_behind, copies[0], at=0, end=1_001, offsets=0)
+
+
+async def test_only_what_is_stable_is_left_to_copy() -> None:
+    """Records of an open transaction are nothing to catch up with."""
+    far_behind, copies = FarBehind(), _copies(2)
+    far_behind.begin(copies, 1_000)
+    copies[0].fetching.last_stable_offset = 10
+
+    assert not _note(far_behind, copies[0], at=10, end=100_000, offsets=10, size_bytes=500)
+
+
+@pytest.mark.parametrize(("pause_s", "is_known"), [(1, True), (60, False)])
+async def test_what_was_far_behind_is_so_in_the_next_epoch_unless_it_is_long_ago(
+    pause_s: float, *, is_known: bool
+) -> None:
+    far_behind, copies = FarBehind(), _copies(2)
+    far_behind.begin(copies, 1_000)
+    _note(far_behind, copies[0], at=10, end=10_000, offsets=10, size_bytes=500)
+    far_behind.end()
+    await asyncio.sleep(pause_s)
+    again = _copies(2)
+    far_behind.begin(again, 1_000)
+
+    assert [copy.fetching.is_behind for copy in again] == [is_known, False]
+
+
+def _room(
+    far_behind: FarBehind, *, buffered: int, is_behind: bool, freed: int = 0, left_s: float = math.inf, pace: int = -1
+) -> bool:
+    limits = CopyLimits(buffer_bytes=100, fetch_max_bytes=10, catch_up_latency_ms=pace)
+    sender = SimpleNamespace(buffered_bytes=buffered, freed_bytes=freed, limits=limits)
+    return far_behind.has_room(cast("BatchSender", sender), left_s, is_behind=is_behind)
+
+
+async def test_what_is_far_behind_leaves_a_quarter_of_the_buffer_to_others() -> None:
+    """They have it even when fetches of what is behind have brought more than there was room for."""
+    far_behind, copies = FarBehind(), _copies(2)
+    far_behind.begin(copies, 1_000)
+    _note(far_behind, copies[0], at=10, end=10_000, offsets=10, size_bytes=500)
+    sizes = (74, 75, 99, 120)
+    behind, live = ([_room(far_behind, buffered=size, is_behind=it) for size in sizes] for it in (True, False))
+    copies[0].buffer.size_bytes = 96
+    live_of_its_own = [_room(far_behind, buffered=size, is_behind=False) for size in (120, 121)]
+
+    assert behind == [True, False, False, False]
+    assert live == [True, True, True, False]
+    assert live_of_its_own == [True, False]
+
+
+async def test_where_all_or_none_are_far_behind_they_have_the_whole_buffer() -> None:
+    far_behind, copies = FarBehind(), _copies(1)
+    far_behind.begin(copies, 1_000)
+    none = [_room(far_behind, buffered=size, is_behind=False) for size in (99, 100)]
+    _note(far_behind, copies[0], at=10, end=10_000, offsets=10, size_bytes=500)
+
+    assert none == [_room(far_behind, buffered=size, is_behind=True) for size in (99, 100)] == [True, False]
+
+
+async def test_no_more_is_fetched_of_what_is_far_behind_than_is_sent_before_the_epoch_ends() -> None:
+    """Else live records wait for the end of the drain. But one answer at a time is always fetched."""
+    far_behind, copies = FarBehind(), _copies(2)
+    far_behind.begin(copies, 1_000)
+    _note(far_behind, copies[0], at=10, end=10_000, offsets=10, size_bytes=500)
+    copies[0].buffer.size_bytes = 30
+    await asyncio.sleep(5)
+    found = [
+        _room(far_behind, buffered=30, is_behind=True, freed=100, left_s=left_s) for left_s in (math.inf, 2.0, 1.9)
+    ]
+    paced = _room(far_behind, buffered=30, is_behind=True, freed=100, left_s=1.9, pace=10)
+    copies[0].buffer.size_bytes = 0
+
+    assert found == [True, True, False]
+    assert paced
+    assert _room(far_behind, buffered=30, is_behind=True, freed=100, left_s=0.1)
+    assert _room(far_behind, buffered=30, is_behind=True, freed=0, left_s=0.1)
+
+
+async def test_a_live_record_waits_for_no_backlog_at_the_end_of_an_epoch() -> None:
+    """What is left to send then is little; before, it was most of the buffer."""
+    rig = _backlogs(40, 16)
+    rig.target.bytes_per_s = 500_000
+    drains = [(await rig.epoch(epoch_ms=2_000)).drain_s for _ in range(3)]
+
+    assert max(drains) < 1.5 * FETCH_BYTES / 500_000
+    await rig.worker.close()
+
+
+def _taken(line: ReadyLine, most: int) -> list[int]:
+    """Take up to *most* partitions for one request, and put them into the line again."""
+    taken = []
+    for copy in line.take():
+        if len(taken) == most:
+            line.put_back(copy)
+            break
+        taken.append(copy)
+    line.extend(taken)
+    return [copy.plan.source.partition for copy in taken]
+
+
+async def test_batches_of_what_is_far_behind_leave_after_others() -> None:
+    """But each fourth request begins with them, so that they are sent however much of others there is."""
+    line, copies = ReadyLine(), _copies(6)
+    for copy in copies:
+        copy.fetching.is_behind = copy.plan.source.partition < 3
+        line.add(copy)
+
+    assert [_taken(line, 4) for _ in range(2)] == [[3, 4, 5, 0], [3, 4, 5, 1]]
+    assert [_taken(line, 3) for _ in range(4)] == [[3, 4, 5], [2, 0, 1], [3, 4, 5], [3, 4, 5]]
+    assert [_taken(line, 2) for _ in range(4)] == [[3, 4], [2, 0], [5, 3], [4, 5]]
+    assert len(line) == 6
