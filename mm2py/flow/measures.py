@@ -39,7 +39,7 @@ _WINDOW_S = 60.0
 #: Shortest time over which the growth of a source's log is measured.
 _GROWTH_S = 30.0
 #: Maximum age of a view of an idle partition whose rates are not 0 yet.
-_PICTURE_S = 5.0
+_VIEW_KEPT_S = 5.0
 #: How many such views are made again at once. With more partitions than that the age grows with their number.
 _RENEWALS = 2_500
 #: The stages of partitions that are to be level some time: neither paused nor in need of an operator.
@@ -405,7 +405,7 @@ class FlowMeasures:
         is_still = state.stage is PartitionStage.COPYING and view.lag == 0
         if is_still:
             is_at_rest = measured.is_at_rest(state.log.high_watermark, retention, now)
-            holds_s = _PICTURE_S * max(1.0, len(self._partitions) / _RENEWALS)
+            holds_s = _VIEW_KEPT_S * max(1.0, len(self._partitions) / _RENEWALS)
             measured.cached = _CachedView(view, state, task, retention, math.inf if is_at_rest else now + holds_s)
         else:
             measured.cached = None
