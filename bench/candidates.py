@@ -21,6 +21,8 @@ from bench.shapes import Codec
 from mm2py.devkit.java import SERVER_FLAGS, JvmOptions
 
 
+#: Our command.
+MODULE = "mm2py.cli.mirror_maker"
 MIRROR_MAKER = "org.apache.kafka.connect.mirror.MirrorMaker"
 #: The environment variable with the other checkout's path.
 BEFORE_AT = "MM2PY_BENCH_BEFORE"
@@ -98,11 +100,11 @@ class Candidate(enum.Enum):
             settings[f"{flow.source_alias}->{flow.target_alias}.header.converter"] = _TEXT_HEADERS
         return settings
 
-    def command(self, file: Path, profile: Path | None = None) -> list[str]:
+    def command(self, file: Path, profile: Path | None = None, module: str = MODULE) -> list[str]:
         """The command line that mirrors what *file* says; if it is ours, with a *profile* by Python's profiler."""
         if self.is_ours:
             profiler = ["-m", "cProfile", "-o", str(profile)] if profile else []
-            return [sys.executable, *profiler, "-m", "mm2py.cli.mirror_maker", str(file)]
+            return [sys.executable, *profiler, "-m", module, str(file)]
         if self is Candidate.GO:
             return [str(go.binary()), str(file)]
         jvm = JAVA_TUNED if self is Candidate.JAVA_TUNED else JAVA_DEFAULT

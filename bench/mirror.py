@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import attrs
 
-from bench.candidates import Candidate, FlowSettings, as_properties
+from bench.candidates import MODULE, Candidate, FlowSettings, as_properties
 from bench.tree import ProcessTree
 from mm2py.devkit.process import LoggedProcess, start_process
 
@@ -64,20 +65,22 @@ async def running_on(
     *,
     grace_s: float = GRACE_S,
     profile: Path | None = None,
+    module: str = MODULE,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncIterator[Mirror]:
     """
     Start *candidate* on *settings* in a new *directory*, where its ``log`` is; at the end stop it, or insist.
 
-    A *profile* is written of our candidates' own process.
+    Our candidates run *module*, by which a benchmark may watch them. A *profile* is written of their own process.
     """
     file = await asyncio.to_thread(_write, directory, as_properties(settings))
     started = time.monotonic()
     process = start_process(
         candidate.value,
-        candidate.command(file, profile),
+        candidate.command(file, profile, module),
         log_file=directory / "log",
         cwd=directory,
-        env=candidate.environment(),
+        env={**candidate.environment(), **environment},
     )
     tree = ProcessTree(process.pid)
     try:

@@ -111,13 +111,9 @@ class ProcessTree:
 
     def sample_memory(self) -> int:
         """Sum the PSS of the tree now, in bytes, and keep the peak."""
-        total = sum(_pss_bytes(stat.pid) for stat in self._look())
+        total = sum(pss_bytes(stat.pid) for stat in self._look())
         self.peak_pss_bytes = max(self.peak_pss_bytes, total)
         return total
-
-    def is_alive(self) -> bool:
-        """Whether any process of the tree still runs."""
-        return bool(self._look())
 
     def kill(self) -> None:
         """End every process of the tree at once; the dead are left to their parents."""
@@ -126,13 +122,6 @@ class ProcessTree:
                 os.kill(stat.pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-
-    def kill_after(self, seconds: float) -> None:
-        """Wait up to *seconds* for the tree to end by itself, then end it."""
-        deadline = time.monotonic() + seconds
-        while self.is_alive() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        self.kill()
 
     def _look(self) -> list[ProcessStat]:
         processes = all_processes()
@@ -179,7 +168,8 @@ def busy_s(stat: str) -> float:
     return (user + nice + system + irq + softirq + steal) / TICKS_PER_S
 
 
-def _pss_bytes(pid: int) -> int:
+def pss_bytes(pid: int) -> int:
+    """Return the memory of one process; 0 if it has ended."""
     try:
         for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

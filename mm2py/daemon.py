@@ -12,7 +12,7 @@ import gc
 import math
 import os
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -20,15 +20,12 @@ import attrs
 
 import mm2py
 from mm2py.clock import Clock
-from mm2py.config.explain import node_settings
-from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings
-from mm2py.core.control.reload import FlowChanges, compare_flows, needing_restart
-from mm2py.core.transform.matching import record_slots
-from mm2py.errors import Mm2Error, OverrideConflictError, UnknownConnectorError
+from mm2py.config.settings import FlowSettings, MirrorSettings
+from mm2py.errors import OverrideConflictError, UnknownConnectorError
 from mm2py.flow.control.connect_worker import ConnectWorker, Hooks, Place
 from mm2py.flow.control.control import Control
 from mm2py.flow.control.overrides import OverrideControl
-from mm2py.flow.control.owner_settings import OwnerSettings
+from mm2py.flow.control.settings_changes import SettingsChanges, copy_tasks_of
 from mm2py.flow.control.worker_membership import WorkerMembership
 from mm2py.flow.fleet import Fleet
 from mm2py.flow.measures import FlowMeasures
@@ -41,7 +38,6 @@ from mm2py.model.connector_configs import RestartRequest
 from mm2py.model.epoch import SETTLING_MS
 from mm2py.model.flow import Flow
 from mm2py.model.node import Node
-from mm2py.model.node_settings import NodeSettings
 from mm2py.model.restart import Restart
 from mm2py.model.state import MirrorView
 from mm2py.pipeline.epoch_jobs import EpochRunner
@@ -50,10 +46,6 @@ from mm2py.telemetry.events import (
     DaemonDraining,
     DaemonStarted,
     DaemonStopped,
-    RestartNeeded,
-    SettingNoted,
-    SettingsRefused,
-    SettingsReloaded,
 )
 from mm2py.telemetry.journal import EventLog
 
@@ -69,6 +61,7 @@ _LOADS_HOLD_S = 2.0
 _WORKER_SLOTS = 64
 #: Arguments of gc.set_threshold (default 700, 10, 10).
 _GC_THRESHOLDS = (20_000, 20, 50)
+_OLDEST, _LONG_S = 2, 0.05
 
 
 class MirrorMaker:
@@ -87,17 +80,13 @@ class MirrorMaker:
         """Make a node; *read_again* reads its settings again, and raises ConfigError where they cannot be used. With a
         *worker* flows come and go with its connectors, and the node runs without any too.
         """
-        self.settings = settings
-        self._owners = OwnerSettings(settings)
         self.worker = worker
         self.events = events
         self._clock = clock
-        self._read_again = read_again
         self._jitter = jitter
-        copy_tasks = _copy_tasks(settings.flows)
         self._spark = SparkHost(
             settings.spark,
-            copy_tasks=copy_tasks,
+            copy_tasks=copy_tasks_of(settings.flows),
             clock=clock,
             events=events,
             secrets_key_file=settings.secrets_key_file,
@@ -109,24 +98,26 @@ class MirrorMaker:
         self._started_ms = clock.wall_ms()
         self._overrides = OverrideControl(settings, self._apply_overrides, clock=clock, events=events, states=worker)
         self._fleet = Fleet(self._make_runner, self._drain_s, slack_s=_DRAIN_SLACK_S, prepare=self._prepare)
+        self._changes = SettingsChanges(
+            settings,
+            self._overrides,
+            self._fleet,
+            read_again=read_again,
+            on_change=self._start_spark,
+            spark_slots=lambda: self._spark.copy_tasks if self._has_spark else None,
+            clock=clock,
+            events=events,
+        )
         self._fleet.add(settings.flows)
         self._fleet.know(settings.elsewhere)
         #: What REST may ask of the flows.
         self.control = Control(self._overrides, self._fleet, clock=clock, events=events)
-        #: Flows whose settings operators changed, to be restarted with them.
-        self._to_restart: set[Flow] = set()
-        self._must_restart = asyncio.Event()
-        #: Held while flows are started or drained for new settings.
-        self._changing = asyncio.Lock()
         self._asked_to_stop = asyncio.Event()
-        self._asked_to_reload = asyncio.Event()
         self._has_spark = False
         #: Starts Spark with the daemon; None if no flow needs it.
         self._spark_start: asyncio.Task[None] | None = None
         self._is_ready = False
         self._reason = ""
-        #: The problems of the file as it was read last; none if it is in use.
-        self._refused_settings: tuple[str, ...] = ()
         #: Returns the address of this node's REST interface, shown by other nodes; empty where it has none.
         self.rest_address: Callable[[], str] = lambda: ""
         #: What each flow copies here, and when that was read.
@@ -153,8 +144,8 @@ class MirrorMaker:
         if (sharing := runner.sharing) is not None:
             sharing.is_for_one_node = not self._spark.settings.is_on_this_machine
             if self.worker is None:  # the nodes of a worker have one config for all
-                own = partial(self._own_settings, settings.flow)
-                sharing.agree_on(own, partial(self._follow_owner, settings.flow))
+                changes, flow = self._changes, settings.flow
+                sharing.agree_on(partial(changes.own, flow), partial(changes.follow_owner, flow))
             sharing.nodes.own.overrides_revision = lambda: self._overrides.stored(settings.flow).revision
             sharing.nodes.own.elsewhere = partial(self._load_elsewhere, settings.flow)
             sharing.nodes.on_overrides = lambda _revision: self._overrides.catch_up(settings.flow)
@@ -163,23 +154,6 @@ class MirrorMaker:
     def _this_node(self) -> Node:
         return attrs.evolve(self._us, rest=self.rest_address())
 
-    def _own_settings(self, flow: Flow) -> NodeSettings:
-        return node_settings(self._owners.file.effective, flow)
-
-    async def _follow_owner(self, flow: Flow, values: Mapping[str, str | None]) -> bool:
-        """Take the settings of a flow's owner; whether they are in use now. If not, the flow restarts with them."""
-        async with self._changing:
-            settings = await self._owners.follow(flow, values)
-            if settings is not None:
-                await self._overrides.rebase(settings)
-                self.settings = settings
-        runner = self._fleet.runner(flow)
-        if runner is None or runner.settings == self._overrides.settings_of(flow):
-            return True
-        self._to_restart.add(flow)
-        self._must_restart.set()
-        return False
-
     def _load_elsewhere(self, flow: Flow) -> tuple[float, int]:
         """Return the bytes per second and the copy tasks of all flows but *flow*, as they were within seconds."""
         now = self._clock.monotonic()
@@ -187,6 +161,11 @@ class MirrorMaker:
             self._loads_at, self._loads = now, {runner.flow: runner.load for runner in self._fleet.runners}
         others = [load for other, load in self._loads.items() if other != flow]
         return sum(rate for rate, _ in others), sum(tasks for _, tasks in others)
+
+    @property
+    def settings(self) -> MirrorSettings:
+        """The settings in use, but for live ones."""
+        return self._changes.settings
 
     @property
     def has_failed(self) -> bool:
@@ -200,7 +179,7 @@ class MirrorMaker:
 
     def request_reload(self) -> None:
         """Ask the node to read its settings again and to apply what changed."""
-        self._asked_to_reload.set()
+        self._changes.request_reload()
 
     def view(self) -> MirrorView:
         """Return a view of all flows as they are now."""
@@ -210,18 +189,26 @@ class MirrorMaker:
             tuple(flow.view() for flow in self._fleet.runners),
             spark=self._epochs.view() if self._has_spark else None,
             started_ms=self._started_ms,
-            refused_settings=self._refused_settings,
-            needs_flow=self.worker is None or not self.worker.is_read,
+            refused_settings=self._changes.refused,
+            needs_flow=self.worker is None or not self.worker.store.is_read,
         )
 
     async def run(self) -> None:
         """Run until asked to stop, or until no flow is left. An error means that Spark could not be started."""
         _tune_garbage_collector()
+        keeper = FreezesWhatStays(self._clock)
+        gc.callbacks.append(keeper)
+        try:
+            await self._run()
+        finally:
+            gc.callbacks.remove(keeper)
+
+    async def _run(self) -> None:
         settings = self.settings
         flows = tuple(str(flow.flow) for flow in settings.flows if flow.is_enabled)
         heartbeats_only = tuple(str(flow.flow) for flow in settings.flows if not flow.is_enabled)
         self.events.emit(DaemonStarted(mm2py.__version__, os.getpid(), flows, heartbeats_only))
-        self._report_notes(settings)
+        self._changes.report_notes()
         begun, is_drained = self._clock.monotonic(), False
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -233,8 +220,7 @@ class MirrorMaker:
                     *self._keep_place(tasks),
                 ]
                 changing = [
-                    tasks.create_task(self._reload_forever(tasks), name="reload"),
-                    tasks.create_task(self._restart_forever(tasks), name="live settings"),
+                    tasks.create_task(self._changes.run(tasks), name="settings"),
                     tasks.create_task(self._watch_overrides_forever(), name="overrides"),
                     *self._follow_connectors(tasks),
                 ]
@@ -256,7 +242,7 @@ class MirrorMaker:
 
     def _start_spark(self, settings: MirrorSettings, tasks: asyncio.TaskGroup) -> None:
         """Start Spark, unless all flows only emit heartbeats."""
-        copy_tasks = _copy_tasks(settings.flows)
+        copy_tasks = copy_tasks_of(settings.flows)
         if copy_tasks and not self._has_spark:
             self._has_spark, self._is_ready = True, False
             if self.worker is not None:
@@ -320,9 +306,7 @@ class MirrorMaker:
             return
         stored = self._overrides.stored(flow)
         runner.requests.apply(stored.overrides, by=stored.by, at_ms=stored.at_ms)
-        if runner.settings != self._overrides.settings_of(flow):
-            self._to_restart.add(flow)
-            self._must_restart.set()
+        self._changes.restart_if_changed(flow)
 
     def _follow_connectors(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         if self.worker is None:
@@ -347,9 +331,7 @@ class MirrorMaker:
         """Drain all flows when Java's workers have taken the group; as they start again, they wait."""
         while True:
             await membership.until_closed()
-            async with self._changing:
-                settings = tuple(self._overrides.settings_of(runner.flow) for runner in self._fleet.runners)
-                await self._fleet.change(FlowChanges(changed=settings), tasks)
+            await self._changes.restart_all(tasks)
 
     def _restart_connector(self, place: Place, request: RestartRequest) -> None:
         """Restart what this node runs of a connector, as a client of any node asked."""
@@ -368,92 +350,31 @@ class MirrorMaker:
                     check = partial(self._overrides.refill, flow)
                     await runner.reach.once("check overrides", [flow.target], check)
 
-    async def _restart_forever(self, tasks: asyncio.TaskGroup) -> None:
-        """Restart flows whose settings operators changed."""
-        while True:
-            await self._must_restart.wait()
-            async with self._changing:
-                self._must_restart.clear()
-                flows, self._to_restart = self._to_restart, set()
-                runners = [runner for flow in flows if (runner := self._fleet.runner(flow)) is not None]
-                wanted = [self._overrides.settings_of(runner.flow) for runner in runners]
-                changes = compare_flows([runner.settings for runner in runners], wanted)
-                if changes.changed:
-                    self._report_restart_needed(())
-                    await self._fleet.change(changes, tasks)
-
-    # Reloading.
-
-    async def _reload_forever(self, tasks: asyncio.TaskGroup) -> None:
-        while True:
-            await self._asked_to_reload.wait()
-            self._asked_to_reload.clear()
-            if self._read_again is None:
-                continue
-            try:
-                settings = await asyncio.to_thread(self._read_again)
-            except ConfigError as error:
-                self._refuse_settings(tuple(str(problem) for problem in error.problems))
-                continue
-            except (Mm2Error, OSError, ValueError) as error:  # a file that cannot be read ends nothing that runs
-                self._refuse_settings((f"{type(error).__name__}: {error}",))
-                continue
-            self._refused_settings = ()
-            async with self._changing:
-                await self._apply_settings(await self._owners.reread(settings), tasks)
-            for runner in self._fleet.runners:
-                if runner.sharing is not None:
-                    runner.sharing.membership.compare_settings()
-
-    def _refuse_settings(self, problems: tuple[str, ...]) -> None:
-        self._refused_settings = problems
-        self.events.emit(SettingsRefused(str(self.settings.path), problems))
-
-    async def _apply_settings(self, settings: MirrorSettings, tasks: asyncio.TaskGroup) -> None:
-        """Change the flows from their present settings to *settings*."""
-        left, before = list(needing_restart(self.settings, settings)), self._overrides.flows
-        await self._overrides.rebase(settings)
-        changes = compare_flows(before, self._overrides.flows)
-        self._report_restart_needed(left)
-        begun, known = self._clock.monotonic(), {str(note) for note in self.settings.notes}
-        self.settings = settings
-        self._fleet.know(settings.elsewhere)
-        self._report_notes(settings, known)
-        self._start_spark(settings, tasks)
-        is_drained = await self._fleet.change(changes, tasks)
-        self.events.emit(
-            SettingsReloaded(
-                path=str(settings.path),
-                added=tuple(str(flow.flow) for flow in changes.added),
-                changed=tuple(str(flow.flow) for flow in changes.changed),
-                removed=tuple(str(flow) for flow in changes.removed),
-                unchanged=tuple(str(flow) for flow in changes.unchanged),
-                took_s=self._clock.monotonic() - begun,
-                is_drained=is_drained,
-            )
-        )
-
-    def _report_restart_needed(self, keys: Sequence[str]) -> None:
-        slots, copy_tasks = self._spark.copy_tasks, _copy_tasks(self._overrides.flows)
-        left = list(keys)
-        if self._has_spark and copy_tasks > slots:
-            left.append(f"tasks.max ({copy_tasks} copy tasks share {slots} Spark slots until then)")
-        if left:
-            self.events.emit(RestartNeeded(tuple(left)))
-
-    def _report_notes(self, settings: MirrorSettings, known: Collection[str] = ()) -> None:
-        for note in settings.notes:
-            if str(note) not in known:
-                self.events.emit(SettingNoted(str(note)))
-
     def _drain_s(self, settings: FlowSettings) -> float:
         """Return how long a flow's epochs may take to end; on a Spark cluster they do not see stop files."""
         epoch_ms = 0 if self._spark.settings.is_embedded else max(settings.copying.epoch_ms, SETTLING_MS)
         return (epoch_ms + max(settings.copying.shutdown_ms, settings.copying.drain_ms)) / 1000
 
 
-def _copy_tasks(flows: Iterable[FlowSettings]) -> int:
-    return sum(flow.copying.tasks_max + record_slots(flow.transforms) for flow in flows if flow.is_enabled)
+class FreezesWhatStays:
+    """
+    Excludes what a full collection has left if that took long: with tens of thousands of partitions, a fifth of a
+    second in which nothing else happens. That is nearly all state, which stays. A callback of `gc`.
+    """
+
+    def __init__(self, clock: Clock, freeze: Callable[[], None] = gc.freeze) -> None:
+        self._clock = clock
+        self._freeze = freeze
+        self._begun_at = 0.0
+
+    def __call__(self, phase: str, info: Mapping[str, int]) -> None:
+        if info["generation"] < _OLDEST:
+            return
+        now = self._clock.monotonic()
+        if phase == "start":
+            self._begun_at = now
+        elif now - self._begun_at >= _LONG_S:
+            self._freeze()
 
 
 def _tune_garbage_collector() -> None:

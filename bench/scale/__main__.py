@@ -28,12 +28,27 @@ from bench.scale import catch_up, create, idle, leaders
 from bench.scale.order import Order, Part
 from bench.scale.report import Row, print_report
 from bench.scale.rig import Rig, clusters_of, rig
+from bench.scale.simulated.measure import measure as measure_simulated
 from mm2py.devkit.broker import KafkaCluster, start_clusters
 
 
 PLAIN_COLUMNS = 150
-PARTITIONS = {Part.IDLE: 10_000, Part.CREATE: 1_000, Part.LEADERS: 1_000, Part.FLAPPING: 1_000, Part.CATCH_UP: 200}
-BUSY_S = {Part.IDLE: 40.0, Part.CREATE: 15.0, Part.LEADERS: 15.0, Part.FLAPPING: 40.0, Part.CATCH_UP: 20.0}
+PARTITIONS = {
+    Part.IDLE: 10_000,
+    Part.CREATE: 1_000,
+    Part.LEADERS: 1_000,
+    Part.FLAPPING: 1_000,
+    Part.SIMULATED: 50_000,
+    Part.CATCH_UP: 200,
+}
+BUSY_S = {
+    Part.IDLE: 40.0,
+    Part.CREATE: 15.0,
+    Part.LEADERS: 15.0,
+    Part.FLAPPING: 40.0,
+    Part.SIMULATED: 20.0,
+    Part.CATCH_UP: 20.0,
+}
 #: Once a flight recording is asked for, a broker is given time to write it.
 BROKER_GRACE_S = 30.0
 
@@ -61,7 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
     parts = [part.value for part in Part]
     parser.add_argument("part", nargs="?", choices=parts, default=Part.IDLE.value)
     parser.add_argument("--only", default="mm2py", help="some of mm2py, java; each gets clusters of its own")
-    parser.add_argument("--partitions", type=int, help="10 000 for idle, 200 for catch-up, else 1 000")
+    parser.add_argument("--partitions", type=int, help="idle: 10 000, simulated: 50 000, catch-up: 200, else 1 000")
     parser.add_argument("--busy-topics", type=int, help="if not given, a twentieth")
     parser.add_argument("--brokers", type=int, help="of each cluster: 1, or 2 where leaders move")
     parser.add_argument("--tasks", type=int, default=2)
@@ -93,6 +108,8 @@ def read_order(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Or
         parser.error("catch-up pauses the flow and reads the time to level, so it takes mm2py")
     if given.profile and not given.logs:
         parser.error("--profile needs --logs")
+    if part is Part.SIMULATED and (brokers != 1 or given.only != Candidate.MM2PY.value):
+        parser.error("the simulated brokers are one a side, and speak to mm2py alone")
     order = Order(
         part=part,
         partitions=given.partitions or PARTITIONS[part],
@@ -123,6 +140,8 @@ def run(order: Order, candidate: Candidate, scratch: Path, logs: Path) -> Found:
     """Measure one candidate between clusters of its own."""
     logs.mkdir(parents=True)
     scratch.mkdir(parents=True)
+    if order.part is Part.SIMULATED:
+        return asyncio.run(measure_simulated(order, candidate, logs))
     clusters = clusters_of(order, scratch, logs)
     start_clusters(clusters)
 

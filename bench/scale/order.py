@@ -16,6 +16,8 @@ PARTITIONS_EACH = 50
 OTHERS = 10
 #: Of twenty topics, one is busy.
 BUSY_SHARE = 0.05
+#: Busy topics between simulated brokers, unless they are named: 500 partitions.
+MOST_BUSY_SIMULATED = 10
 
 
 class Part(enum.Enum):
@@ -25,6 +27,7 @@ class Part(enum.Enum):
     CREATE = "create"
     LEADERS = "leaders"
     FLAPPING = "flapping"
+    SIMULATED = "simulated"
     CATCH_UP = "catch-up"
 
 
@@ -57,6 +60,8 @@ class Order:
         busy = self.busy_topics
         if busy is None:
             busy = max(1, round(count * BUSY_SHARE))
+            if self.part is Part.SIMULATED:
+                busy = min(busy, MOST_BUSY_SIMULATED)
         names = [f"{'idle' if number < count - busy else 'busy'}-{number:04}" for number in range(count)]
         sizes = [min(PARTITIONS_EACH, self.partitions - number * PARTITIONS_EACH) for number in range(count)]
         return dict(zip(names, sizes, strict=True))

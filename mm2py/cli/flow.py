@@ -27,6 +27,7 @@ _SORTS = {
     "name": "topic",
     "lag": "lag",
     "behind": "lag_s",
+    "level": "seconds_until_level",
     "rate": "record_rate",
     "bytes": "byte_rate",
     "age": "age_ms",

@@ -201,7 +201,8 @@ def _tasks(flow: Json) -> Sheet:
 def topics_page(answer: Json) -> list[Part]:
     """Show topics as the daemon selected and sorted them."""
     columns = (
-        "topic", "remote topic", ">parts", "state", ">lag", ">behind", ">records/s", ">bytes/s", ">age ms", "why",
+        "topic", "remote topic", ">parts", "state", ">lag", ">behind", ">level in", ">records/s", ">bytes/s", ">age ms",
+        "why",
     )  # fmt: skip
     topics = answer["topics"]
     rows = [
@@ -212,6 +213,7 @@ def topics_page(answer: Json) -> list[Part]:
             _stage(topic),
             count(topic["lag"]),
             span(topic["lag_s"]),
+            _in(topic["seconds_until_level"]),
             rate(topic["record_rate"]),
             size(topic["byte_rate"]),
             millis(topic["age_ms"]),

@@ -113,10 +113,6 @@ class Choice:
             raise ArgumentsError(f"--topics: {error}") from error
         return cls(topics, frozenset(options.partition))
 
-    @property
-    def is_all(self) -> bool:
-        return self.topics is None and not self.partitions
-
     def takes(self, source: TopicPartition) -> bool:
         return (self.topics is None or self.topics.takes_topic(source.topic)) and (
             not self.partitions or source.partition in self.partitions

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 import attrs
 
@@ -114,15 +115,11 @@ def _spell(place: Place, name: str, flow: Flow | None, side: Side) -> tuple[str,
         return (name,)
     if place is Place.CLUSTER:
         return _of_cluster(name, flow, side)
-    return {
-        Place.FLOW: (f"{flow}.{name}", name),
-        Place.FLOW_ONLY: (f"{flow}.{name}",),
-        Place.WORKER: (f"{flow.target}.{name}",),
-        Place.WORKER_TOP: (name, f"{flow.target}.{name}"),
-        Place.CONSUMER: spelled(name, ways_of_client(flow, Client.SOURCE_CONSUMER)),
-        Place.PRODUCER: _of_producer(name, flow),
-        Place.ADMIN: _of_admin(name, flow),
-    }[place]
+    return _OF_FLOW[place](name, flow)
+
+
+def _of_consumer(name: str, flow: Flow) -> tuple[str, ...]:
+    return spelled(name, ways_of_client(flow, Client.SOURCE_CONSUMER))
 
 
 def _of_producer(name: str, flow: Flow) -> tuple[str, ...]:
@@ -138,8 +135,19 @@ def _of_admin(name: str, flow: Flow) -> tuple[str, ...]:
 
 def _of_cluster(name: str, flow: Flow, side: Side) -> tuple[str, ...]:
     if side is Side.SOURCE:
-        return spelled(name, ways_of_client(flow, Client.SOURCE_CONSUMER))
+        return _of_consumer(name, flow)
     return (*_of_producer(name, flow), f"{flow}.target.cluster.{name}")
+
+
+_OF_FLOW: Final[Mapping[Place, Callable[[str, Flow], tuple[str, ...]]]] = {
+    Place.FLOW: lambda name, flow: (f"{flow}.{name}", name),
+    Place.FLOW_ONLY: lambda name, flow: (f"{flow}.{name}",),
+    Place.WORKER: lambda name, flow: (f"{flow.target}.{name}",),
+    Place.WORKER_TOP: lambda name, flow: (name, f"{flow.target}.{name}"),
+    Place.CONSUMER: _of_consumer,
+    Place.PRODUCER: _of_producer,
+    Place.ADMIN: _of_admin,
+}
 
 
 def level_of(written: str, aliases: Iterable[str]) -> tuple[LineLevel, str, str]:

@@ -13,7 +13,7 @@ import attrs
 
 from mm2py.config.keys.row import FORMS, Key, Kind, LineLevel, Place
 from mm2py.config.keys.security import KAFKAS_OWN
-from mm2py.config.keys.table import find_key, known_names, levels_of, nearest
+from mm2py.config.keys.table import find_key, known_names, levels_of, nearest_name
 from mm2py.config.layers import Layers, Value, level_of
 from mm2py.config.legacy import FOREIGN_KEYS
 from mm2py.config.problem import Problem
@@ -116,7 +116,7 @@ def _meant(line: Line) -> str | None:
     """Return the key that a line's name resembles, unless Kafka itself knows that name."""
     if line.name.endswith(KAFKAS_OWN):
         return None
-    near = nearest(line.name, known_names(line.level))
+    near = nearest_name(line.level, line.name)
     return None if near == line.name else near
 
 
@@ -207,7 +207,7 @@ def _hint_at_name(line: Line) -> str:
     known = set(known_names(line.level))
     # KIP-382 and MirrorMaker's own README omit .enabled; others omit the client.
     whole = [name for name in (f"{line.name}.enabled", *(f"{role}.{line.name}" for role in _ROLES)) if name in known]
-    near = nearest(line.name, known)
+    near = nearest_name(line.level, line.name)
     names = whole or ([near] if near else [])
     return f"did you mean {' or '.join(_written(line.owner, name) for name in names)}?" if names else ""
 

@@ -217,11 +217,8 @@ def _membership(of: FlowReader, flow: Flow) -> MembershipSettings:
     if of_flow is not None:
         group, is_shared = of_flow.text, False
     refuses = of.text("copy.on.second.node") == "refuse"
-    return MembershipSettings(
-        group=f"{group}-{flow.source}" if is_shared else group,
-        session_ms=of.number("session.timeout.ms"),
-        heartbeat_ms=of.number("heartbeat.interval.ms"),
-        refuses=refuses,
+    return attrs.evolve(
+        _of_group(of, f"{group}-{flow.source}" if is_shared else group),
         instance=of.text("group.instance.id").strip() if refuses else "",
         task_ids="" if task_ids is None else task_ids.text,
         owner_id="" if owner_id is None else owner_id.text,
@@ -231,8 +228,12 @@ def _membership(of: FlowReader, flow: Flow) -> MembershipSettings:
 def worker_membership(layers: Layers, target: str) -> MembershipSettings:
     """Read how a distributed worker is a member of its own group, at cluster *target*."""
     of = FlowReader(layers, Flow("", target))
+    return _of_group(of, of.text("group.id").strip())
+
+
+def _of_group(of: FlowReader, group: str) -> MembershipSettings:
     return MembershipSettings(
-        group=of.text("group.id").strip(),
+        group=group,
         session_ms=of.number("session.timeout.ms"),
         heartbeat_ms=of.number("heartbeat.interval.ms"),
         refuses=of.text("copy.on.second.node") == "refuse",

@@ -86,9 +86,6 @@ class RestSettings:
         return Right.WRITE if listener.is_loopback else Right.READ
 
 
-OFF = RestSettings(listeners=())
-
-
 def rest_settings(layers: Layers) -> RestSettings:
     """Read the REST server's settings; invalid ones are skipped, `judge_rest` and the lint report them."""
     of = FlowReader(layers, None)

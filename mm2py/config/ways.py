@@ -10,6 +10,7 @@ from the top level; others are not.
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable
 
 import attrs
@@ -56,6 +57,8 @@ def _is_any(name: str) -> bool:
     return bool(name)
 
 
+# It is asked for every key of every flow, each time that settings are read.
+@functools.lru_cache(maxsize=256)
 def ways_of_client(flow: Flow, client: Client) -> tuple[Way, ...]:
     """Return the spellings of a setting of *client*."""
     alias = flow.source if client.side == "source" else flow.target

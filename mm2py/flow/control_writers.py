@@ -19,6 +19,7 @@ from typing import ClassVar, Final
 import attrs
 
 from mm2py.config.settings import FlowSettings
+from mm2py.core.backoff import Backoff
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
 from mm2py.flow.reach import Reach
 from mm2py.model.flow import TopicPartition
@@ -35,6 +36,10 @@ _TASK_THEN: Final = "writes no more positions until its group has answered that 
 _STEP: Final = "open transactional ids"
 #: How long a write waits for its id to be opened, before it is tried again.
 _READY_S: Final = 5.0
+#: How long an id is left to the node that took it, if it has taken it before: nodes that contend for one would fence
+#: each other so often that none of them gets a write done.
+_YIELD: Final = Backoff(0.5, 4.0, spread=0.8)
+_FENCES_FORGOTTEN_S: Final = 60.0
 
 
 def owner_id(settings: FlowSettings) -> str:
@@ -63,7 +68,9 @@ class NotOpenError(Mm2Error):
 class ControlWriters:
     """The writers of one flow on this node, for all lives of its groups."""
 
-    def __init__(self, settings: FlowSettings, events: EventLog, reach: Reach) -> None:
+    def __init__(
+        self, settings: FlowSettings, events: EventLog, reach: Reach, jitter: Callable[[], float] = lambda: 0.5
+    ) -> None:
         #: Called when another node has opened the owner's id, once until this node opens it again.
         self.on_fenced: Callable[[], None] = lambda: None
         #: Whether the owner's id is opened. Nodes that copy side by side would take it from each other without end.
@@ -75,7 +82,7 @@ class ControlWriters:
         self._reach = reach
         #: What of each kind of ids was reported.
         self._unguarded: dict[str, int] = {}
-        self.tasks = TaskWriter(settings, reach, events, self._answered)
+        self.tasks = TaskWriter(settings, reach, events, self._answered, jitter)
 
     async def for_owner(self, target: Cluster) -> FencedWriter:
         """Return a new writer for what only the owner writes, which keeps all former ones from writing."""
@@ -149,8 +156,9 @@ class TaskWriter:
     a. Before tasks of a node that vanished are given to others, the group's leader has the brokers refuse their ids.
     b. An id is opened between two answers of the group that we are its member. A node that thaws in between takes the
     id from its new owner, but learns that before it writes; the new owner is refused once, and opens it again.
-    c. Where others may have written meanwhile, `term` changes: what was read in another term is to be compared first.
-    d. Until `guard` it writes without transactions, as anyone.
+    c. A node that loses the id again and again leaves it to the other one for longer and longer.
+    d. Where others may have written meanwhile, `term` changes: what was read in another term is to be compared first.
+    e. Until `guard` it writes without transactions, as anyone.
     """
 
     def __init__(
@@ -159,12 +167,16 @@ class TaskWriter:
         reach: Reach,
         events: EventLog,
         answered: Callable[[str, str, BrokerAnsweredError | None], None],
+        jitter: Callable[[], float],
     ) -> None:
         self.term = 0
         self._settings = settings
         self._reach = reach
         self._events = events
         self._answered = answered
+        self._jitter = jitter
+        #: How often the id was taken lately, when that was so last, and how long it is left to the other node.
+        self._fences, self._fenced_at, self._pause_s = 0, 0.0, 0.0
         self._is_guarding, self._is_plain, self._is_used = False, True, False
         self._tasks: frozenset[int] = frozenset()
         #: The task whose id is open, or for which that is not possible.
@@ -253,6 +265,8 @@ class TaskWriter:
         while True:
             await self._has_news.wait()
             self._has_news.clear()
+            pause_s, self._pause_s = self._pause_s, 0.0
+            await cluster.clock.sleep(pause_s)
             if self._is_due:
                 await self._reach.insist(_STEP, [cluster.alias], lambda: self._open(cluster))
 
@@ -322,8 +336,16 @@ class TaskWriter:
             await writer.write(cluster, places, append)
         except TakenOverError:
             if writer is self._writer:
+                self._yield(cluster.clock.monotonic())
                 self._doubt()
             raise
+
+    def _yield(self, now: float) -> None:
+        """Leave the id to the node that has taken it; not at all at the first time, when that one has thawed."""
+        if now - self._fenced_at > _FENCES_FORGOTTEN_S:
+            self._fences = 0
+        self._fences, self._fenced_at = self._fences + 1, now
+        self._pause_s = _YIELD.pause_s(self._fences - 1, self._jitter())
 
     def _fenced(self, transactional_id: str) -> None:
         if self._writer is not None and self._writer.is_fenced:

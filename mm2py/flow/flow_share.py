@@ -12,6 +12,7 @@ from mm2py.core.membership import Occupied
 from mm2py.core.sharing import flow_tasks
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.agreement import SettingsAgreement
+from mm2py.flow.heartbeat_turn import HeartbeatTurn
 from mm2py.flow.membership_events import newly_shared, runs_elsewhere, unguarded, who_runs, why_elsewhere
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.share import NO_SHARE, Share, SharedFlow, whole_share
@@ -47,6 +48,7 @@ class FlowShare:
         self._join_again = join_again
         self._spare_hint = spare_hint
         self.groups: Sequence[FlowGroup] = ()
+        self.heartbeats = HeartbeatTurn()
         self.agreement = SettingsAgreement(context.flow, context.events)
         #: Called with each new assignment, and with None once there is none any more.
         self.on_assignment: Callable[[SharedFlow | None], None] = lambda _: None
@@ -133,6 +135,7 @@ class FlowShare:
         self._context.writers.is_guarding = self._settings.refuses
         self._writer.hold(share.tasks or self.held.tasks)
         self._give(share, shared, member_id)
+        self.heartbeats.follow(shared, member_id, share)
         self.on_assignment(shared)
         if lost.is_empty and not lost.slots:
             self.held = share
@@ -156,6 +159,7 @@ class FlowShare:
         self._share = NO_SHARE
         for group in self.groups:
             group.requests.give(NO_SHARE, str(error), error.hint)
+        self.heartbeats.leave(str(error), error.hint)
         self._must_release.set()
 
     async def release_forever(self) -> None:
@@ -183,11 +187,12 @@ class FlowShare:
             group.requests.give(share, why, hint)
 
     def leave(self) -> None:
-        """Have nothing, after the flow failed permanently here."""
+        """Have nothing but heartbeats, after the flow failed permanently here."""
         self._lose()
         self._taken_at = None
         if self._settings.refuses:
             self._give(NO_SHARE)
+        self.heartbeats.take()
 
     def _lose(self) -> None:
         """Have nothing, and know no assignment."""
@@ -213,6 +218,7 @@ class FlowShare:
                 if was_ours and group.requests.is_admitted:
                     group.requests.depose()
                 group.requests.give(NO_SHARE, why, hint)
+            self.heartbeats.leave(why, hint)
         is_sure = was_ours or taken.is_certain or now - self._taken_at >= self._settings.session_ms / 1000
         is_told = self._told is not None and (taken.node is None or self._told.by == taken.by)
         if is_sure and not is_told and not taken.is_settling:
@@ -240,6 +246,7 @@ class FlowShare:
         self._writer.unguard()
         if self._taken_at is None:
             self._give(whole_share(self._tasks))
+            self.heartbeats.take()
 
 
 async def _nothing() -> None:

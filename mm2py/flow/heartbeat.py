@@ -1,7 +1,8 @@
 """The heartbeat task group: shows on the target cluster, every second or so, that its flow is alive. It needs only the
 target: neither the source, which may be unreachable, nor Spark. Flows that are not enabled have this group too
 (MirrorMaker's rule), because the heartbeats of A->B on B have no other origin, and other flows mirror them:
-A.heartbeats on C proves that a mirror A->C works from end to end.
+A.heartbeats on C proves that a mirror A->C works from end to end. Of the nodes that share a flow, one writes them, so
+that their number is Java's; see `HeartbeatTurn`. A flow that only emits heartbeats has no group: each node does.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class HeartbeatGroup(FlowGroup):
 
     connector = "MirrorHeartbeatConnector"
     name = "heartbeats"
+    is_for_owner = True
 
     def __init__(self, context: FlowContext) -> None:
         super().__init__(context)
@@ -37,8 +39,8 @@ class HeartbeatGroup(FlowGroup):
         self._last_ms: int | None = None
 
     def counted(self) -> HeartbeatsView:
-        """Return the number of heartbeats written, and the time of the last one."""
-        return HeartbeatsView(self._sent, self._last_ms)
+        """Return how many heartbeats were written, and when the last one; None while another node writes them."""
+        return HeartbeatsView(self._sent, self._last_ms if self.requests.is_admitted else None)
 
     async def _live(self) -> None:
         settings = self._settings
@@ -53,7 +55,7 @@ class HeartbeatGroup(FlowGroup):
                     continue
                 self._came_up()
                 self._events.emit(HeartbeatsStarted(self.flow, log.topic, settings.heartbeats.interval_s))
-                await self._run_until_quiet([("beat", self._beat_forever(log))])
+                await self.requests.run_until_quiet(self.task, [("beat", self._beat_forever(log))])
 
     async def _first_beat(self, log: TopicLog) -> bool:
         """Write one, however long it takes; False if the group has to pause or end before that."""

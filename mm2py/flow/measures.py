@@ -40,7 +40,9 @@ _WINDOW_S = 60.0
 _GROWTH_S = 30.0
 #: Maximum age of a view of an idle partition whose rates are not 0 yet.
 _PICTURE_S = 5.0
-#: The stages of partitions that are to be level some time: nobody has paused them, and they need no operator.
+#: How many such views are made again at once. With more partitions than that the age grows with their number.
+_RENEWALS = 2_500
+#: The stages of partitions that are to be level some time: neither paused nor in need of an operator.
 _COPIED = frozenset({PartitionStage.COPYING, PartitionStage.BACKING_OFF})
 #: Number of epochs of each copy task to show.
 _EPOCHS = 30
@@ -173,10 +175,11 @@ class _CachedView:
     #: Until when the view may be shown.
     holds_until: float
 
-    def is_of(self, state: PartitionState, task: int | None, retention: Retention | None, now: float) -> bool:
-        """Whether it is still valid."""
-        is_same = self.state is state and self.task == task and self.retention == retention
-        return is_same and now < self.holds_until
+    def is_of(self, state: PartitionState, task: int | None, retention: Retention | None) -> bool:
+        """Whether it was made of these."""
+        return (
+            self.state is state and self.task == task and (self.retention is retention or self.retention == retention)
+        )
 
 
 @attrs.define
@@ -259,6 +262,8 @@ class FlowMeasures:
         self._groups: dict[tuple[str, TopicPartition], TimesWindow] = {}
         self._window: deque[_Sample] = deque()
         self._totals = _Totals()
+        #: How many views may still be made again that are merely old.
+        self._renewals = _RENEWALS
 
     # Epochs.
 
@@ -381,25 +386,27 @@ class FlowMeasures:
     ) -> tuple[PartitionView, ...]:
         """Return a view of each of *states*."""
         now, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
-        return tuple(self._viewed(state, task_of.get(state.source), now, wall_ms) for state in states)
+        self._renewals = _RENEWALS
+        return tuple([self._viewed(state, task_of.get(state.source), now, wall_ms) for state in states])
 
     def _viewed(self, state: PartitionState, task: int | None, now: float, wall_ms: int) -> PartitionView:
         measured = self._partition(state.source)
         if measured.asked_s(now) > self.lag_holds_s:
             state = forget_end(state)
         cached, retention = measured.cached, self.retention.get(state.source.topic)
-        if cached is not None and cached.is_of(state, task, retention, now):
-            return cached.view
+        if cached is not None and cached.is_of(state, task, retention):
+            if now < cached.holds_until or self._renewals <= 0:
+                return cached.view
+            self._renewals -= 1
         waited_s, loss_s = measured.waiting(state, retention, now, wall_ms)
-        view = attrs.evolve(
-            _view_of(state, measured, task, now, waited_s=waited_s, loss_s=loss_s),
-            seconds_until_level=None if state.lag is None else seconds_until_level([measured.weighed(1.0)], now),
-        )
+        level_s = None if state.lag is None else seconds_until_level([measured.weighed(1.0)], now)
+        view = _view_of(state, measured, task, now, waited_s=waited_s, loss_s=loss_s, level_s=level_s)
         # Times of a waiting or lagging partition advance every second.
         is_still = state.stage is PartitionStage.COPYING and view.lag == 0
         if is_still:
             is_at_rest = measured.is_at_rest(state.log.high_watermark, retention, now)
-            measured.cached = _CachedView(view, state, task, retention, math.inf if is_at_rest else now + _PICTURE_S)
+            holds_s = _PICTURE_S * max(1.0, len(self._partitions) / _RENEWALS)
+            measured.cached = _CachedView(view, state, task, retention, math.inf if is_at_rest else now + holds_s)
         else:
             measured.cached = None
         return view
@@ -418,6 +425,7 @@ def _view_of(
     *,
     waited_s: float | None,
     loss_s: float | None,
+    level_s: float | None,
 ) -> PartitionView:
     is_copying = state.stage is PartitionStage.COPYING
     reading = measured.window.read(now)
@@ -443,6 +451,7 @@ def _view_of(
         latency=reading.latency,
         lag_s=waited_s,
         seconds_until_loss=loss_s,
+        seconds_until_level=level_s,
         last_timestamp_ms=last_ms if last_ms >= 0 else None,
     )
 

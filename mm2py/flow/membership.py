@@ -129,9 +129,10 @@ class FlowMembership:
         if self.share.agreement.is_outdated:
             self._join_again()
 
-    def begin(self, groups: Sequence[FlowGroup]) -> None:
-        """Hold *groups* back until `run` has determined who runs the flow."""
+    def begin(self, groups: Sequence[FlowGroup], heartbeats: FlowGroup | None = None) -> None:
+        """Hold *groups* and *heartbeats* back until `run` has determined who runs the flow."""
         self.share.groups = groups
+        self.share.heartbeats.begin(heartbeats, is_held=self._settings.refuses)
         if self._settings.refuses:
             self._writer.guard(self._has_news.set)
             self._context.writers.is_certain = lambda: self._certainty.is_certain

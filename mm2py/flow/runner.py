@@ -24,7 +24,7 @@ from mm2py.flow.requests import FlowRequests
 from mm2py.flow.sharing import FlowSharing
 from mm2py.flow.source.broken_history import BrokenHistory
 from mm2py.flow.source.copy_task import Epochs
-from mm2py.flow.source.group import SourceGroup
+from mm2py.flow.source.group import SourceGroup, SourceLife
 from mm2py.flow.source.idle_source import IdleSourceWatch
 from mm2py.flow.source.stall_watch import Stalls, StallWatch
 from mm2py.flow.task_group import FlowContext, FlowGroup
@@ -89,9 +89,9 @@ class FlowRunner:
         #: They outlive this runner, if the daemon keeps them.
         self._measures = measures or FlowMeasures(clock)
         sides = (
-            partial(OffsetSyncs, context, self.translations),
-            partial(ConfigSync, context),
-            partial(AclSync, context),
+            partial(_offset_syncs, context, self.translations),
+            partial(_config_sync, context),
+            partial(_acl_sync, context),
             partial(BrokenHistory, context, undone={}),
             partial(StallWatch, context, Stalls()),
         )
@@ -173,9 +173,8 @@ class FlowRunner:
         """Run the flow until each of its groups is drained."""
         self._lead.on_failure = self.on_end
         async with asyncio.TaskGroup() as tasks:
-            # Heartbeats are harmless on any number of nodes.
             groups = [group for group in self._groups if group is not self._heartbeats]
-            place = self.sharing.begin(groups, tasks) if self.sharing is not None else []
+            place = self.sharing.begin(groups, self._heartbeats, tasks) if self.sharing is not None else []
             running = {
                 group: tasks.create_task(self._run_group(group), name=f"{self.flow}/{group.name}/group")
                 for group in self._groups
@@ -248,3 +247,17 @@ class FlowRunner:
         if state is FlowState.DRAINED and any(group.state not in _ENDS for group in self._groups):
             return FlowState.DRAINING
         return state
+
+
+def _offset_syncs(context: FlowContext, translations: Translations, life: SourceLife) -> OffsetSyncs:
+    syncs = OffsetSyncs(context, translations, life.source, life.target, life.tasks.ledger.states)
+    life.tasks.outcomes.listeners.append(syncs.note)
+    return syncs
+
+
+def _config_sync(context: FlowContext, life: SourceLife) -> ConfigSync:
+    return ConfigSync(context, life.source, life.target, life.topics, on_limits=life.keeper.go_on)
+
+
+def _acl_sync(context: FlowContext, life: SourceLife) -> AclSync:
+    return AclSync(context, life.source, life.target, life.topics.memory)

@@ -48,7 +48,6 @@ class SharedRestarts:
         self._context = context
         self._flow = context.flow
         self._nodes = nodes
-        self._known = nodes.known
         self._check = check
         self._here = here
         #: Where the log ended when it was opened last, and up to where it has been read.
@@ -78,13 +77,14 @@ class SharedRestarts:
 
     def _holder(self, task: int) -> str | None:
         """Return the other node that has a copy task by the flow's assignment; None if it has none, or is this one."""
-        members = self._known.members.items()
-        holder = next((node_id for node_id, share in members if task in share.tasks), None)
-        return None if holder == self._known.own_id else holder
+        known = self._nodes.known
+        holder = next((node_id for node_id, share in known.members.items() if task in share.tasks), None)
+        return None if holder == known.own_id else holder
 
     def _reached(self, node_id: str, task: int) -> str:
         """Return a node's name. Raise OverrideConflictError if it does not read what is passed on to it."""
-        known, name = self._known, self._known.name_of(node_id)
+        known = self._nodes.known
+        name = known.name_of(node_id)
         if node_id not in known.others:
             what = f"task {task} of flow {self._flow} is on node {name}, which has just come and has not reported yet"
             raise OverrideConflictError(what, "try again in some seconds, or ask that node")
@@ -95,11 +95,11 @@ class SharedRestarts:
 
     def _working_on(self, connector: str) -> list[str]:
         """Return the names of other nodes that run something of a connector, by their reports."""
-        now = self._context.clock.monotonic()
+        known, now = self._nodes.known, self._context.clock.monotonic()
         return [
             status.node.worker_id
-            for node_id, status in self._known.others.items()
-            if self._known.answers(node_id, now)
+            for node_id, status in known.others.items()
+            if known.answers(node_id, now)
             and any(it.connector == connector and it.state not in _NOTHING for it in status.connectors)
         ]
 
@@ -107,7 +107,7 @@ class SharedRestarts:
         flow, connector, task = self._flow, restart.connector, restart.task
         if task is not None:
             tasks = flow_tasks(self._context.settings)[0] if connector == SOURCE else 1
-            if not self._known.is_shared or not 0 <= task < tasks:
+            if not self._nodes.known.is_shared or not 0 <= task < tasks:
                 return UnknownTaskError(str(flow), connector, task)
         what = connector if task is None else f"task {task} of {connector}"
         return OverrideConflictError(
@@ -116,7 +116,7 @@ class SharedRestarts:
         )
 
     async def _pass_on(self, restart: Restart, others: Sequence[str]) -> None:
-        record = LogRecord(restart_key(self._flow, restart), encode_restart(restart, self._known.own_id))
+        record = LogRecord(restart_key(self._flow, restart), encode_restart(restart, self._nodes.known.own_id))
         names = ", ".join(others)
         try:
             await self._nodes.append(record)
@@ -143,6 +143,6 @@ class SharedRestarts:
             except ValueError as error:
                 self._context.passed_over.note(topic, [(record, str(error))])
                 continue
-            if asked != self._known.own_id:
+            if asked != self._nodes.known.own_id:
                 with suppress(OverrideConflictError, UnknownConnectorError):
                     self._here(restart)

@@ -102,9 +102,13 @@ class FlowSharing:
 
     # While it runs.
 
-    def begin(self, groups: Sequence[FlowGroup], tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Let *groups* work only while this node runs the flow; return what does so, to be cancelled."""
-        self.membership.begin(groups)
+    def begin(
+        self, groups: Sequence[FlowGroup], heartbeats: FlowGroup | None, tasks: asyncio.TaskGroup
+    ) -> list[asyncio.Task[None]]:
+        """Let *groups* work only while this node runs the flow, and *heartbeats* while it is its turn; return what does
+        so, to be cancelled.
+        """
+        self.membership.begin(groups, heartbeats)
         begun = [tasks.create_task(self.membership.run(), name=f"{self.flow}/membership")]
         if not self.is_for_one_node:
             self.membership.is_ready = False

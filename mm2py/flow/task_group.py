@@ -61,7 +61,9 @@ class FlowContext:
     )
     #: What is written on the target by; one for all lives.
     writers: ControlWriters = attrs.field(
-        default=attrs.Factory(lambda self: ControlWriters(self.settings, self.events, self.reach), takes_self=True)
+        default=attrs.Factory(
+            lambda self: ControlWriters(self.settings, self.events, self.reach, self.jitter), takes_self=True
+        )
     )
 
     @property
@@ -160,6 +162,14 @@ class GroupRequests:
         while not is_so():
             self._news.clear()
             await self._news.wait()
+
+    async def run_until_quiet(self, task: str, loops: Iterable[tuple[str, Coroutine[Any, Any, None]]]) -> None:
+        """Run named *loops* of *task* in parallel until the group must stop working; then they are cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(loop, name=f"{task}/{name}") for name, loop in loops]
+            await self.until(lambda: self.is_quiet)
+            for loop in running:
+                loop.cancel()
 
 
 class FlowGroup(ABC):
@@ -394,11 +404,3 @@ class FlowGroup(ABC):
         await self.requests.until(is_over)
         if self._state is FlowState.STANDBY:
             self._enter(FlowState.STARTING)
-
-    async def _run_until_quiet(self, loops: Iterable[tuple[str, Coroutine[Any, Any, None]]]) -> None:
-        """Run named *loops* in parallel until the group must stop working; then they are cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(loop, name=f"{self.task}/{name}") for name, loop in loops]
-            await self.requests.until(lambda: self.requests.is_quiet)
-            for loop in running:
-                loop.cancel()

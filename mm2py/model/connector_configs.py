@@ -8,13 +8,12 @@ are overrides of flows by operators, which may share the topic.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
-from mm2py.model.foreign import UnreadableRecord, read_json
+from mm2py.model.foreign import UnreadableRecord, mapping, read_json, write_json
 from mm2py.model.overrides import Wanted
 
 
@@ -46,7 +45,7 @@ class RestartRequest:
 
 def config_record(name: str, config: Mapping[str, str] | None) -> KeyValue:
     """Return key and value of a connector's config; None removes the connector."""
-    return f"{_CONFIG}{name}".encode(), None if config is None else _json({"properties": dict(config)})
+    return f"{_CONFIG}{name}".encode(), None if config is None else write_json({"properties": dict(config)})
 
 
 def state_record(name: str, wanted: Wanted | None) -> KeyValue:
@@ -56,17 +55,13 @@ def state_record(name: str, wanted: Wanted | None) -> KeyValue:
     if wanted is None:
         return f"{_STATE}{name}".encode(), None
     old = Wanted.PAUSED if wanted is Wanted.STOPPED else wanted
-    return f"{_STATE}{name}".encode(), _json({"state": _NAMES[old], "state.v2": _NAMES[wanted]})
+    return f"{_STATE}{name}".encode(), write_json({"state": _NAMES[old], "state.v2": _NAMES[wanted]})
 
 
 def restart_record(request: RestartRequest) -> KeyValue:
     """Return key and value of a request to restart a connector."""
     value = {"include-tasks": request.include_tasks, "only-failed": request.only_failed}
-    return f"{_RESTART}{request.name}".encode(), _json(value)
-
-
-def _json(value: Mapping[str, object]) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return f"{_RESTART}{request.name}".encode(), write_json(value)
 
 
 class ConnectorsTopic:
@@ -95,8 +90,8 @@ class ConnectorsTopic:
             if text.startswith(_STATE):
                 return self._take_state(text.removeprefix(_STATE), value)
             if text.startswith(_RESTART) and value is not None:
-                members = _members(value)
-                flags = (_flag(members, name) for name in ("include-tasks", "only-failed"))
+                found = mapping(read_json(value))
+                flags = (_flag(found, name) for name in ("include-tasks", "only-failed"))
                 return RestartRequest(text.removeprefix(_RESTART), *flags)
         except ValueError as error:
             return UnreadableRecord(f"{text}: {error}")
@@ -106,9 +101,7 @@ class ConnectorsTopic:
         if value is None:
             self._configs.pop(name, None)
             return name
-        properties = _members(value).get("properties")
-        if not isinstance(properties, dict):
-            raise ValueError("it has no properties")  # noqa: TRY004 - an unreadable record is one kind of error
+        properties = mapping(mapping(read_json(value)).get("properties"), "properties")
         if strange := [key for key, text in properties.items() if text is not None and not isinstance(text, str)]:
             raise ValueError(f"the value of {strange[0]} is not a string")
         self._configs[name] = {key: text for key, text in properties.items() if text is not None}
@@ -118,23 +111,16 @@ class ConnectorsTopic:
         if value is None:
             self._states.pop(name, None)
             return name
-        members = _members(value)
-        state = members.get("state.v2") or members.get("state")
+        found = mapping(read_json(value))
+        state = found.get("state.v2") or found.get("state")
         if not isinstance(state, str) or state not in _STATES:
             raise ValueError(f"{state!r} is not one of {', '.join(_STATES)}")
         self._states[name] = _STATES[state]
         return name
 
 
-def _members(value: bytes) -> dict[str, Any]:
-    found = read_json(value)
-    if not isinstance(found, dict):
-        raise ValueError("an object is expected")  # noqa: TRY004 - an unreadable record is one kind of error
-    return found
-
-
-def _flag(members: Mapping[str, object], name: str) -> bool:
-    found = members.get(name)
+def _flag(request: Mapping[str, object], name: str) -> bool:
+    found = request.get(name)
     if not isinstance(found, bool):
-        raise ValueError(f"{name} is not a boolean")  # noqa: TRY004 - likewise
+        raise ValueError(f"{name} is not a boolean")  # noqa: TRY004 - an unreadable record is one kind of error
     return found

@@ -17,14 +17,19 @@ class Flow:
     def __str__(self) -> str:
         return f"{self.source}->{self.target}"
 
+    @property
+    def aliases(self) -> tuple[str, str]:
+        """Return the aliases of its two clusters, the source's first."""
+        return self.source, self.target
+
     def url_path(self, *rest: str) -> str:
         """Return the flow's address in REST, or that of something in it: KIP-382's ``/from:A/to:B/…``, encoded."""
         source, target, *parts = (quote(name, safe="") for name in (self.source, self.target, *rest))
         return "/".join(["", f"from:{source}", f"to:{target}", *parts])
 
 
-# The key of nearly every table.
-@attrs.frozen(order=True, cache_hash=True)
+# The key of nearly every table, and sorted by the ten thousands: attrs' own comparison takes ten times as long.
+@attrs.frozen(order=False, cache_hash=True)
 class TopicPartition:
     """One partition of a topic; prints as Kafka prints it, ``orders-3``."""
 
@@ -33,3 +38,15 @@ class TopicPartition:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    def __lt__(self, other: TopicPartition) -> bool:
+        return (self.topic, self.partition) < (other.topic, other.partition)
+
+    def __le__(self, other: TopicPartition) -> bool:
+        return (self.topic, self.partition) <= (other.topic, other.partition)
+
+    def __gt__(self, other: TopicPartition) -> bool:
+        return (self.topic, self.partition) > (other.topic, other.partition)
+
+    def __ge__(self, other: TopicPartition) -> bool:
+        return (self.topic, self.partition) >= (other.topic, other.partition)

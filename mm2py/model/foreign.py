@@ -1,10 +1,12 @@
-"""Parsing untrusted records: internal topics can be filled by every client with write permission. Parsing returns a
-value or an error message, whatever the bytes are, in bounded time and memory.
+"""Records of JSON. Parsing trusts none of them: internal topics can be filled by every client with write permission. It
+returns a value or an error message, whatever the bytes are, in bounded time and memory.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 import attrs
@@ -30,6 +32,11 @@ class UnreadableRecord:
     problem: str
 
 
+def write_json(value: object) -> bytes:
+    """Return *value* as the JSON of a record."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
 def read_json(raw: bytes) -> Any:
     """Parse the JSON *raw*. Raise ValueError that says why it is invalid. Besides JSON's own rules, these are invalid:
     deep nesting, numbers beyond 64 bits or NaN, duplicate members, and lone surrogates.
@@ -50,20 +57,67 @@ def read_json(raw: bytes) -> Any:
     return found
 
 
-def whole(value: object, *, least: int = 0, most: int = OFFSET_MOST) -> int:
-    """Return *value* if it is an integer in that range, else raise ValueError."""
+@contextlib.contextmanager
+def refusing() -> Iterator[None]:
+    """Raise ValueError that says what is wrong for what invalid members raise: a missing one, or an unsuitable type."""
+    try:
+        yield
+    except KeyError as error:
+        raise ValueError(f"it has no {error.args[0]!r}") from error
+    except (TypeError, OverflowError) as error:
+        raise ValueError(str(error)) from error
+
+
+def read_versioned(raw: bytes, version: int) -> dict[str, Any]:
+    """Parse the JSON object *raw*, which has a *version*. Raise ValueError that says why it is invalid."""
+    found = mapping(read_json(raw))
+    if found.get("version") != version:
+        raise ValueError(f"its version is {found.get('version')!r}, this program knows {version}")
+    return found
+
+
+# Each returns the value if it is of a kind, else it raises ValueError, which begins with *what* the value is.
+
+
+def whole(value: object, what: str = "", *, least: int = 0, most: int = OFFSET_MOST) -> int:
+    """Return *value* if it is an integer in that range."""
     if isinstance(value, int) and not isinstance(value, bool):
         if least <= value <= most:
             return value
-        raise ValueError(f"{value} is not between {least} and {most}")
-    raise ValueError(f"an integer is expected, found {_shown(value)}")
+        raise ValueError(f"{_of(what)}{value} is not between {least} and {most}")
+    raise ValueError(f"{_of(what)}an integer is expected, found {_shown(value)}")
 
 
-def words(value: object) -> str:
-    """Return *value* if it is a string, else raise ValueError."""
+def number(value: object, what: str = "") -> float:
+    """Return *value* if it is a number."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    raise ValueError(f"{_of(what)}a number is expected, found {_shown(value)}")
+
+
+def words(value: object, what: str = "") -> str:
+    """Return *value* if it is a string."""
     if isinstance(value, str):
         return value
-    raise ValueError(f"a string is expected, found {_shown(value)}")
+    raise ValueError(f"{_of(what)}a string is expected, found {_shown(value)}")
+
+
+def mapping(value: object, what: str = "") -> dict[str, Any]:
+    """Return *value* if it is an object."""
+    if isinstance(value, dict):
+        return value
+    raise ValueError(f"{_of(what)}an object is expected, found {_shown(value)}")
+
+
+def elements(value: object, what: str = "") -> list[Any]:
+    """Return *value* if it is a list."""
+    if isinstance(value, list):
+        return value
+    raise ValueError(f"{_of(what)}a list is expected, found {_shown(value)}")
+
+
+def _of(what: str) -> str:
+    return f"{what}: " if what else ""
 
 
 def topic_name(value: object) -> str:

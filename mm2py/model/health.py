@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 
 from mm2py.model.state import (
+    NOT_HERE,
     ClusterView,
     FlowState,
     FlowView,
@@ -176,7 +177,7 @@ def _connectors(flow: FlowView) -> Iterator[HealthIssue]:
             continue
         if group.state is FlowState.STARTING and known and not cause:
             continue
-        if group.state is FlowState.STANDBY and working_elsewhere(group.connector, flow.nodes):
+        if group.state in NOT_HERE and working_elsewhere(group.connector, flow.nodes):
             continue
         alike.setdefault((group.state, cause, hint), []).append(group.connector)
     for (state, cause, hint), names in alike.items():

@@ -89,22 +89,13 @@ def _read_json(text: str) -> MirusOffset:
 
 def _checked(connector: object, topic: object, partition: object, offset: object) -> MirusOffset:
     def named(name: str, value: object) -> str:
-        try:
-            text = words(value)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
+        text = words(value, name)
         if not text:
             raise ValueError(f"{name} is empty")
         return text
 
-    def number(name: str, value: object, most: int | None = None) -> int:
-        try:
-            return whole(value) if most is None else whole(value, most=most)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-
-    source = TopicPartition(topic_name(named("topic", topic)), number("partition", partition, INT32_MOST))
-    return MirusOffset(named("connectorId", connector), source, None if offset is None else number("offset", offset))
+    source = TopicPartition(topic_name(named("topic", topic)), whole(partition, "partition", most=INT32_MOST))
+    return MirusOffset(named("connectorId", connector), source, None if offset is None else whole(offset, "offset"))
 
 
 def read_record(key: bytes | None, value: bytes | None) -> MirusOffset | UnreadableRecord | None:

@@ -10,15 +10,25 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import attrs
 
 from mm2py.errors import shortened
+from mm2py.model.connector_offset import SOURCE
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.foreign import INT64_MOST, read_json, whole, words
+from mm2py.model.foreign import (
+    INT64_MOST,
+    elements,
+    mapping,
+    number,
+    read_versioned,
+    refusing,
+    whole,
+    words,
+    write_json,
+)
 from mm2py.model.health import flow_issues
 from mm2py.model.node import Node, node_members, read_node
 from mm2py.model.share import (
@@ -31,7 +41,17 @@ from mm2py.model.share import (
     share_members,
     slot_of,
 )
-from mm2py.model.state import ConnectorStatus, FlowState, FlowView, PartitionView, TaskState, TaskStatus, TaskView
+from mm2py.model.state import (
+    NOT_HERE,
+    ConnectorStatus,
+    FlowState,
+    FlowView,
+    GroupView,
+    PartitionView,
+    TaskState,
+    TaskStatus,
+    TaskView,
+)
 
 
 StateT = TypeVar("StateT", bound=enum.Enum)
@@ -133,7 +153,7 @@ def noticeable_rates(partitions: Iterable[PartitionView]) -> dict[int, float]:
 
 def describe(status: NodeStatus, view: FlowView) -> NodeStatus:
     """Fill *status* with what the node's own *view* of the flow shows."""
-    issues = [issue.sentence for issue in flow_issues(view) if not issue.is_note]
+    issues = [issue.sentence for issue in flow_issues(_of_its_part(status, view)) if not issue.is_note]
     return attrs.evolve(
         status,
         state=view.state,
@@ -154,6 +174,17 @@ def describe(status: NodeStatus, view: FlowView) -> NodeStatus:
         seconds_until_level=view.seconds_until_level,
         issues=tuple(shortened(issue, _LONGEST_TEXT) for issue in issues[:_ISSUES_AT_MOST]),
     )
+
+
+def _of_its_part(status: NodeStatus, view: FlowView) -> FlowView:
+    """Return *view* without connectors that other nodes run: that they rest here is no issue."""
+    if status.generation < 0 or status.share.is_owner or status.differs:
+        return view
+    return attrs.evolve(view, groups=tuple(it for it in view.groups if it.state not in NOT_HERE or _is_due(status, it)))
+
+
+def _is_due(status: NodeStatus, group: GroupView) -> bool:
+    return bool(status.share.tasks) and group.connector == SOURCE
 
 
 def _task(view: TaskView) -> TaskStatus:
@@ -201,24 +232,18 @@ def encode_status(flow: Flow, status: NodeStatus) -> bytes:
         "issues": list(status.issues),
         "differs": list(status.differs[:_DIFFERENCES_AT_MOST]),
     }
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return write_json(value)
 
 
 def decode_status(flow: Flow, value: bytes, at_ms: int) -> NodeStatus:
     """Parse the status of a node that runs *flow*, as written at that time; a newer one may have more members. Raise
     ValueError with the problem.
     """
-    try:
-        content = _object(read_json(value))
-        if content.get("version") != VERSION:
-            raise ValueError(f"its version is {content.get('version')!r}, this program knows {VERSION}")
+    with refusing():
+        content = read_versioned(value, VERSION)
         if content["flow"] != str(flow):
             raise ValueError(f"it is about flow {content['flow']!r}")
         return _status(content, at_ms)
-    except KeyError as error:
-        raise ValueError(f"it has no {error.args[0]!r}") from error
-    except (TypeError, OverflowError) as error:
-        raise ValueError(str(error)) from error
 
 
 def _status(content: Mapping[str, Any], at_ms: int) -> NodeStatus:
@@ -233,8 +258,8 @@ def _status(content: Mapping[str, Any], at_ms: int) -> NodeStatus:
         tasks_since_ms=_moment(content.get("tasksSinceMs")),
         owner_since_ms=_moment(content.get("ownerSinceMs")),
         state=_state(FlowState, content["state"]),
-        tasks=tuple(_read_task(_object(it)) for it in _array(content["tasks"])[:_TASKS_AT_MOST]),
-        connectors=tuple(_read_connector(_object(it)) for it in _array(content["connectors"])[:_TASKS_AT_MOST]),
+        tasks=tuple(_read_task(mapping(it)) for it in elements(content["tasks"])[:_TASKS_AT_MOST]),
+        connectors=tuple(_read_connector(mapping(it)) for it in elements(content["connectors"])[:_TASKS_AT_MOST]),
         topics=whole(content["topics"]),
         partitions=whole(content["partitions"]),
         stopped_partitions=whole(content["stoppedPartitions"]),
@@ -251,8 +276,8 @@ def _status(content: Mapping[str, Any], at_ms: int) -> NodeStatus:
         topics_mark=_text(content["topicsMark"]),
         overrides_revision=whole(content["overridesRevision"]),
         is_drained=bool(content["drained"]),
-        issues=tuple(_text(it) for it in _array(content["issues"])[:_ISSUES_AT_MOST]),
-        differs=tuple(_text(it) for it in _array(content["differs"])[:_DIFFERENCES_AT_MOST]),
+        issues=tuple(_text(it) for it in elements(content["issues"])[:_ISSUES_AT_MOST]),
+        differs=tuple(_text(it) for it in elements(content["differs"])[:_DIFFERENCES_AT_MOST]),
     )
 
 
@@ -268,20 +293,20 @@ def _task_members(task: TaskStatus) -> dict[str, Any]:
     }
 
 
-def _read_task(members: Mapping[str, Any]) -> TaskStatus:
+def _read_task(task: Mapping[str, Any]) -> TaskStatus:
     return TaskStatus(
-        whole(members["task"]),
-        _state(TaskState, members["state"]),
-        whole(members["partitions"]),
-        _rate(members["recordsPerS"]),
-        _rate(members["bytesPerS"]),
-        _text(members["worker"]),
-        _text(members["error"]),
+        whole(task["task"]),
+        _state(TaskState, task["state"]),
+        whole(task["partitions"]),
+        _rate(task["recordsPerS"]),
+        _rate(task["bytesPerS"]),
+        _text(task["worker"]),
+        _text(task["error"]),
     )
 
 
-def _read_connector(members: Mapping[str, Any]) -> ConnectorStatus:
-    return ConnectorStatus(_text(members["connector"]), _state(FlowState, members["state"]), _text(members["error"]))
+def _read_connector(one: Mapping[str, Any]) -> ConnectorStatus:
+    return ConnectorStatus(_text(one["connector"]), _state(FlowState, one["state"]), _text(one["error"]))
 
 
 def _state(states: type[StateT], value: object) -> StateT:
@@ -292,9 +317,10 @@ def _state(states: type[StateT], value: object) -> StateT:
 
 
 def _rate(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise ValueError(f"a number is expected, found {value!r}")
-    return float(value)
+    rate = number(value)
+    if rate < 0:
+        raise ValueError(f"{rate} is below 0")
+    return rate
 
 
 def _moment(value: object) -> int | None:
@@ -303,15 +329,3 @@ def _moment(value: object) -> int | None:
 
 def _text(value: object) -> str:
     return words(value)[: 2 * _LONGEST_TEXT]
-
-
-def _object(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError(f"an object is expected, found {type(value).__name__}")
-    return value
-
-
-def _array(value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(f"a list is expected, found {type(value).__name__}")
-    return value

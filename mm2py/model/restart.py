@@ -8,12 +8,10 @@ that read it while they run what it is about; what starts later has started agai
 
 from __future__ import annotations
 
-import json
-
 import attrs
 
 from mm2py.model.flow import Flow
-from mm2py.model.foreign import read_json, whole, words
+from mm2py.model.foreign import read_versioned, refusing, whole, words, write_json
 
 
 VERSION = 1
@@ -53,15 +51,13 @@ def encode_restart(restart: Restart, node_id: str) -> bytes:
         "onlyFailed": restart.only_failed,
         "by": restart.by,
     }
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return write_json(value)
 
 
 def decode_restart(value: bytes) -> tuple[Restart, str]:
     """Parse the output of `encode_restart`. Raise ValueError with the problem."""
-    content = read_json(value)
-    if not isinstance(content, dict) or content.get("version") != VERSION:
-        raise ValueError(f"it is no restart of version {VERSION}")
-    try:
+    with refusing():
+        content = read_versioned(value, VERSION)
         task = content["task"]
         restart = Restart(
             words(content["connector"]),
@@ -71,7 +67,3 @@ def decode_restart(value: bytes) -> tuple[Restart, str]:
             words(content["by"]),
         )
         return restart, words(content["node"])
-    except KeyError as error:
-        raise ValueError(f"it has no {error.args[0]!r}") from error
-    except TypeError as error:
-        raise ValueError(str(error)) from error

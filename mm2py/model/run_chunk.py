@@ -8,7 +8,6 @@ it, can be assembled. Columns are stored as differences, which zlib makes small.
 from __future__ import annotations
 
 import base64
-import json
 import sys
 import zlib
 from array import array
@@ -19,7 +18,7 @@ from typing import Any
 import attrs
 
 from mm2py.model.flow import TopicPartition
-from mm2py.model.foreign import INT32_MOST, UnreadableRecord, read_json, topic_name, whole, words
+from mm2py.model.foreign import INT32_MOST, UnreadableRecord, read_json, topic_name, whole, words, write_json
 
 
 OWNER = "mm2py"
@@ -64,7 +63,7 @@ def chunk_key(cluster: str, source: TopicPartition, number: int) -> bytes:
         "partition": source.partition,
         "topic": source.topic,
     }
-    return _json([OWNER, place])
+    return write_json([OWNER, place])
 
 
 def encode_chunk(chunk: RunChunk, topic_id: str | None) -> bytes:
@@ -91,7 +90,7 @@ def encode_chunk(chunk: RunChunk, topic_id: str | None) -> bytes:
         "isOrigin": chunk.is_origin,
         "runs": base64.b64encode(zlib.compress(_little(packed).tobytes(), 6)).decode(),
     }
-    return _json(value)
+    return write_json(value)
 
 
 def decode_chunk(key: bytes | None, value: bytes | None) -> tuple[str, KeptChunk] | UnreadableRecord | None:
@@ -187,7 +186,3 @@ def _little(numbers: array[int]) -> array[int]:
         numbers = numbers[:]
         numbers.byteswap()
     return numbers
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

@@ -7,7 +7,6 @@ assignment, and an assignment has the same size for ten partitions and for ten t
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -16,7 +15,7 @@ from typing import Any, Final
 import attrs
 
 from mm2py.model.flow import TopicPartition
-from mm2py.model.foreign import read_json
+from mm2py.model.foreign import mapping, read_json, write_json
 from mm2py.model.node import Node, decode_node, node_members, read_node
 from mm2py.model.node_settings import NodeSettings, node_settings_members, read_node_settings
 
@@ -193,7 +192,7 @@ def encode_candidate(candidate: Candidate) -> bytes:
     }
     if candidate.tasks is not None:
         members["shared"]["tasks"] = list(candidate.tasks)
-    return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
+    return write_json(members)
 
 
 def decode_candidate(raw: bytes) -> Candidate | None:
@@ -202,12 +201,12 @@ def decode_candidate(raw: bytes) -> Candidate | None:
     if node is None:
         return None
     try:
-        members = _object(_object(read_json(raw)).get("shared"))
+        members = mapping(mapping(read_json(raw)).get("shared"))
         return Candidate(
             node,
             read_share(members.get("held", {})),
             read_load(members),
-            read_node_settings(_object(members.get("settings", {}))),
+            read_node_settings(mapping(members.get("settings", {}))),
             is_drained=bool(members.get("drained")),
             is_ending=bool(members.get("ending")),
             is_ready=bool(members.get("ready", True)),
@@ -235,18 +234,18 @@ def encode_shared_flow(shared: SharedFlow, version: int = VERSION) -> bytes:
         },
         "settings": dict(sorted(shared.settings.items())),
     }
-    return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
+    return write_json(members)
 
 
 def decode_shared_flow(raw: bytes) -> SharedFlow:
     """Parse the output of `encode_shared_flow`. Raise ValueError with the problem."""
     try:
-        content = _object(read_json(raw))
+        content = mapping(read_json(raw))
         if content.get("version") not in range(1, VERSION + 1):
             raise ValueError(f"its version is {content.get('version')!r}, this program knows {VERSION}")
         nodes, shares, differences, conflicts = {}, {}, {}, {}
-        for member_id, value in _object(content["members"]).items():
-            member = _object(value)
+        for member_id, value in mapping(content["members"]).items():
+            member = mapping(value)
             node = read_node(member["node"])
             if node is None:
                 raise ValueError(f"member {member_id} is no node")
@@ -254,7 +253,7 @@ def decode_shared_flow(raw: bytes) -> SharedFlow:
             differences[member_id] = tuple(str(key) for key in member.get("differs", ()))
             conflicts[member_id] = tuple(str(key) for key in member.get("conflicts", ()))
         settings = {
-            str(key): None if text is None else str(text) for key, text in _object(content.get("settings", {})).items()
+            str(key): None if text is None else str(text) for key, text in mapping(content.get("settings", {})).items()
         }
         return SharedFlow(int(content["generation"]), nodes, shares, differences, conflicts, settings)
     except (KeyError, TypeError) as error:
@@ -268,7 +267,7 @@ def share_members(share: Share) -> dict[str, Any]:
 
 def read_share(value: object) -> Share:
     """Parse the output of `share_members`. Raise ValueError or TypeError for anything else."""
-    members = _object(value)
+    members = mapping(value)
     tasks = frozenset(int(task) for task in members.get("tasks", ()))
     return Share(bool(members.get("owner")), tasks, _slots(str(members.get("slots", ""))))
 
@@ -284,7 +283,7 @@ def load_members(load: NodeLoad) -> dict[str, Any]:
 
 def read_load(members: Mapping[str, Any]) -> NodeLoad:
     """Parse the output of `load_members`. Raise ValueError or TypeError for anything else."""
-    rates = {int(slot): float(rate) for slot, rate in _object(members.get("slotRates", {})).items()}
+    rates = {int(slot): float(rate) for slot, rate in mapping(members.get("slotRates", {})).items()}
     return NodeLoad(rates, float(members.get("elsewhereBytesPerS", 0)), int(members.get("elsewhereTasks", 0)))
 
 
@@ -305,9 +304,3 @@ def _slots(text: str) -> frozenset[int]:
         raise ValueError(f"more than {SLOTS} slots")
     bits = int(text, 16) if text else 0
     return frozenset(slot for slot in range(bits.bit_length()) if bits >> slot & 1)
-
-
-def _object(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError(f"an object is expected, found {type(value).__name__}")
-    return value

@@ -274,7 +274,9 @@ def working_elsewhere(connector: str, nodes: Iterable[NodeView]) -> tuple[NodeVi
 
 @attrs.frozen
 class HeartbeatsView:
-    """The heartbeats that a flow has written since the daemon started; `last_ms` is the wall time of the last one."""
+    """The heartbeats that this node has written since it started; `last_ms` is the wall time of the last one, None
+    before the first, and while another node of the flow writes them.
+    """
 
     sent: int
     last_ms: int | None

@@ -8,14 +8,24 @@ every record there. A record that is not fully valid is refused: partial overrid
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import attrs
 
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.foreign import read_json
+from mm2py.model.foreign import (
+    INT32_MOST,
+    INT64_MOST,
+    elements,
+    mapping,
+    number,
+    read_versioned,
+    refusing,
+    whole,
+    words,
+    write_json,
+)
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
 
 
@@ -75,44 +85,34 @@ def encode_overrides(flow: Flow, kept: StoredOverrides) -> bytes:
             "config": {connector: dict(sorted(lines.items())) for connector, lines in sorted(overrides.config.items())},
         },
     }
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return write_json(value)
 
 
 def decode_overrides(flow: Flow, value: bytes) -> StoredOverrides:
     """Parse the overrides of *flow*. Raise ValueError with the problem."""
-    try:
-        content = _object(read_json(value), "the record")
-    except TypeError as error:
-        raise ValueError(str(error)) from error
-    version = content.get("version")
-    if version != VERSION:
-        raise ValueError(f"its version is {version!r}, this program knows {VERSION}")
-    try:
+    with refusing():
+        content = read_versioned(value, VERSION)
         if content["flow"] != str(flow):
             raise ValueError(f"it is about flow {content['flow']!r}")
         return StoredOverrides(
-            _overrides(_object(content["overrides"], "overrides")),
-            _number(content["revision"], "revision"),
-            _text(content["mark"], "mark"),
-            _text(content["by"], "by"),
-            _number(content["atMs"], "atMs"),
+            _overrides(mapping(content["overrides"], "overrides")),
+            whole(content["revision"], "revision", most=INT64_MOST),
+            words(content["mark"], "mark"),
+            words(content["by"], "by"),
+            whole(content["atMs"], "atMs", most=INT64_MOST),
         )
-    except KeyError as error:
-        raise ValueError(f"it has no {error.args[0]!r}") from error
-    except TypeError as error:
-        raise ValueError(str(error)) from error
 
 
-def _overrides(members: Mapping[str, Any]) -> Overrides:
-    if unknown := sorted(members.keys() - set(_MEMBERS)):
+def _overrides(found: Mapping[str, Any]) -> Overrides:
+    if unknown := sorted(found.keys() - set(_MEMBERS)):
         raise ValueError(f"it overrides {', '.join(map(repr, unknown))}, which this version does not know")
-    config = _each(members["config"], "config", lambda lines, what: _each(lines, what, _text))
+    config = _each(found["config"], "config", lambda lines, what: _each(lines, what, words))
     return Overrides(
-        groups=_each(members["groups"], "groups", _wanted),
-        topics=frozenset(_text(topic, "topics") for topic in _array(members["topics"], "topics")),
-        partitions=frozenset(_partition(it) for it in _array(members["partitions"], "partitions")),
-        limit=_limit(members["limit"], "limit"),
-        topic_limits=_each(members["topicLimits"], "topicLimits", _limit),
+        groups=_each(found["groups"], "groups", _wanted),
+        topics=frozenset(words(topic, "topics") for topic in elements(found["topics"], "topics")),
+        partitions=frozenset(_partition(it) for it in elements(found["partitions"], "partitions")),
+        limit=_limit(found["limit"], "limit"),
+        topic_limits=_each(found["topicLimits"], "topicLimits", _limit),
         config=config,
     )
 
@@ -123,19 +123,15 @@ def _limit_members(limit: RateLimit) -> dict[str, float]:
 
 
 def _limit(value: object, what: str) -> RateLimit:
-    members = _object(value, what)
-    if unknown := sorted(members.keys() - {"bytesPerS", "recordsPerS"}):
+    found = mapping(value, what)
+    if unknown := sorted(found.keys() - {"bytesPerS", "recordsPerS"}):
         raise ValueError(f"{what} has {', '.join(map(repr, unknown))}, which this version does not know")
-    bytes_per_s, records_per_s = (members.get(name) for name in ("bytesPerS", "recordsPerS"))
+    bytes_per_s, records_per_s = (found.get(name) for name in ("bytesPerS", "recordsPerS"))
     return RateLimit(_rate(bytes_per_s, what), _rate(records_per_s, what))
 
 
 def _rate(value: object, what: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{what} is limited to {value!r}, which is no number")
-    return float(value)
+    return None if value is None else number(value, what)
 
 
 def _wanted(value: object, what: str) -> Wanted:
@@ -146,33 +142,9 @@ def _wanted(value: object, what: str) -> Wanted:
 
 
 def _partition(value: object) -> TopicPartition:
-    members = _object(value, "partitions")
-    return TopicPartition(_text(members["topic"], "partitions"), _number(members["partition"], "partitions"))
+    found = mapping(value, "partitions")
+    return TopicPartition(words(found["topic"], "partitions"), whole(found["partition"], "partitions", most=INT32_MOST))
 
 
 def _each(value: object, what: str, read: Callable[[object, str], T]) -> dict[str, T]:
-    return {name: read(member, f"{what} of {name}") for name, member in _object(value, what).items()}
-
-
-def _object(value: object, what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError(f"{what}: an object is expected, found {value!r}")
-    return value
-
-
-def _array(value: object, what: str) -> list[object]:
-    if not isinstance(value, list):
-        raise TypeError(f"{what}: a list is expected, found {value!r}")
-    return value
-
-
-def _text(value: object, what: str) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{what}: a text is expected, found {value!r}")
-    return value
-
-
-def _number(value: object, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{what}: a whole number is expected, found {value!r}")
-    return value
+    return {name: read(member, f"{what} of {name}") for name, member in mapping(value, what).items()}

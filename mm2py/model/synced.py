@@ -8,13 +8,10 @@ topic, the value is what was set, and a record with a null value removes it.
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import attrs
 
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
-from mm2py.model.foreign import UnreadableRecord, read_json, words
+from mm2py.model.foreign import UnreadableRecord, read_json, words, write_json
 
 
 @attrs.frozen
@@ -62,11 +59,11 @@ def encode_synced(entry: Synced) -> tuple[bytes, bytes | None]:
     """Return key and value of the record for *entry*."""
     match entry:
         case SyncedConfig(topic, key, values):
-            return _json(["config", topic, key]), _json({"values": list(values)})
+            return write_json(["config", topic, key]), write_json({"values": list(values)})
         case ForgottenConfig(topic, key):
-            return _json(["config", topic, key]), None
+            return write_json(["config", topic, key]), None
         case SyncedAcl(acl):
-            return _acl_key(acl), _json({})
+            return _acl_key(acl), write_json({})
         case ForgottenAcl(acl):
             return _acl_key(acl), None
 
@@ -109,13 +106,9 @@ def _values(content: object) -> tuple[str, ...]:
 
 def _acl_key(acl: TopicAcl) -> bytes:
     names = (acl.pattern.name, acl.permission.name, acl.operation.name)
-    return _json(["acl", acl.topic, acl.principal, acl.host, *names])
+    return write_json(["acl", acl.topic, acl.principal, acl.host, *names])
 
 
 def _acl(names: list[str]) -> TopicAcl:
     topic, principal, host, pattern, permission, operation = names
     return TopicAcl(topic, PatternType[pattern], principal, host, Operation[operation], Permission[permission])
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

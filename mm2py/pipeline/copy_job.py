@@ -32,6 +32,8 @@ from mm2py.pipeline.spark.worker import EpochRepeatedError
 
 _TRACEBACK = "Traceback (most recent call last):"
 _WORKER_DIED = "Python worker exited unexpectedly"
+#: Longer outcomes, of tens of thousands of partitions, are read in a thread.
+_READ_HERE_BYTES = 256 * 1024
 
 
 @attrs.define(eq=False)
@@ -129,7 +131,8 @@ class CopyJob:
         if self._is_ending:
             writer.close()
         while (message := await read_message(reader)) is not None:
-            outcome: EpochOutcome | None = pickle.loads(message)  # noqa: S301 - the folder is ours alone
+            read = functools.partial(pickle.loads, message)
+            outcome: EpochOutcome | None = read() if len(message) <= _READ_HERE_BYTES else await asyncio.to_thread(read)
             if outcome is None and self._payload is not None:
                 write_message(writer, self._payload.whole())
             elif outcome is not None:

@@ -5,6 +5,7 @@ shared by all listeners of a node.
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
@@ -64,8 +65,9 @@ ROUTES: Final[tuple[Route, ...]] = (
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+@functools.cache
 def openapi() -> Json:
-    """Return the OpenAPI document of all routes."""
+    """Return the OpenAPI document of all routes, which is the same for each node."""
     return document(ROUTES, mm2py.__version__)
 
 
@@ -82,7 +84,10 @@ class Rest:
     metrics: MetricsSource
     worker_id: str = ""
     is_draining: bool = False
-    openapi: Json = attrs.field(factory=openapi, init=False, repr=False)
+
+    @property
+    def openapi(self) -> Json:
+        return openapi()
 
     @property
     def settings(self) -> RestSettings:
@@ -101,43 +106,43 @@ class Rest:
         self.snapshots.forget()
 
 
+_REST: Final = web.AppKey("rest", Rest)
+
+
 def make_app(rest: Rest, listener: Listener) -> web.Application:
     """Return the application of one listener."""
     app = web.Application(middlewares=[_Front(rest, listener)], client_max_size=_MOST_BODY_BYTES)
+    app[_REST] = rest
+    for resource in _resources():
+        app.router.register_resource(resource)
+    return app
+
+
+@functools.cache
+def _resources() -> tuple[web.AbstractResource, ...]:
+    """Return all routes as aiohttp's. All listeners share them: handlers find their node in the application."""
+    router = web.UrlDispatcher()
     for route in ROUTES:
-        handler = _handler(rest, route)
+        handler = _handler(route)
         # kcctl and others request /connectors/, Connect's documentation has /connectors.
         # By default aiohttp takes no braces in a part; aliases and groups may have them.
         taken = re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", route.path)
         for path in {taken, taken.rstrip("/") + "/"} if "{name:" not in route.path else {taken}:
-            app.router.add_route(route.method, path, handler)
+            router.add_route(route.method, path, handler)
             if route.method == hdrs.METH_GET and route.path != _ENDLESS:
-                app.router.add_route(hdrs.METH_HEAD, path, handler)
-    return app
+                router.add_route(hdrs.METH_HEAD, path, handler)
+    return tuple(router.resources())
 
 
-@attrs.frozen
-class _Handler:
-    """A route's handler as aiohttp calls it; `_Front` reads the route from it."""
-
-    rest: Rest
-    route: Route
-
-    async def __call__(self, request: web.Request) -> web.StreamResponse:
-        if self.route.tag == "page":
-            answer = await self.route.handler(Ask(request, self.rest))
-        else:
-            async with asyncio.timeout(_ANSWER_WITHIN_S):
-                answer = await self.route.handler(Ask(request, self.rest))
-        return _response(answer)
-
-
-def _handler(rest: Rest, route: Route) -> Handler:
-    # aiohttp accepts only functions, and inspects them.
-    inner = _Handler(rest, route)
-
+def _handler(route: Route) -> Handler:
+    # aiohttp accepts only functions, and inspects them; `_Front` reads the route from it.
     async def handle(request: web.Request) -> web.StreamResponse:
-        return await inner(request)
+        ask = Ask(request, request.app[_REST])
+        if route.tag == "page":
+            return _response(await route.handler(ask))
+        async with asyncio.timeout(_ANSWER_WITHIN_S):
+            answer = await route.handler(ask)
+        return _response(answer)
 
     handle.__dict__["route"] = route
     return handle

@@ -45,8 +45,10 @@ GUEST: Final[ContextVar[Guest]] = ContextVar("guest", default=NOBODY)
 class MirrorNode(Protocol):
     """The daemon as REST sees it; `control` takes requests for its flows."""
 
-    settings: MirrorSettings
     events: EventLog
+
+    @property
+    def settings(self) -> MirrorSettings: ...
 
     @property
     def worker(self) -> ConnectWorker | None:

@@ -197,8 +197,9 @@ _HEARTBEATS = Chapter(
     "Heartbeats",
     "",
     (
-        Metric("mm2py_heartbeats_sent_total", _C, _FLOW, "Heartbeats that the flow has written to its target."),
-        Metric("mm2py_heartbeat_emit_age_seconds", _G, _FLOW, "Time since the last heartbeat was written."),
+        Metric("mm2py_heartbeats_sent_total", _C, _FLOW, "Heartbeats of the flow that this node has written."),
+        Metric("mm2py_heartbeat_emit_age_seconds", _G, _FLOW,
+               "Time since this node wrote the last one, if it is the one that emits them."),
         Metric("mm2py_heartbeat_age_seconds", _G, (*_FLOW, "topic"),
                "Age of the newest heartbeat that the flow copied, for each heartbeats topic it copies, by the remote "
                "name: `A.heartbeats` is one hop away, `A.B.heartbeats` two."),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,13 +20,12 @@ from mm2py.clock import Clock
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
-from mm2py.wire.answers import by_asked
 from mm2py.wire.connection import BrokerConnection, held_back_s
 from mm2py.wire.connections import Connections
 from mm2py.wire.error_codes import ErrorCode, error_of
+from mm2py.wire.leader_offsets import LeaderOffsets
 from mm2py.wire.metadata import NO_LEADER, UNKNOWN_EPOCH, Broker, ClusterMetadata, MetadataUpkeep
-from mm2py.wire.patience import Patience
-from mm2py.wire.requests import LATEST, NO_OFFSET, ListOffsetsRequest, MetadataRequest
+from mm2py.wire.requests import LATEST, NO_OFFSET, MetadataRequest
 from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError
 from mm2py.wire.security.door import Opener
 
@@ -36,7 +35,7 @@ class Cluster:
     A cluster, entered with ``async with``; or with `connect` and `close` if it lives longer than one block.
 
     It owns the requests: one to one broker ends within the request timeout. `Connections` owns what they travel on,
-    `MetadataUpkeep` what is known of leaders.
+    `MetadataUpkeep` what is known of leaders, `LeaderOffsets` what these are asked for.
     """
 
     def __init__(self, endpoint: ClusterEndpoint, clock: Clock, *, opener: Opener = BrokerConnection.open) -> None:
@@ -45,6 +44,7 @@ class Cluster:
         self._connections = Connections(endpoint, clock, opener)
         self._upkeep = MetadataUpkeep(endpoint, clock, self._ask_for_metadata)
         self._timeout_s = endpoint.request_timeout_ms / 1000
+        self._offsets = LeaderOffsets(self, self._timeout_s)
 
     async def __aenter__(self) -> Self:
         try:
@@ -226,22 +226,7 @@ class Cluster:
         With *reads_committed* the end of the log is the last stable offset. Leaders that moved are looked up and
         asked again until the request timeout is over; what then still fails is in the answer as an error.
         """
-        known: dict[TopicPartition, int | BrokerAnsweredError] = {}
-        pending = set(partitions)
-        patience = Patience(self.clock, self._timeout_s)
-        await self.ensure_metadata({tp.topic for tp in pending})
-        while pending:
-            answers = await self._list_offsets_once(pending, when, reads_committed=reads_committed)
-            known.update(answers)
-            pending = {
-                tp
-                for tp, answer in answers.items()
-                if isinstance(answer, BrokerAnsweredError) and not patience.is_over_for(answer.code)
-            }
-            if pending:
-                await patience.pause()
-                await self.refresh_metadata({tp.topic for tp in pending})
-        return known
+        return await self._offsets.ask(partitions, when, reads_committed=reads_committed)
 
     async def offsets_since(
         self, partitions: Collection[TopicPartition], timestamp_ms: int
@@ -252,58 +237,6 @@ class Cluster:
         ends = await self.list_offsets(partitions, LATEST)
         found = await self.list_offsets(partitions, timestamp_ms)
         return {tp: ends[tp] if at == NO_OFFSET else at for tp, at in found.items()}
-
-    async def _list_offsets_once(
-        self, partitions: Iterable[TopicPartition], when: int, *, reads_committed: bool
-    ) -> dict[TopicPartition, int | BrokerAnsweredError]:
-        answers: dict[TopicPartition, int | BrokerAnsweredError] = {}
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for tp in partitions:
-            leader = self.leader(tp)
-            if leader is None:
-                answers[tp] = self._no_leader_error(tp)
-            else:
-                by_leader.setdefault(leader, []).append(tp)
-
-        async def ask(node_id: int, group: list[TopicPartition]) -> None:
-            answers.update(await self._list_offsets_of_leader(node_id, group, when, reads_committed=reads_committed))
-
-        async with asyncio.TaskGroup() as tasks:
-            for node_id, group in by_leader.items():
-                tasks.create_task(ask(node_id, group), name=f"{self.alias}/list-offsets/{node_id}")
-        return answers
-
-    def _no_leader_error(self, tp: TopicPartition) -> BrokerAnsweredError:
-        code: int = ErrorCode.LEADER_NOT_AVAILABLE
-        if self.metadata.partition(tp) is None:
-            topic = self.metadata.topics.get(tp.topic)
-            code = (topic.error_code if topic else 0) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return error_of(code, self.alias, "Metadata", str(tp))
-
-    async def _list_offsets_of_leader(
-        self, node_id: int, partitions: list[TopicPartition], when: int, *, reads_committed: bool
-    ) -> dict[TopicPartition, int | BrokerAnsweredError]:
-        by_topic: dict[str, list[tuple[int, int]]] = {}
-        for tp in partitions:
-            by_topic.setdefault(tp.topic, []).append((tp.partition, self.leader_epoch(tp)))
-        # A partition missing in the broker's answer is treated as one it does not lead.
-        silent = error_of(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.alias, "ListOffsets", "missing in the answer")
-        try:
-            response = await self.send_to(node_id, ListOffsetsRequest(by_topic, when, reads_committed=reads_committed))
-        except BrokerAnsweredError as error:
-            return dict.fromkeys(partitions, error)
-        except BrokerConnectionError as error:
-            lost = error_of(ErrorCode.NETWORK_EXCEPTION, self.alias, "ListOffsets", str(error))
-            return dict.fromkeys(partitions, lost)
-        rows = (
-            (
-                TopicPartition(topic, number),
-                error_of(code, self.alias, "ListOffsets", f"{topic}-{number}") if code else offset,
-            )
-            for topic, answers, *_ in response.topics
-            for number, code, _timestamp, offset, *_ in answers
-        )
-        return by_asked(partitions, rows, silent)
 
 
 def _unreachable(alias: str, servers: str, cause: Mm2Error | str) -> ClusterUnreachableError:

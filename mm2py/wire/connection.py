@@ -49,6 +49,9 @@ _HEADER_V1_AFTER_SIZE = _HEADER_V1.size - _SIZE.size
 #: What opening a connection raises beside what the network does, where names, ports or answers make no sense.
 _NONSENSE = (ValueError, OverflowError, TypeError, AssertionError)
 
+#: Longer answers, of tens of thousands of partitions, are decoded in a thread: that takes up to a second.
+_READ_HERE_BYTES = 64 * 1024
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -214,7 +217,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         write([_SIZE.pack(len(message)), message], correlation_id, _FutureFrame(future), held_back_s(request))
         frame = await future
         try:
-            return read_response(prepared, frame)
+            if len(frame) <= _READ_HERE_BYTES:
+                return read_response(prepared, frame)
+            return await asyncio.to_thread(read_response, prepared, frame)
         except MalformedAnswerError as error:
             raise self.give_up(str(error)) from error
 

@@ -167,9 +167,7 @@ class KeptLog(TopicLog):
         placed = [await self.placed(records) for records in steps if records]
         if not placed:
             return
-        fixed = [
-            [attrs.evolve(one, partition=tp.partition) for tp, some in step.items() for one in some] for step in placed
-        ]
+        fixed = [list(chain.from_iterable(step.values())) for step in placed]
 
         async def append(transaction: TransactionalProducer | None) -> None:
             for records in [list(chain.from_iterable(fixed))] if transaction is not None else fixed:

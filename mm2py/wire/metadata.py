@@ -24,6 +24,10 @@ NO_LEADER = -1
 UNKNOWN_EPOCH = -1
 #: Least distance between two requests.
 _REFRESH_GAP_S = 0.1
+#: Answers about more topics are read in a thread, so that nothing else waits for it.
+_MOST_READ_HERE = 50
+#: The version of Metadata from which on topics have ids.
+_HAS_IDS = 10
 
 
 @attrs.frozen
@@ -46,7 +50,6 @@ class PartitionMetadata:
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...] = ()
-    isr: tuple[int, ...] = ()
 
 
 @attrs.frozen
@@ -140,7 +143,9 @@ class MetadataUpkeep:
     async def _refresh(self, topics: Collection[str] | None) -> None:
         self._refreshed_at = self._clock.monotonic()
         response = await self._ask(topics)
-        self.view = merged(self.view, view_of(response), is_complete=topics is None)
+        in_thread = len(response.topics) > _MOST_READ_HERE
+        fresh = await asyncio.to_thread(view_of, response) if in_thread else view_of(response)
+        self.view = merged(self.view, fresh, is_complete=topics is None)
         now = self._refreshed_at = self._clock.monotonic()
         if topics is None:
             self._learnt_at.clear()
@@ -150,33 +155,26 @@ class MetadataUpkeep:
 
 def view_of(response: Any) -> ClusterMetadata:
     """Read a metadata *response* of any version."""
-    answer = response.to_object()
-    brokers = {
-        row["node_id"]: Broker(row["node_id"], row["host"], row["port"], row["rack"]) for row in answer["brokers"]
-    }
-    controller_id = answer["controller_id"]
+    brokers = {node_id: Broker(node_id, host, port, rack) for node_id, host, port, rack, *_ in response.brokers}
+    controller_id = response.controller_id
+    has_ids = response.API_VERSION >= _HAS_IDS
+    topics = {}
+    for error_code, topic, *rest in response.topics:
+        topic_id, is_internal, partitions = rest[:3] if has_ids else (None, *rest[:2])
+        topics[topic] = TopicMetadata(
+            error_code,
+            topic_id,
+            is_internal,
+            {
+                number: PartitionMetadata(leader, leader_epoch, tuple(replicas))
+                for _, number, leader, leader_epoch, replicas, *_ in partitions
+            },
+        )
     return ClusterMetadata(
-        cluster_id=answer.get("cluster_id"),
+        cluster_id=response.cluster_id,
         controller_id=controller_id if controller_id in brokers else None,
         brokers=brokers,
-        topics={
-            row["topic"]: TopicMetadata(
-                error_code=row["error_code"],
-                topic_id=row.get("topic_id"),
-                is_internal=row["is_internal"],
-                partitions={partition["partition"]: _partition_of(partition) for partition in row["partitions"]},
-            )
-            for row in answer["topics"]
-        },
-    )
-
-
-def _partition_of(row: Mapping[str, Any]) -> PartitionMetadata:
-    return PartitionMetadata(
-        leader=row["leader"],
-        leader_epoch=row.get("leader_epoch", UNKNOWN_EPOCH),
-        replicas=tuple(row["replicas"]),
-        isr=tuple(row["isr"]),
+        topics=topics,
     )
 
 

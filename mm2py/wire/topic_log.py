@@ -41,6 +41,8 @@ _PURPOSE = "log"
 _FETCH_MAX_BYTES = 8 * 1024 * 1024
 _FETCH_WAIT_MS = 100
 _BATCH_BYTES = 256 * 1024
+#: After so many records others have a turn of the event loop: a flow may write tens of thousands of positions at once.
+_RECORDS_A_TURN = 500
 _MAGIC = 2
 _ACKS_ALL = -1
 #: The markers of a transaction that was just committed take milliseconds; one that is open takes longer.
@@ -279,7 +281,7 @@ class TopicLog:
         if not records:
             return
         await self._cluster.ensure_metadata({self.topic})
-        waiting = self._batches(records, await self._leaders())
+        waiting = await self._batches(records, await self._leaders())
         if producer is not None:
             waiting = {tp: [producer.signed(tp, batch) for batch in batches] for tp, batches in waiting.items()}
         limit_ms = self._cluster.endpoint.request_timeout_ms if producer is None else producer.patience_ms
@@ -301,23 +303,31 @@ class TopicLog:
     async def placed(self, records: Sequence[LogRecord]) -> dict[TopicPartition, list[LogRecord]]:
         """Return *records* by the partitions that they go to."""
         await self._cluster.ensure_metadata({self.topic})
-        return self._chosen(records, await self._leaders())
+        return await self._chosen(records, await self._leaders())
 
-    def _batches(
+    async def _batches(
         self, records: Sequence[LogRecord], partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, list[bytes]]:
-        now_ms = self._cluster.clock.wall_ms()
-        return {tp: list(_built(some, now_ms)) for tp, some in self._chosen(records, partitions).items()}
+        now_ms, found = self._cluster.clock.wall_ms(), dict[TopicPartition, list[bytes]]()
+        for tp, some in (await self._chosen(records, partitions)).items():
+            for batch in _built(some, now_ms):
+                found.setdefault(tp, []).append(batch)
+                await self._cluster.clock.sleep(0)
+        return found
 
-    def _chosen(
+    async def _chosen(
         self, records: Sequence[LogRecord], partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, list[LogRecord]]:
+        """Return *records* by partition, each with its number."""
         choose = DefaultPartitioner()
         numbers = [tp.partition for tp in partitions]
         chosen: dict[TopicPartition, list[LogRecord]] = {}
-        for record in records:
-            number = choose(record.key, numbers, numbers) if record.partition is None else record.partition
-            chosen.setdefault(TopicPartition(self.topic, number), []).append(record)
+        for count, one in enumerate(records, 1):
+            number = choose(one.key, numbers, numbers) if one.partition is None else one.partition
+            placed = LogRecord(one.key, one.value, one.headers, number, one.offset, one.timestamp_ms)
+            chosen.setdefault(TopicPartition(self.topic, number), []).append(placed)
+            if not count % _RECORDS_A_TURN:
+                await self._cluster.clock.sleep(0)
         return chosen
 
     async def _produce_once(

@@ -69,13 +69,18 @@ GLANCE = Row(
 LAG = Row(
     "Lag",
     (
-        flow_lines("Lag", f"{BY_FLOW} (mm2py_flow_lag_records{{{WHICH}}})", about="Records not copied yet.", width=12),
+        flow_lines("Lag", f"{BY_FLOW} (mm2py_flow_lag_records{{{WHICH}}})", about="Records not copied yet."),
         flow_lines(
             "Behind",
             f"max by (source, target) (mm2py_flow_lag_seconds{{{WHICH}}})",
             "s",
             "For how long the oldest record that is not copied has waited.",
-            width=12,
+        ),
+        flow_lines(
+            "Until it has caught up",
+            f"max by (source, target) (mm2py_flow_catch_up_seconds{{{WHICH}}})",
+            "s",
+            "At the rates of the last minute. Nothing is shown while what is left does not shrink.",
         ),
         table(
             "The twenty topics furthest behind",

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PARTITIONS, BUSY_S, RATE = 100, 10, 200
 RUN_LIMIT_S = 240.0
 #: A machine that does much else makes figures bad. They are to be figures, and of the right size, not good ones.
-MOST_START_S, MOST_PSS_MIB, MOST_P50_MS = 120.0, 4_000.0, 2_000.0
+MOST_START_S, MOST_PSS_MIB, MOST_P50_MS = 120.0, 4_000.0, 10_000.0
 SMALL = ("--partitions", str(PARTITIONS), "--busy", str(BUSY_S), "--rate", str(RATE), "--settle", "1", "--idle", "2")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+import attrs
 import pytest
 
 from mm2py.devkit.broker import KafkaCluster
@@ -19,7 +20,7 @@ from mm2py.model.connector_configs import config_record, state_record
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import Wanted
 from tests.support.checkpointing import checkpoints_in
-from tests.support.daemon import command
+from tests.support.daemon import Daemon, command
 from tests.support.eventually import eventually
 from tests.support.flow_rest import WorkerRest, worker_rest
 from tests.support.groups import commit_plainly
@@ -80,6 +81,32 @@ async def _write(bootstrap: str, topic: str, *records: tuple[bytes, bytes | None
             await plain.send_and_wait(topic, value, key)
 
 
+async def _is_ready_without_a_flow(rest: WorkerRest, running: Daemon) -> None:
+    root = await rest.ask("GET", "/", wanted=200)
+    assert set(root) == {"version", "commit", "kafka_cluster_id"}
+    assert root["kafka_cluster_id"]
+    assert await rest.ask("GET", "/connectors", wanted=200) == []
+    await eventually(lambda: rest.ask("GET", "/health/ready"), within_s=30, what="the worker is ready")
+    assert not list(running.events("spark_started"))
+
+
+async def _add_a_source(rest: WorkerRest, name: str, between: tuple[str, str], one: str, more: str) -> None:
+    """Create a connector of a source cluster that copies topic *one*, then add *more* to its list."""
+    source, target = between
+    for topic in (one, more):
+        await create_topic(source, topic, partitions=1)
+        await produce_numbers(source, topic, count=_COUNT, partitions=1)
+    config = _mirus(name, source, **{"topics.whitelist": one})
+    await rest.ask("POST", "/connectors", {"name": name, "config": config}, wanted=201)
+    refused = await rest.ask("POST", "/connectors", {"name": name, "config": config}, wanted=409)
+    assert refused == {"error_code": 409, "message": f"Connector {name} already exists"}
+    await assert_mirrored(source, one, target, one, _COUNT)
+    assert more not in await list_topics(target)
+    config["topics.whitelist"] = f"{one},{more}"
+    await rest.ask("PUT", f"/connectors/{name}/config", config, wanted=200)
+    await assert_mirrored(source, more, target, more, _COUNT)
+
+
 @pytest.mark.soak
 async def test_mirus_s_quick_start(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
     """
@@ -93,12 +120,7 @@ async def test_mirus_s_quick_start(primary: KafkaCluster, backup: KafkaCluster, 
     arguments = (_worker(tmp_path, target, prefix), "--override", "rest.port=0")
     async with command(tmp_path, "mm2py.cli.distributed", *arguments) as running:
         rest = await worker_rest(running)
-        root = await rest.ask("GET", "/", wanted=200)
-        assert set(root) == {"version", "commit", "kafka_cluster_id"}
-        assert root["kafka_cluster_id"]
-        assert await rest.ask("GET", "/connectors", wanted=200) == []
-        await eventually(lambda: rest.ask("GET", "/health/ready"), within_s=30, what="the worker is ready")
-        assert not list(running.events("spark_started"))
+        await _is_ready_without_a_flow(rest, running)
 
         servers = {"destination.topic.name.suffix": ".mirror", "destination.consumer.bootstrap.servers": target}
         config = _mirus(first, target, **servers, **{"topics.whitelist": topic})
@@ -112,20 +134,7 @@ async def test_mirus_s_quick_start(primary: KafkaCluster, backup: KafkaCluster, 
         await produce_numbers(target, topic, count=_COUNT, partitions=1)
         await assert_mirrored(target, topic, target, f"{topic}.mirror", _COUNT)
 
-        # A second source, and a list of topics that grows.
-        one, more = f"{prefix}-one", f"{prefix}-more"
-        for name in (one, more):
-            await create_topic(other, name, partitions=1)
-            await produce_numbers(other, name, count=_COUNT, partitions=1)
-        config = _mirus(second, other, **{"topics.whitelist": one})
-        await rest.ask("POST", "/connectors", {"name": second, "config": config}, wanted=201)
-        refused = await rest.ask("POST", "/connectors", {"name": second, "config": config}, wanted=409)
-        assert refused == {"error_code": 409, "message": f"Connector {second} already exists"}
-        await assert_mirrored(other, one, target, one, _COUNT)
-        assert more not in await list_topics(target)
-        config["topics.whitelist"] = f"{one},{more}"
-        await rest.ask("PUT", f"/connectors/{second}/config", config, wanted=200)
-        await assert_mirrored(other, more, target, more, _COUNT)
+        await _add_a_source(rest, second, (other, target), f"{prefix}-one", f"{prefix}-more")
 
         # Another worker's change.
         await _write(target, f"{prefix}-configs", state_record(second, Wanted.PAUSED))
@@ -165,6 +174,46 @@ def _java_worker(folder: Path, file: str) -> Iterator[tuple[str, LoggedProcess]]
         process.kill()
 
 
+async def _produce(bootstrap: str, *topics: str) -> None:
+    for topic in topics:
+        await produce_numbers(bootstrap, topic, count=_COUNT, partitions=2)
+
+
+async def _from_java(java: WorkerRest, what: str, ask: Callable[[], Awaitable[None]]) -> None:
+    """Ask Kafka Connect until it is up and answers as *ask* wants it."""
+
+    async def answered() -> bool:
+        try:
+            await ask()
+        except aiohttp.ClientError as error:
+            raise AssertionError(f"{java.url}: {error}") from error
+        return True
+
+    await eventually(answered, within_s=90, what=what, every_s=1)
+
+
+async def _create_at_java(java: WorkerRest, target: str, configs: Mapping[str, Mapping[str, str]]) -> None:
+    """Have Kafka Connect run connectors, each of the topic with its name, until they have copied."""
+
+    async def create() -> None:
+        for name, config in configs.items():
+            await java.ask("PUT", f"/connectors/{name}/config", config)
+
+    await _from_java(java, "Kafka Connect runs the connectors", create)
+    for name in configs:
+        await await_arrived(target, f"{name}.{name}", _COUNT)
+
+
+async def _java_has_paused(java: WorkerRest, name: str) -> None:
+    """Wait until Kafka Connect has read what was changed here: one connector is left, and is paused."""
+
+    async def ask() -> None:
+        assert await java.ask("GET", "/connectors") == [name]
+
+    await _from_java(java, "Kafka Connect has read what was changed here", ask)
+    await java.until(name, "PAUSED", tasks=2)
+
+
 async def _stands_by(rest: WorkerRest, name: str, said: str) -> None:
     """Wait until a connector shows who runs it instead."""
 
@@ -175,6 +224,15 @@ async def _stands_by(rest: WorkerRest, name: str, said: str) -> None:
         return True
 
     await eventually(is_so, within_s=30, what="it says who runs the connector")
+
+
+_OF_A_JAVA_WORKER: Final = {
+    "replication.factor": 1,
+    "emit.offset-syncs.enabled": "false",
+    "sync.topic.acls.enabled": "false",
+    "heartbeats.replication.enabled": "false",  # other tests may have left some
+    "refresh.topics.interval.seconds": 1,
+}
 
 
 @pytest.mark.soak(only="flows are taken over from Java elsewhere")
@@ -190,16 +248,9 @@ async def test_connectors_of_a_java_worker_continue(
     runs, waits = f"{prefix}-runs", f"{prefix}-waits"
     for topic in (runs, waits):
         await create_topic(source, topic, partitions=2)
-        await produce_numbers(source, topic, count=_COUNT, partitions=2)
+    await _produce(source, runs, waits)
     file = _worker(tmp_path, target, prefix)
-    own = {
-        "target.cluster.bootstrap.servers": target,
-        "replication.factor": 1,
-        "emit.offset-syncs.enabled": "false",
-        "sync.topic.acls.enabled": "false",
-        "heartbeats.replication.enabled": "false",  # other tests may have left some
-        "refresh.topics.interval.seconds": 1,
-    }
+    own = {"target.cluster.bootstrap.servers": target, **_OF_A_JAVA_WORKER}
     configs = {
         name: {**_mm2("MirrorSourceConnector", name, source, topics=name, **own), "tasks.max": "2"}
         for name in (runs, waits)
@@ -208,18 +259,7 @@ async def test_connectors_of_a_java_worker_continue(
         java_runs = stack.enter_context(ExitStack())
         url, _ = java_runs.enter_context(_java_worker(tmp_path, file))
         java = WorkerRest(url)
-
-        async def created() -> bool:
-            try:
-                for name, config in configs.items():
-                    await java.ask("PUT", f"/connectors/{name}/config", config)
-            except aiohttp.ClientError as error:
-                raise AssertionError(str(error)) from error
-            return True
-
-        await eventually(created, within_s=90, what="Kafka Connect runs the connectors", every_s=1)
-        for name in configs:
-            await await_arrived(target, f"{name}.{name}", _COUNT)
+        await _create_at_java(java, target, configs)
         await java.ask("PUT", f"/connectors/{waits}/pause", {}, wanted=202)
         await java.until(waits, "PAUSED", tasks=2)
         arguments = (file, "--override", "rest.port=0")
@@ -230,8 +270,7 @@ async def test_connectors_of_a_java_worker_continue(
         await _stands_by(rest, runs, f" runs {runs}->us-east, as a worker of group {prefix}-connect")
         java_runs.close()
         await running.wait_for_event("worker_taken_over")
-        for topic in (runs, waits):
-            await produce_numbers(source, topic, count=_COUNT, partitions=2)
+        await _produce(source, runs, waits)
         await running.wait_for_event("connector_positions_taken_over", connector=runs, partitions=2)
         await await_arrived(target, f"{runs}.{runs}", 2 * _COUNT)
         await rest.until(waits, "PAUSED", tasks=0)
@@ -249,17 +288,7 @@ async def test_connectors_of_a_java_worker_continue(
     for topic in (runs, waits):
         assert await read_numbers(target, f"{topic}.{topic}") == await read_numbers(source, topic)
     with _java_worker(tmp_path, file) as (url, _):
-        java = WorkerRest(url)
-
-        async def knows_one() -> bool:
-            try:
-                assert await java.ask("GET", "/connectors") == [runs]
-            except aiohttp.ClientError as error:
-                raise AssertionError(str(error)) from error
-            return True
-
-        await eventually(knows_one, within_s=90, what="Kafka Connect has read what was changed here", every_s=1)
-        await java.until(runs, "PAUSED", tasks=2)
+        await _java_has_paused(WorkerRest(url), runs)
 
 
 def _mm2(kind: str, alias: str, source: str, **others: Any) -> dict[str, str]:
@@ -273,6 +302,105 @@ def _mm2(kind: str, alias: str, source: str, **others: Any) -> dict[str, str]:
     return {key: str(value) for key, value in settings.items()}
 
 
+_FOREIGN: Final = {"connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector", "file": "x"}
+
+
+@attrs.frozen
+class _Walk:
+    """KIP-382's flow: a topic, a group, and the three connectors, by what they do."""
+
+    source: str
+    target: str
+    topic: str
+    group: str
+    alias: str
+
+    @property
+    def names(self) -> dict[str, str]:
+        return {kind: f"us-west-{kind}" for kind in ("source", "checkpoint", "heartbeat")}
+
+    @property
+    def configs(self) -> dict[str, dict[str, str]]:
+        return {
+            "source": _mm2(
+                "MirrorSourceConnector", self.alias, self.source,
+                **{"topics": self.topic, "replication.factor": 1, "offset-syncs.topic.replication.factor": 1},
+                **{"heartbeats.replication.enabled": "false"},  # other tests may have left some
+                **{"source.cluster.sasl.jaas.config": "password=hidden"},
+            ),
+            "checkpoint": _mm2(
+                "MirrorCheckpointConnector", self.alias, self.source,
+                **{"groups": self.group, "checkpoints.topic.replication.factor": 1},
+                **{"emit.checkpoints.interval.seconds": 1},
+            ),
+            "heartbeat": _mm2(
+                "MirrorHeartbeatConnector", self.alias, self.source, **{"heartbeats.topic.replication.factor": 1}
+            ),
+        }  # fmt: skip
+
+    async def prepare(self, config_topic: str) -> None:
+        """Write the topic, commit the group, and leave what Java's worker would: other classes, records of its own."""
+        await create_topic(self.source, self.topic, partitions=2)
+        await produce_numbers(self.source, self.topic, count=_COUNT, partitions=2)
+        await commit_plainly(self.source, self.group, {TopicPartition(self.topic, 0): 100})
+        await create_topic(self.target, config_topic, partitions=1)
+        await _write(
+            self.target,
+            config_topic,
+            (b"session-key", b'{"key":"AA==","algorithm":"HmacSHA256","creation-timestamp":1}'),
+            config_record("a-file", _FOREIGN),
+            (b"task-a-file-0", b'{"properties":{"task.class":"x"}}'),
+            (b"commit-a-file", b'{"tasks":1}'),
+        )
+
+    async def put(self, rest: WorkerRest) -> None:
+        """Put the connectors, in any order, and wait until they do what they are for."""
+        for kind in ("checkpoint", "source", "heartbeat"):
+            await rest.ask("PUT", f"/connectors/{self.names[kind]}/config", self.configs[kind], wanted=201)
+        await assert_mirrored(self.source, self.topic, self.target, f"{self.alias}.{self.topic}", _COUNT)
+        for name in self.names.values():
+            await rest.until(name, "RUNNING", tasks=1)
+
+        async def translated() -> bool:
+            found = await checkpoints_in(self.target, f"{self.alias}.checkpoints.internal", self.group)
+            return bool(found) and found[-1].downstream == 100
+
+        await eventually(translated, within_s=60, what="a checkpoint at 100")
+        assert "heartbeats" in await list_topics(self.target)
+
+    async def shown(self, rest: WorkerRest) -> dict[str, str]:
+        """Look at all connectors; return the config of the source connector."""
+        shown = await rest.ask("GET", "/connectors?expand=status&expand=info", wanted=200)
+        assert set(shown) == {*self.names.values(), "a-file"}
+        assert shown["a-file"]["status"]["connector"]["state"] == "UNASSIGNED"
+        assert "FileStreamSourceConnector" in shown["a-file"]["status"]["connector"]["trace"]
+        config: dict[str, str] = shown[self.names["source"]]["info"]["config"]
+        assert config["source.cluster.sasl.jaas.config"] == "***"
+        return config
+
+    async def refuse(self, rest: WorkerRest) -> None:
+        """Ask for what does not fit: nothing is stored, and nothing stops."""
+        name, config = self.names["source"], self.configs["source"]
+        bad = {**config, "tasks.max": "many", "sync.topic.acls.enabled": "maybe", "listeners": "http://:1"}
+        refused = await rest.ask("PUT", f"/connectors/{name}/config", bad, wanted=400)
+        assert all(key in refused["message"] for key in ("tasks.max", "sync.topic.acls.enabled", "listeners"))
+        again = await rest.ask("POST", "/connectors", {"name": "twice", "config": config}, wanted=400)
+        assert f"{self.alias}->us-east has a MirrorSourceConnector already" in again["message"]
+        await rest.ask("POST", "/connectors", {"name": "file", "config": _FOREIGN}, wanted=400)
+        plugin = f"/connector-plugins/{bad['connector.class']}/config/validate"
+        judged = await rest.ask("PUT", plugin, {**bad, "name": name}, wanted=200)
+        assert judged["error_count"] == 3
+
+    async def remove(self, rest: WorkerRest, running: Daemon) -> None:
+        """Delete the connectors, and wait until their flow is gone."""
+        for name in self.names.values():
+            await rest.ask("DELETE", f"/connectors/{name}", wanted=204)
+        gone = await rest.ask("GET", f"/connectors/{self.names['source']}", wanted=404)
+        assert gone["error_code"] == 404
+        assert await rest.ask("GET", "/connectors", wanted=200) == ["a-file"]
+        await running.wait_for_event("settings_reloaded", removed=[f"{self.alias}->us-east"])
+
+
 async def test_kip_382_s_walkthrough(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
     """
     The three connectors of a flow are put one after the other, and are one flow. What does not fit is refused, and
@@ -280,99 +408,38 @@ async def test_kip_382_s_walkthrough(primary: KafkaCluster, backup: KafkaCluster
     are gone, and their offsets stay.
     """
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
-    topic, group, alias = f"{prefix}-topic", f"{prefix}-group", f"{prefix}-west"
-    await create_topic(source, topic, partitions=2)
-    await produce_numbers(source, topic, count=_COUNT, partitions=2)
-    await commit_plainly(source, group, {TopicPartition(topic, 0): 100})
-    names = {kind: f"us-west-{kind}" for kind in ("source", "checkpoint", "heartbeat")}
-    configs = {
-        "source": _mm2(
-            "MirrorSourceConnector", alias, source,
-            **{"topics": topic, "replication.factor": 1, "offset-syncs.topic.replication.factor": 1},
-            **{"heartbeats.replication.enabled": "false"},  # other tests may have left some
-            **{"source.cluster.sasl.jaas.config": "password=hidden"},
-        ),
-        "checkpoint": _mm2(
-            "MirrorCheckpointConnector", alias, source,
-            **{"groups": group, "checkpoints.topic.replication.factor": 1, "emit.checkpoints.interval.seconds": 1},
-        ),
-        "heartbeat": _mm2("MirrorHeartbeatConnector", alias, source, **{"heartbeats.topic.replication.factor": 1}),
-    }  # fmt: skip
-    foreign = {"connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector", "file": "x"}
-    # What Java's worker left: connectors of other classes, and records of its own.
-    await create_topic(target, f"{prefix}-configs", partitions=1)
-    await _write(
-        target,
-        f"{prefix}-configs",
-        (b"session-key", b'{"key":"AA==","algorithm":"HmacSHA256","creation-timestamp":1}'),
-        config_record("a-file", foreign),
-        (b"task-a-file-0", b'{"properties":{"task.class":"x"}}'),
-        (b"commit-a-file", b'{"tasks":1}'),
-    )
+    walk = _Walk(source, target, f"{prefix}-topic", f"{prefix}-group", f"{prefix}-west")
+    first, heartbeat = walk.names["source"], walk.names["heartbeat"]
+    await walk.prepare(f"{prefix}-configs")
     arguments = (_worker(tmp_path, target, prefix), "--override", "rest.port=0")
     async with command(tmp_path, "mm2py.cli.distributed", *arguments) as running:
         rest = await worker_rest(running)
         await running.wait_for_event("connector_not_run", connector="a-file")
-        for kind in ("checkpoint", "source", "heartbeat"):  # in any order
-            await rest.ask("PUT", f"/connectors/{names[kind]}/config", configs[kind], wanted=201)
-        await assert_mirrored(source, topic, target, f"{alias}.{topic}", _COUNT)
-        await rest.until(names["source"], "RUNNING", tasks=1)
-        await rest.until(names["checkpoint"], "RUNNING", tasks=1)
-        await rest.until(names["heartbeat"], "RUNNING", tasks=1)
-
-        async def translated() -> bool:
-            found = await checkpoints_in(target, f"{alias}.checkpoints.internal", group)
-            return bool(found) and found[-1].downstream == 100
-
-        await eventually(translated, within_s=60, what="a checkpoint at 100")
-        assert "heartbeats" in await list_topics(target)
-        shown = await rest.ask("GET", "/connectors?expand=status&expand=info", wanted=200)
-        assert set(shown) == {*names.values(), "a-file"}
-        assert shown["a-file"]["status"]["connector"]["state"] == "UNASSIGNED"
-        assert "FileStreamSourceConnector" in shown["a-file"]["status"]["connector"]["trace"]
-        config = shown[names["source"]]["info"]["config"]
-        assert config["source.cluster.sasl.jaas.config"] == "***"
-
-        # Refused: nothing is stored, and nothing stops.
-        bad = {**configs["source"], "tasks.max": "many", "sync.topic.acls.enabled": "maybe", "listeners": "http://:1"}
-        refused = await rest.ask("PUT", f"/connectors/{names['source']}/config", bad, wanted=400)
-        assert all(key in refused["message"] for key in ("tasks.max", "sync.topic.acls.enabled", "listeners"))
-        again = await rest.ask("POST", "/connectors", {"name": "twice", "config": configs["source"]}, wanted=400)
-        assert f"{alias}->us-east has a MirrorSourceConnector already" in again["message"]
-        await rest.ask("POST", "/connectors", {"name": "file", "config": foreign}, wanted=400)
-        plugin = f"/connector-plugins/{bad['connector.class']}/config/validate"
-        judged = await rest.ask("PUT", plugin, {**bad, "name": names["source"]}, wanted=200)
-        assert judged["error_count"] == 3
-        assert await rest.ask("GET", f"/connectors/{names['source']}/config", wanted=200) == config
+        await walk.put(rest)
+        config = await walk.shown(rest)
+        await walk.refuse(rest)
+        assert await rest.ask("GET", f"/connectors/{first}/config", wanted=200) == config
 
         # What is shown can be put back; the secret is kept.
-        await rest.ask("PUT", f"/connectors/{names['source']}/config", config, wanted=200)
-        await rest.ask("PUT", f"/connectors/{names['heartbeat']}/stop", wanted=204)
-        await rest.until(names["heartbeat"], "STOPPED", tasks=0)
+        await rest.ask("PUT", f"/connectors/{first}/config", config, wanted=200)
+        await rest.ask("PUT", f"/connectors/{heartbeat}/stop", wanted=204)
+        await rest.until(heartbeat, "STOPPED", tasks=0)
         assert await running.sigterm() == 0
 
-    await produce_numbers(source, topic, count=_COUNT, partitions=2)
+    await produce_numbers(source, walk.topic, count=_COUNT, partitions=2)
     async with command(tmp_path, "mm2py.cli.distributed", *arguments) as running:
         rest = await worker_rest(running)
-        await rest.until(names["source"], "RUNNING", tasks=1)
-        await await_arrived(target, f"{alias}.{topic}", 2 * _COUNT)
-        assert await arrived(target, f"{alias}.{topic}") == 2 * _COUNT
-        await rest.until(names["heartbeat"], "STOPPED", tasks=0)
-        for path, code in (
-            (f"/connectors/{names['source']}/stop", 204),
-            (f"/connectors/{names['heartbeat']}/resume", 202),
-        ):
-            await rest.ask("PUT", path, wanted=code)
-        await rest.until(names["source"], "STOPPED", tasks=0)
-        offsets = await rest.ask("GET", f"/connectors/{names['source']}/offsets", wanted=200)
+        await rest.until(first, "RUNNING", tasks=1)
+        await await_arrived(target, f"{walk.alias}.{walk.topic}", 2 * _COUNT)
+        assert await arrived(target, f"{walk.alias}.{walk.topic}") == 2 * _COUNT
+        await rest.until(heartbeat, "STOPPED", tasks=0)
+        await rest.ask("PUT", f"/connectors/{first}/stop", wanted=204)
+        await rest.ask("PUT", f"/connectors/{heartbeat}/resume", wanted=202)
+        await rest.until(first, "STOPPED", tasks=0)
+        offsets = await rest.ask("GET", f"/connectors/{first}/offsets", wanted=200)
         assert [one["offset"]["offset"] for one in offsets["offsets"]] == [_COUNT - 1] * 2
-        await rest.until(names["heartbeat"], "RUNNING", tasks=1)
-        for name in names.values():
-            await rest.ask("DELETE", f"/connectors/{name}", wanted=204)
-        gone = await rest.ask("GET", f"/connectors/{names['source']}", wanted=404)
-        assert gone["error_code"] == 404
-        assert await rest.ask("GET", "/connectors", wanted=200) == ["a-file"]
-        await running.wait_for_event("settings_reloaded", removed=[f"{alias}->us-east"])
+        await rest.until(heartbeat, "RUNNING", tasks=1)
+        await walk.remove(rest, running)
         assert running.is_running
         assert await running.sigterm() == 0
 

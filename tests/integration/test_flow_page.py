@@ -9,7 +9,8 @@ import pytest
 from playwright.async_api import Browser
 
 from mm2py.core.control.overrides import SOURCE
-from mm2py.model.flow import Flow
+from mm2py.model.elsewhere import Elsewhere
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
 from mm2py.model.state import FlowState, GroupView
 from mm2py.telemetry.events import ClusterUnreachable
@@ -22,6 +23,9 @@ from tests.support.served_page import Served, partitions
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TOPICS, SETTINGS, OFFSETS, NODES = (f"#/flow/A-%3EB/{tab}" for tab in ("topics", "settings", "offsets", "nodes"))
+
+#: The column of the topics' table that counts partitions, as it is numbered there.
+PARTITIONS = 10
 
 
 async def test_topics_are_found_by_remote_name_and_state(browser: Browser, served: Served) -> None:
@@ -104,6 +108,30 @@ async def test_all_overrides_are_reverted_at_once(browser: Browser, served: Serv
     # The tests' browser asks for no motion.
     assert turns == "none"
     assert served.node.control.ordered == NO_OVERRIDES
+
+
+async def test_topics_that_other_nodes_copy_are_listed(browser: Browser, served: Served) -> None:
+    """Each with the nodes that copy it and no figures; it can be paused here; it goes when they copy it no more."""
+    others = {TopicPartition("orders", 2): "there:8083", TopicPartition("stock", 0): "there:8083"}
+    served.node.control.others = {it: Elsewhere(f"A.{it.topic}", node) for it, node in others.items()}
+    served.show(nodes=some_nodes())
+    async with looking(browser, served.url) as seen:
+        await seen.open(TOPICS)
+        await seen.sees("on other nodes", "table.topics")
+        counts = await seen.rows("topics", PARTITIONS)
+        await seen.page.get_by_label("State of topics").select_option("elsewhere")
+        await seen.sees("1 of 3 rows", ".table-whole")
+        await seen.page.locator("table.topics .opener").first.click()
+        await seen.sees("This node copies none of it: 1 partition on there:8083.", "table.topics")
+        await seen.keep_picture("topics-elsewhere")
+        await seen.page.locator("table.topics").get_by_role("button", name="Pause").click()
+        await seen.answer("Pause")
+        await eventually(lambda: served.node.control.ordered.topics, within_s=10, what="it is paused")
+        served.node.control.others = {}
+        await seen.sees("2 rows", ".table-whole")
+
+    assert served.node.control.ordered.topics == {"stock"}
+    assert counts == ["1", "2 of 3", "1"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

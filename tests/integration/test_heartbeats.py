@@ -11,7 +11,8 @@ import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.heartbeat import Heartbeat, decode_heartbeat
-from mm2py.model.state import FlowState
+from mm2py.model.node import Node
+from mm2py.model.state import FlowState, HeartbeatsView
 from mm2py.telemetry.events import (
     ClusterUnreachable,
     HeartbeatsResumed,
@@ -58,9 +59,10 @@ async def beats(flow: RunningFlow, more_than: int = 0) -> int:
     return await eventually(sent, within_s=60, what=f"more than {more_than} heartbeats are written")
 
 
-def _shortest_pause_ms(found: Collection[Heartbeat]) -> int:
+def _pauses_ms(found: Collection[Heartbeat]) -> list[int]:
+    """Return the times between heartbeats, the shortest first."""
     times = sorted(beat.timestamp_ms for beat in found)
-    return min(after - before for before, after in itertools.pairwise(times))
+    return sorted(after - before for before, after in itertools.pairwise(times))
 
 
 async def test_heartbeats_have_java_s_bytes_and_time(target: str, tmp_path: Path) -> None:
@@ -78,7 +80,7 @@ async def test_heartbeats_have_java_s_bytes_and_time(target: str, tmp_path: Path
     found = [decode_heartbeat(record.key, record.value) for record in records]
     assert {(beat.source_alias, beat.target_alias) for beat in found} == {("A", "B")}
     assert [beat.timestamp_ms for beat in found] == [record.timestamp_ms for record in records]
-    assert _shortest_pause_ms(found) >= 900
+    assert _pauses_ms(found)[0] >= 900
     assert (await topic_configs(target, "heartbeats"))["cleanup.policy"] == "compact"
     printed = await java_program("MirrorRecords").ask(target, "Heartbeat:heartbeats")
     assert [line.split("\t")[2] for line in printed] == [str(beat) for beat in found]
@@ -152,5 +154,31 @@ async def test_heartbeats_outlive_their_topic_and_their_target(
 
     (records,) = (await read_topic(target, "heartbeats")).values()
     # One whose acknowledgement was lost may have been sent twice, and is the same then.
-    assert _shortest_pause_ms({decode_heartbeat(record.key, record.value) for record in records}) >= 900
+    assert _pauses_ms({decode_heartbeat(record.key, record.value) for record in records})[0] >= 900
     assert flow.runner.view().groups[-1].restarts == 0
+
+
+async def test_one_of_two_nodes_emits_and_the_other_takes_over(target: str, prefix: str, tmp_path: Path) -> None:
+    """A monitor that counts records of the topic sees as many as with Java; the source is not needed."""
+    settings = flow_settings(_NOWHERE, target, **_EMIT, **{"B.heartbeat.interval.ms": "300"})
+    one, other = (Node(f"{prefix}-{name}", 1, f"machine {name}", "1", f"http://{name}:1", 1) for name in ("a", "b"))
+    async with running_flow(settings, tmp_path, us=one) as first:
+        await beats(first, 1)
+        async with running_flow(settings, tmp_path, us=other) as second:
+
+            def is_standing_by() -> bool:
+                groups = {group.connector: group.state for group in second.runner.view().groups}
+                return groups["MirrorHeartbeatConnector"] is FlowState.STANDBY
+
+            await eventually(is_standing_by, within_s=30, what="the second node leaves them to the first one")
+            await beats(first, await beats(first) + 3)
+            shared = second.runner.view().heartbeats
+            await first.drain()
+            await beats(second, 3)
+            await second.drain()
+
+    (records,) = (await read_topic(target, "heartbeats")).values()
+    assert shared == HeartbeatsView(0, None)
+    # The other one begins at any moment after the last of the first one.
+    assert _pauses_ms([decode_heartbeat(record.key, record.value) for record in records])[1] >= 900
+    assert len(records) == await beats(first) + await beats(second)

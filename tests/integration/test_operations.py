@@ -69,14 +69,19 @@ async def copied(tmp_path: Path, settings: FlowSettings, remote_topic: str, coun
         return [*flow.events.of(ResumedExactly), *flow.events.of(ResumeUnproven)]
 
 
+async def mirrored(tmp_path: Path, settings: FlowSettings, primary: KafkaCluster, topic: str) -> None:
+    """Write a topic, and run the mirror until all of it is copied."""
+    await create_topic(primary.bootstrap_servers, topic)
+    await produce_numbers(primary.bootstrap_servers, topic, count=RECORDS, partitions=1)
+    await copied(tmp_path, settings, f"A.{topic}", RECORDS)
+
+
 async def test_a_position_is_set(
     tmp_path: Path, settings: FlowSettings, primary: KafkaCluster, backup: KafkaCluster, prefix: str
 ) -> None:
     """A position that an operator writes is where copying goes on, and nothing is left to be proven."""
-    source, target = primary.bootstrap_servers, backup.bootstrap_servers
-    await create_topic(source, prefix)
-    await produce_numbers(source, prefix, count=RECORDS, partitions=1)
-    await copied(tmp_path, settings, f"A.{prefix}", RECORDS)
+    target = backup.bootstrap_servers
+    await mirrored(tmp_path, settings, primary, prefix)
     meant = {"b1:9092": target, "A.orders": f"A.{prefix}", '"orders"': f'"{prefix}"', ":743": ":10", ":742": ":9"}
     (ask, answer), (write, typed) = told(0, {**meant, '"offset":1000': '"offset":4'})
     ends = await asyncio.to_thread(follow, ask)
@@ -92,10 +97,8 @@ async def test_a_position_is_removed(
     tmp_path: Path, settings: FlowSettings, primary: KafkaCluster, backup: KafkaCluster, prefix: str
 ) -> None:
     """A partition whose position an operator removed is copied from its start again."""
-    source, target = primary.bootstrap_servers, backup.bootstrap_servers
-    await create_topic(source, prefix)
-    await produce_numbers(source, prefix, count=RECORDS, partitions=1)
-    await copied(tmp_path, settings, f"A.{prefix}", RECORDS)
+    target = backup.bootstrap_servers
+    await mirrored(tmp_path, settings, primary, prefix)
     ((write, typed),) = told(1, {"b1:9092": target, '"orders"': f'"{prefix}"'})
     await asyncio.to_thread(follow, write, typed)
     resumed = await copied(tmp_path, settings, f"A.{prefix}", 2 * RECORDS)

@@ -196,6 +196,12 @@ async def _two_nodes(text: str, flow: Flow, work_dir: Path) -> AsyncIterator[tup
             yield one, two
 
 
+async def _pause_left(flow: Flow, one: RunningNode, two: RunningNode) -> None:
+    """Pause a topic at *one*, while *two* stands by."""
+    await two.until(flow, SOURCE, FlowState.STANDBY)
+    await one.node.control.change_overrides(flow, lambda overrides: verbs.pause_topic(overrides, "left"), by="alice")
+
+
 async def test_a_daemon_that_was_overtaken_is_told_so(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -203,10 +209,7 @@ async def test_a_daemon_that_was_overtaken_is_told_so(
     flow = Flow(prefix, "B")
     text = _file(primary, backup, prefix, topics=f"{prefix}-nothing")
     async with _two_nodes(text, flow, tmp_path) as (one, two):
-        await two.until(flow, SOURCE, FlowState.STANDBY)
-        await one.node.control.change_overrides(
-            flow, lambda overrides: verbs.pause_topic(overrides, "left"), by="alice"
-        )
+        await _pause_left(flow, one, two)
 
         with pytest.raises(OverrideConflictError, match="by alice"):
             await two.node.control.change_overrides(flow, lambda overrides: verbs.pause_topic(overrides, "right"))
@@ -224,10 +227,7 @@ async def test_a_node_that_takes_a_flow_over_applies_overrides_made_meanwhile(
     flow = Flow(prefix, "B")
     text = _file(primary, backup, prefix, topics=f"{prefix}-nothing")
     async with _two_nodes(text, flow, tmp_path) as (one, two):
-        await two.until(flow, SOURCE, FlowState.STANDBY)
-        await one.node.control.change_overrides(
-            flow, lambda overrides: verbs.pause_topic(overrides, "left"), by="alice"
-        )
+        await _pause_left(flow, one, two)
         await one.stop()
         await two.running(flow)
 

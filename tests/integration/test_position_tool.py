@@ -120,45 +120,26 @@ def _table(text: str) -> list[list[str]]:
     return [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
 
 
-async def test_positions_go_to_a_file_and_back(
-    rig: Rig, offsets: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """
-    What is shown is where the flow stands; set back by a file, it copies again from there, and nothing else.
-
-    While it runs nothing is written, and the one that runs it is named; a dry run never writes. A position that was
-    altered has the producer's next epoch, as one altered through REST has.
-    """
-    records, file = list(plain_records(300)), tmp_path / "positions.csv"
-    await create_topic(rig.source, rig.topic, partitions=2)
-    await produce(rig.source, rig.topic, [records] * 2)
-    alias = rig.settings.flow.source
-    wanted = f"{alias},{rig.topic},0,250\n{alias},{rig.topic},1,300\n"
-    async with running_flow(rig.settings, tmp_path) as running:
-        await _copied(running, 600)
-        file.write_text(wanted)
-        refused = await offsets("import", rig.file, file)
-        shown = await offsets("import", rig.file, file, "--dry-run")
-        seen = await offsets("describe", rig.file)
-        await running.drain()
-    before = await rig.positions()
-    described = await offsets("describe", rig.file, f"{alias}->B", "--format", "json", "--partition", 1)
-    alone = tmp_path / "without-source.properties"
-    alone.write_text(rig.file.read_text().replace(rig.source, f"{HOST}:1"))
-    known = await offsets("describe", alone, "--format", "csv")
-    exported = await offsets("export", rig.file, "--topics", f"{rig.topic},other.*")
-    written = await offsets("import", rig.file, file)
-    after = await rig.positions()
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
-    again = await offsets("import", rig.file, "-")
-    async with running_flow(rig.settings, tmp_path) as running:
-        await _copied(running, 50)
-        await running.drain()
+async def _nothing_is_written(rig: Rig, offsets: Type, file: Path) -> None:
+    """Try to import *file* while this node runs the flow."""
+    refused = await offsets("import", rig.file, file)
+    shown = await offsets("import", rig.file, file, "--dry-run")
+    seen = await offsets("describe", rig.file)
 
     node = str(this_node())
     assert (refused.code, node in refused.err, "nothing" in refused.out) == (ExitCode.FAILED, True, False)
     assert (shown.code, node in shown.err, "dry run" in shown.out) == (ExitCode.OK, True, True)
     assert node in seen.out
+
+
+async def _300_are_shown(rig: Rig, offsets: Type, tmp_path: Path) -> None:
+    """Describe both partitions, which have 300 records each, also without the source."""
+    alias = rig.settings.flow.source
+    described = await offsets("describe", rig.file, f"{alias}->B", "--format", "json", "--partition", 1)
+    alone = tmp_path / "without-source.properties"
+    alone.write_text(rig.file.read_text().replace(rig.source, f"{HOST}:1"))
+    known = await offsets("describe", alone, "--format", "csv")
+
     assert json.loads(described.out) == {
         "topic": rig.topic,
         "partition": 1,
@@ -174,6 +155,37 @@ async def test_positions_go_to_a_file_and_back(
         [rig.topic, "1", "300", ""],
     ]
     assert f"cluster {alias} does not answer" in known.err
+
+
+async def test_positions_go_to_a_file_and_back(
+    rig: Rig, offsets: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    What is shown is where the flow stands; set back by a file, it copies again from there, and nothing else.
+
+    While it runs nothing is written, and the one that runs it is named; a dry run never writes. A position that was
+    altered has the producer's next epoch, as one altered through REST has.
+    """
+    records, file = list(plain_records(300)), tmp_path / "positions.csv"
+    await create_topic(rig.source, rig.topic, partitions=2)
+    await produce(rig.source, rig.topic, [records] * 2)
+    alias = rig.settings.flow.source
+    file.write_text(f"{alias},{rig.topic},0,250\n{alias},{rig.topic},1,300\n")
+    async with running_flow(rig.settings, tmp_path) as running:
+        await _copied(running, 600)
+        await _nothing_is_written(rig, offsets, file)
+        await running.drain()
+    before = await rig.positions()
+    await _300_are_shown(rig, offsets, tmp_path)
+    exported = await offsets("export", rig.file, "--topics", f"{rig.topic},other.*")
+    written = await offsets("import", rig.file, file)
+    after = await rig.positions()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
+    again = await offsets("import", rig.file, "-")
+    async with running_flow(rig.settings, tmp_path) as running:
+        await _copied(running, 50)
+        await running.drain()
+
     assert exported.out == f"{alias},{rig.topic},0,300\n{alias},{rig.topic},1,300\n"
     assert written.code == ExitCode.OK, written.err
     assert _table(written.out)[1] == [rig.topic, "0", "300", "250", "50", "0"]
@@ -282,6 +294,33 @@ copy.drain.ms = 2000
 """
 
 
+def _mirus_files(folder: Path, servers: tuple[str, str], name: str, topic: str) -> tuple[Path, Path, dict[str, str]]:
+    """Write the files of a worker and of a connector; return them, and the connector's config."""
+    source, target = servers
+    worker, connector = folder / "worker.properties", folder / "mirus.json"
+    worker.write_text(_MIRUS.format(target=target, name=name))
+    body = {
+        "name": name,
+        "connector.class": "com.salesforce.mirus.MirusSourceConnector",
+        "topics.whitelist": topic,
+        "destination.topic.name.suffix": ".mirror",
+        "consumer.bootstrap.servers": source,
+        "consumer.client.id": "mirus",
+        "replication.factor": "1",
+    }
+    connector.write_text(json.dumps(body))
+    return worker, connector, body
+
+
+async def _store_as_mirus(bootstrap: str, stored: str, name: str, topic: str) -> None:
+    """Write offsets of the connector to the topic *stored*, and others that are not its own or cannot be read."""
+    of_mirus = [(name, topic, 3, 20), (name, topic, 0, 100), (name, topic, 1, 200), (name, topic, 3, 60)]
+    others = [("other", topic, 2, 150), (name, "gone", 0, 7)]
+    records = [NewRecord(*_as_mirus_stores(*one), (), MIDDLE_MS) for one in (*of_mirus, *others)]
+    await create_topic(bootstrap, stored, partitions=1)
+    await produce(bootstrap, stored, [[*records, NewRecord(b"broken \x1b", b"", (), MIDDLE_MS)]])
+
+
 @pytest.mark.parametrize("is_distributed", [False, True], ids=["standalone", "distributed"])
 async def test_mirus_is_taken_over_where_it_stopped(
     both_clusters: dict[str, KafkaCluster], prefix: str, offsets: Type, tmp_path: Path, is_distributed: bool
@@ -293,46 +332,23 @@ async def test_mirus_is_taken_over_where_it_stopped(
     The topic also holds offsets of another connector, of a topic that is gone, and a record that cannot be read. While
     workers are left, it is refused.
     """
-    primary, backup = both_clusters["primary"], both_clusters["backup"]
+    primary, backup = (both_clusters[each].bootstrap_servers for each in ("primary", "backup"))
     name, topic = f"mirus-{prefix[-6:]}", prefix
     remote_topic, stored = f"{topic}.mirror", f"{name}-offsets"
-    worker, connector = tmp_path / "worker.properties", tmp_path / "mirus.json"
-    worker.write_text(_MIRUS.format(target=backup.bootstrap_servers, name=name))
-    body = {
-        "name": name,
-        "connector.class": "com.salesforce.mirus.MirusSourceConnector",
-        "topics.whitelist": topic,
-        "destination.topic.name.suffix": ".mirror",
-        "consumer.bootstrap.servers": primary.bootstrap_servers,
-        "consumer.client.id": "mirus",
-        "replication.factor": "1",
-    }
-    connector.write_text(json.dumps(body))
     records = [list(plain_records(200, start=1_000 * number)) for number in range(4)]
-    await create_topic(primary.bootstrap_servers, topic, partitions=4)
-    await produce(primary.bootstrap_servers, topic, records)
-    await create_topic(backup.bootstrap_servers, remote_topic, partitions=4)
-    await produce(backup.bootstrap_servers, remote_topic, [records[0][:130], records[1][:200], [], records[3][:60]])
-    await create_topic(backup.bootstrap_servers, stored, partitions=1)
-    offsets_of_mirus = [(name, topic, 3, 20), (name, topic, 0, 100), (name, topic, 1, 200), (name, topic, 3, 60)]
-    others = [("other", topic, 2, 150), (name, "gone", 0, 7)]
-    await produce(
-        backup.bootstrap_servers,
-        stored,
-        [
-            [
-                *(NewRecord(*_as_mirus_stores(*one), (), MIDDLE_MS) for one in (*offsets_of_mirus, *others)),
-                NewRecord(b"broken \x1b", b"", (), MIDDLE_MS),
-            ]
-        ],
-    )
+    await create_topic(primary, topic, partitions=4)
+    await produce(primary, topic, records)
+    await create_topic(backup, remote_topic, partitions=4)
+    await produce(backup, remote_topic, [records[0][:130], records[1][:200], [], records[3][:60]])
+    await _store_as_mirus(backup, stored, name, topic)
+    worker, connector, body = _mirus_files(tmp_path, (primary, backup), name, topic)
     files: tuple[Path | str, ...] = (worker, "--connector", connector)
     if is_distributed:
         files, kept = (worker,), f"{name}-config"
-        await create_topic(backup.bootstrap_servers, kept, partitions=1)
-        await produce(backup.bootstrap_servers, kept, [[NewRecord(*config_record(name, body), (), MIDDLE_MS)]])
+        await create_topic(backup, kept, partitions=1)
+        await produce(backup, kept, [[NewRecord(*config_record(name, body), (), MIDDLE_MS)]])
     dry = await offsets("import", *files, "--from-mirus", stored, "--dry-run")
-    async with member(backup.bootstrap_servers, f"{name}-workers", remote_topic):
+    async with member(backup, f"{name}-workers", remote_topic):
         refused = await offsets("import", *files, "--from-mirus", stored)
     done = await offsets("import", *files, "--from-mirus", stored)
     shown = await offsets("export", *files)
@@ -341,7 +357,7 @@ async def test_mirus_is_taken_over_where_it_stopped(
         imported = (await read_worker_settings(worker, SystemClock())).settings
     settings = imported.flows[0]
     async with running_flow(settings, tmp_path) as running:
-        await await_arrived(backup.bootstrap_servers, remote_topic, 800)
+        await await_arrived(backup, remote_topic, 800)
         await running.drain()
 
     assert done.code == ExitCode.OK, done.err
@@ -357,7 +373,7 @@ async def test_mirus_is_taken_over_where_it_stopped(
     assert f"{stored}-0, offset 6: it is not valid JSON" in done.err
     assert settings.offset_storage.topic == (stored if is_distributed else f"mm2-offsets.{name}.internal")
     assert shown.out.splitlines() == [f"{name},{topic},0,100", f"{name},{topic},1,200", f"{name},{topic},3,60"]
-    assert_written(records, await read_topic(backup.bootstrap_servers, remote_topic))
+    assert_written(records, await read_topic(backup, remote_topic))
     resumed = {it.source: (it.records, it.position) for it in running.events.of(ResumedExactly)}
     assert resumed[TopicPartition(topic, 0)] == (30, 130)
     assert not running.events.of(ResumeUnproven)

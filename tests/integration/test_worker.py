@@ -267,7 +267,7 @@ async def test_java_s_workers_are_waited_for_and_kept_out_by_kafka_itself(
         one = await stack.enter_async_context(running_worker(file, tmp_path, "one"))
         worker = one.node.worker
         assert worker is not None
-        await eventually(lambda: worker.is_read, within_s=30, what="the config topic is read")
+        await eventually(lambda: worker.store.is_read, within_s=30, what="the config topic is read")
         await worker.put("us-west", _source_connector(flow, source, prefix), by="the test")
         await eventually(lambda: one.node.view().flows, within_s=30, what="there is a flow")
         await one.until(flow, "MirrorSourceConnector", FlowState.STANDBY)

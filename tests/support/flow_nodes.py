@@ -14,7 +14,7 @@ from mm2py.flow import nodes
 from mm2py.flow.nodes import FlowNodes
 from mm2py.model.flow import TopicPartition
 from mm2py.model.node import Node
-from mm2py.model.node_status import status_topic
+from mm2py.model.node_status import status_key, status_topic
 from mm2py.model.share import Share, SharedFlow
 from mm2py.model.state import (
     FlowState,
@@ -27,6 +27,7 @@ from mm2py.model.state import (
 )
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FakeBrokers
 from tests.support.flow_rig import FLOW, flow_context
@@ -101,3 +102,9 @@ async def together(one: Running, other: Running) -> None:
     for it in (one, other):
         it.its.know(shared(ONE, OTHER))
     await asyncio.sleep(7)
+
+
+async def plant(brokers: FakeBrokers, node_id: str, value: bytes) -> None:
+    """Write a status of a node as another program might."""
+    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:  # type: ignore[arg-type]
+        await TopicLog(cluster, TOPIC).append([LogRecord(status_key(FLOW, node_id), value, partition=0)])

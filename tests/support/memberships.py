@@ -122,6 +122,8 @@ class Group:
     suspended: list[str] = attrs.field(factory=list)
     released: asyncio.Event = attrs.field(factory=asyncio.Event)
     membership: FlowMembership | None = None
+    #: What emits the flow's heartbeats.
+    heartbeats: Group | None = None
 
     @property
     def requests(self) -> Group:
@@ -185,7 +187,8 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> Run:
 
         its = FlowMembership(context, lambda: attrs.evolve(US, instance=settings.membership.instance), take_over)
         place.its = its
-        its.begin([cast("FlowGroup", working)])
+        working.heartbeats = Group()
+        its.begin([cast("FlowGroup", working)], cast("FlowGroup", working.heartbeats))
         its.is_ready = is_ready
         working.membership = its
         async with asyncio.TaskGroup() as tasks:

@@ -295,7 +295,7 @@ def worker_double(folder: Path, clock: Clock, events: EventLog) -> ConnectWorker
     path.write_text(_WORKER)
     worker = _WorkerDouble(path, {}, clock=clock, events=events)
     store = _StoreDouble(worker.read)
-    worker._store = store  # type: ignore[assignment]
+    worker.store = store  # type: ignore[assignment]
     store._topic.take(*config_record(SOURCE, CONNECTOR))
     worker.read()
     return worker

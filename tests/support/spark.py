@@ -35,7 +35,6 @@ class SparkCluster:
 
     master: str
     workers: tuple[LoggedProcess, ...]
-    master_process: LoggedProcess
 
     def settings(self, *, python: Path | str = sys.executable) -> dict[str, str]:
         """Return what a driver on this machine has to set, with the Python that the executors are to run."""
@@ -129,7 +128,7 @@ def spark_cluster(
         )
         for worker in started:
             _await_log(worker, re.compile(r"Successfully registered with master"))
-        yield SparkCluster(url, started, master)
+        yield SparkCluster(url, started)
 
 
 def _start(

@@ -5,6 +5,7 @@ sample file are all based on these rows.
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterable
 
 from mm2py.config.keys import cluster as rows_cluster
@@ -76,3 +77,10 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate most similar to *name*, or None if none is close."""
     found = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.8)
     return found[0] if found else None
+
+
+# A comparison with all names costs milliseconds, and the settings of a node are read again and again.
+@functools.lru_cache(maxsize=1024)
+def nearest_name(level: LineLevel, name: str) -> str | None:
+    """Return the key that can be written at *level* and is most similar to *name*."""
+    return nearest(name, known_names(level))

@@ -101,10 +101,10 @@ def assign(
             loads[task].take(partition, weights[partition])
     for partition in sorted(homeless, key=lambda homeless: -weights[homeless]):
         _lightest(loads).take(partition, weights[partition])
-    is_balanced_anew = _balance(loads, weights)
+    is_rebalanced = _balance(loads, weights)
     task_of = {partition: task for task, load in enumerate(loads) for partition in load.partitions}
     moves = sum(1 for partition, task in task_of.items() if before.get(partition, task) != task)
-    reason = _reason(previous, copy_tasks, set(task_of), is_balanced_anew=is_balanced_anew)
+    reason = _reason(previous, copy_tasks, set(task_of), is_rebalanced=is_rebalanced)
     return Assignment(task_of, copy_tasks, moves, reason, tuple(range(copy_tasks)))
 
 
@@ -179,7 +179,7 @@ def _balance(loads: list[_Load], weights: Mapping[TopicPartition, float]) -> boo
 
 
 def _reason(
-    previous: Assignment | None, copy_tasks: int, partitions: set[TopicPartition], *, is_balanced_anew: bool
+    previous: Assignment | None, copy_tasks: int, partitions: set[TopicPartition], *, is_rebalanced: bool
 ) -> AssignmentReason:
     if previous is None:
         return AssignmentReason.FIRST
@@ -187,4 +187,4 @@ def _reason(
         return AssignmentReason.COPY_TASKS_CHANGED
     if set(previous.task_of) != partitions:
         return AssignmentReason.PARTITIONS_CHANGED
-    return AssignmentReason.UNBALANCED if is_balanced_anew else AssignmentReason.UNCHANGED
+    return AssignmentReason.UNBALANCED if is_rebalanced else AssignmentReason.UNCHANGED

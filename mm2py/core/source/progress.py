@@ -31,6 +31,8 @@ from mm2py.model.state import PartitionStage
 PRODUCER_LIFE_MS = 12 * 3_600_000
 #: The weight of a new measurement against earlier ones.
 _FRESH_SHARE = 0.5
+#: Bytes per second. Less means nothing for the assignment, and each step of a rate that fades is a new state.
+_LEAST_RATE = 64.0
 #: Endings that put the history of the source or the target in doubt: `core.source.broken_history` decides.
 QUESTIONABLE = frozenset({Ended.OUT_OF_RANGE, Ended.TARGET_REWOUND, Ended.RECREATED, Ended.TRUNCATED})
 _SHORT = Backoff(0.5, 5.0)
@@ -224,7 +226,8 @@ def account(
         case Ended.OK:
             if state.stage is PartitionStage.STOPPED:
                 occurrences.append(Occurrence.RECOVERED)
-            moved = _copying(moved, is_unsure=outcome.is_unsure)
+            if state.stage is not PartitionStage.COPYING or state.failures or state.failed_at or state.retry_at:
+                moved = _copying(moved, is_unsure=outcome.is_unsure)
         case Ended.UNPROVEN:
             occurrences.append(Occurrence.RESUME_UNPROVEN if state.repair is None else Occurrence.RECORDS_SKIPPED)
             # From here on at least once: the target's records prove nothing, and the copy is appended.
@@ -259,7 +262,7 @@ def _faded(state: PartitionState) -> PartitionState:
     if not state.bytes_per_s:
         return state
     faded = state.bytes_per_s * (1 - _FRESH_SHARE)
-    return attrs.evolve(state, bytes_per_s=faded if faded >= 1 else 0.0)
+    return attrs.evolve(state, bytes_per_s=faded if faded >= _LEAST_RATE else 0.0)
 
 
 def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float) -> PartitionState:

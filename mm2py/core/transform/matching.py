@@ -117,7 +117,7 @@ class TopicTransforms:
 
     def task_of(self, topic: str) -> int | None:
         """Return which record task transforms the records of *topic*; None if its batches stay unopened."""
-        if self._is_exempt(topic):
+        if not self.tasks or self._is_exempt(topic):
             return None
         for number, rule in enumerate(self._rules):
             if rule.matches(topic):

@@ -106,7 +106,7 @@ class CheckpointGroup(FlowGroup):
                 loops = [("refresh", self._refresh_forever(groups)), ("emit", self._emit_forever(checkpoints))]
                 if chosen.is_synced:
                     loops.append(("sync", self._sync_forever(offsets, checkpoints)))
-                await self._run_until_quiet(loops)
+                await self.requests.run_until_quiet(self.task, loops)
             # If another node took over, its checkpoints are newer.
             if not self.requests.is_deposed and not self.requests.is_paused:
                 await self._finish(checkpoints, offsets)

@@ -178,7 +178,8 @@ class ConnectWorker:
         [endpoint] = self.composition.settings.clusters.values()
         #: Whether its flows may run here.
         self.membership = WorkerMembership(endpoint, self.composition.settings.worker, clock=clock, events=events)
-        self._store = ConnectorStore(
+        #: All connectors of the config topic, those that are not run too.
+        self.store = ConnectorStore(
             endpoint,
             config_storage(worker),
             leader_id(worker),
@@ -191,7 +192,7 @@ class ConnectWorker:
 
     def read(self) -> MirrorSettings:
         """Read the file again, and return the settings with the connectors as last seen. Runs in a thread."""
-        before, now = self.composition.idle, self._composed(self.connectors)
+        before, now = self.composition.idle, self._composed(self.store.connectors)
         self.composition = now
         for name, idle in now.idle.items():
             if idle != before.get(name):
@@ -217,7 +218,7 @@ class ConnectWorker:
         self._hooks, self._loop = hooks, asyncio.get_running_loop()
         await supervise(
             "connectors",
-            self._store.follow,
+            self.store.follow,
             clock=self._clock,
             backoff=RESTART_PAUSES,
             jitter=self._jitter,
@@ -227,7 +228,7 @@ class ConnectWorker:
     def _on_change(self, names: frozenset[str]) -> None:
         if self._hooks is None:
             return
-        configs = {name: one.config for name, one in self.connectors.items()}
+        configs = {name: one.config for name, one in self.store.connectors.items()}
         if configs != self._configs:
             self._configs = configs
             self._hooks.reload()
@@ -241,33 +242,10 @@ class ConnectWorker:
 
     # Reading.
 
-    @property
-    def connectors(self) -> Mapping[str, StoredConnector]:
-        """Return all connectors of the topic by name, those that are not run too."""
-        return self._store.connectors
-
-    @property
-    def is_read(self) -> bool:
-        """Whether the topic has been read."""
-        return self._store.is_read
-
-    @property
-    def cluster_id(self) -> str:
-        """The id of the worker's cluster; empty until it is known."""
-        return self._store.cluster_id
-
-    def place(self, name: str) -> Place | None:
-        """Return where a connector is run; None if it is not."""
-        return self.composition.places.get(name)
-
-    def idle(self, name: str) -> Idle | None:
-        """Return why a connector is not run."""
-        return self.composition.idle.get(name)
-
     async def check(self, name: str, config: Mapping[str, str]) -> tuple[Problem, ...]:
         """Return the problems that *config* would have as connector *name*, together with all others."""
         before = self.composition.idle
-        others = {key: one for key, one in self.connectors.items() if key != name}
+        others = {key: one for key, one in self.store.connectors.items() if key != name}
         now = await self._tried({**others, name: StoredConnector(config)})
         own = now.idle.get(name)
         problems = [] if own is None or own.why is Idleness.WAITING else list(own.problems)
@@ -291,14 +269,14 @@ class ConnectWorker:
 
         async def decide() -> list[KeyValue]:
             nonlocal created
-            created = name not in self.connectors
+            created = name not in self.store.connectors
             if is_new and not created:
                 raise OverrideConflictError(f"Connector {name} already exists")
             states = [] if wanted is None else [state_record(name, wanted)]
             return [*states, await self._judged(name, config)]
 
         async with self._changing:
-            await self._store.change(decide)
+            await self.store.change(decide)
         self._events.emit(ConnectorStored(name, "created" if created else "changed", by))
         return created
 
@@ -312,12 +290,12 @@ class ConnectWorker:
             return [await self._judged(name, {key: text for key, text in merged.items() if text is not None})]
 
         async with self._changing:
-            await self._store.change(decide)
+            await self.store.change(decide)
         self._events.emit(ConnectorStored(name, "changed", by))
 
     async def _judged(self, name: str, config: Mapping[str, str]) -> KeyValue:
         """Return the record of a connector's config. Raise ConfigError with all problems."""
-        known = self.connectors.get(name)
+        known = self.store.connectors.get(name)
         given, lost = unmasked(config, {} if known is None else known.config)
         problems = [Problem(name, key, "is masked, and no such secret is stored: send the secret") for key in lost]
         problems += await self.check(name, given)
@@ -348,10 +326,10 @@ class ConnectWorker:
             return records
 
         async with self._changing:
-            await self._store.change(decide)
+            await self.store.change(decide)
 
     def _known(self, name: str) -> StoredConnector:
-        if (known := self.connectors.get(name)) is None:
+        if (known := self.store.connectors.get(name)) is None:
             raise UnknownConnectorError("", name)
         return known
 
@@ -361,9 +339,9 @@ class ConnectWorker:
         """Let a flow start at the positions that its connector had in another worker. Raise the target's errors."""
         flow = settings.flow
         name = next((name for name, place in self._of_flow(flow) if place.group == SOURCE), SOURCE)
-        if flow in self._settled or name == SOURCE or name not in self.connectors:
+        if flow in self._settled or name == SOURCE or name not in self.store.connectors:
             return
-        kind = kind_of(self.connectors[name].config.get("connector.class", "").strip())
+        kind = kind_of(self.store.connectors[name].config.get("connector.class", "").strip())
         is_mirus = kind is ConnectorClass.MIRUS
         await take_over_positions(settings, name, is_mirus=is_mirus, clock=self._clock, report=self._events.emit)
         self._settled.add(flow)
@@ -375,7 +353,7 @@ class ConnectWorker:
         return {
             place.group: one.wanted
             for name, place in self._of_flow(flow)
-            if (one := self.connectors.get(name)) is not None and one.wanted is not Wanted.RUNNING
+            if (one := self.store.connectors.get(name)) is not None and one.wanted is not Wanted.RUNNING
         }
 
     async def set_states(self, flow: Flow, wanted: Mapping[str, Wanted], *, by: str) -> None:

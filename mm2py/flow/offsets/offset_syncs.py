@@ -7,7 +7,7 @@ MirrorMaker copied.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import ClassVar
 
@@ -20,12 +20,12 @@ from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.plugins import policy_of
-from mm2py.flow.source.group import SourceLife
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import MalformedOffsetSyncError, OffsetSync, decode_offset_sync, encode_offset_sync
 from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten
+from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.topic_log import LogRecord
 
@@ -78,11 +78,19 @@ class OffsetSyncs:
     name = "offset-syncs"
     is_for_owner = False
 
-    def __init__(self, context: FlowContext, translations: Translations, life: SourceLife) -> None:
+    def __init__(
+        self,
+        context: FlowContext,
+        translations: Translations,
+        source: Cluster,
+        target: Cluster,
+        states: Mapping[TopicPartition, PartitionState],
+    ) -> None:
+        """Create it for partitions that stand where *states* say."""
         settings = context.settings
         policy = policy_of(settings)
         self._is_at_source = settings.offset_syncs.location == "source"
-        cluster = life.source if self._is_at_source else life.target
+        cluster = source if self._is_at_source else target
         other = settings.flow.target if self._is_at_source else settings.flow.source
         self._flow = settings.flow
         self._settings = settings.offset_syncs
@@ -97,7 +105,7 @@ class OffsetSyncs:
         self._jitter = context.jitter
         self._passed_over = context.passed_over
         self._translations = translations
-        self._ledger = life.tasks.ledger
+        self._states = states
         self._still_s = settings.copying.epoch_ms / 1000
         self._progress: dict[TopicPartition, SyncProgress] = {}
         self._delayed: dict[TopicPartition, _Delayed] = {}
@@ -105,13 +113,11 @@ class OffsetSyncs:
         self._has_pending = asyncio.Event()
         self._is_topic_sure = False
         self._is_read = False
-        if self._settings.is_emitted:
-            life.tasks.listeners.append(self.note)
 
     def note(self, outcome: PartitionOutcome, begun_at: int) -> None:
         """Add an epoch's acknowledgements of a partition."""
         del begun_at
-        if not outcome.runs:
+        if not outcome.runs or not self._settings.is_emitted:
             return
         source, last = outcome.source, outcome.runs[-1]
         progress = advance(self._progress.get(source, SyncProgress()), outcome.runs, lag_max=self._settings.lag_max)
@@ -226,7 +232,7 @@ class OffsetSyncs:
         """Write syncs that were still pending before a restart, for partitions that are now idle."""
         if not self._settings.is_emitted:
             return
-        for source, state in self._ledger.states.items():
+        for source, state in self._states.items():
             known, sync = newest.get(source), _standing(state)
             if sync is None:
                 continue
@@ -235,7 +241,7 @@ class OffsetSyncs:
 
     async def _contents(self) -> Sequence[LogRecord]:
         """Return the newest sync of each partition, to refill a new topic."""
-        standing = [sync for state in self._ledger.states.values() if (sync := _standing(state)) is not None]
+        standing = [sync for state in self._states.values() if (sync := _standing(state)) is not None]
         return [LogRecord(*encode_offset_sync(sync), partition=_PARTITION) for sync in standing]
 
     async def _write(self) -> None:

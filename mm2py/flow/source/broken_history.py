@@ -106,7 +106,7 @@ class BrokenHistory:
         self._undone = {} if undone is None else undone
         self._told: dict[TopicPartition, About] = dict(self._undone)
         self._remaking: set[str] = set()
-        self._aliases = (context.settings.flow.source, context.settings.flow.target)
+        self._aliases = context.settings.flow.aliases
 
     async def run(self) -> None:
         """Look whenever a partition is in question."""
@@ -234,8 +234,8 @@ class BrokenHistory:
         """Report what is wrong and what follows, once: a look is repeated, and so is an act that was refused."""
         state, finding, act = case.state, case.finding, case.act
         is_search = isinstance(act, GoOn) and act.repair is not None and act.repair.attempt > 1
-        is_anew = isinstance(act, GoOn) and not is_search and state.source not in self._undone
-        if self._told.get(state.source) == case.about and not is_anew:
+        goes_on_again = isinstance(act, GoOn) and not is_search and state.source not in self._undone
+        if self._told.get(state.source) == case.about and not goes_on_again:
             return
         self._told[state.source] = case.about
         setting, policy = policy_of(finding.kind, self._settings.broken_history)
@@ -296,7 +296,7 @@ class BrokenHistory:
             it for it in tasks.ledger.of_topic(topic) if it.source.partition in self._life.source.partitions_of(topic)
         ]
         # Where several nodes copy the topic, the one that has its first partition recreates it.
-        is_ours = tasks.is_ours(TopicPartition(topic, 0))
+        is_ours = tasks.holders.is_ours(TopicPartition(topic, 0))
         if not is_ours or any(tasks.holders.is_held(it.source) or not it.is_questioned for it in states):
             for state in states:
                 # One that came with the new topic lies in the remote topic that is about to go.

@@ -52,7 +52,7 @@ class Epochs(Protocol):
 
 
 class Planner(Protocol):
-    """Plans what a copy task does next, and accounts for what it did."""
+    """Plans what a copy task does next."""
 
     @property
     def copy_tasks(self) -> int: ...
@@ -69,16 +69,20 @@ class Planner(Protocol):
         """Return when something may be planned for *task* again that is pausing now."""
         ...
 
-    def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
-        """Take over an outcome."""
+    def put_back(self, plan: EpochPlan) -> None:
+        """Let others have the plan's partitions."""
+        ...
+
+
+class Accounts(Protocol):
+    """Accounts for what a copy task did."""
+
+    async def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
+        """Take over an outcome, all of it even if cancelled."""
         ...
 
     def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float, quiet_until: float) -> None:
         """Note that an epoch brought no outcome; before *quiet_until* it may still write."""
-        ...
-
-    def put_back(self, plan: EpochPlan) -> None:
-        """Let others have the plan's partitions."""
         ...
 
 
@@ -107,6 +111,7 @@ class CopyTask:
         transform: Transform | None = None,
         *,
         planner: Planner,
+        accounts: Accounts,
         epochs: Epochs,
         clock: Clock,
         events: EventLog,
@@ -117,6 +122,7 @@ class CopyTask:
         self._transform = transform
         self._settings = settings
         self._planner = planner
+        self._accounts = accounts
         self._epochs = epochs
         self._clock = clock
         self._events = events
@@ -256,14 +262,14 @@ class CopyTask:
         except EpochLostError as error:
             pause_s = self._lose(plan, error)
         else:
-            self._take(plan, outcome, took_s=self._clock.monotonic() - begun)
+            await self._take(plan, outcome, took_s=self._clock.monotonic() - begun)
         finally:
             self._planner.put_back(plan)
             self._state = TaskState.IDLE
         if pause_s:
             await self._back_off(pause_s)
 
-    def _take(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
+    async def _take(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
         if self._lost_in_a_row:
             self._events.emit(CopyTaskRecovered(plan.flow, plan.task, plan.epoch, self._lost_in_a_row))
             self._lost_in_a_row = 0
@@ -274,7 +280,7 @@ class CopyTask:
             boundary_ms=max(0.0, took_s - outcome.elapsed_s) * 1000,
             worker=outcome.worker,
         )
-        self._planner.account(plan, outcome, took_s=took_s)
+        await self._accounts.account(plan, outcome, took_s=took_s)
 
     def _lose(self, plan: EpochPlan, lost: EpochLostError) -> float:
         """Note the loss and give the pause until its partitions may be planned again."""
@@ -288,7 +294,7 @@ class CopyTask:
         self._quiet_until = now + quiet_ms / 1000
         pause_s = quiet_ms / 1000 + self._backoff.pause_s(self._lost_in_a_row, self._jitter())
         self._events.emit(CopyTaskLost(plan.flow, plan.task, plan.epoch, lost.cause, pause_s))
-        self._planner.account_lost(plan, lost.cause, retry_at=now + pause_s, quiet_until=self._quiet_until)
+        self._accounts.account_lost(plan, lost.cause, retry_at=now + pause_s, quiet_until=self._quiet_until)
         return pause_s
 
     async def _back_off(self, pause_s: float) -> None:

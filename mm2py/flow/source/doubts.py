@@ -30,7 +30,7 @@ _SUSPECT_FAILURES = 3
 
 
 class Doubts:
-    """The doubts of one flow. Partitions whose pause is over are planned again once they are among *pausing*."""
+    """The doubts of one flow. Partitions whose pause is over are planned again once they are among `Ledger.pausing`."""
 
     def __init__(
         self,
@@ -38,7 +38,6 @@ class Doubts:
         ledger: Ledger,
         holders: Holders,
         *,
-        pausing: set[TopicPartition],
         poke: Callable[[TopicPartition], None],
         clock: Clock,
         events: EventLog,
@@ -52,7 +51,6 @@ class Doubts:
         self._flow = flow
         self._ledger = ledger
         self._holders = holders
-        self._pausing = pausing
         self._poke = poke
         self._clock = clock
         self._events = events
@@ -103,7 +101,7 @@ class Doubts:
         if source not in states:
             return
         states[source] = progress.clear_doubt(states[source], now=now, jitter=self._jitter(), pauses=self._pauses)
-        self._pausing.add(source)
+        self._ledger.pausing.add(source)
 
     def stop(self, source: TopicPartition, failure: PartitionFailure) -> None:
         """Copy nothing of a partition while both clusters are as they are."""
@@ -123,6 +121,6 @@ class Doubts:
             return
         self._ledger.states[state.source] = state
         self._ledger.has_unfenced.set()
-        self._pausing.add(state.source)
+        self._ledger.pausing.add(state.source)
         for listener in self.break_listeners if breaks_history else ():
             listener(state)

@@ -15,11 +15,11 @@ from typing import Protocol, TypeVar
 
 import attrs
 
-from mm2py.core.source.progress import PartitionState
 from mm2py.errors import Mm2Error
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets import run_store
 from mm2py.flow.offsets.translations import Translations
+from mm2py.flow.source.cluster_watch import watch_clusters
 from mm2py.flow.source.copy_task import Epochs
 from mm2py.flow.source.partitions import SourceTasks
 from mm2py.flow.source.position_writer import PositionWriter
@@ -29,7 +29,7 @@ from mm2py.flow.source.transactions import end_open_transactions
 from mm2py.flow.supervise import supervise
 from mm2py.flow.task_group import RESTART_PAUSES, FlowContext, FlowGroup
 from mm2py.flow.topics.ownership import SyncedMemory
-from mm2py.flow.topics.remote_topics import Mirrored, Topics
+from mm2py.flow.topics.remote_topics import Topics
 from mm2py.model.overrides import NO_OVERRIDES, Overrides
 from mm2py.model.share import NO_SHARE
 from mm2py.model.state import FlowState, FlowView, total_lag
@@ -41,7 +41,6 @@ from mm2py.telemetry.events import (
     FlowFailed,
     FlowStarted,
     FlowSummary,
-    PositionsRead,
 )
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topics.admin import Admin
@@ -50,10 +49,6 @@ from mm2py.wire.topics.admin import Admin
 T = TypeVar("T")
 
 _SUMMARY_EVERY_S = 30.0
-#: How often a cluster that is away is asked whether it is back.
-_TICK_S = 1.0
-#: A look at the topics that left something undone is repeated after this, or the refresh interval if that is shorter.
-_UNSETTLED_REFRESH_S = 10.0
 #: What a drain leaves, once its time is over, for writing positions, and then for what side loops have left.
 _FINISH_S = 3.0
 
@@ -185,13 +180,13 @@ class SourceGroup(FlowGroup):
             await self._reach.insist(
                 "end open transactions",
                 [self.flow.target],
-                lambda: end_open_transactions(settings, target, tasks.share.tasks),
+                lambda: end_open_transactions(settings, target, tasks.holders.share.tasks),
             )
             await self._reach.insist("read positions", [self.flow.target], positions.read)
             self._translations.load(positions.runs)
-            mirrored = await self._reach.insist("refresh topics", self._aliases, life.topics.refresh_once)
+            mirrored = await self._reach.insist("refresh topics", self.flow.aliases, life.topics.refresh_once)
             adopted = await self._reach.insist(
-                "look where partitions begin", self._aliases, lambda: self._adopt(tasks, positions, mirrored)
+                "look where partitions begin", self.flow.aliases, lambda: life.keeper.adopt(mirrored)
             )
             self.on_life(life)
             await life.writer.fence()
@@ -213,10 +208,9 @@ class SourceGroup(FlowGroup):
             jitter=context.jitter,
             measures=self._measures,
         )
-        tasks.take_share(self.requests.share)
-        topics.may_act = tasks.share.is_owner
-        tasks.listeners.append(self._translations.account)
-        tasks.doubts.break_listeners.append(self._forget)
+        tasks.holders.share = self.requests.share
+        topics.may_act = tasks.holders.share.is_owner
+        tasks.outcomes.listeners.append(self._translations.account)
         positions = Positions(settings, source, target, *known, writer=own)
         positions.on_overtaken = self.requests.depose
         writer = PositionWriter(context, tasks, positions, self._translations, logs=(positions.log, memory.log))
@@ -228,9 +222,10 @@ class SourceGroup(FlowGroup):
             tasks=tasks,
             writer=writer,
             translations=self._translations,
-            adopt=lambda mirrored: self._adopt(tasks, positions, mirrored),
+            measures=self._measures,
             is_over=self.requests.draining.is_set,
         )
+        tasks.doubts.break_listeners.append(shared.begin_again)
         positions.is_copied_here = lambda partition: partition in tasks.ledger.states
         positions.is_kept_here = shared.is_kept_here
         positions.committed = lambda: [it.written for it in tasks.ledger.states.values() if it.written is not None]
@@ -239,42 +234,11 @@ class SourceGroup(FlowGroup):
         )
         return SourceLife(source, target, positions, topics, tasks, writer, shared)
 
-    @property
-    def _aliases(self) -> tuple[str, str]:
-        return self.flow.source, self.flow.target
-
-    async def _adopt(self, tasks: SourceTasks, positions: Positions, mirrored: Mirrored) -> Mirrored:
-        """Hand our share of the mirrored partitions to the source tasks; say whether a start is known for each."""
-        everything = mirrored.places
-        mirrored = attrs.evolve(mirrored, places={it: place for it, place in everything.items() if tasks.is_ours(it)})
-        tasks.take_part(everything)
-        self._measures.missing_partitions = mirrored.missing_partitions
-        self._measures.heartbeats = mirrored.heartbeats
-        unknown = tasks.ledger.unknown(mirrored)
-        fresh = await positions.begin(
-            {partition: place for partition, place in unknown.items() if partition not in positions.known}
-        )
-        for partition in fresh:
-            self._translations.forget(partition)  # an operator removed its position: it may be another topic's
-        begins = {**positions.known, **fresh}
-        self._translations.adopt(begins, {it: place.remote_topic for it, place in everything.items()})
-        tasks.adopt(mirrored, begins, unwritten=fresh)
-        left = tasks.ledger.unknown(mirrored)
-        if unknown:
-            found = len(unknown) - len(fresh) - len(left)
-            self._events.emit(PositionsRead(self.flow, found, len(fresh)))
-        return attrs.evolve(mirrored, is_settled=mirrored.is_settled and not left)
-
-    def _forget(self, state: PartitionState) -> None:
-        """Translate nothing by what was known of a partition whose history broke."""
-        self._translations.forget(state.source)
-        self._translations.adopt({state.source: state.standing}, {state.source: state.remote_topic})
-
     def _started(self, tasks: SourceTasks) -> None:
         # It stays after the group's life, so that a drained flow shows how far it came.
         self._source_tasks = tasks
         tasks.apply_overrides(self._overrides)
-        self._applied = tasks.share
+        self._applied = tasks.holders.share
         self._came_up()
         self._events.emit(FlowStarted(self.flow, tasks.ledger.topics, len(tasks.ledger.states), tasks.copy_tasks))
 
@@ -339,7 +303,7 @@ class SourceGroup(FlowGroup):
         return not late
 
     def _has_new_share(self, life: SourceLife) -> bool:
-        return self.requests.share != life.tasks.share
+        return self.requests.share != life.tasks.holders.share
 
     async def _change_share(self, life: SourceLife) -> None:
         share = self.requests.share
@@ -373,15 +337,15 @@ class SourceGroup(FlowGroup):
         return [
             loops.create_task(body, name=f"{self.task}/{name}")
             for name, body in (
-                ("topics", self._refresh_forever(life, is_settled=is_settled)),
-                ("clusters", self._watch_forever(life)),
+                ("topics", life.topics.refresh_forever(life.keeper.adopt, is_settled=is_settled)),
+                ("clusters", watch_clusters(self._context, life.tasks.outcomes, (life.source, life.target))),
                 ("summary", self._summarise_forever()),
                 *((side.name, self._run_side(side)) for side in self._ours(life, sides)),
             )
         ]
 
     def _ours(self, life: SourceLife, sides: Sequence[BackgroundLoop]) -> list[BackgroundLoop]:
-        return [side for side in sides if life.tasks.share.is_owner or not side.is_for_owner]
+        return [side for side in sides if life.tasks.holders.share.is_owner or not side.is_for_owner]
 
     async def _run_side(self, side: BackgroundLoop) -> None:
         await supervise(
@@ -395,21 +359,6 @@ class SourceGroup(FlowGroup):
 
     # Its loops.
 
-    async def _refresh_forever(self, life: SourceLife, *, is_settled: bool) -> None:
-        interval_s = self._settings.topics.refresh_interval_s
-        while True:
-            is_over = is_settled and not self._settings.topics.refresh_enabled
-            pause_s = interval_s if is_settled else min(interval_s, _UNSETTLED_REFRESH_S)
-            await life.topics.until_due(None if is_over else pause_s)
-
-            async def refresh() -> Mirrored:
-                return await self._adopt(life.tasks, life.positions, await life.topics.refresh_once())
-
-            mirrored = await self._reach.once(
-                "refresh topics", self._aliases, refresh, within_ms=self._settings.admin_timeout_ms
-            )
-            is_settled = mirrored is not None and mirrored.is_settled
-
     async def _finish(self, name: str, rest: Awaitable[T]) -> T | None:
         """Return *rest* its few seconds; None where they were not enough, or where it failed, which is noted."""
         try:
@@ -420,28 +369,6 @@ class SourceGroup(FlowGroup):
         except Mm2Error as error:
             self._reach.failed(f"finish {name}", error)
             return None
-
-    async def _watch_forever(self, life: SourceLife) -> None:
-        """After a partition was interrupted, find out whether a cluster is away, and when it is back."""
-        while True:
-            await life.tasks.is_interrupted.wait()
-            life.tasks.is_interrupted.clear()
-            refusals, life.tasks.refusals = life.tasks.refusals, {}
-            for refusal in refusals.values():
-                self._reach.refused(refusal)
-            await self._ask(life)
-            while not self._reach.is_complete:
-                await self._clock.sleep(_TICK_S)
-                await self._ask(life)
-
-    async def _ask(self, life: SourceLife) -> None:
-        for cluster in (life.source, life.target):
-
-            async def attempt(cluster: Cluster = cluster) -> bool:
-                await cluster.refresh_metadata(())
-                return True
-
-            await self._reach.once("look at the brokers", [cluster.alias], attempt)
 
     async def _summarise_forever(self) -> None:
         while True:

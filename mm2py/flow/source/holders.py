@@ -7,14 +7,15 @@ returns it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
 
 from mm2py.config.settings import FlowSettings
 from mm2py.core.sharing import flow_tasks
 from mm2py.core.source.assignment import Assignment, assign_beside
 from mm2py.core.transform.matching import TopicTransforms
 from mm2py.model.flow import TopicPartition
-from mm2py.model.share import whole_share
+from mm2py.model.share import Share, whole_share
 from mm2py.telemetry.events import AssignmentChanged
 from mm2py.telemetry.journal import EventLog
 
@@ -24,8 +25,10 @@ class Holders:
 
     def __init__(self, settings: FlowSettings, transforms: TopicTransforms, events: EventLog) -> None:
         self.holder: dict[TopicPartition, int] = {}
-        #: The tasks that this node runs of the flow: see `Share`.
-        self.tasks: frozenset[int] = whole_share(flow_tasks(settings)[0]).tasks
+        #: What this node runs of the flow, from the next assignment on.
+        self.share: Share = whole_share(flow_tasks(settings)[0])
+        #: Set when a task returned partitions.
+        self._returned = asyncio.Event()
         self._settings = settings
         self._transforms = transforms
         self._events = events
@@ -49,6 +52,23 @@ class Holders:
         """Whether a copy task may be writing the partition."""
         return source in self.holder
 
+    def is_ours(self, source: TopicPartition) -> bool:
+        """Whether a partition is part of our share: its record task, or else its hash slot."""
+        task = self._transforms.task_of(source.topic)
+        return self.share.has(source) if task is None else task in self.share.tasks
+
+    def put_back(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that no copy task holds *partitions* any more."""
+        for source in partitions:
+            self.holder.pop(source, None)
+        self._returned.set()
+
+    async def until_returned(self, partitions: Collection[TopicPartition]) -> None:
+        """Wait until no task holds any of *partitions*."""
+        while any(self.is_held(it) for it in partitions):
+            self._returned.clear()
+            await self._returned.wait()
+
     def of_task(self, task: int) -> list[TopicPartition]:
         """Return what *task* may copy now: its own partitions that no other one holds."""
         own = self._assignment.of_task(task) if self._assignment else ()
@@ -70,7 +90,7 @@ class Holders:
             partitions,
             {partition: rate for partition, rate in rates.items() if rate is not None},
             before,
-            tasks=self.tasks,
+            tasks=self.share.tasks,
             record_task_of={it: task for it in partitions if (task := self._transforms.task_of(it.topic)) is not None},
             record_tasks=len(self._transforms.tasks),
         )

@@ -35,6 +35,8 @@ class Ledger:
         self.has_unfenced = asyncio.Event()
         #: What operators ask for.
         self.overrides: Overrides = NO_OVERRIDES
+        #: Those that are to be planned at once when their pause is over.
+        self.pausing: set[TopicPartition] = set()
         self._is_exactly_once = settings.copying.is_exactly_once
         self._transforms = transforms
         self._holders = holders
@@ -79,6 +81,17 @@ class Ledger:
                 )
         self.has_unfenced.set()
 
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop what is known of *partitions*, which another node copies from now on."""
+        for source in partitions:
+            self.states.pop(source, None)
+            self.pausing.discard(source)
+
+    async def until_quiet(self, partitions: Iterable[TopicPartition]) -> None:
+        """Wait until no lost epoch can write any of *partitions* any more."""
+        quiet = max((self.states[it].quiet_until for it in partitions if it in self.states), default=0.0)
+        await self._clock.sleep(max(0.0, quiet - self._clock.monotonic()))
+
     def mirrored(self) -> list[PartitionState]:
         """Return the partitions that are mirrored now, in order."""
         return [state for state in map(self.states.get, self._in_order) if state is not None]
@@ -114,8 +127,8 @@ class Ledger:
             state = self.states[source]
             if state.produced_ms is None and state.producer is not None:
                 self.note_produced(source)  # its position has just been written
-            else:
-                self.states[source] = progress.renew(state, wall_ms=wall_ms)
+            elif (renewed := progress.renew(state, wall_ms=wall_ms)) is not state:
+                self.states[source] = renewed
 
     def take_over(self, asked: Iterable[PartitionState], fenced: Iterable[Position]) -> None:
         """Take over the positions of other nodes whose claims came before those of this one, for states as *asked*."""

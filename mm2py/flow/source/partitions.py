@@ -1,6 +1,5 @@
-"""The source task group: what each copy task copies, and the outcomes. It has the state of every mirrored
-topic-partition, passes plans to the copy tasks, accounts for their outcomes, and reassigns partitions when that is
-worth it.
+"""The source task group: what each copy task copies. It passes plans to the copy tasks, and reassigns partitions when
+that is worth it; `flow.source.outcomes` accounts for what came of them.
 """
 
 from __future__ import annotations
@@ -10,33 +9,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
-from mm2py.core.lag import tells_end
-from mm2py.core.sharing import flow_tasks
 from mm2py.core.source import due, progress
-from mm2py.core.source.progress import Occurrence, PartitionState, RetryPauses
+from mm2py.core.source.progress import PartitionState
 from mm2py.flow.measures import FlowMeasures, paused
 from mm2py.flow.plugins import transforms_of
 from mm2py.flow.source.copy_task import CopyTask, Epochs
 from mm2py.flow.source.doubts import Doubts
-from mm2py.flow.source.epoch_events import epoch_ended, partition_news
 from mm2py.flow.source.holders import Holders
 from mm2py.flow.source.ledger import Ledger
+from mm2py.flow.source.outcomes import Outcomes
 from mm2py.flow.source.rates import RateShares
 from mm2py.flow.topics.remote_topics import Mirrored
-from mm2py.model.epoch import (
-    EpochOutcome,
-    EpochPlan,
-    PartitionFailure,
-    PartitionOutcome,
-    PartitionPlan,
-)
+from mm2py.model.epoch import EpochPlan, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import Overrides
 from mm2py.model.positions import Position
 from mm2py.model.rates import RateShare
-from mm2py.model.share import Share, whole_share
 from mm2py.model.state import PartitionStage, PartitionView, TaskState, TaskView
-from mm2py.model.topic import is_other_topic
 from mm2py.telemetry.journal import EventLog
 
 
@@ -45,16 +34,13 @@ _BALANCE_EVERY_S = 30.0
 #: Poll interval for pauses that end while their copy task is busy with other partitions.
 _RETRY_TICK_S = 0.5
 
-#: Called with an epoch's outcome for a partition, and its first upstream offset.
-Listener = Callable[[PartitionOutcome, int], None]
-
 
 class SourceTasks:
     """
-    The source tasks of one flow: assignment and outcomes.
+    The source tasks of one flow: what they are assigned and what they plan.
 
     `holders` has the assignment: a partition is held by at most one copy task. `ledger` has the states of partitions
-    and their positions, `doubts` those whose history is in question.
+    and their positions, `doubts` those whose history is in question; `outcomes` accounts for epochs.
     """
 
     def __init__(
@@ -67,26 +53,12 @@ class SourceTasks:
         jitter: Callable[[], float],
         measures: FlowMeasures | None = None,
     ) -> None:
-        #: What is counted and outlives this life of the group.
-        self.measures = measures or FlowMeasures(clock)
-        self.is_interrupted = asyncio.Event()
-        #: New refusals of clusters to copy tasks, one of each kind.
-        self.refusals: dict[tuple[str, str], PartitionFailure] = {}
-        #: Called for each outcome of a partition, once it is accounted for.
-        self.listeners: list[Listener] = []
+        self._measures = measures or FlowMeasures(clock)
         self._settings = settings
         self._clock = clock
-        self._events = events
-        self._jitter = jitter
-        self._pauses = RetryPauses()
-        self._pausing: set[TopicPartition] = set()
         #: Whether no epoch is planned.
         self.is_suspended = False
-        #: What of the flow is copied here.
-        self.share = whole_share(flow_tasks(settings)[0])
-        #: Set when a task returned partitions.
-        self._returned = asyncio.Event()
-        self._rates = RateShares(clock)
+        self.limits = RateShares(clock)
         self._transforms = transforms_of(settings)
         self.holders = Holders(settings, self._transforms, events)
         self.ledger = Ledger(settings, self._transforms, self.holders, clock)
@@ -94,15 +66,34 @@ class SourceTasks:
             settings.flow,
             self.ledger,
             self.holders,
-            pausing=self._pausing,
             poke=self._poke_holder,
+            clock=clock,
+            events=events,
+            jitter=jitter,
+        )
+        self.outcomes = Outcomes(
+            settings.flow,
+            self.ledger,
+            self.doubts,
+            limits=self.limits,
+            measures=self._measures,
             clock=clock,
             events=events,
             jitter=jitter,
         )
         self._holder, self._states = self.holders.holder, self.ledger.states
         self._tasks = [
-            CopyTask(settings, task, transform, planner=self, epochs=epochs, clock=clock, events=events, jitter=jitter)
+            CopyTask(
+                settings,
+                task,
+                transform,
+                planner=self,
+                accounts=self.outcomes,
+                epochs=epochs,
+                clock=clock,
+                events=events,
+                jitter=jitter,
+            )
             for task, transform in enumerate([*self._transforms.tasks, *([None] * settings.copying.tasks_max)])
         ]
 
@@ -126,33 +117,6 @@ class SourceTasks:
 
     # Who copies it.
 
-    def take_share(self, share: Share) -> None:
-        """Run the tasks of *share* from the next `adopt` on."""
-        self.share, self.holders.tasks = share, share.tasks
-
-    def is_ours(self, source: TopicPartition) -> bool:
-        """Whether a partition is part of our share: its record task, or else its hash slot."""
-        task = self._transforms.task_of(source.topic)
-        return self.share.has(source) if task is None else task in self.share.tasks
-
-    async def until_returned(self, partitions: Collection[TopicPartition]) -> None:
-        """Wait until no task holds any of *partitions*, and nothing can write them any more."""
-        while any(self.holders.is_held(it) for it in partitions):
-            self._returned.clear()
-            await self._returned.wait()
-        quiet = max((self._states[it].quiet_until for it in partitions if it in self._states), default=0.0)
-        await self._clock.sleep(max(0.0, quiet - self._clock.monotonic()))
-
-    def take_part(self, everything: Collection[TopicPartition]) -> None:
-        """Use this node's part of the flow's rate limits; the flow mirrors *everything*."""
-        self._rates.take_part([it for it in everything if self.is_ours(it)], everything)
-
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drop what is known of *partitions*, which another node copies from now on."""
-        for source in partitions:
-            self._states.pop(source, None)
-            self._pausing.discard(source)
-
     def suspend(self, *, is_suspended: bool) -> None:
         """Plan no epoch while *is_suspended*, and end those that run."""
         if is_suspended != self.is_suspended:
@@ -171,7 +135,10 @@ class SourceTasks:
             self._poke([self._holder[source]])
 
     def _own(self, task: int) -> list[PartitionState]:
-        return [self._states[it] for it in self.holders.of_task(task) if not self.ledger.overrides.is_paused(it)]
+        overrides, own = self.ledger.overrides, self.holders.of_task(task)
+        if not overrides.has_pauses:
+            return [self._states[it] for it in own]
+        return [self._states[it] for it in own if not overrides.is_paused(it)]
 
     def take_partitions(self, task: int) -> tuple[PartitionPlan, ...]:
         if self.is_suspended:
@@ -185,10 +152,10 @@ class SourceTasks:
         return plans
 
     def rates(self, task: int, partitions: tuple[PartitionPlan, ...]) -> tuple[RateShare, ...]:
-        if not self._rates.has_limits:
+        if not self.limits.has_limits:
             return ()
         busy = {it: owner for it, owner in self.holders.owners.items() if not self.ledger.overrides.is_paused(it)}
-        return self._rates.plan(task, [plan.source for plan in partitions], busy)
+        return self.limits.plan(task, [plan.source for plan in partitions], busy)
 
     def next_retry_at(self, task: int) -> float | None:
         if self.is_suspended:
@@ -196,11 +163,9 @@ class SourceTasks:
         return due.next_retry_at(self._own(task))
 
     def put_back(self, plan: EpochPlan) -> None:
-        self._rates.put_back(plan)
+        self.limits.put_back(plan)
         sources = [partition.source for partition in plan.partitions]
-        for source in sources:
-            self._holder.pop(source, None)
-        self._returned.set()
+        self.holders.put_back(sources)
         self._poke(self.holders.heirs(sources) - {plan.task})
 
     def note_fenced(self, positions: Collection[Position]) -> None:
@@ -210,59 +175,6 @@ class SourceTasks:
                 self._states[position.source] = due.fence(self._states[position.source], position)
         self._poke(self.holders.heirs(position.source for position in positions))
 
-    # What became of it.
-
-    def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
-        now, jitter = self._clock.monotonic(), self._jitter()  # one for all: what failed together comes back together
-        self.measures.account(plan, outcome, took_s)
-        self._rates.account(plan, outcome, took_s)
-        outcomes = {partition.source: partition for partition in outcome.partitions}
-        for planned in plan.partitions:
-            before, partition = self._states[planned.source], outcomes.get(planned.source)
-            if is_other_topic(planned.topic_id, before.topic_id):
-                continue  # its outcome belongs to an earlier topic with the name
-            accounted = progress.account(
-                before,
-                partition,
-                elapsed_s=took_s,
-                now=now,
-                jitter=jitter,
-                pauses=self._pauses,
-            )
-            self._states[planned.source] = accounted.state
-            if partition is not None and partition.records:
-                self.ledger.note_produced(planned.source)
-            if plan.transactions is not None and accounted.state.position > before.position:
-                self.ledger.note_committed(accounted.state)
-            if tells_end(partition, accounted.state, fetches=outcome.fetches):
-                self.measures.look(accounted.state)
-            if accounted.state.retry_at > now:
-                self._pausing.add(planned.source)
-            for occurrence in accounted.occurrences:
-                self._tell(occurrence, before, accounted.state)
-            if partition is not None:
-                for listener in self.listeners:
-                    listener(partition, before.position)
-        lag = sum(self._states[planned.source].lag or 0 for planned in plan.partitions)
-        self._events.emit(epoch_ended(plan, outcome, took_s, lag))
-
-    def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float, quiet_until: float) -> None:
-        self.measures.lose(plan, cause)
-        for planned in plan.partitions:
-            state = self._states[planned.source]
-            self._states[planned.source] = progress.lose(state, retry_at=retry_at, cause=cause, quiet_until=quiet_until)
-
-    def _tell(self, occurrence: Occurrence, before: PartitionState, after: PartitionState) -> None:
-        event = partition_news(self._settings.flow, occurrence, before, after, now=self._clock.monotonic())
-        if event is not None:
-            self._events.emit(event)
-        if occurrence is Occurrence.INTERRUPTED:
-            if after.failure is not None and after.failure.cluster:
-                self.refusals[after.failure.cluster, after.failure.hint] = after.failure
-            self.is_interrupted.set()
-        elif occurrence is Occurrence.QUESTIONED:
-            self.doubts.has_questions.set()
-
     # What operators ask for.
 
     def apply_overrides(self, overrides: Overrides) -> None:
@@ -271,7 +183,7 @@ class SourceTasks:
         owners = self.holders.owners
         changed = {it for it in self.ledger.places if before.is_paused(it) != overrides.is_paused(it)}
         tasks = {self._holder.get(partition, owners.get(partition, -1)) for partition in changed} - {-1}
-        if self._rates.apply_overrides(overrides):
+        if self.limits.apply_overrides(overrides):
             tasks |= set(self._holder.values())
         if changed:
             self.doubts.has_questions.set()
@@ -328,8 +240,8 @@ class SourceTasks:
         while True:
             await self._clock.sleep(_RETRY_TICK_S)
             now = self._clock.monotonic()
-            over = {partition for partition in self._pausing if self._states[partition].retry_at <= now}
-            self._pausing -= over
+            over = {partition for partition in self.ledger.pausing if self._states[partition].retry_at <= now}
+            self.ledger.pausing -= over
             self._poke(self.holders.heirs(over))
 
     # Looking at it.
@@ -338,10 +250,10 @@ class SourceTasks:
         owned: dict[int, int] = {}
         for task in self.holders.owners.values():
             owned[task] = owned.get(task, 0) + 1
-        return tuple(self.measures.task(self._tasks[task].view(owned.get(task, 0))) for task in self.holders.running)
+        return tuple(self._measures.task(self._tasks[task].view(owned.get(task, 0))) for task in self.holders.running)
 
     def partition_views(self) -> tuple[PartitionView, ...]:
-        views = self.measures.partitions(self.ledger.mirrored(), self.holders.owners)
+        views = self._measures.partitions(self.ledger.mirrored(), self.holders.owners)
         if not self.ledger.overrides.has_pauses:
             return views
         is_paused, held = self.ledger.overrides.is_paused, self._holder

@@ -41,6 +41,8 @@ from mm2py.wire.topic_log import LogRecord
 
 #: How many positions of a partition are remembered whose writes failed; the log may hold any of them.
 _TRIES: Final = 8
+#: After so many records others have a turn of the event loop.
+_RECORDS_A_TURN: Final = 500
 
 
 @attrs.define(eq=False)
@@ -104,7 +106,7 @@ class Positions:
         self._stored = PositionsTopic(settings.flow.source)
         self._read_to: dict[int, int] = {}
         self._read_id: str | None = None
-        self._reading, self._comparing = asyncio.Lock(), asyncio.Lock()
+        self._reading, self._comparing, self._writing = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         #: An unused producer id: it is unknown whether the topic has it.
         self._spare: ProducerMark | None = None
 
@@ -155,7 +157,9 @@ class Positions:
         strange = []
         async with aclosing(self.log.read_from(self._read_to)) as chunks:
             async for records in chunks:
-                for record in records:
+                for count, record in enumerate(records, 1):
+                    if not count % _RECORDS_A_TURN:
+                        await self._target.clock.sleep(0)
                     found = self._stored.take(record)
                     if isinstance(found, UnreadableRecord):
                         strange.append((record, found.problem))
@@ -168,13 +172,21 @@ class Positions:
         return strange
 
     async def write(self, positions: Collection[Position], before: Sequence[Sequence[LogRecord]] = ()) -> None:
-        """Write the records of *before*, step by step, then *positions*, and wait until they are safe."""
-        await self.ready()
-        self._try(positions)
-        await self.log.append_in_order([*before, self._records(positions)])
-        self.known |= {position.source: position for position in positions}
-        for position in positions:
-            self._tried.pop(position.source, None)
+        """
+        Write the records of *before*, step by step, then *positions*, and wait until they are safe.
+
+        Calls take effect in their order: a new position after a broken history is written while tens of thousands of
+        others are still being encoded, which may include the former one, and has to come after that in the log.
+        """
+        async with self._writing:
+            records = await self._written_out(positions)
+            # Only now, so that another node can hardly have written between that and the append.
+            await self.ready()
+            self._try(positions)
+            await self.log.append_in_order([*before, records])
+            self.known |= {position.source: position for position in positions}
+            for position in positions:
+                self._tried.pop(position.source, None)
 
     def _try(self, positions: Iterable[Position]) -> None:
         for position in positions:
@@ -239,6 +251,14 @@ class Positions:
             records.append(LogRecord(key, value, tuple(headers)))
         return records
 
+    async def _written_out(self, positions: Collection[Position]) -> list[LogRecord]:
+        """Return the records of *positions*; others have a turn of the event loop now and then."""
+        records, left = list[LogRecord](), list(positions)
+        for at in range(0, len(left), _RECORDS_A_TURN):
+            records += self._records(left[at : at + _RECORDS_A_TURN])
+            await self._target.clock.sleep(0)
+        return records
+
     async def begin(self, places: Mapping[TopicPartition, RemotePartition]) -> dict[TopicPartition, Position]:
         """
         Decide where the topic-partitions that have no position start; `fence` writes that down.
@@ -295,7 +315,7 @@ class Positions:
         claims = [await self._claim(state) for state in copied if self._given(state) is None]
         if claims:
             self._try(attrs.evolve(claim, claimed=None) for claim in claims)
-            await self.log.append(self._records(claims))
+            await self.log.append(await self._written_out(claims))
             await self._read_on()
         given = [position for position in map(self._given, copied) if position is not None]
         if len(given) < len(copied):

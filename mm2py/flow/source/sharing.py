@@ -6,10 +6,12 @@ its positions are written, before it is released. What it gains begins at the po
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 
 import attrs
 
+from mm2py.core.source.progress import PartitionState
+from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.source.partitions import SourceTasks
 from mm2py.flow.source.position_writer import PositionWriter
@@ -20,6 +22,7 @@ from mm2py.flow.topics.remote_topics import Mirrored, Topics
 from mm2py.model.flow import TopicPartition
 from mm2py.model.run_chunk import KeptChunk
 from mm2py.model.share import Share
+from mm2py.telemetry.events import PositionsRead
 from mm2py.wire.cluster import Cluster
 
 
@@ -30,7 +33,7 @@ _RETRY_S = 0.5
 
 
 class ShareKeeper:
-    """Applies changes of our share to one life of the source group; *adopt* begins what is new of the mirrored."""
+    """Has one life of the source group copy our share of what is mirrored, also when it changes."""
 
     #: Its name as a loop beside the copying, which follows what other nodes copy.
     name = "other-nodes"
@@ -46,7 +49,7 @@ class ShareKeeper:
         tasks: SourceTasks,
         writer: PositionWriter,
         translations: Translations,
-        adopt: Callable[[Mirrored], Awaitable[Mirrored]],
+        measures: FlowMeasures,
         is_over: Callable[[], bool],
     ) -> None:
         """Create one; *is_over* says whether the life ends, and writing is no use any more."""
@@ -58,13 +61,52 @@ class ShareKeeper:
         self._tasks = tasks
         self._writer = writer
         self._translations = translations
-        self._adopt = adopt
+        self._measures = measures
         self._is_over = is_over
+
+    async def adopt(self, mirrored: Mirrored) -> Mirrored:
+        """Hand our share of the mirrored partitions to the source tasks; say whether a start is known for each."""
+        tasks, positions, everything = self._tasks, self._positions, mirrored.places
+        ours = {it: place for it, place in everything.items() if tasks.holders.is_ours(it)}
+        mirrored = attrs.evolve(mirrored, places=ours)
+        # Tens of thousands of partitions take their time: others have a turn of the event loop between two steps.
+        await self._clock.sleep(0)
+        tasks.limits.take_part(ours, everything)
+        self._measures.missing_partitions = mirrored.missing_partitions
+        self._measures.heartbeats = mirrored.heartbeats
+        unknown = tasks.ledger.unknown(mirrored)
+        fresh = await positions.begin(
+            {partition: place for partition, place in unknown.items() if partition not in positions.known}
+        )
+        for partition in fresh:
+            self._translations.forget(partition)  # an operator removed its position: it may be another topic's
+        await self._clock.sleep(0)
+        # What is known is taken in the turn in which it is used: a history may be found broken in the one before.
+        remote_of = {it: place.remote_topic for it, place in everything.items()}
+        self._translations.adopt({**positions.known, **fresh}, remote_of)
+        await self._clock.sleep(0)
+        tasks.adopt(mirrored, {**positions.known, **fresh}, unwritten=fresh)
+        left = tasks.ledger.unknown(mirrored)
+        if unknown:
+            found = len(unknown) - len(fresh) - len(left)
+            self._context.events.emit(PositionsRead(self._context.flow, found, len(fresh)))
+        return attrs.evolve(mirrored, is_settled=mirrored.is_settled and not left)
+
+    def begin_again(self, state: PartitionState) -> None:
+        """Translate nothing by what was known of a partition whose history broke."""
+        self._translations.forget(state.source)
+        self._translations.adopt({state.source: state.standing}, {state.source: state.remote_topic})
+
+    def go_on(self) -> None:
+        """Copy what is copied already and is in our share, to where the topics' latest look says."""
+        tasks, latest = self._tasks, self._topics.latest
+        ours = {it for it in tasks.ledger.states if tasks.holders.is_ours(it)}
+        tasks.adopt(attrs.evolve(latest, places={it: at for it, at in latest.places.items() if it in ours}), {})
 
     async def apply(self, share: Share) -> None:
         """Release what is not in *share*, and copy what is new in it."""
-        before = self._tasks.share
-        self._tasks.take_share(share)
+        before = self._tasks.holders.share
+        self._tasks.holders.share = share
         self._topics.may_act = share.is_owner
         if share.is_owner != before.is_owner:
             self._topics.memory.forget()
@@ -73,17 +115,16 @@ class ShareKeeper:
             await self._gain(share.tasks - before.tasks)
 
     async def _release(self) -> None:
-        states, tasks = self._tasks.ledger.states, self._tasks
-        latest = self._topics.latest
-        left = {it: place for it, place in latest.places.items() if it in states and tasks.is_ours(it)}
-        tasks.adopt(attrs.evolve(latest, places=left), {})
-        lost = [source for source in states if not tasks.is_ours(source)]
+        tasks = self._tasks
+        self.go_on()
+        lost = [source for source in tasks.ledger.states if not tasks.holders.is_ours(source)]
         if not lost:
             return
-        await tasks.until_returned(lost)
+        await tasks.holders.until_returned(lost)
+        await tasks.ledger.until_quiet(lost)
         while not await self._writer.write(is_interval_over=True) and not self._is_over():
             await self._clock.sleep(_RETRY_S)
-        tasks.forget(lost)
+        tasks.ledger.forget(lost)
 
     async def _gain(self, tasks: Collection[int]) -> None:
         reach, flow = self._context.reach, self._context.flow
@@ -92,10 +133,10 @@ class ShareKeeper:
             # A node that vanished may have left a transaction open, or may be about to write.
             await end_open_transactions(self._context.settings, self._target, tasks)
             await self.follow()
-            await self._adopt(self._topics.latest)
+            await self.adopt(self._topics.latest)
             return True
 
-        while not self._is_over() and not await reach.once("take over partitions", [flow.source, flow.target], gain):
+        while not self._is_over() and not await reach.once("take over partitions", flow.aliases, gain):
             await self._clock.sleep(_RETRY_S)
 
     async def follow(self) -> bool:
@@ -113,7 +154,7 @@ class ShareKeeper:
         """Follow the other nodes, where there are any."""
         while True:
             await self._clock.sleep(_FOLLOW_EVERY_S)
-            if not self._tasks.share.is_whole:
+            if not self._tasks.holders.share.is_whole:
                 await self._context.reach.once("follow other nodes", [self._context.flow.target], self.follow)
 
     async def finish(self) -> None:
@@ -123,4 +164,4 @@ class ShareKeeper:
         """Whether this node writes what the positions topic lacks of a partition."""
         if source in self._tasks.ledger.states:
             return True
-        return self._tasks.share.is_owner and source not in self._topics.latest.places
+        return self._tasks.holders.share.is_owner and source not in self._topics.latest.places

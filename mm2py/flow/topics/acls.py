@@ -9,8 +9,8 @@ from collections.abc import Collection
 from mm2py.core.topics.acls import AclPlan, mirrored_acls, plan_acls
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of
-from mm2py.flow.source.group import SourceLife
 from mm2py.flow.task_group import FlowContext
+from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.flow.topics.refusals import RefusalLog
 from mm2py.model.acl import TopicAcl
 from mm2py.model.synced import ForgottenAcl, SyncedAcl
@@ -32,15 +32,15 @@ class AclSync:
     name = "topic-acls"
     is_for_owner = True
 
-    def __init__(self, context: FlowContext, life: SourceLife) -> None:
+    def __init__(self, context: FlowContext, source: Cluster, target: Cluster, memory: SyncedMemory) -> None:
         settings = context.settings
         self._settings = settings
         self._reach = context.reach
         self._clock = context.clock
         self._events = context.events
-        self._source = life.source
-        self._target = life.target
-        self._memory = life.topics.memory
+        self._source = source
+        self._target = target
+        self._memory = memory
         self._refusals = RefusalLog(context.flow, _STEP, context.events)
         self._idle: set[str] = set()
         self._policy = policy_of(settings)

@@ -5,19 +5,20 @@ reads, records, sends and reports. New topics are compared as soon as they are m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from mm2py.core.topics.configs import ConfigPlan, plan_configs
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.plugins import config_filter_of
-from mm2py.flow.source.group import SourceLife
 from mm2py.flow.task_group import FlowContext
 from mm2py.flow.topics.creation import tell_raised
 from mm2py.flow.topics.refusals import RefusalLog
+from mm2py.flow.topics.remote_topics import Topics
 from mm2py.model.synced import ForgottenConfig, Synced, SyncedConfig
 from mm2py.model.topic import ConfigEntry, ConfigSource
 from mm2py.telemetry.events import TopicConfigsChanged, TopicConfigsKept
+from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.topics.admin import Admin
 
@@ -38,22 +39,32 @@ class ConfigSync:
     name = "topic-configs"
     is_for_owner = True
 
-    def __init__(self, context: FlowContext, life: SourceLife) -> None:
+    def __init__(
+        self,
+        context: FlowContext,
+        source: Cluster,
+        target: Cluster,
+        topics: Topics,
+        *,
+        on_limits: Callable[[], None],
+    ) -> None:
+        """Create it for the *topics* of a flow; *on_limits* is called once these know new limits of remote topics."""
         self._settings = context.settings
         self._reach = context.reach
         self._clock = context.clock
         self._events = context.events
-        self._life = life
-        self._source = Admin(life.source)
-        self._target = Admin(life.target)
-        self._memory = life.topics.memory
+        self._topics = topics
+        self._on_limits = on_limits
+        self._source = Admin(source)
+        self._target = Admin(target)
+        self._memory = topics.memory
         self._refusals = RefusalLog(context.flow, _STEP, context.events)
         self._chosen = config_filter_of(context.settings)
         self._remote_of: Mapping[str, str] = {}
         self._new: set[str] = set()
         self._has_new = asyncio.Event()
         self._kept: dict[str, tuple[str, ...]] = {}
-        life.topics.watch(self._adopt)
+        topics.watch(self._adopt)
 
     def _adopt(self, remote_of: Mapping[str, str]) -> None:
         """Synchronise *remote_of*, remote topic by topic, from now on."""
@@ -79,7 +90,7 @@ class ConfigSync:
             is_whole = now - looked_at >= interval_s
             topics = list(self._remote_of) if is_whole else sorted(self._new)
             sync, limit_ms = partial(self._sync_once, topics), self._settings.admin_timeout_ms
-            if not await self._reach.once(_STEP, self._aliases, sync, within_ms=limit_ms):
+            if not await self._reach.once(_STEP, self._settings.flow.aliases, sync, within_ms=limit_ms):
                 await self._clock.sleep(min(interval_s, _RETRY_S))
                 continue
             looked_at = now if is_whole else looked_at
@@ -88,10 +99,6 @@ class ConfigSync:
 
     async def finish(self) -> None:
         """Leave what is not done yet to the next start."""
-
-    @property
-    def _aliases(self) -> tuple[str, str]:
-        return self._settings.flow.source, self._settings.flow.target
 
     async def _wait(self, seconds: float) -> None:
         """Wait, but not longer than until there are new topics."""
@@ -158,8 +165,8 @@ class ConfigSync:
             if all(_shows(shown[remote], value) for remote, value in limits.items()):
                 break
             await self._clock.sleep(_LOOK_PAUSE_S)
-        life = self._life
-        life.tasks.adopt(await life.topics.measure_again(), life.positions.known)
+        await self._topics.measure_again()
+        self._on_limits()
 
     def _tell(self, remote_topic: str, plan: ConfigPlan, refused: Mapping[str, BrokerAnsweredError]) -> None:
         flow = self._settings.flow

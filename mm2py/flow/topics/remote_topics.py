@@ -5,7 +5,8 @@ decides what is due; this module reads and acts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import functools
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import ClassVar
 
@@ -44,6 +45,8 @@ _DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 #: Brokers learn of a new topic one after the other: number and interval of checks for it.
 _LOOKS = 20
 _LOOK_PAUSE_S = 0.1
+#: A look at the topics that left something undone is repeated after this, or the refresh interval if that is shorter.
+_UNSETTLED_REFRESH_S = 10.0
 
 
 @attrs.define(eq=False)
@@ -95,12 +98,12 @@ class Mirrored:
     #: Heartbeats topics at the source.
     heartbeats: frozenset[str] = frozenset()
 
-    @property
+    @functools.cached_property
     def topics(self) -> frozenset[str]:
         return frozenset(partition.topic for partition in self.places)
 
-    @property
-    def remote_of(self) -> dict[str, str]:
+    @functools.cached_property
+    def remote_of(self) -> Mapping[str, str]:
         """The remote topic of each topic."""
         return {partition.topic: place.remote_topic for partition, place in self.places.items()}
 
@@ -146,6 +149,7 @@ class Topics:
 
     async def refresh_once(self) -> Mirrored:
         """List both clusters, bring the target up to date, and return what can be copied now."""
+        begun = self._clock.monotonic()
         view = await self._source.list_topics()
         source = _partition_counts(view)
         remote_of = self._select(source)
@@ -157,6 +161,7 @@ class Topics:
         if len(actions) > len(refused):
             seen = await self._look_for(lambda found: missing(remote_of, source, found), refused)
             target = _partition_counts(seen)
+        await self._clock.sleep(0)  # others have a turn of the event loop between steps that look at each partition
         places = copyable(remote_of, source, target)
         terms = await self._terms(sorted(set(places.values())))
         found = {
@@ -169,6 +174,7 @@ class Topics:
             )
             for partition, remote in places.items()
         }
+        await self._clock.sleep(0)
         mirrored = Mirrored(
             found,
             is_settled=not missing(remote_of, source, target),
@@ -176,11 +182,28 @@ class Topics:
             heartbeats=frozenset(filter(self._policy.is_heartbeats_topic, remote_of)),
         )
         self._latest = mirrored
-        self._tell(mirrored, frozenset(remote_of), len(actions))
+        self._tell(mirrored, frozenset(remote_of), len(actions), (self._clock.monotonic() - begun) * 1000)
         self._tell_idle(remote_of, source)
         for watcher in self._watchers:
             watcher(mirrored.remote_of)
         return mirrored
+
+    async def refresh_forever(self, adopt: Callable[[Mirrored], Awaitable[Mirrored]], *, is_settled: bool) -> None:
+        """Refresh when due, and have *adopt* take over what is mirrored, until cancelled."""
+        settings = self._settings.topics
+        interval_s = settings.refresh_interval_s
+
+        async def refresh() -> Mirrored:
+            return await adopt(await self.refresh_once())
+
+        while True:
+            is_over = is_settled and not settings.refresh_enabled
+            pause_s = interval_s if is_settled else min(interval_s, _UNSETTLED_REFRESH_S)
+            await self.until_due(None if is_over else pause_s)
+            mirrored = await self._reach.once(
+                "refresh topics", self._settings.flow.aliases, refresh, within_ms=self._settings.admin_timeout_ms
+            )
+            is_settled = mirrored is not None and mirrored.is_settled
 
     def want_refresh(self) -> None:
         """Request a refresh soon, to fix or report something."""
@@ -198,15 +221,16 @@ class Topics:
         self._watchers.append(watcher)
         watcher(self._latest.remote_of)
 
-    async def measure_again(self) -> Mirrored:
+    async def measure_again(self) -> None:
         """Update the batch size limits of remote topics; everything else is as of the last refresh."""
         terms = await self._terms(sorted(set(self._latest.remote_of.values())))
+        # A refresh may have ended meanwhile.
         places = {
             partition: attrs.evolve(place, max_message_bytes=terms[place.remote_topic].max_message_bytes)
             for partition, place in self._latest.places.items()
+            if place.remote_topic in terms
         }
-        self._latest = attrs.evolve(self._latest, places=places)
-        return self._latest
+        self._latest = attrs.evolve(self._latest, places={**self._latest.places, **places})
 
     def _select(self, source: Mapping[str, int]) -> Mapping[str, str]:
         settings = self._settings
@@ -291,12 +315,12 @@ class Topics:
             )
         return terms
 
-    def _tell(self, mirrored: Mirrored, topics: frozenset[str], actions: int) -> None:
+    def _tell(self, mirrored: Mirrored, topics: frozenset[str], actions: int, took_ms: float) -> None:
         flow = self._settings.flow
         for topic in sorted(self._known - topics):
             self._events.emit(TopicRemoved(flow, topic))
         self._known = topics
-        self._events.emit(TopicsRefreshed(flow, len(topics), len(mirrored.places), actions))
+        self._events.emit(TopicsRefreshed(flow, len(topics), len(mirrored.places), actions, took_ms))
 
     def _tell_idle(self, remote_of: Mapping[str, str], source: Mapping[str, int]) -> None:
         """Report that nothing is mirrored: usually a name is misspelt, or a pattern does not match the whole name."""

@@ -18,6 +18,7 @@ from mm2py.pipeline.copy.partition import PartitionCopy, Tally
 from mm2py.pipeline.copy.refusals import lacks
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.throttle import Throttle
+from mm2py.pipeline.copy.waiting import WAIT_WHILE_PAUSED_MS, WaitingPartitions
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, name_of
 from mm2py.wire.fetch import NONE, FetchSession
@@ -25,21 +26,14 @@ from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
 from mm2py.wire.frames import POOLED_FROM_BYTES
 
 
-#: How long the broker may hold a fetch back while a partition is left out only because its share of the buffer is
-#: full: it must come back soon after there is room.
-_WAIT_WHILE_PAUSED_MS: Final = 20
-
 #: The last fetch of an epoch is to be answered just before the epoch ends, so that its connection can be kept.
 _ANSWER_EARLY_MS: Final = 4
 #: A broker whose answer is this late when the epoch ends is reported as silent.
 _SILENT_S: Final = 1.0
 
-#: How often to look for room when every partition of a broker has its share of the buffer full.
-_PAUSED_POLL_S: Final = 0.003
-
 #: A partition with more batches waiting does not get on: its next ones move out of the answers they came in, which
 #: may be far larger than they are. Where answers are so large that their memory is counted, `spare_memory` sees to it.
-_PARCELS_IN_PLACE: Final = 64
+_BATCHES_IN_PLACE: Final = 64
 
 #: Fetchers for each broker, of each kind.
 _FETCHERS: Final = 2
@@ -127,10 +121,7 @@ class Fetcher:
         self.task: asyncio.Task[None] | None = None
         self._reader = reader
         self._copies: dict[FetchPosition, PartitionCopy] = {}
-        #: In the order in which they are fetched again.
-        self._paused: dict[PartitionCopy, None] = {}
-        #: Those that are behind, while others have their turn.
-        self._queued: dict[PartitionCopy, None] = {}
+        self._waiting = WaitingPartitions(reader.throttle, reader.resume_paused)
         self._session: FetchSession | None = None
         self._has_work = asyncio.Event()
         #: Partitions that were quiet or far behind, and the fetchers that have them until our next fetch.
@@ -197,9 +188,7 @@ class Fetcher:
 
     def _pause(self, copy: PartitionCopy) -> None:
         """Leave *copy* out until `SourceReader.resume_paused` finds that it may be fetched again."""
-        copy.fetching.is_paused = True
-        where = self._queued if self._reader.throttle.waits_for_turn(copy) else self._paused
-        where[copy] = None
+        self._waiting.add(copy)
         self.remove(copy)
 
     def give_up(self) -> None:
@@ -232,7 +221,7 @@ class Fetcher:
         if self.fetcher_id >= _QUIET:
             await reader.are_assigned.wait()
         while not (reader.is_stopped or self._is_over):
-            self._unpause()
+            self._waiting.release()
             self._take_over()
             if not self._copies:
                 # Without anything to fetch no connection is opened: the broker may be gone.
@@ -278,16 +267,16 @@ class Fetcher:
             await self._wait_for_room()
             await reader.throttle.turn(reader.deadline)
             reader.spare_memory()
-            self._unpause()
+            self._waiting.release()
             self._take_over()
             self._hold_back()
             if not self._copies or reader.is_stopped:
                 return
             early_ms = reader.quiet_early_ms if self.is_for_quiet else _ANSWER_EARLY_MS
             left_ms = int((reader.deadline - asyncio.get_running_loop().time()) * 1000) - early_ms
-            wait_ms = min(self._longest_wait_ms(), left_ms)
+            wait_ms = min(self._waiting.longest_wait_ms(reader.limits.fetch_max_wait_ms), left_ms)
             if not reader.are_assigned.is_set():
-                wait_ms = min(wait_ms, _WAIT_WHILE_PAUSED_MS)  # those that are not assigned yet would wait as well
+                wait_ms = min(wait_ms, WAIT_WHILE_PAUSED_MS)  # those that are not assigned yet would wait as well
             if left_ms <= 0:
                 self._is_over = True
                 return
@@ -310,20 +299,8 @@ class Fetcher:
                 reader.throttled_ms += answer.throttle_ms
                 await reader.clock.sleep(answer.throttle_ms / 1000)
 
-    def _longest_wait_ms(self) -> int:
-        longest_ms = self._reader.limits.fetch_max_wait_ms
-        if self._paused:
-            release_ms = int(self._reader.throttle.release_s(self._paused) * 1000) + 1
-            return min(longest_ms, max(_WAIT_WHILE_PAUSED_MS, release_ms))
-        return min(longest_ms, _WAIT_WHILE_PAUSED_MS) if self._queued else longest_ms
-
     async def _wait_for_work(self) -> None:
-        reader = self._reader
-        if self._paused:
-            await reader.throttle.pause(max(_PAUSED_POLL_S, reader.throttle.release_s(self._paused)), reader.deadline)
-        elif self._queued:
-            await reader.throttle.pause(_WAIT_WHILE_PAUSED_MS / 1000, reader.deadline)
-        else:
+        if not await self._waiting.pause(self._reader.deadline):
             self._has_work.clear()
             await self._has_work.wait()
 
@@ -334,18 +311,6 @@ class Fetcher:
         ):
             sender.has_room.clear()
             await sender.has_room.wait()
-
-    def _unpause(self) -> None:
-        for copy in self._reader.throttle.turns() if self._queued else ():
-            if copy in self._queued:
-                del self._queued[copy]
-                self._paused[copy] = None
-        for copy in [c for c in self._paused if not c.fetching.is_paused or c.has_ended]:
-            del self._paused[copy]
-        for copy in list(self._paused):
-            self._reader.resume_paused(copy)
-            if not copy.fetching.is_paused:
-                del self._paused[copy]
 
     async def _take(self, answers: list[PartitionAnswer]) -> None:
         reader = self._reader
@@ -401,19 +366,19 @@ class Fetcher:
         """Queue what came for *copy*; say whether batches had to be built for it."""
         reader = self._reader
         buffer, fetch, queue = copy.buffer, copy.fetching.position, copy.buffer.queue
-        before_bytes, before_parcels = buffer.size_bytes, len(queue)
+        before_bytes, before_batches = buffer.size_bytes, len(queue)
         ingest(copy, answer, reader.limits)
         if reader.throttle.is_limiting:
-            records = sum(queue[index].record_count for index in range(before_parcels, len(queue)))
+            records = sum(queue[index].record_count for index in range(before_batches, len(queue)))
             reader.throttle.charge(copy, answer.record_set, records)
             fetch.max_bytes = self._most(copy)
             if fetch in self._copies:  # the others first, where some must wait
                 self._copies[fetch] = self._copies.pop(fetch)
         reader.sender.take(copy, before_bytes)
         is_uncounted = len(answer.record_set.obj) < POOLED_FROM_BYTES  # type: ignore[arg-type]
-        is_stuck = before_parcels >= _PARCELS_IN_PLACE and is_uncounted
+        is_stuck = before_batches >= _BATCHES_IN_PLACE and is_uncounted
         age = copy.fetching.age
-        for index in range(before_parcels, len(queue)):
+        for index in range(before_batches, len(queue)):
             buffered = queue[index]
             if is_stuck:
                 buffered.detach()
@@ -427,7 +392,7 @@ class Fetcher:
             self._pause(copy)
         elif self._session is not None:
             self._session.want(fetch)
-        return len(queue) > before_parcels and queue[-1].is_rebuilt
+        return len(queue) > before_batches and queue[-1].is_rebuilt
 
     def _failed(self, copy: PartitionCopy, answer: PartitionAnswer) -> None:
         self.remove(copy)

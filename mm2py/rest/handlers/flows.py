@@ -43,7 +43,7 @@ WRITE_ERRORS: Final = (400, 404, 409, 503)
 #: A node that stands by looks at the clusters to know the flow's topics.
 _READ_ERRORS: Final = (404, 503)
 _MOST_TOPICS: Final = 10_000
-_SORTS: Final = ("topic", "lag", "lag_s", "record_rate", "byte_rate", "age_ms", "latency_ms")
+_SORTS: Final = ("topic", "lag", "lag_s", "seconds_until_level", "record_rate", "byte_rate", "age_ms", "latency_ms")
 _PAGING: Final = (
     Param("search", STRING, "Only names that contain this text"),
     Param("sort", {"type": "string", "enum": list(_SORTS)}, "Sort key; in descending order except `topic`"),

@@ -35,7 +35,7 @@ async def get_root(ask: Ask) -> object:
     if wants_page(ask.request):
         return ask.rest.page.index(ask.request)
     if ask.node.worker is not None:
-        return server_info(ask.node.worker.cluster_id, connect.VERSION)
+        return server_info(ask.node.worker.store.cluster_id, connect.VERSION)
     return server_info(", ".join(sorted({flow.flow.target for flow in ask.rest.view().flows})))
 
 

@@ -21,21 +21,14 @@ from mm2py.model.overrides import Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView
 from mm2py.rest import connect
 from mm2py.rest.errors import RETRY_AFTER_S, RestError, bad_request, not_found
-from mm2py.rest.handlers.connectors import EXPAND, EXPANSIONS, INITIAL, RESTART, RESTARTED, active_topics, offsets_json
-from mm2py.rest.handlers.flows import WRITE_ERRORS, whole
-from mm2py.rest.route import Answer, Ask, Json, Param, Routes
-from mm2py.rest.schemas import BOOLEAN, CONFIG, CONFIG_PATCH, CONFIG_SENT, STRINGS, array, ref
+from mm2py.rest.handlers import connect_api as api
+from mm2py.rest.handlers.connectors import active_topics
+from mm2py.rest.handlers.flows import whole
+from mm2py.rest.route import Answer, Ask, Json, Routes
 
-
-_ALL: Final = "/connectors"
-_ONE: Final = _ALL + "/{connector}"
-_TASK: Final = _ONE + "/tasks/{task}"
-_PLUGINS: Final = "/connector-plugins"
-_PLUGIN: Final = _PLUGINS + "/{plugin}"
-
-_READ: Final = (404, 503)
 
 routes = Routes("worker", ignores_query=True)
+_root: Final = api.Root(routes, "", reading_errors=(404, 503))
 
 
 @attrs.frozen
@@ -66,15 +59,15 @@ def _worker(ask: Ask) -> ConnectWorker:
 def _connectors(ask: Ask) -> Mapping[str, StoredConnector]:
     """Return the worker's connectors; raise as long as they are unknown."""
     worker = _worker(ask)
-    if not worker.is_read:
+    if not worker.store.is_read:
         headers = ("Retry-After", str(RETRY_AFTER_S))
         raise RestError(503, "the worker's config topic has not been read yet; its log says why", (), headers)
-    return worker.connectors
+    return worker.store.connectors
 
 
 def _shown(ask: Ask, name: str, stored: StoredConnector) -> _Shown:
     worker = _worker(ask)
-    place, idle = worker.place(name), worker.idle(name)
+    place, idle = worker.composition.places.get(name), worker.composition.idle.get(name)
     flows = ask.rest.view().flows
     flow = next((one for one in flows if place is not None and one.flow == place.flow), None)
     groups = () if flow is None else flow.groups
@@ -134,57 +127,44 @@ def _info(shown: _Shown) -> Json:
     return {"name": shown.name, "config": shown.config, "tasks": tasks, "type": "source"}
 
 
-@routes.add(
-    "GET",
-    _ALL,
-    "The connectors of a worker",
-    answers={200: {"anyOf": [STRINGS, {"type": "object", "additionalProperties": ref("ConnectorExpanded")}]}},
-    query=EXPAND,
-    errors=_READ,
-)
+@_root.serves(api.LIST, "The connectors of a worker")
 async def get_worker_connectors(ask: Ask) -> object:
     stored = _connectors(ask)
-    wanted = [word for word in ask.words("expand") if word in EXPANSIONS]
+    wanted = api.expansions(ask)
     if not wanted:
         return list(stored)
     shown = [_shown(ask, name, one) for name, one in stored.items()]
     return {one.name: {word: _info(one) if word == "info" else _status(ask, one) for word in wanted} for one in shown}
 
 
-@routes.add("GET", _ONE, "A connector with its config and tasks", answers={200: ref("ConnectorInfo")}, errors=_READ)
+@_root.serves(api.GET)
 async def get_worker_connector(ask: Ask) -> object:
     return _info(_connector(ask))
 
 
-@routes.add("GET", _ONE + "/config", "A connector's config; secrets masked", answers={200: CONFIG}, errors=_READ)
+@_root.serves(api.CONFIG_OF, "A connector's config; secrets masked")
 async def get_worker_config(ask: Ask) -> object:
     return _connector(ask).config
 
 
-@routes.add("GET", _ONE + "/status", "A connector's status", answers={200: ref("ConnectorStateInfo")}, errors=_READ)
+@_root.serves(api.STATUS)
 async def get_worker_connector_status(ask: Ask) -> object:
     return _status(ask, _connector(ask))
 
 
-@routes.add("GET", _ONE + "/tasks", "A connector's tasks", answers={200: array(ref("TaskInfo"))}, errors=_READ)
+@_root.serves(api.TASKS)
 async def get_worker_tasks(ask: Ask) -> object:
     shown = _connector(ask)
     return [{"id": {"connector": shown.name, "task": number}, "config": shown.config} for number in _tasks(shown)]
 
 
-@routes.add(
-    "GET",
-    _ONE + "/tasks-config",
-    "The configs of a connector's tasks (older versions of Connect, and kcctl)",
-    answers={200: {"type": "object", "additionalProperties": CONFIG}},
-    errors=_READ,
-)
+@_root.serves(api.TASKS_CONFIG)
 async def get_worker_tasks_config(ask: Ask) -> object:
     shown = _connector(ask)
     return {f"{shown.name}-{number}": shown.config for number in _tasks(shown)}
 
 
-@routes.add("GET", _TASK + "/status", "A task's status", answers={200: ref("TaskState")}, errors=_READ)
+@_root.serves(api.TASK_STATUS)
 async def get_worker_task_status(ask: Ask) -> object:
     shown, number = _connector(ask), ask.number("task")
     for one in _status(ask, shown)["tasks"]:
@@ -193,13 +173,7 @@ async def get_worker_task_status(ask: Ask) -> object:
     raise not_found(f"connector {shown.name} has no task {number}")
 
 
-@routes.add(
-    "GET",
-    _ONE + "/topics",
-    "The topics that a connector writes at the target",
-    answers={200: {"type": "object", "additionalProperties": {"type": "object", "properties": {"topics": STRINGS}}}},
-    errors=_READ,
-)
+@_root.serves(api.TOPICS)
 async def get_worker_topics(ask: Ask) -> object:
     shown = _connector(ask)
     if shown.flow is None or shown.group is None:
@@ -207,13 +181,7 @@ async def get_worker_topics(ask: Ask) -> object:
     return {shown.name: {"topics": await active_topics(ask, shown.flow, shown.group.connector)}}
 
 
-@routes.add(
-    "PUT",
-    _ONE + "/topics/reset",
-    "Accepted as in Connect: the list always has the connector's current topics",
-    answers={202: None},
-    errors=_READ,
-)
+@_root.serves(api.RESET_TOPICS)
 async def reset_worker_topics(ask: Ask) -> object:
     _connector(ask)
     return Answer(202)
@@ -245,57 +213,26 @@ async def _put(ask: Ask, name: str, config: Json, *, wanted: Wanted | None = Non
     worker = _worker(ask)
     texts = _texts(config, name)
     created = await whole(ask, worker.put(name, texts, by=ask.by, wanted=wanted, is_new=is_new))
-    info = _info(_shown(ask, name, worker.connectors.get(name, StoredConnector(texts))))
+    info = _info(_shown(ask, name, worker.store.connectors.get(name, StoredConnector(texts))))
     if not created:
         return Answer(200, info)
-    return Answer(201, info, {"Location": f"{_ALL}/{quote(name, safe='')}"})
+    return Answer(201, info, {"Location": f"/connectors/{quote(name, safe='')}"})
 
 
-@routes.add(
-    "POST",
-    _ALL,
-    "Create a connector; 409 if it exists",
-    takes=ref("CreateConnector"),
-    answers={201: ref("ConnectorInfo")},
-    errors=WRITE_ERRORS,
-)
+@_root.serves(api.CREATE, "Create a connector; 409 if it exists")
 async def post_worker_connector(ask: Ask) -> object:
     _worker(ask)
-    body = await ask.object()
-    name, config, initial = body.get("name"), body.get("config", {}), body.get("initial_state")
-    problems = []
-    if not isinstance(name, str):
-        problems.append("name must be a string")
-    if not isinstance(config, dict):
-        problems.append("config must be an object")
-    if initial is not None and initial not in INITIAL:
-        problems.append(f"initial_state must be one of {', '.join(INITIAL)}")
-    if problems or not isinstance(name, str):
-        raise bad_request(*problems)
-    return await _put(ask, name.strip(), config, wanted=INITIAL[initial] if initial else None, is_new=True)
+    asked = await api.creation(ask)
+    return await _put(ask, asked.name, asked.config, wanted=asked.wanted, is_new=True)
 
 
-@routes.add(
-    "PUT",
-    _ONE + "/config",
-    "Create a connector, or replace its config; a masked secret stays as it is stored",
-    takes=CONFIG_SENT,
-    answers={200: ref("ConnectorInfo"), 201: ref("ConnectorInfo")},
-    errors=WRITE_ERRORS,
-)
+@_root.serves(api.PUT_CONFIG, "Create a connector, or replace its config; a masked secret stays as it is stored")
 async def put_worker_config(ask: Ask) -> object:
     _worker(ask)
     return await _put(ask, ask.part("connector"), await ask.object())
 
 
-@routes.add(
-    "PATCH",
-    _ONE + "/config",
-    "Change some settings of a connector; null removes one (KIP-477)",
-    takes=CONFIG_PATCH,
-    answers={200: ref("ConnectorInfo")},
-    errors=WRITE_ERRORS,
-)
+@_root.serves(api.PATCH_CONFIG, "Change some settings of a connector; null removes one (KIP-477)")
 async def patch_worker_config(ask: Ask) -> object:
     shown, body = _connector(ask), await ask.object()
     texts = _texts({key: one for key, one in body.items() if one is not None}, shown.name)
@@ -304,13 +241,7 @@ async def patch_worker_config(ask: Ask) -> object:
     return _info(_connector(ask))
 
 
-@routes.add(
-    "DELETE",
-    _ONE,
-    "Remove a connector; its offsets are kept",
-    answers={204: None},
-    errors=WRITE_ERRORS,
-)
+@_root.serves(api.DELETE, "Remove a connector; its offsets are kept")
 async def delete_worker_connector(ask: Ask) -> object:
     await whole(ask, _worker(ask).delete(_connector(ask).name, by=ask.by))
     return Answer(204)
@@ -321,23 +252,17 @@ async def _want(ask: Ask, wanted: Wanted, code: int) -> Answer:
     return Answer(code)
 
 
-@routes.add("PUT", _ONE + "/pause", "Pause a connector", answers={202: None}, errors=WRITE_ERRORS)
+@_root.serves(api.PAUSE)
 async def pause_worker_connector(ask: Ask) -> object:
     return await _want(ask, Wanted.PAUSED, 202)
 
 
-@routes.add("PUT", _ONE + "/resume", "Resume a paused or stopped connector", answers={202: None}, errors=WRITE_ERRORS)
+@_root.serves(api.RESUME)
 async def resume_worker_connector(ask: Ask) -> object:
     return await _want(ask, Wanted.RUNNING, 202)
 
 
-@routes.add(
-    "PUT",
-    _ONE + "/stop",
-    "Stop a connector and release its resources, so that its offsets may be altered (KIP-875)",
-    answers={204: None},
-    errors=WRITE_ERRORS,
-)
+@_root.serves(api.STOP)
 async def stop_worker_connector(ask: Ask) -> object:
     return await _want(ask, Wanted.STOPPED, 204)
 
@@ -354,12 +279,12 @@ async def _restart(ask: Ask) -> Answer:
     return Answer(202, state) if include_tasks or only_failed else Answer(204)
 
 
-@routes.add("POST", _ONE + "/restart", "Start again", answers=RESTARTED, query=RESTART, errors=WRITE_ERRORS)
+@_root.serves(api.RESTART)
 async def restart_worker_connector(ask: Ask) -> object:
     return await _restart(ask)
 
 
-@routes.add("POST", _TASK + "/restart", "Restart one task", answers={204: None}, errors=WRITE_ERRORS)
+@_root.serves(api.RESTART_TASK)
 async def restart_worker_task(ask: Ask) -> object:
     shown, flow, group = _running(ask)
     number = ask.number("task")
@@ -372,59 +297,31 @@ async def restart_worker_task(ask: Ask) -> object:
 # Offsets (KIP-875).
 
 
-@routes.add(
-    "GET",
-    _ONE + "/offsets",
-    "A connector's offsets, as stored on the target cluster",
-    answers={200: ref("ConnectorOffsets")},
-    errors=(404, 409, 503),
-)
+@_root.serves(api.OFFSETS, errors=(404, 409, 503))
 async def get_worker_offsets(ask: Ask) -> object:
     _, flow, group = _running(ask)
-    return offsets_json(await ask.control.offsets(flow.flow, group.connector))
+    return api.offsets_json(await ask.control.offsets(flow.flow, group.connector))
 
 
-@routes.add(
-    "PATCH",
-    _ONE + "/offsets",
-    "Alter offsets of a stopped connector: the last copied record's, a timestamp to copy from, or null to start over",
-    takes=ref("ConnectorOffsetsSent"),
-    answers={200: ref("Message")},
-    errors=WRITE_ERRORS,
-)
+@_root.serves(api.PATCH_OFFSETS)
 async def patch_worker_offsets(ask: Ask) -> object:
     _, flow, group = _running(ask)
-    body = await ask.object()
-    if strange := sorted(set(body) - {"offsets"}):
-        raise bad_request(*(f"{name!r} is not known: the body has offsets" for name in strange))
-    await whole(ask, ask.control.alter_offsets(flow.flow, group.connector, body.get("offsets"), by=ask.by))
-    return {"message": "The offsets for this connector have been altered successfully"}
+    offsets = await api.sent_offsets(ask)
+    await whole(ask, ask.control.alter_offsets(flow.flow, group.connector, offsets, by=ask.by))
+    return api.offsets_done("altered")
 
 
-@routes.add(
-    "DELETE",
-    _ONE + "/offsets",
-    "Remove all offsets of a stopped connector, so that it starts where its settings say",
-    answers={200: ref("Message")},
-    errors=WRITE_ERRORS,
-)
+@_root.serves(api.RESET_OFFSETS)
 async def reset_worker_offsets(ask: Ask) -> object:
     _, flow, group = _running(ask)
     await whole(ask, ask.control.reset_offsets(flow.flow, group.connector, by=ask.by))
-    return {"message": "The offsets for this connector have been reset successfully"}
+    return api.offsets_done("reset")
 
 
 # Plugins.
 
 
-@routes.add(
-    "GET",
-    _PLUGINS,
-    "The available connector classes",
-    answers={200: array(ref("PluginInfo"))},
-    query=(Param("connectorsOnly", BOOLEAN, "Accepted without effect: there are only connectors"),),
-    errors=(404,),
-)
+@_root.serves(api.PLUGINS)
 async def get_worker_plugins(ask: Ask) -> object:
     _worker(ask)
     found = connect.plugins()
@@ -440,26 +337,14 @@ def _plugin(ask: Ask) -> str:
     return SOURCE_CLASS if kind is ConnectorClass.MIRUS else connect.PACKAGE + kind.value
 
 
-@routes.add(
-    "GET",
-    _PLUGIN + "/config",
-    "The settings that a connector takes (KIP-769)",
-    answers={200: array(ref("ConfigKeyInfo"))},
-    errors=(404,),
-)
+@_root.serves(api.PLUGIN_CONFIG)
 async def get_worker_plugin_config(ask: Ask) -> object:
     _plugin(ask)
     return [connect.key_info(row, order) for order, row in enumerate(connect.rows(), 1)]
 
 
-@routes.add(
-    "PUT",
-    _PLUGIN + "/config/validate",
-    "Validate a config without applying it, together with the other connectors: 200 with all problems",
-    takes=CONFIG_SENT,
-    answers={200: ref("ConfigInfos")},
-    right=None,
-    errors=(400, 404),
+@_root.serves(
+    api.VALIDATE, "Validate a config without applying it, together with the other connectors: 200 with all problems"
 )
 async def validate_worker_config(ask: Ask) -> object:
     class_name, body = _plugin(ask), await ask.object()

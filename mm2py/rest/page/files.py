@@ -8,9 +8,10 @@ permissions. Its own files hold no secrets and need no login: they contain the l
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import importlib.resources
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -27,6 +28,7 @@ from mm2py.rest.errors import RestError, not_found
 from mm2py.rest.page.history import SAMPLE_EVERY_S, History
 from mm2py.rest.page.snapshots import Snapshots
 from mm2py.rest.page.stream import LiveStream, Viewer
+from mm2py.rest.page.view import elsewhere_rows
 from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.recent import RecentEvents
 
@@ -60,6 +62,8 @@ _HEADERS = {
     # Revalidated each time, usually with 304: a page never mixes the files of two versions.
     "Cache-Control": "no-cache",
 }
+#: How often a page learns what other nodes copy, which changes when nodes come and go.
+_ELSEWHERE_EVERY_S = 2.0
 _STREAM_HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
@@ -91,7 +95,7 @@ class Page:
         self._control = control
         self._snapshots = snapshots
         self._clock = clock
-        self._files = dict(_read_files())
+        self._files = _files()
         self.stream = LiveStream(snapshots.view, self._overrides, recent=self.recent, history=self.history, clock=clock)
 
     async def run(self) -> None:
@@ -99,6 +103,7 @@ class Page:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.stream.run(), name="rest/page/stream")
             tasks.create_task(self._remember_forever(), name="rest/page/history")
+            tasks.create_task(self._follow_other_nodes(), name="rest/page/elsewhere")
 
     def close(self) -> None:
         """End all streams."""
@@ -108,6 +113,17 @@ class Page:
         while True:
             self.history.note(self._snapshots.view())
             await self._clock.sleep(SAMPLE_EVERY_S)
+
+    async def _follow_other_nodes(self) -> None:
+        """Keep up with what other nodes copy of the flows that are looked at; a node that stands by has to ask."""
+        while True:
+            stream = self.stream
+            found = {flow: rows for flow, rows in stream.elsewhere.items() if flow in stream.flows}
+            for flow in stream.flows:
+                with suppress(Mm2Error):  # the flow was removed, or the clusters do not answer
+                    found[flow] = elsewhere_rows(await self._control.elsewhere(flow))
+            stream.elsewhere = found
+            await self._clock.sleep(_ELSEWHERE_EVERY_S)
 
     def _overrides(self, flow: Flow) -> Overrides | None:
         with suppress(Mm2Error):  # the flow was removed since it was seen
@@ -195,8 +211,13 @@ def _flow_of(text: str) -> Flow | None:
     return Flow(source, target)
 
 
+@functools.cache
+def _files() -> Mapping[str, StaticFile]:
+    """Return the page's files by name, as installed with the package."""
+    return dict(_read_files())
+
+
 def _read_files() -> Iterator[tuple[str, StaticFile]]:
-    """Read the page's files, as installed with the package."""
     top = importlib.resources.files("mm2py.rest") / "static"
     # A wheel has the documents with the page; a checkout has them beside the package.
     beside = importlib.resources.files("mm2py") / ".." / "docs"

@@ -14,6 +14,9 @@ from mm2py.model.state import MirrorView
 
 #: With thousands of partitions a view costs as much as all other work for viewers.
 _FRESH_S: Final = 1.0
+#: So a view is shown for this many times as long as taking it took, but not for longer than the most.
+_TIMES_AS_LONG: Final = 20
+_MOST_FRESH_S: Final = 10.0
 
 
 @attrs.define(eq=False)
@@ -25,9 +28,14 @@ class Snapshots:
     _last: MirrorView | None = attrs.field(default=None, init=False)
     _whole: MirrorView | None = attrs.field(default=None, init=False)
     _taken_s: float = attrs.field(default=0.0, init=False)
+    _holds_s: float = attrs.field(default=_FRESH_S, init=False)
 
     def view(self) -> MirrorView:
-        """Return a view of all flows that is less than a second old, each as all of its nodes run it."""
+        """
+        Return a view of all flows, each as all of its nodes run it.
+
+        It is less than a second old, or, with tens of thousands of partitions, some seconds.
+        """
         own = self.own()
         if self._whole is None:
             self._whole = of_all_nodes(own)
@@ -36,8 +44,10 @@ class Snapshots:
     def own(self) -> MirrorView:
         """Return the same with the figures of this node alone."""
         now = self._clock.monotonic()
-        if self._last is None or now - self._taken_s >= _FRESH_S:
+        if self._last is None or now - self._taken_s >= self._holds_s:
             self._last, self._whole, self._taken_s = self._take(), None, now
+            took_s = self._clock.monotonic() - now
+            self._holds_s = min(_MOST_FRESH_S, max(_FRESH_S, _TIMES_AS_LONG * took_s))
         return self._last
 
     def forget(self) -> None:

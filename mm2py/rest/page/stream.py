@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import attrs
@@ -29,6 +29,7 @@ from mm2py.rest.page.view import (
     group_rows,
     ordered,
     overview,
+    partition_changes,
     partition_rows,
 )
 from mm2py.telemetry.recent import RecentEvents, ShownEvent
@@ -94,31 +95,29 @@ class Viewer:
 class FlowChannel:
     """The last state that viewers of one flow have; the next message is the difference to it."""
 
-    def __init__(self, flow: FlowView, overrides: Overrides | None) -> None:
+    def __init__(self, flow: FlowView, overrides: Overrides | None, elsewhere: Mapping[str, Any]) -> None:
         self._details = _all_details(flow, overrides)
         self._partitions = partition_rows(flow)
-        self._groups = group_rows(flow)
+        self._tables = _tables(flow, elsewhere)
 
     def snapshot(self) -> bytes:
         """Return the whole state, for a new viewer."""
-        tables = {
-            "partitions": {"all": True, "set": list(self._partitions.values()), "gone": []},
-            "groups": {"all": True, "set": list(self._groups.values()), "gone": []},
-        }
+        rows = {"partitions": [row for _, row in self._partitions.values()]}
+        rows |= {name: list(table.values()) for name, table in self._tables.items()}
+        tables = {name: {"all": True, "set": some, "gone": []} for name, some in rows.items()}
         return _encode("flow", {**self._details, "partition_columns": PARTITION_COLUMNS, **tables})
 
-    def advance(self, flow: FlowView, overrides: Overrides | None) -> bytes:
+    def advance(self, flow: FlowView, overrides: Overrides | None, elsewhere: Mapping[str, Any]) -> bytes:
         """Adopt the current state; return the changes, if any."""
-        about, partitions, groups = _all_details(flow, overrides), partition_rows(flow), group_rows(flow)
+        about, tables = _all_details(flow, overrides), _tables(flow, elsewhere)
+        partitions = partition_rows(flow, self._partitions)
         message = about if about != self._details else {"flow": about["flow"]}
-        for name, before, after in (
-            ("partitions", self._partitions, partitions),
-            ("groups", self._groups, groups),
-        ):
-            changed, gone = changes(before, after)
+        found = {"partitions": partition_changes(self._partitions, partitions)}
+        found |= {name: changes(self._tables[name], rows) for name, rows in tables.items()}
+        for name, (changed, gone) in found.items():
             if changed or gone:
-                message = {**message, name: {"all": False, "set": list(changed.values()), "gone": gone}}
-        self._details, self._partitions, self._groups = about, partitions, groups
+                message = {**message, name: {"all": False, "set": changed, "gone": gone}}
+        self._details, self._partitions, self._tables = about, partitions, tables
         return _encode("flow", message) if len(message) > 1 else b""
 
 
@@ -139,6 +138,8 @@ class LiveStream:
         self._recent = recent
         self._history = history
         self._clock = clock
+        #: Rows of the topics of which other nodes copy partitions, by flow; see `elsewhere_rows`.
+        self.elsewhere: Mapping[Flow, Mapping[str, Any]] = {}
         self._viewers: set[Viewer] = set()
         self._channels: dict[Flow, FlowChannel] = {}
         self._overview: dict[str, Any] = {}
@@ -148,6 +149,11 @@ class LiveStream:
     @property
     def viewers(self) -> int:
         return len(self._viewers)
+
+    @property
+    def flows(self) -> Collection[Flow]:
+        """The flows that are looked at in detail."""
+        return tuple(self._channels)
 
     @property
     def is_full(self) -> bool:
@@ -212,7 +218,7 @@ class LiveStream:
             raise LookupError(str(flow))
         channel = self._channels.get(flow)
         if channel is None:
-            channel = self._channels[flow] = FlowChannel(found, self._overrides(flow))
+            channel = self._channels[flow] = FlowChannel(found, self._overrides(flow), self.elsewhere.get(flow, {}))
         past = {"flow": str(flow), "every_s": SAMPLE_EVERY_S, **self._history.of(flow)}
         return message + channel.snapshot() + _encode("history", past)
 
@@ -230,9 +236,8 @@ class LiveStream:
                 by_flow[flow] = _encode("gone", {"flow": str(flow)})
                 continue
             point = dict(zip(COLUMNS, sample(found, view.wall_ms), strict=True))
-            by_flow[flow] = channel.advance(found, self._overrides(flow)) + _encode(
-                "point", {"flow": str(flow), **point}
-            )
+            changed = channel.advance(found, self._overrides(flow), self.elsewhere.get(flow, {}))
+            by_flow[flow] = changed + _encode("point", {"flow": str(flow), **point})
         return shared, by_flow
 
     def _events(self, viewer: Viewer) -> bytes:
@@ -252,6 +257,10 @@ class LiveStream:
 
 def _all_details(flow: FlowView, overrides: Overrides | None) -> dict[str, Any]:
     return {**details(flow), "overrides": None if overrides is None else ordered(overrides)}
+
+
+def _tables(flow: FlowView, elsewhere: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {"groups": group_rows(flow), "elsewhere": elsewhere}
 
 
 def _encode_event(event: ShownEvent) -> bytes:

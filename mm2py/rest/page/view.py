@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 import attrs
 
 import mm2py
-from mm2py.model.flow import Flow
+from mm2py.model.elsewhere import Elsewhere
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group_move import GroupMove, moves_of
-from mm2py.model.health import flow_issues, node_issues
-from mm2py.model.overrides import Overrides, RateLimit
+from mm2py.model.health import node_issues
+from mm2py.model.overrides import Overrides
 from mm2py.model.state import (
     ClusterView,
     FlowView,
@@ -27,9 +28,9 @@ from mm2py.model.state import (
     PartitionView,
     SparkView,
     TaskView,
-    to_json,
 )
 from mm2py.rest.page.history import History, rounded
+from mm2py.rest.shapes import flow_figures, issues_json, limit_json
 from mm2py.telemetry.events import SparkEnded, SparkStarted
 
 
@@ -73,32 +74,19 @@ def overview(view: MirrorView, history: History, spark: SparkStarted | SparkEnde
         "is_ready": view.is_ready,
         "started_ms": view.started_ms,
         "spark": _spark(view.spark, spark),
-        "issues": [to_json(issue) for issue in node_issues(view)],
+        "issues": issues_json(node_issues(view)),
         "flows": [{**summary(flow), "recent": history.rates(flow.flow, _SPARKLINE_POINTS)} for flow in view.flows],
     }
 
 
 def summary(flow: FlowView) -> dict[str, Any]:
     """Return the summary line of one flow."""
-    stages = Counter(partition.stage for partition in flow.partitions)
+    figures = flow_figures(flow)
     return {
-        "flow": str(flow.flow),
-        "source": flow.flow.source,
-        "target": flow.flow.target,
-        "state": flow.state.name.lower(),
-        "topics": flow.topics,
-        "partitions": flow.partition_count,
-        "stages": {_STAGES[stage]: many for stage, many in stages.items()},
+        **{name: rounded(one) if isinstance(one, float) else one for name, one in figures.items()},
         "records": flow.records,
         "bytes": flow.bytes,
-        "records_per_s": rounded(flow.records_per_s),
-        "bytes_per_s": rounded(flow.bytes_per_s),
-        "lag": flow.lag,
-        "latency_p50_ms": rounded(flow.latency_p50_ms),
-        "latency_p99_ms": rounded(flow.latency_p99_ms),
         "age_p50_ms": rounded(flow.age_p50_ms),
-        "last_error": flow.last_error,
-        "hint": flow.hint,
         "clusters": [_cluster(cluster) for cluster in flow.clusters],
         "connectors": [
             {
@@ -111,8 +99,6 @@ def summary(flow: FlowView) -> dict[str, Any]:
             for group in flow.groups
         ],
         "copy_tasks": len(flow.tasks),
-        "nodes": max(1, sum(node.is_member for node in flow.nodes)),
-        "issues": [to_json(issue) for issue in flow_issues(flow)],
     }
 
 
@@ -141,15 +127,34 @@ def ordered(overrides: Overrides) -> dict[str, Any]:
         "connectors": {name: wanted.value for name, wanted in overrides.groups.items()},
         "topics": sorted(overrides.topics),
         "partitions": sorted([it.topic, it.partition] for it in overrides.partitions),
-        "limit": _limit(overrides.limit),
-        "topic_limits": {topic: _limit(limit) for topic, limit in overrides.topic_limits.items()},
+        "limit": limit_json(overrides.limit),
+        "topic_limits": {topic: limit_json(limit) for topic, limit in overrides.topic_limits.items()},
         "settings": {name: sorted(lines) for name, lines in overrides.config.items() if lines},
     }
 
 
-def partition_rows(flow: FlowView) -> dict[str, list[Any]]:
-    """Return a row for each partition, by its name."""
-    return {str(it.source): _partition(it) for it in flow.partitions}
+PartitionRows = dict[TopicPartition, tuple[PartitionView, list[Any]]]
+
+
+def partition_rows(flow: FlowView, before: PartitionRows | None = None) -> PartitionRows:
+    """Return the view of each partition with its row; a row of *before* if that was made of the same view."""
+    if not before:
+        return {it.source: (it, _partition(it)) for it in flow.partitions}
+    found: PartitionRows = {}
+    for view in flow.partitions:
+        known = before.get(view.source)
+        found[view.source] = known if known is not None and known[0] is view else (view, _partition(view))
+    return found
+
+
+def partition_changes(before: PartitionRows, after: PartitionRows) -> tuple[list[list[Any]], list[str]]:
+    """Return new and changed rows, and the names of the partitions that are gone."""
+    changed: list[list[Any]] = []
+    for source, one in after.items():
+        known = before.get(source)
+        if known is not one and (known is None or known[1] != one[1]):
+            changed.append(one[1])
+    return changed, [str(source) for source in before if source not in after]
 
 
 def group_rows(flow: FlowView) -> dict[str, dict[str, Any]]:
@@ -157,9 +162,17 @@ def group_rows(flow: FlowView) -> dict[str, dict[str, Any]]:
     return {group.group: _group(group, move) for group, move in moves_of(flow.consumer_groups, flow.partitions)}
 
 
-def changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> tuple[dict[str, Row], list[str]]:
+def elsewhere_rows(elsewhere: Mapping[TopicPartition, Elsewhere]) -> dict[str, list[Any]]:
+    """Return a row for each topic of which other nodes copy partitions: how many each of them copies, by its name."""
+    nodes: dict[tuple[str, str], Counter[str]] = {}
+    for source, place in elsewhere.items():
+        nodes.setdefault((source.topic, place.remote_topic), Counter())[place.node] += 1
+    return {topic: [topic, remote, sorted(many.items())] for (topic, remote), many in sorted(nodes.items())}
+
+
+def changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> tuple[list[Row], list[str]]:
     """Return new and changed rows, and the keys of removed ones."""
-    changed = {key: row for key, row in after.items() if before.get(key) != row}
+    changed = [row for key, row in after.items() if before.get(key) != row]
     gone = [key for key in before if key not in after]
     return changed, gone
 
@@ -226,10 +239,6 @@ def _node(node: NodeView) -> dict[str, Any]:
 
 def _cluster(cluster: ClusterView) -> dict[str, Any]:
     return {"alias": cluster.alias, "is_reachable": cluster.is_reachable, "error": cluster.error, "hint": cluster.hint}
-
-
-def _limit(limit: RateLimit) -> dict[str, float | None]:
-    return {"bytes_per_s": limit.bytes_per_s, "records_per_s": limit.records_per_s}
 
 
 def _partition(it: PartitionView) -> list[Any]:

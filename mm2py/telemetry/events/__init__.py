@@ -1,6 +1,14 @@
 """Everything that happens, one frozen class each; `base` explains how they reach the log."""
 
 from mm2py.telemetry.events.base import Event, Level
+from mm2py.telemetry.events.broken_history import (
+    RemoteTopicDeleted,
+    RemoteTopicRecreated,
+    RemoteTopicRewound,
+    SourceRecordsExpired,
+    SourceTopicRecreated,
+    SourceTruncated,
+)
 from mm2py.telemetry.events.connectors import (
     ConnectorNotRun,
     ConnectorPositionsTakenOver,
@@ -104,14 +112,6 @@ from mm2py.telemetry.events.rest import (
     RestUsersRefused,
 )
 from mm2py.telemetry.events.security import AuthenticationFailed
-from mm2py.telemetry.events.source_truth import (
-    RemoteTopicDeleted,
-    RemoteTopicRecreated,
-    RemoteTopicRewound,
-    SourceRecordsExpired,
-    SourceTopicRecreated,
-    SourceTruncated,
-)
 from mm2py.telemetry.events.stored_overrides import (
     LiveSettingsChanged,
     LiveSettingsRejected,

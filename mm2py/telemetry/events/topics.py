@@ -59,6 +59,7 @@ class TopicsRefreshed(Event):
     topics: int
     partitions: int
     actions: int
+    took_ms: float
 
 
 @attrs.frozen

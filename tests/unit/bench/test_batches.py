@@ -1,5 +1,6 @@
 """Prebuilt batches are what an idempotent producer would have sent."""
 
+import functools
 import itertools
 import struct
 
@@ -15,9 +16,13 @@ SMALL = Shape("small", "", 200, 1, 1.0, Codec.LZ4, 2_000)
 PRODUCER = ProducerId(77, 3)
 
 
+#: Thousands of batches, of which most tests look at one.
+templates_of = functools.cache(build_templates)
+
+
 @pytest.fixture(name="template")
 def one_template() -> Template:
-    return build_templates(SMALL)[0]
+    return templates_of(SMALL)[0]
 
 
 def test_stamped_batch_passes_its_own_checksum(template: Template) -> None:
@@ -48,7 +53,7 @@ def test_stamping_leaves_the_template_alone(template: Template) -> None:
 @pytest.mark.parametrize("shape", SHAPES[:4], ids=lambda shape: shape.name)
 def test_batches_are_as_large_as_the_shape_says(shape: Shape) -> None:
     """All batches of a shape hold equally many records, and fill what the shape allows without passing it."""
-    templates = build_templates(shape)
+    templates = templates_of(shape)
     counts = {template.records for template in templates}
     longest = max(len(template.data) for template in templates)
 
@@ -56,11 +61,12 @@ def test_batches_are_as_large_as_the_shape_says(shape: Shape) -> None:
     assert counts == {1} if shape.batch_bytes == 0 else longest <= shape.batch_bytes
 
 
-@pytest.mark.parametrize(("codec", "least", "most"), [(Codec.LZ4, 2.5, 5.0), (Codec.ZSTD, 3.0, 6.0)])
-def test_content_compresses_like_application_data(codec: Codec, least: float, most: float) -> None:
+@pytest.mark.parametrize(("name", "least", "most"), [("json-lz4", 2.5, 5.0), ("json-zstd", 3.0, 6.0)])
+def test_content_compresses_like_application_data(name: str, least: float, most: float) -> None:
     """Records are neither noise nor constant: codecs find in them what they find in real JSON."""
-    template = build_templates(Shape("", "", 200, 1, 1.0, codec))[0]
-    ratio = template.records * 200 / len(template.data)
+    [shape] = [one for one in SHAPES if one.name == name]
+    template = templates_of(shape)[0]
+    ratio = template.records * shape.value_bytes / len(template.data)
 
     assert least < ratio < most
 

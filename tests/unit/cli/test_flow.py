@@ -321,21 +321,30 @@ def test_tables_fit_a_terminal(width: int) -> None:
         assert word in text
 
 
-def test_a_partition_that_rests_does_not_make_its_topic_a_paused_one() -> None:
-    """Partitions are counted by state if they are not all in the same one."""
+def topics_shown(**facts: object) -> str:
+    """Return the page of one topic as text."""
     topic = {
         "topic": "orders", "remote_topic": "A.orders", "partitions": 3, "stage": "paused", "is_paused": False,
-        "stages": {"copying": 2, "paused": 1}, "elsewhere": {}, "lag": 0, "lag_s": 0.0, "record_rate": 0.0,
-        "byte_rate": 0.0, "age_ms": None,
-        "limit": None, "seconds_until_loss": None, "retry_in_s": None, "last_error": "", "hint": "",
+        "stages": {"paused": 3}, "elsewhere": {}, "lag": 0, "lag_s": 0.0, "record_rate": 0.0, "byte_rate": 0.0,
+        "age_ms": None, "limit": None, "seconds_until_loss": None, "seconds_until_level": None, "retry_in_s": None,
+        "last_error": "", "hint": "",
     }  # fmt: skip
-    some, every = (
-        shown(flow_pages.topics_page({"total": 1, "topics": [{**topic, "stages": stages}]}))
-        for stages in ({"copying": 2, "paused": 1}, {"paused": 3})
-    )
+    return shown(flow_pages.topics_page({"total": 1, "topics": [{**topic, **facts}]}))
 
-    assert "2 copying, 1 paused" in some
-    assert "  paused  " in every
+
+def test_a_partition_that_rests_does_not_make_its_topic_a_paused_one() -> None:
+    """Partitions are counted by state if they are not all in the same one."""
+    assert "2 copying, 1 paused" in topics_shown(stages={"copying": 2, "paused": 1})
+    assert "  paused  " in topics_shown(stages={"paused": 3})
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(90.0, "1 min 30 s"), (0.2, "now"), (None, "-")])
+def test_a_topic_says_when_it_will_have_caught_up(seconds: float | None, text: str) -> None:
+    """Beside how far behind it is."""
+    head, line = topics_shown(seconds_until_level=seconds).splitlines()
+    end = head.index("LEVEL IN") + len("LEVEL IN")
+
+    assert line[:end].endswith(f" {text}")
 
 
 def test_names_cannot_steer_a_terminal() -> None:

@@ -217,6 +217,22 @@ async def test_a_refused_node_writes_again_once_its_group_has_answered(rig: Task
     assert rig.doubts == 0
 
 
+async def test_nodes_that_contend_for_an_id_leave_it_to_each_other_for_longer_and_longer(rig: TaskRig) -> None:
+    """Otherwise none of them would get a write done; after a quiet minute it is opened again at once."""
+    rig.writer.hold({0})
+    clock, opened_after = LoopClock(), []
+    for quiet_s in (0.0, 0.0, 0.0, 0.0, 100.0):
+        await rig.writer.ready()
+        await asyncio.sleep(quiet_s)
+        with pytest.raises(TakenOverError):
+            await rig.write_as_task(ErrorCode.INVALID_PRODUCER_EPOCH)
+        begun = clock.monotonic()
+        await rig.writer.ready()
+        opened_after.append(clock.monotonic() - begun)
+
+    assert opened_after == pytest.approx([0.0, 0.5, 1.0, 2.0, 0.0])
+
+
 async def test_a_node_whose_ids_are_forbidden_writes_as_before(rig: TaskRig) -> None:
     """That is reported once, however often tasks are assigned."""
     for _ in range(2):

@@ -7,6 +7,7 @@ import pytest
 
 from mm2py.core.lag import Retention
 from mm2py.core.source.progress import PartitionState
+from mm2py.flow import measures
 from mm2py.flow.measures import FlowMeasures
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import (
@@ -180,6 +181,28 @@ def test_a_still_partition_is_shown_again_until_something_happens() -> None:
     assert after_an_epoch.records == first.records + 20
     assert later is not after_an_epoch
     assert rig.partition() is not lagging
+
+
+def test_of_many_old_views_a_few_are_made_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Views of partitions that stand still grow old together; each look makes some again, those that moved always."""
+    monkeypatch.setattr(measures, "_RENEWALS", 2)
+    clock = ManualClock(now_s=1_000.0)
+    found = FlowMeasures(clock)
+    states = [attrs.evolve(STATE, source=TopicPartition("t", number)) for number in range(5)]
+    for state in states:
+        found._partition(state.source).window.note(1_000.0, 1, 100, age=None, latency=None)
+
+    def look() -> tuple[PartitionView, ...]:
+        return found.partitions(states, {})
+
+    first = look()
+    clock.advance(15.0)
+    second = look()
+    states[4] = attrs.evolve(states[4], position=100, downstream=98)
+    third = look()
+
+    assert [new is old for new, old in zip(second, first, strict=True)] == [False, False, True, True, True]
+    assert [new is old for new, old in zip(third, second, strict=True)] == [True, True, False, False, False]
 
 
 @pytest.mark.parametrize("retention", [None, Retention(60_000, None), Retention(60_000, 10_000)])

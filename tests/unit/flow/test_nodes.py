@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from mm2py.core.control.overrides import SOURCE
-from mm2py.model.node_status import NodeStatus, encode_status, node_id_of, status_key
+from mm2py.model.node_status import NodeStatus, encode_status, node_id_of
 from mm2py.model.share import slot_of, whole_share
 from mm2py.model.state import (
     FlowState,
@@ -18,10 +18,10 @@ from mm2py.model.state import (
 )
 from mm2py.telemetry.events import NodeAnswersAgain, NodeSilent, RecordPassedOver, StepFailed
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.topic_log import LogRecord, TopicLog
+from mm2py.wire.topic_log import TopicLog
 from tests.support.clocks import LoopClock, now
 from tests.support.fake_brokers import CREATE_TOPICS, FETCH, PRODUCE, FakeBrokers
-from tests.support.flow_nodes import BUSY, ONE, OTHER, TOPIC, flow_view, running, shared, together, use_brokers
+from tests.support.flow_nodes import BUSY, ONE, OTHER, TOPIC, flow_view, plant, running, shared, together, use_brokers
 from tests.support.flow_rig import FLOW, HopelessError
 
 
@@ -201,7 +201,7 @@ async def test_a_node_answers_again(brokers: FakeBrokers) -> None:
         other.its.hand_over()
         await other.stop()
         await asyncio.sleep(45)
-        await _plant(brokers, OTHER.id, encode_status(FLOW, NodeStatus(OTHER, 1)))
+        await plant(brokers, OTHER.id, encode_status(FLOW, NodeStatus(OTHER, 1)))
         await asyncio.sleep(11)
 
         assert one.its.known.answers(OTHER.id, now())
@@ -300,19 +300,14 @@ async def test_a_record_that_is_no_status_is_reported_once(brokers: FakeBrokers)
     async with running(ONE, OTHER) as (one, other):
         await together(one, other)
         for _ in range(3):
-            await _plant(brokers, "newer", b'{"version":2}')
-            await _plant(brokers, OTHER.id, encode_status(FLOW, NodeStatus(OTHER, 1, share=whole_share(2))))
+            await plant(brokers, "newer", b'{"version":2}')
+            await plant(brokers, OTHER.id, encode_status(FLOW, NodeStatus(OTHER, 1, share=whole_share(2))))
             await asyncio.sleep(5)
 
         assert [event.problem for event in one.events.of(RecordPassedOver)] == [
             "its version is 2, this program knows 1"
         ]
         assert list(one.its.known.others) == [OTHER.id]
-
-
-async def _plant(brokers: FakeBrokers, node_id: str, value: bytes) -> None:
-    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:  # type: ignore[arg-type]
-        await TopicLog(cluster, TOPIC).append([LogRecord(status_key(FLOW, node_id), value, partition=0)])
 
 
 async def _kept(brokers: FakeBrokers) -> dict[str, bytes]:

@@ -49,7 +49,7 @@ class ToyGroup(FlowGroup):
         """Come up, wait for a drain, and take a second for it."""
         self._came_up()
         self.worked += 1
-        await self._run_until_quiet([("nothing", asyncio.sleep(3_600))])
+        await self.requests.run_until_quiet(self.task, [("nothing", asyncio.sleep(3_600))])
         self.drained_within_s = self.requests.drain_within_s
         await asyncio.sleep(1)
 
@@ -59,7 +59,7 @@ async def rest_and_work(group: ToyGroup) -> None:
     while await group._goes_on():
         group._came_up()
         group.worked += 1
-        await group._run_until_quiet([("nothing", asyncio.sleep(3_600))])
+        await group.requests.run_until_quiet(group.task, [("nothing", asyncio.sleep(3_600))])
     group.ended += 1
 
 

@@ -26,7 +26,7 @@ from mm2py.model.node_status import (
     topics_mark,
 )
 from mm2py.model.share import ALL_SLOTS, NodeLoad, Share, slot_of
-from mm2py.model.state import FlowState, FlowView, PartitionStage, PartitionView, TaskState, TaskView
+from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, PartitionView, TaskState, TaskView
 
 
 FLOW = Flow("A", "B")
@@ -187,3 +187,24 @@ def test_the_mark_of_topics_follows_names_and_counts() -> None:
 
     assert topics_mark(one) == topics_mark(reversed(one))
     assert len({topics_mark(some) for some in (one, one[:2], one[1:], [], [*one, TopicPartition("b", 1)])}) == 5
+
+
+@pytest.mark.parametrize(
+    ("status", "issues"),
+    [
+        (NodeStatus(HERE, 7, generation=3), 0),
+        (NodeStatus(HERE, 7, generation=3, share=Share(tasks=frozenset({1}))), 1),
+        (NodeStatus(HERE, 7, generation=3, share=Share(is_owner=True)), 1),
+        (NodeStatus(HERE, 7), 1),
+        (NodeStatus(HERE, 7, generation=3, differs=("topics",)), 1),
+    ],
+    ids=["a spare node", "one with a task", "the owner", "one that no group knows", "one that is kept out"],
+)
+def test_what_other_nodes_run_is_no_issue_of_a_node(status: NodeStatus, issues: int) -> None:
+    """A node that stands by, or has tasks and is not the owner, is as it should be: others must not warn of it."""
+    resting = [GroupView(it, FlowState.STARTING) for it in ("MirrorSourceConnector", "MirrorHeartbeatConnector")]
+
+    found = describe(status, FlowView(FLOW, FlowState.STANDBY, groups=tuple(resting))).issues
+
+    assert len(found) == issues
+    assert ("Heartbeat" in "".join(found)) is (status.share.is_owner or status.generation < 0 or bool(status.differs))

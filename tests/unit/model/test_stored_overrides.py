@@ -74,14 +74,14 @@ def _ordering(**members: Any) -> bytes:
         (_changed(version=2), "version is 2, this program knows 1"),
         (_changed(flow="A->C"), "about flow 'A->C'"),
         (_changed(revision=...), "has no 'revision'"),
-        (_changed(revision="1"), "revision: a whole number is expected"),
+        (_changed(revision="1"), "revision: an integer is expected"),
         (_ordering(sampling={"orders": 0.5}), "overrides 'sampling', which this version does not know"),
         (_ordering(topics=...), "has no 'topics'"),
         (_ordering(topics="orders"), "topics: a list is expected"),
         (_ordering(groups={"MirrorSourceConnector": "asleep"}), "is wanted 'asleep'"),
-        (_ordering(limit={"bytesPerS": "fast"}), "which is no number"),
+        (_ordering(limit={"bytesPerS": "fast"}), "a number is expected, found text"),
         (_ordering(limit={"bytesPerHour": 1}), "'bytesPerHour', which this version does not know"),
-        (_ordering(config={"MirrorSourceConnector": {"tasks.max": 2}}), "a text is expected"),
+        (_ordering(config={"MirrorSourceConnector": {"tasks.max": 2}}), "tasks.max: a string is expected"),
     ],
 )
 def test_half_of_an_order_is_none(value: bytes, why: str) -> None:

@@ -91,6 +91,22 @@ async def test_topics_are_those_of_all_nodes(ask: Asking) -> None:
     assert (one["lag"], one["records"], one["record_rate"]) == (None, None, None)
 
 
+async def test_the_last_topic_to_catch_up_comes_first(ask: Asking) -> None:
+    """A topic is level when its last partition is; those of which that is unknown come last."""
+    view = ask.node.shown
+    times = {TopicPartition("orders", 0): 5.0, TopicPartition("orders", 1): 90.0, TopicPartition("invoices", 0): 7.0}
+    partitions = [attrs.evolve(one, seconds_until_level=times[one.source]) for one in view.flows[0].partitions]
+    ask.node.shown = attrs.evolve(view, flows=(attrs.evolve(view.flows[0], partitions=tuple(partitions)),))
+
+    found = (await ask("GET", FLOW + "/topics?sort=seconds_until_level")).json["topics"]
+
+    assert [(one["topic"], one["seconds_until_level"]) for one in found] == [
+        ("orders", 90.0),
+        ("invoices", 7.0),
+        ("stock", None),
+    ]
+
+
 async def test_partitions_are_those_of_all_nodes(ask: Asking) -> None:
     """Of one that another node copies, that node is named."""
     shown = (await ask("GET", FLOW + "/topics/orders/partitions")).json

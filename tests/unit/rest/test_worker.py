@@ -44,7 +44,7 @@ async def test_create_and_remove(ask: Asking) -> None:
 
 async def test_unknown_connectors_are_no_empty_list(ask: Asking) -> None:
     """Until the topic was read, a client has to come back later; what runs there is not known."""
-    store: Any = None if ask.node.worker is None else ask.node.worker._store
+    store: Any = None if ask.node.worker is None else ask.node.worker.store
     store.is_read = False
     answers = [await ask("GET", path) for path in ("/connectors", f"/connectors/{NAME}/status")]
 
@@ -101,7 +101,7 @@ async def test_what_is_shown_may_be_put_back(ask: Asking) -> None:
     assert shown["source.cluster.sasl.jaas.config"] == "***"
     assert (put.status, patched.status) == (200, 200)
     assert ask.node.worker is not None
-    stored = ask.node.worker.connectors[NAME].config
+    stored = ask.node.worker.store.connectors[NAME].config
     assert stored == {**{key: one for key, one in CONNECTOR.items() if key != "topics"}, "tasks.max": "2"}
 
 
@@ -112,11 +112,11 @@ async def test_states_are_kept_in_the_topic(ask: Asking) -> None:
     found = []
     for verb, status in (("pause", 202), ("stop", 204), ("resume", 202)):
         assert (await ask("PUT", f"/connectors/{NAME}/{verb}")).status == status
-        found.append(worker.connectors[NAME].wanted)
+        found.append(worker.store.connectors[NAME].wanted)
     await ask("POST", "/connectors", {"name": "north", "config": NORTH, "initial_state": "STOPPED"})
 
     assert found == [Wanted.PAUSED, Wanted.STOPPED, Wanted.RUNNING]
-    assert worker.connectors["north"].wanted is Wanted.STOPPED
+    assert worker.store.connectors["north"].wanted is Wanted.STOPPED
 
 
 async def test_a_status_has_no_more_tasks_than_partitions(ask: Asking) -> None:
@@ -160,7 +160,7 @@ async def test_a_restart_reaches_every_node(ask: Asking) -> None:
     assert (alone.status, whole.status, stopped.status) == (204, 202, 409)
     assert whole.json["connector"]["state"] == "RESTARTING"
     assert ask.node.worker is not None
-    store: Any = ask.node.worker._store
+    store: Any = ask.node.worker.store
     assert store.restarts == [
         RestartRequest(NAME, include_tasks=False, only_failed=False),
         RestartRequest(NAME, include_tasks=True, only_failed=False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import threading
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -13,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2py.errors import BrokerConnectionError
+from mm2py.wire import connection
+from mm2py.wire.answers import read_response
 from mm2py.wire.connection import BrokerConnection, _why
 from mm2py.wire.groups.requests import JoinGroupRequest
 from tests.support.line import ENDPOINT, Frames, Line, frame
@@ -308,6 +311,25 @@ async def test_aiokafkas_requests_are_encoded_and_decoded(line: Line) -> None:
 
     assert (key, version) == (18, 0)
     assert answer.api_versions == [(18, 0, 3)]
+
+
+async def test_a_long_answer_is_read_in_a_thread(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop does not stand still while an answer about very many partitions is decoded."""
+    read_in: list[int] = []
+
+    def read(prepared: object, answer: memoryview) -> object:
+        read_in.append(threading.get_ident())
+        return read_response(prepared, answer)
+
+    monkeypatch.setattr(connection, "read_response", read)
+    line.connection.versions = {18: (0, 0)}
+    for number, count in ((1, 2), (2, 20_000)):
+        waiting = asyncio.ensure_future(line.connection.send(ApiVersionRequest()))
+        await asyncio.sleep(0)
+        line.feed(frame(number, struct.pack(">hi", 0, count) + bytes(6 * count)))
+        assert len((await waiting).api_versions) == count
+
+    assert read_in[0] == threading.get_ident() != read_in[1]
 
 
 async def test_why_there_is_no_connection_is_told_in_words() -> None:

@@ -14,6 +14,14 @@ import { forgetFlow, find, now, store } from "./store.js";
 import { pill, setPill, Table } from "./table.js";
 import { topicTable, topicsOf } from "./topics.js";
 
+/** What this node has written; of a flow that nodes share, only the owner writes heartbeats. */
+function heartbeatsText({ heartbeats, nodes }) {
+  if (!heartbeats) return "This flow emits no heartbeats.";
+  const written = `${plural(heartbeats.sent, "heartbeat")} written by this node since it was started`;
+  if (heartbeats.last_ms !== null) return `${written}, the last one ${ago(heartbeats.last_ms, now())}.`;
+  return nodes.length > 1 ? `${written}; the flow's owner writes them now.` : `${written}.`;
+}
+
 const TABS = [["topics", "Topics"], ["tasks", "Copy tasks"], ["groups", "Consumer groups"], ["connectors", "Task groups"], ["nodes", "Nodes"], ["settings", "Settings"], ["offsets", "Offsets"], ["events", "Events"]];
 
 const MOST_FAILURES = 3;
@@ -201,7 +209,7 @@ export class FlowPage {
     else {
       const wanted = flow.overrides?.connectors ?? {};
       this.connectors.update(line.connectors.map((one) => ({ ...one, wanted: wanted[one.connector] ?? "running" })));
-      setText(this.heartbeats, flow.heartbeats ? `${plural(flow.heartbeats.sent, "heartbeat")} written since the daemon was started, the last one ${ago(flow.heartbeats.last_ms, now())}.` : "This flow emits no heartbeats.");
+      setText(this.heartbeats, heartbeatsText(flow));
       this.steps.update(flow.steps);
     }
   }

@@ -25,7 +25,7 @@ export function part(nodes, all) {
   if (nodes.length < 2 || !own) return "";
   const silent = nodes.filter((node) => node.is_member && !node.answers);
   const unknown = silent.length ? ` ${silent.map((node) => node.worker_id).join(", ")} ${silent.length === 1 ? "does" : "do"} not answer and ${silent.length === 1 ? "is" : "are"} in no figure.` : "";
-  return `This node copies ${count(own.partitions)} of ${plural(all, "partition")}; topics are listed with these, and the figures above are those of all nodes.${unknown}`;
+  return `This node copies ${count(own.partitions)} of ${plural(all, "partition")}. Topics are listed with the figures of these; the figures above are those of all nodes.${unknown}`;
 }
 
 export function nodeTable() {

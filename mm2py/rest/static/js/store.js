@@ -72,10 +72,10 @@ function takeOverview(value) {
 function takeFlow(value) {
   const isSnapshot = value.partitions?.all === true;
   if (isSnapshot || store.flow === null || store.flow.flow !== value.flow) {
-    store.flow = { flow: value.flow, columns: value.partition_columns ?? [], partitions: new Map(), groups: new Map() };
+    store.flow = { flow: value.flow, columns: value.partition_columns ?? [], partitions: new Map(), groups: new Map(), elsewhere: new Map() };
     store.isGone = false;
   }
-  const { partitions, groups, partition_columns: _columns, ...rest } = value;
+  const { partitions, groups, elsewhere, partition_columns: _columns, ...rest } = value;
   Object.assign(store.flow, rest);
   if (partitions) {
     for (const key of partitions.gone) store.flow.partitions.delete(key);
@@ -84,6 +84,10 @@ function takeFlow(value) {
   if (groups) {
     for (const key of groups.gone) store.flow.groups.delete(key);
     for (const row of groups.set) store.flow.groups.set(row.group, row);
+  }
+  if (elsewhere) {
+    for (const topic of elsewhere.gone) store.flow.elsewhere.delete(topic);
+    for (const [topic, remote, nodes] of elsewhere.set) store.flow.elsewhere.set(topic, { topic, remote, nodes });
   }
 }
 

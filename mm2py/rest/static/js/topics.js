@@ -9,17 +9,26 @@ import { pill, setPill, Table } from "./table.js";
 
 const WORST = ["copying", "paused", "backing_off", "stopped"];
 
-/** Put partitions together to topics. */
+/** Put partitions together to topics, also those of which other nodes copy all. */
 export function topicsOf(flow) {
   const topics = new Map();
   const paused = new Set(flow.overrides?.topics ?? []);
-  for (const partition of flow.partitions.values()) {
-    let topic = topics.get(partition.topic);
+  const found = (name, remote) => {
+    let topic = topics.get(name);
     if (!topic) {
-      topic = { topic: partition.topic, remote: partition.remote_topic, partitions: [], lag: null, lag_s: null, age_ms: null, latency_ms: null, records_per_s: 0, bytes_per_s: 0, worst: 0, failed: 0,
-        isPaused: paused.has(partition.topic), limit: flow.overrides?.topic_limits?.[partition.topic] ?? null };
-      topics.set(partition.topic, topic);
+      topic = { topic: name, remote, partitions: [], nodes: [], elsewhere: 0, lag: null, lag_s: null, age_ms: null, latency_ms: null, records_per_s: 0, bytes_per_s: 0, worst: 0, failed: 0,
+        isPaused: paused.has(name), limit: flow.overrides?.topic_limits?.[name] ?? null };
+      topics.set(name, topic);
     }
+    return topic;
+  };
+  for (const { topic: name, remote, nodes } of flow.elsewhere.values()) {
+    const topic = found(name, remote);
+    topic.nodes = nodes;
+    topic.elsewhere = nodes.reduce((many, [, here]) => many + here, 0);
+  }
+  for (const partition of flow.partitions.values()) {
+    const topic = found(partition.topic, partition.remote_topic);
     topic.partitions.push(partition);
     topic.lag = sum(topic.lag, partition.lag);
     topic.lag_s = most(topic.lag_s, partition.lag_s);
@@ -42,12 +51,20 @@ const isHeld = (topic) => topic.isPaused || topic.partitions.some((partition) =>
 function isIn(topic, name) {
   if (name === "limited") return topic.limit !== null;
   if (name === "paused") return isHeld(topic);
+  if (name === "elsewhere") return isElsewhere(topic);
   return !topic.isPaused && topic.partitions.some((partition) => partition.stage === name);
 }
 
 const named = (topic) => h("span", { class: "named" }, h("span", { text: topic.topic }), h("span", { class: "remote" }));
 
+const isElsewhere = (topic) => topic.partitions.length === 0 && !topic.isPaused;
+
+/** Which nodes copy what this one does not. */
+const otherNodes = (topic) => topic.nodes.map(([node, many]) => `${plural(many, "partition")} on ${node || "no node yet"}`).join(", ");
+
 function fare(topic) {
+  if (isElsewhere(topic)) return stage("elsewhere");
+  if (topic.isPaused && !topic.partitions.length) return stage("paused");
   const name = topic.isPaused ? "paused" : WORST[topic.worst];
   const found = stage(name);
   const many = topic.isPaused ? topic.partitions.length : topic.partitions.filter((partition) => partition.stage === name).length;
@@ -72,21 +89,21 @@ export function topicTable(flow) {
     sort: ["topic", "up"],
     page: 50,
     search: { label: "Search topics", text: (topic) => `${topic.topic}\n${topic.remote}` },
-    filters: [{ label: "State", options: [["", "All states"], ...WORST.map((name) => [name, stage(name).word]), ["limited", "limited"]], accepts: isIn }],
+    filters: [{ label: "State", options: [["", "All states"], ...[...WORST, "elsewhere"].map((name) => [name, stage(name).word]), ["limited", "limited"]], accepts: isIn }],
     bulk: [h("span", { class: "acts bulk", role: "group", "aria-label": "All topics that match" }, pauseAll, resumeAll)],
     empty: "No topic is mirrored yet: the flow's topics setting matches none at the source, or topics have not been listed yet.",
     detail: partitionDetail(flow),
     columns: [
       { key: "topic", label: "Topic", sort: (topic) => topic.topic, make: named, update: (node, topic) => setText(node.lastChild, topic.remote === topic.topic ? "" : `→ ${topic.remote}`) },
       { key: "state", label: "State", sort: (topic) => topic.worst, make: (topic) => h("span", {}, pill(fare(topic))), update: (node, topic) => setPill(node.firstChild, fare(topic)) },
-      { key: "records", label: "Records", numeric: true, sort: (topic) => topic.records_per_s, text: (topic) => recordsPerS(topic.records_per_s) },
+      { key: "records", label: "Records", numeric: true, sort: (topic) => topic.records_per_s, text: (topic) => (isElsewhere(topic) ? "–" : recordsPerS(topic.records_per_s)) },
       { key: "recent", label: "Last 2 min", make: sparkline, update: (node, topic) => setSparkline(node, store.rates.get(topic.topic) ?? []) },
-      { key: "bytes", label: "Bytes", numeric: true, sort: (topic) => topic.bytes_per_s, text: (topic) => bytesPerS(topic.bytes_per_s) },
+      { key: "bytes", label: "Bytes", numeric: true, sort: (topic) => topic.bytes_per_s, text: (topic) => (isElsewhere(topic) ? "–" : bytesPerS(topic.bytes_per_s)) },
       { key: "lag", label: "Lag", numeric: true, sort: (topic) => topic.lag, text: (topic) => count(topic.lag) },
       { key: "behind", label: "Behind", numeric: true, sort: (topic) => topic.lag_s, text: (topic) => duration(topic.lag_s) },
       { key: "age", label: "Age", numeric: true, sort: (topic) => topic.age_ms, text: (topic) => ms(topic.age_ms), title: () => "Age of records when they are read: the maximum of the partitions' means" },
       { key: "latency", label: "Latency", numeric: true, sort: (topic) => topic.latency_ms, text: (topic) => ms(topic.latency_ms), title: () => "Age of records when the target has them" },
-      { key: "partitions", label: "Partitions", numeric: true, sort: (topic) => topic.partitions.length, text: (topic) => count(topic.partitions.length) },
+      { key: "partitions", label: "Partitions", numeric: true, sort: (topic) => topic.partitions.length + topic.elsewhere, text: (topic) => (topic.elsewhere && topic.partitions.length ? `${count(topic.partitions.length)} of ${count(topic.partitions.length + topic.elsewhere)}` : count(topic.partitions.length + topic.elsewhere)), title: otherNodes },
       { key: "limit", label: "Limit", sort: (topic) => topic.limit?.bytes_per_s ?? null, text: (topic) => act.limitText(topic.limit) || "–" },
       { key: "acts", label: "", make: acts, update: (node, topic) => {
         act.show(node.buttons.pause, !topic.isPaused);
@@ -147,7 +164,14 @@ const partitionDetail = (flow) => (topic) => {
   });
   // Failures are shown expanded.
   for (const partition of topic.partitions) if (partition.stage === "stopped") table.opened.add(String(partition.partition));
-  return { node: h("div", { class: "under-box" }, table.node), update: (row) => table.update(row.partitions) };
+  const others = h("p", { class: "faint" });
+  const update = (row) => {
+    table.node.hidden = !row.partitions.length && row.elsewhere > 0;
+    setText(others, row.elsewhere ? `${row.partitions.length ? "Other nodes copy" : "This node copies none of it:"} ${otherNodes(row)}. Their pages have the figures.` : "");
+    others.hidden = !row.elsewhere;
+    table.update(row.partitions);
+  };
+  return { node: h("div", { class: "under-box" }, table.node, others), update };
 };
 
 function failureDetail() {

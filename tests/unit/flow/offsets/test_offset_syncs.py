@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any, cast
 
 import attrs
@@ -16,7 +15,6 @@ from mm2py.errors import ClusterUnreachableError, Mm2Error
 from mm2py.flow.offsets import offset_syncs
 from mm2py.flow.offsets.offset_syncs import OffsetSyncs
 from mm2py.flow.offsets.translations import Translations
-from mm2py.flow.source.group import SourceLife
 from mm2py.model.epoch import PartitionOutcome, Run
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.offset_sync import OffsetSync, decode_offset_sync, encode_offset_sync
@@ -69,7 +67,6 @@ class OffsetSyncsRig:
     events: EventLog
     syncs: OffsetSyncs
     translations: Translations
-    tasks: Any
 
     def acknowledged(self, partition: int, *runs: Run) -> None:
         source = TopicPartition("orders", partition)
@@ -77,8 +74,7 @@ class OffsetSyncsRig:
         outcome = PartitionOutcome(
             source, last.upstream + last.length, last.downstream + last.length - 1, is_unsure=False, runs=runs
         )
-        for listener in self.tasks.listeners:
-            listener(outcome, 0)
+        self.syncs.note(outcome, 0)
 
 
 class Cluster:
@@ -111,15 +107,15 @@ async def running(
         return log
 
     monkeypatch.setattr(offset_syncs, "kept_log", open_log)
-    tasks = SimpleNamespace(listeners=[], ledger=SimpleNamespace(states={state.source: state for state in states}))
-    life = SimpleNamespace(source=Cluster("A"), target=Cluster("B"), tasks=tasks)
     translations = Translations(flow_runs=100, partition_runs=100)
-    syncs = OffsetSyncs(flow_context(clock, events, settings), translations, cast("SourceLife", life))
+    source, target = cast("Any", Cluster("A")), cast("Any", Cluster("B"))
+    known = {state.source: state for state in states}
+    syncs = OffsetSyncs(flow_context(clock, events, settings), translations, source, target, known)
     is_at_target = keys.get("offset-syncs.topic.location") == "target"
     assert made == ["mm2-offset-syncs.A.internal on B" if is_at_target else "mm2-offset-syncs.B.internal on A"]
     async with asyncio.TaskGroup() as group:
         loop = group.create_task(syncs.run(), name="offset syncs")
-        yield OffsetSyncsRig(log, events, syncs, translations, tasks)
+        yield OffsetSyncsRig(log, events, syncs, translations)
         loop.cancel()
 
 

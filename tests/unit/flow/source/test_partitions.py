@@ -55,6 +55,31 @@ async def test_epoch_follows_epoch() -> None:
         assert [plan.partitions[0].is_unsure for plan in plans[:2]] == [True, False]
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_large_outcome_leaves_others_their_turn(is_cancelled: bool) -> None:
+    """While thousands of partitions are accounted for, others run; all are accounted for even if that is cancelled."""
+    events = EventLog(LoopClock())
+    tasks = SourceTasks(SETTINGS, PretendedEpochs(), clock=LoopClock(), events=events, jitter=lambda: 0.5)
+    look = mirrored(*range(4_000))
+    tasks.adopt(look, positions(look))
+    plan = EpochPlan(
+        *(SETTINGS.flow, 0, 0, SETTINGS.source, SETTINGS.target, tasks.take_partitions(0)),
+        limits=SETTINGS.limits, epoch_ms=1_000, drain_ms=1_000,
+    )  # fmt: skip
+    accounting = asyncio.ensure_future(tasks.outcomes.account(plan, copied(plan), took_s=1.0))
+    turns = 0
+    while not accounting.done():
+        await asyncio.sleep(0)
+        turns += 1
+        if is_cancelled:
+            accounting.cancel()
+
+    assert accounting.cancelled() == is_cancelled
+    assert turns >= (2 if is_cancelled else 4)
+    assert [event.partitions for event in events.of(EpochEnded)] == [len(plan.partitions)]
+    assert {tasks.ledger.states[it.source].position for it in plan.partitions} == {10}
+
+
 async def test_boundaries_of_copy_tasks_do_not_coincide() -> None:
     """First epochs have different lengths, so that not all copy tasks pause at once."""
     async with running() as group:

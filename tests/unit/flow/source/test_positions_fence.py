@@ -63,6 +63,7 @@ class Target:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.ids = 0
+        self.clock = LoopClock()
         self.log = Log()
         patch.setattr(flow_positions, "init_producer_id", self._give)
 
@@ -267,3 +268,21 @@ async def test_a_write_that_ends_while_the_log_is_compared_is_no_other_node_s(
 
     assert (quiet, overtaken) == ([], [True])
     assert node.known == {first.source: second}
+
+
+async def test_a_position_written_meanwhile_comes_after_what_was_begun_before(target: Target) -> None:
+    """
+    Positions of thousands of partitions are due, and are encoded while others have their turns.
+
+    Meanwhile the history of one of them is found broken: its new position must not be followed by the former one.
+    """
+    node = target.node()
+    due = [Position(TopicPartition("t", number), 100, 99, None) for number in range(2_000)]
+    reset = attrs.evolve(due[-1], next_upstream=0, downstream=150)
+    async with asyncio.TaskGroup() as loops:
+        loops.create_task(node.write(due))
+        await asyncio.sleep(0)
+        loops.create_task(node.write([reset]))
+
+    assert node.known[reset.source] == reset
+    assert (await target.node().read())[reset.source].next_upstream == 0

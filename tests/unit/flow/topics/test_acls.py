@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -52,8 +51,7 @@ class AclSyncRig(LoopRig):
         self.source, self.target, self.memory = FakeCluster("A", {ACL}), FakeCluster("B"), SyncedMemoryDouble()
         sync = TopicSyncSettings(acls_interval_s=INTERVAL_S, acls_delete=deletes)
         super().__init__(attrs.evolve(SETTINGS, topic_sync=sync))
-        life: Any = SimpleNamespace(source=self.source, target=self.target, topics=SimpleNamespace(memory=self.memory))
-        self.loop = AclSync(self.context, life)
+        self.loop = AclSync(self.context, cast("Any", self.source), cast("Any", self.target), cast("Any", self.memory))
 
 
 @pytest.fixture(autouse=True)

@@ -66,21 +66,20 @@ class ConfigSyncRig(LoopRig):
     def __init__(self) -> None:
         super().__init__(attrs.evolve(SETTINGS, topic_sync=TopicSyncSettings(configs_interval_s=INTERVAL_S)))
         self.source, self.target = Side(), Side()
+        self.measured = ""
         self.adopted: list[str] = []
-        topics = SimpleNamespace(
+        topics: Any = SimpleNamespace(
             memory=SyncedMemoryDouble(), watch=self.watch_topics, measure_again=self._measure_again
         )
-        tasks = SimpleNamespace(adopt=lambda mirrored, _positions: self.adopted.append(mirrored))
-        cluster = SimpleNamespace(endpoint=SETTINGS.target)
-        life: Any = SimpleNamespace(
-            source=cluster, target=cluster, topics=topics, tasks=tasks, positions=SimpleNamespace(known={})
+        cluster: Any = SimpleNamespace(endpoint=SETTINGS.target)
+        self.loop = sync = ConfigSync(
+            self.context, cluster, cluster, topics, on_limits=lambda: self.adopted.append(self.measured)
         )
-        self.loop = sync = ConfigSync(self.context, life)
         sync._source = self.source  # type: ignore[assignment]
         sync._target = self.target  # type: ignore[assignment]
 
-    async def _measure_again(self) -> str:
-        return self.target.configs["A.t"]["max.message.bytes"]
+    async def _measure_again(self) -> None:
+        self.measured = self.target.configs["A.t"]["max.message.bytes"]
 
     def mirror_topics(self, *topics: str) -> None:
         for topic in topics:

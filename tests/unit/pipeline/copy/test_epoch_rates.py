@@ -12,7 +12,7 @@ from mm2py.model.rates import Metered, RateShare, Unit
 from tests.support.copy_rig import REMOTE, TOPIC, CopyRig, rig_of
 
 
-_SECONDS = 30
+_SECONDS = 20
 _FLOW_BYTES, _FLOW_RECORDS = Metered("", Unit.BYTES), Metered("", Unit.RECORDS)
 
 
@@ -45,9 +45,17 @@ def loaded(batches: int, *, records: int, size: int, partitions: int = 3, broker
     return rig
 
 
-@pytest.mark.parametrize("per_s", [20_000.0, 100_000.0])
-@pytest.mark.parametrize("of", [_FLOW_BYTES, Metered(TOPIC, Unit.BYTES)], ids=["flow", "topic"])
-@pytest.mark.parametrize("brokers", [1, 2])
+@pytest.mark.parametrize(
+    ("of", "per_s", "brokers"),
+    [
+        # Each two of the three choices meet.
+        (_FLOW_BYTES, 20_000.0, 1),
+        (_FLOW_BYTES, 100_000.0, 2),
+        (Metered(TOPIC, Unit.BYTES), 20_000.0, 2),
+        (Metered(TOPIC, Unit.BYTES), 100_000.0, 1),
+    ],
+    ids=["flow, slow, one broker", "flow, fast, two", "topic, slow, two", "topic, fast, one"],
+)
 async def test_bytes_arrive_at_the_rate(of: Metered, per_s: float, brokers: int) -> None:
     """Over epochs, their boundaries, fetchers and brokers; batches may be a twentieth of a second's worth or more."""
     rig = loaded(round(per_s / 20), records=4, size=200, brokers=brokers)

@@ -11,11 +11,13 @@ from typing import Any
 import attrs
 import pytest
 
+from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.overrides import Overrides
 from mm2py.model.state import FlowState, FlowView, GroupOffsetsView, MirrorView, PartitionStage, PartitionView
 from mm2py.rest.page.history import History
 from mm2py.rest.page.stream import MOST_VIEWERS, QUEUED_TICKS, LiveStream, Viewer
+from mm2py.rest.page.view import elsewhere_rows
 from mm2py.telemetry.events import ClusterRecovered
 from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.recent import RecentEvents
@@ -104,6 +106,26 @@ async def test_a_viewer_begins_with_a_snapshot(rig: LiveStreamRig) -> None:
     assert [one["flow"] for one in overview["flows"]] == ["A->B"]
     assert [row[1] for row in flow["partitions"]["set"]] == [0, 1]
     assert flow["partitions"]["all"] is True
+
+
+async def test_topics_of_other_nodes_have_rows(rig: LiveStreamRig) -> None:
+    """How many partitions each node copies, and only for who looks at the flow; what changed follows."""
+    stock = [TopicPartition("stock", number) for number in range(3)]
+    first = {it: Elsewhere("A.stock", node) for it, node in zip(stock, "bcb", strict=True)}
+    rig.stream.elsewhere = {FLOW: elsewhere_rows(first)}
+    viewer = rig.stream.join(FLOW)
+    begun = await told(viewer)
+    rig.stream.elsewhere = {FLOW: elsewhere_rows({stock[0]: Elsewhere("A.stock")})}
+    rig.stream.tick()
+    moved = await told(viewer)
+    rig.stream.elsewhere = {}
+    rig.stream.tick()
+    gone = await told(viewer)
+
+    assert rig.stream.flows == (FLOW,)
+    assert dict(begun)["flow"]["elsewhere"]["set"] == [["stock", "A.stock", [["b", 2], ["c", 1]]]]
+    assert dict(moved)["flow"]["elsewhere"]["set"] == [["stock", "A.stock", [["", 1]]]]
+    assert dict(gone)["flow"]["elsewhere"] == {"all": False, "set": [], "gone": ["stock"]}
 
 
 async def test_only_what_changed_follows(rig: LiveStreamRig) -> None:

@@ -22,11 +22,19 @@ from mm2py.model.state import (
     TaskView,
 )
 from mm2py.rest.page.history import History
-from mm2py.rest.page.view import PARTITION_COLUMNS, changes, details, ordered, overview, partition_rows
+from mm2py.rest.page.view import (
+    PARTITION_COLUMNS,
+    changes,
+    details,
+    ordered,
+    overview,
+    partition_changes,
+    partition_rows,
+)
 from mm2py.telemetry.events import SparkEnded, SparkStarted
 
 
-FLOW = Flow("A", "B")
+FLOW, OTHER = Flow("A", "B"), TopicPartition("orders", 4)
 STOPPED = PartitionView(
     TopicPartition("orders", 3),
     "A.orders",
@@ -44,15 +52,24 @@ STOPPED = PartitionView(
 )
 
 
+def test_rows_are_made_again_for_new_views_alone() -> None:
+    """A partition whose view is the same object keeps its row; a new view that says the same is no change."""
+    flow = FlowView(FLOW, FlowState.RUNNING, partitions=(STOPPED, attrs.evolve(STOPPED, source=OTHER)))
+    before = partition_rows(flow)
+    moved = attrs.evolve(STOPPED, source=OTHER, position=11)
+    after = partition_rows(attrs.evolve(flow, partitions=(STOPPED, moved)), before)
+    same = partition_rows(attrs.evolve(flow, partitions=(attrs.evolve(STOPPED), moved)), after)
+
+    assert after[STOPPED.source] is before[STOPPED.source]
+    assert partition_changes(before, after) == ([after[OTHER][1]], [])
+    assert partition_changes(after, same) == ([], [])
+    assert partition_changes(after, {}) == ([], ["orders-3", "orders-4"])
+
+
 def test_a_partition_s_row_has_its_columns() -> None:
     """Each value stands where the column's name says, the failure with its hint and the next try."""
-    row = dict(
-        zip(
-            PARTITION_COLUMNS,
-            partition_rows(FlowView(FLOW, FlowState.RUNNING, partitions=(STOPPED,)))["orders-3"],
-            strict=True,
-        )
-    )
+    _, values = partition_rows(FlowView(FLOW, FlowState.RUNNING, partitions=(STOPPED,)))[STOPPED.source]
+    row = dict(zip(PARTITION_COLUMNS, values, strict=True))
 
     assert row["stage"] == "stopped"
     assert (row["message"], row["hint"], row["retry_in_s"]) == ("bad checksum", "look at the disk", 12)
@@ -118,6 +135,6 @@ def test_changes_between_two_seconds() -> None:
     """New and other rows are sent, those that are gone are named, the rest is left out."""
     before, after = {"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 5, "d": 4}
 
-    assert changes(before, after) == ({"b": 5, "d": 4}, ["c"])
-    assert changes(after, after) == ({}, [])
-    assert changes({"a": 1}, {"b": 1}) == ({"b": 1}, ["a"])
+    assert changes(before, after) == ([5, 4], ["c"])
+    assert changes(after, after) == ([], [])
+    assert changes({"a": 1}, {"b": 1}) == ([1], ["a"])

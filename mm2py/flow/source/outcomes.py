@@ -1,0 +1,146 @@
+"""What came of the epochs of a flow's copy tasks: the new states of their partitions, what is measured, and what is
+reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+
+import attrs
+
+from mm2py.clock import Clock
+from mm2py.core.lag import tells_end
+from mm2py.core.source import progress
+from mm2py.core.source.progress import Occurrence, PartitionState, RetryPauses
+from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.source.doubts import Doubts
+from mm2py.flow.source.epoch_events import epoch_ended, partition_news
+from mm2py.flow.source.ledger import Ledger
+from mm2py.flow.source.rates import RateShares
+from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionFailure, PartitionOutcome, PartitionPlan
+from mm2py.model.flow import Flow
+from mm2py.model.topic import is_other_topic
+from mm2py.telemetry.journal import EventLog
+
+
+#: Outcomes that are accounted for in one turn of the event loop.
+_ACCOUNTED_A_TURN = 500
+
+#: Called with an epoch's outcome for a partition, and its first upstream offset.
+Listener = Callable[[PartitionOutcome, int], None]
+
+
+@attrs.frozen
+class _EndedEpoch:
+    """An epoch that has come back, and when."""
+
+    plan: EpochPlan
+    outcome: EpochOutcome
+    took_s: float
+    at: float
+    jitter: float
+
+
+class Outcomes:
+    """Accounts for the epochs of one flow, in its ledger, its rate *limits* and its *measures*."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        ledger: Ledger,
+        doubts: Doubts,
+        *,
+        limits: RateShares,
+        measures: FlowMeasures,
+        clock: Clock,
+        events: EventLog,
+        jitter: Callable[[], float],
+    ) -> None:
+        #: Set when a partition was interrupted.
+        self.is_interrupted = asyncio.Event()
+        #: New refusals of clusters to copy tasks, one of each kind.
+        self.refusals: dict[tuple[str, str], PartitionFailure] = {}
+        #: Called for each outcome of a partition, once it is accounted for.
+        self.listeners: list[Listener] = []
+        self._flow = flow
+        self._ledger = ledger
+        self._doubts = doubts
+        self._limits = limits
+        self._measures = measures
+        self._clock = clock
+        self._events = events
+        self._jitter = jitter
+        self._pauses = RetryPauses()
+
+    async def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
+        """Take over an epoch's outcome, all of it even if cancelled."""
+        # One moment for all: what failed together comes back together.
+        ended = _EndedEpoch(plan, outcome, took_s, self._clock.monotonic(), self._jitter())
+        self._measures.account(plan, outcome, took_s)
+        self._limits.account(plan, outcome, took_s)
+        outcomes = {partition.source: partition for partition in outcome.partitions}
+        left = iter(plan.partitions)
+        try:
+            # Others have a turn of the event loop now and then: these partitions are held until they are put back.
+            for _ in range(len(plan.partitions) // _ACCOUNTED_A_TURN):
+                for planned in itertools.islice(left, _ACCOUNTED_A_TURN):
+                    self._account(ended, planned, outcomes.get(planned.source))
+                await self._clock.sleep(0)
+        finally:
+            for planned in left:
+                self._account(ended, planned, outcomes.get(planned.source))
+            states = self._ledger.states
+            lag = sum(states[planned.source].lag or 0 for planned in plan.partitions)
+            self._events.emit(epoch_ended(plan, outcome, took_s, lag))
+
+    def _account(self, ended: _EndedEpoch, planned: PartitionPlan, partition: PartitionOutcome | None) -> None:
+        """Take over what became of one partition; None if nothing was learnt but that the end is where it was."""
+        ledger, fetches = self._ledger, ended.outcome.fetches
+        before = ledger.states[planned.source]
+        if is_other_topic(planned.topic_id, before.topic_id):
+            return  # its outcome belongs to an earlier topic with the name
+        if partition is None and not before.bytes_per_s and before.retry_at <= ended.at:
+            # As it is with most of very many.
+            if tells_end(None, before, fetches=fetches):
+                self._measures.look(before)
+            return
+        accounted = progress.account(
+            before, partition, elapsed_s=ended.took_s, now=ended.at, jitter=ended.jitter, pauses=self._pauses
+        )
+        after = ledger.states[planned.source] = accounted.state
+        if partition is not None and partition.records:
+            ledger.note_produced(planned.source)
+        if ended.plan.transactions is not None and after.position > before.position:
+            ledger.note_committed(after)
+        if tells_end(partition, after, fetches=fetches):
+            self._measures.look(after)
+        if after.retry_at > ended.at:
+            ledger.pausing.add(planned.source)
+        for occurrence in accounted.occurrences:
+            self._tell(occurrence, before, after)
+        self._pass_on(partition, before.position)
+
+    def _pass_on(self, partition: PartitionOutcome | None, begun_at: int) -> None:
+        if partition is not None:
+            for listener in self.listeners:
+                listener(partition, begun_at)
+
+    def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float, quiet_until: float) -> None:
+        """Note that an epoch brought no outcome; before *quiet_until* it may still write."""
+        self._measures.lose(plan, cause)
+        states = self._ledger.states
+        for source in (planned.source for planned in plan.partitions):
+            states[source] = progress.lose(states[source], retry_at=retry_at, cause=cause, quiet_until=quiet_until)
+
+    def _tell(self, occurrence: Occurrence, before: PartitionState, after: PartitionState) -> None:
+        event = partition_news(self._flow, occurrence, before, after, now=self._clock.monotonic())
+        if event is not None:
+            self._events.emit(event)
+        if occurrence is Occurrence.INTERRUPTED:
+            if after.failure is not None and after.failure.cluster:
+                self.refusals[after.failure.cluster, after.failure.hint] = after.failure
+            self.is_interrupted.set()
+        elif occurrence is Occurrence.QUESTIONED:
+            self._doubts.has_questions.set()

@@ -1,0 +1,109 @@
+"""What the source group copies of what is mirrored, without clusters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import attrs
+
+from mm2py.core.offsets.translation import Precision, Translated
+from mm2py.core.source import due
+from mm2py.core.source.progress import PartitionState
+from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.offsets.translations import Translations
+from mm2py.flow.source.partitions import SourceTasks
+from mm2py.flow.source.sharing import ShareKeeper
+from mm2py.flow.topics.remote_topics import Mirrored, RemotePartition
+from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import Position
+from mm2py.model.share import slot_of
+from mm2py.telemetry.journal import EventLog
+from tests.support.clocks import LoopClock
+from tests.support.flow_rig import SETTINGS, flow_context
+from tests.support.source_tasks import PretendedEpochs, mirrored, positions
+
+
+class Stored:
+    """The positions topic; what is new begins at 0."""
+
+    def __init__(self, known: Mapping[TopicPartition, Position]) -> None:
+        self.known = dict(known)
+
+    async def begin(self, places: Mapping[TopicPartition, RemotePartition]) -> dict[TopicPartition, Position]:
+        return {it: Position(it, 0, -1, place.topic_id) for it, place in places.items()}
+
+
+class Rig:
+    """A `ShareKeeper` of this node's share of what *look* has."""
+
+    def __init__(self, look: Mirrored, next_upstream: int) -> None:
+        clock = LoopClock()
+        events = EventLog(clock)
+        self.stored = Stored(positions(look, next_upstream))
+        self.tasks = SourceTasks(SETTINGS, PretendedEpochs(), clock=clock, events=events, jitter=lambda: 0.5)
+        self.translations = Translations(flow_runs=100, partition_runs=100)
+        self.topics = SimpleNamespace(latest=look)
+        self.keeper = ShareKeeper(
+            flow_context(clock, events),
+            cast("Any", None),
+            topics=cast("Any", self.topics),
+            positions=cast("Any", self.stored),
+            tasks=self.tasks,
+            writer=cast("Any", None),
+            translations=self.translations,
+            measures=FlowMeasures(clock),
+            is_over=lambda: False,
+        )
+
+    def begin_again(self, source: TopicPartition, position: Position) -> None:
+        """Have the history of a partition found broken, and its new position stored."""
+        self.stored.known[source] = position
+        state: PartitionState = due.begin(position, remote_topic="A.t", topic_id=None, remote_topic_id=None)
+        self.tasks.ledger.states[source] = state
+        self.keeper.begin_again(state)
+
+
+async def test_a_history_that_breaks_while_topics_are_adopted_keeps_its_new_translations() -> None:
+    """
+    Adopting tens of thousands of partitions leaves others their turn between its steps.
+
+    In any of them a topic is found to be another one: what was known of the former one must not come back.
+    """
+    look = mirrored(0, topic_id="id-1")
+    [source] = look.places
+    for turns in range(6):
+        rig = Rig(look, next_upstream=100)
+        await rig.keeper.adopt(look)
+        again = attrs.evolve(rig.stored.known[source], next_upstream=0, downstream=149, topic_id="id-2")
+        adopting = asyncio.ensure_future(rig.keeper.adopt(look))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        rig.begin_again(source, again)
+        await adopting
+
+        assert rig.translations.downstream(source, 0) == Translated(150, Precision.EXACT)
+        assert rig.tasks.ledger.states[source].position == 0
+
+
+async def test_only_what_this_node_copies_goes_on() -> None:
+    """
+    The limit of a remote topic has changed, and partitions go on with it.
+
+    Where other nodes of the flow copy partitions of the topic, their positions are known here, too: a partition that
+    begins at one of those is copied by two nodes.
+    """
+    look = mirrored(*range(8))
+    rig = Rig(look, next_upstream=100)
+    rig.tasks.holders.share = attrs.evolve(rig.tasks.holders.share, slots=frozenset({slot_of(TopicPartition("t", 3))}))
+    await rig.keeper.adopt(look)
+    wider = {it: attrs.evolve(place, max_message_bytes=9) for it, place in look.places.items()}
+    rig.topics.latest = attrs.evolve(look, places=wider)
+    rig.keeper.go_on()
+
+    copied = [state.source.partition for state in rig.tasks.ledger.mirrored() if state.max_message_bytes == 9]
+    assert copied == sorted(state.source.partition for state in rig.tasks.ledger.states.values())
+    assert 3 in copied
+    assert len(copied) < len(look.places)

@@ -1,0 +1,25 @@
+"""What the node itself does, beside its flows."""
+
+from __future__ import annotations
+
+import pytest
+
+from mm2py.daemon import FreezesWhatStays
+from tests.support.clocks import ManualClock
+
+
+@pytest.mark.parametrize(
+    ("generation", "took_s", "freezes"),
+    [(2, 0.2, 1), (2, 0.01, 0), (1, 0.2, 0)],
+    ids=["a long full collection", "a short one", "one of young objects"],
+)
+def test_what_a_long_collection_leaves_is_not_collected_again(generation: int, took_s: float, freezes: int) -> None:
+    """A full collection that held everything up is not repeated over the same objects."""
+    clock, frozen = ManualClock(now_s=1.0), list[float]()
+    keeper = FreezesWhatStays(clock, lambda: frozen.append(clock.monotonic()))
+    info = {"generation": generation, "collected": 0, "uncollectable": 0}
+    keeper("start", info)
+    clock.advance(took_s)
+    keeper("stop", info)
+
+    assert len(frozen) == freezes
