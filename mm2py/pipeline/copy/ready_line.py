@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from mm2py.pipeline.copy.partition import PartitionCopy
@@ -35,22 +35,12 @@ class ReadyLine:
         for copy in copies:
             self.add(copy)
 
-    def take(self, again: Collection[PartitionCopy] = ()) -> Iterator[PartitionCopy]:
-        """
-        Take out one after the other, for one request.
-
-        A request has one batch of each. If some that are not far behind have more, which the caller has put into
-        *again*, the request is to be a small one: they would wait for all that follows in it.
-        """
+    def take(self) -> Iterator[PartitionCopy]:
+        """Take out one after the other, for one request. What is added meanwhile may come as well."""
         self._rounds += 1
-        is_for_behind = self._rounds % _BEHIND_FIRST_EVERY == 0
-        if is_for_behind:
-            yield from _emptied(self._behind)
-        yield from _emptied(self._live)
-        if not is_for_behind and not again:
-            yield from _emptied(self._behind)
-
-
-def _emptied(line: collections.deque[PartitionCopy]) -> Iterator[PartitionCopy]:
-    while line:
-        yield line.popleft()
+        lines = [self._live, self._behind]
+        if self._rounds % _BEHIND_FIRST_EVERY == 0:
+            lines.reverse()
+        for line in lines:
+            while line:
+                yield line.popleft()

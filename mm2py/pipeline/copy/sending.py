@@ -391,7 +391,7 @@ class BrokerSender:
         request = _Request(self, sent_at=self._sender.loop.time())
         room = self._sender.limits.produce_request_max_bytes
         again: list[PartitionCopy] = []
-        for copy in self._ready.take(again):
+        for copy in self._ready.take():
             sending, queue = copy.sending, copy.buffer.queue
             if sending.is_failing or sending.is_waiting or not queue or self._awaits_first_ack(sending):
                 sending.is_ready = False

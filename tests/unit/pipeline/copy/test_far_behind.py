@@ -17,7 +17,7 @@ from mm2py.pipeline.copy.fetcher import behind_fetcher_id
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.ready_line import ReadyLine
 from mm2py.pipeline.copy.sending import BatchSender
-from tests.support.copy_rig import REMOTE, TOPIC, CopyRig, rig_of
+from tests.support.copy_rig import REMOTE, CopyRig, rig_of
 
 
 #: One batch of a backlog.
@@ -292,52 +292,3 @@ async def test_batches_of_what_is_far_behind_leave_after_others() -> None:
     assert [_taken(line, 3) for _ in range(4)] == [[3, 4, 5], [2, 0, 1], [3, 4, 5], [3, 4, 5]]
     assert [_taken(line, 2) for _ in range(4)] == [[3, 4], [2, 0], [5, 3], [4, 5]]
     assert len(line) == 6
-
-
-async def test_a_request_is_small_while_others_have_more_than_one_batch() -> None:
-    """It holds one batch of each partition: those that follow would wait for a megabyte of what is far behind."""
-    line, copies = ReadyLine(), _copies(3)
-    for copy in copies:
-        copy.fetching.is_behind = copy.plan.source.partition < 2
-    requests = []
-    for _ in range(4):
-        line.extend(copies if not len(line) else [copies[2]])
-        again: list[PartitionCopy] = []
-        taken = []
-        for copy in line.take(again):
-            taken.append(copy.plan.source.partition)
-            if copy is copies[2]:
-                again.append(copy)
-        requests.append(taken)
-
-    assert requests == [[2], [2], [2], [0, 1, 2]]
-
-
-async def test_many_small_live_batches_do_not_queue_up_behind_large_requests() -> None:
-    """A live partition has a hundred batches a second, more than there are requests full of what is far behind."""
-    rig, loop = _backlogs(20, 40), asyncio.get_running_loop()
-    rig.target.bytes_per_s = 2_000_000
-    live, waits = rig.target.partitions[TopicPartition(REMOTE, 20)], []
-
-    async def write() -> None:
-        while True:
-            rig.load(20, 1, records=1)
-            await asyncio.sleep(0.01)
-
-    async def watch() -> None:
-        source = rig.source.partitions[TopicPartition(TOPIC, 20)]
-        for _ in range(10):
-            await asyncio.sleep(0.2)
-            written_at, end = loop.time(), source.end
-            while live.end < end:  # noqa: ASYNC110 - virtual time
-                await asyncio.sleep(0.001)
-            waits.append(loop.time() - written_at)
-
-    async with asyncio.TaskGroup() as tasks:
-        writing, watching = tasks.create_task(write()), tasks.create_task(watch())
-        while not watching.done():
-            await rig.epoch(epoch_ms=4_000)
-        writing.cancel()
-
-    assert median(waits) < 0.15
-    await rig.worker.close()
