@@ -81,7 +81,8 @@ class CatchUp:
     live: int
     outstanding_mb: float
     took_s: float | None
-    level: Foretold
+    #: None if it was not level in time.
+    level: Foretold | None
     others_before: Window
     others_meanwhile: Window
     live_before: Window
@@ -98,7 +99,7 @@ class CatchUp:
         return [
             ("outstanding", f"{self.outstanding_mb:.0f} MB on {self.behind} partitions"),
             ("until all are level", seconds(self.took_s) + rate),
-            ("time to level", str(self.level)),
+            ("time to level", "-" if self.level is None else str(self.level)),
             ("producer at the target, before", str(self.others_before)),
             ("producer at the target, meanwhile", f"{self.others_meanwhile}; p99 {more_ms:+.1f} ms"),
             (f"latency of {self.live} live partitions, before", str(self.live_before)),
@@ -135,7 +136,7 @@ async def measure(rig: Rig) -> CatchUp:
         live=sum(order.busy.values()),
         outstanding_mb=written / 1e6,
         took_s=took_s,
-        level=foretold(looks, order.limit_s if took_s is None else took_s),
+        level=None if took_s is None else foretold(looks, took_s),
         others_before=acknowledged.window(began_ns + WARM_UP_NS, outage_ns),
         others_meanwhile=acknowledged.window(resumed_ns, ended_ns),
         live_before=arrivals.window(began_ns + WARM_UP_NS, outage_ns),

@@ -71,6 +71,8 @@ class CatchUp:
         self._level = 0.0
         self._took_ms: list[float] = []
         self._used_bytes = 0
+        #: What was allowed and not fetched.
+        self._unused_bytes = 0.0
         self._was_held = False
 
     def begin(self, copies: Collection[PartitionCopy]) -> None:
@@ -92,6 +94,7 @@ class CatchUp:
 
     def _start_interval(self, now: float) -> None:
         self._began, self._took_ms, self._used_bytes, self._was_held = now, [], 0, False
+        self._unused_bytes = 0.0
 
     def answered(self, took_s: float) -> None:
         """Note how long the target took to answer a request."""
@@ -105,7 +108,8 @@ class CatchUp:
         self.pace = self.pace.after(
             self._took_ms, used_bytes_per_s=used_bytes_per_s, was_held=self._was_held, more_ms=self.more_ms, now=now
         )
-        self._widen(used_bytes_per_s / self.pace.bytes_per_s)
+        self._refill()
+        self._widen(1 - self._unused_bytes / (self.pace.bytes_per_s * passed_s))
         self._start_interval(now)
 
     def _widen(self, used: float) -> None:
@@ -151,8 +155,10 @@ class CatchUp:
 
     def _refill(self) -> float:
         now = self._loop.time()
+        level = refilled(self._level, self.pace.bytes_per_s, now - self._refilled_at)
         # No burst: what was not used is not made up for.
-        self._level = min(0.0, refilled(self._level, self.pace.bytes_per_s, now - self._refilled_at))
+        self._unused_bytes += max(0.0, level)
+        self._level = min(0.0, level)
         self._refilled_at = now
         return self._level
 

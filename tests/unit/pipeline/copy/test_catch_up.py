@@ -145,3 +145,26 @@ async def test_what_was_not_watched_for_a_while_may_be_behind() -> None:
 
     assert outcome.bytes < 2_000_000
     await rig.worker.close()
+
+
+async def test_a_batch_that_takes_seconds_of_the_pace_is_not_followed_by_many_at_once() -> None:
+    """While nothing may be fetched, nothing is: that is no sign that a round of fetches brings too little."""
+    rig = rig_of(30)
+    copies = rig.worker.copies_of(rig.plan())
+    catch_up = CatchUp(10)
+    catch_up.begin(copies)
+    for copy in copies:
+        copy.fetching.high_watermark, copy.fetching.node = 1_000, 0
+        catch_up.note(copy, 1, 0)
+    catch_up.note(copies[0], 10, int(catch_up.pace.bytes_per_s * 3))
+    turns = []
+    for _ in range(11):
+        await asyncio.sleep(0.26)
+        catch_up.answered(0.001)
+        turns.append(catch_up.hold_s() > 0 and catch_up._width)
+    for _ in range(11):
+        await asyncio.sleep(0.26)
+        catch_up.answered(0.001)
+
+    assert turns == [1] * 11
+    assert catch_up._width > 8
