@@ -20,6 +20,7 @@ from mm2py.core.sharing import (
     without_gains,
 )
 from mm2py.errors import AdminTimeoutError, Mm2Error
+from mm2py.flow.source.transactions import end_open_transactions
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.share import (
     VERSION,
@@ -48,7 +49,7 @@ class GroupLeader:
     """This node as the leader of a flow's group, if it is; Kafka chooses one of the members."""
 
     def __init__(self, context: FlowContext) -> None:
-        self._flow = str(context.flow)
+        self._flow, self._settings = str(context.flow), context.settings
         self._writers = context.writers
         self._membership = context.settings.membership
         self._clock = context.clock
@@ -115,6 +116,8 @@ class GroupLeader:
         try:
             async with asyncio.timeout(within_ms / 1000):
                 await self._writers.fence_tasks(cluster, tasks)
+                # A transaction that a lost node left open hides positions from all others until its time is over.
+                await end_open_transactions(self._settings, cluster, tasks)
         except TimeoutError:
             failed = AdminTimeoutError(within_ms)
         except Mm2Error as error:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import cast
 
 import attrs
 import pytest
 
+from mm2py.config.settings import load_settings
 from mm2py.core.sharing import Work
 from mm2py.flow import leader
 from mm2py.flow.leader import GroupLeader
@@ -26,7 +28,9 @@ from mm2py.model.share import (
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
+from tests.support.coordinators import Coordinators
 from tests.support.flow_rig import flow_context
+from tests.support.mm2_file import marking_exactly_once, mm2_properties
 
 
 @pytest.mark.parametrize(("versions", "expected"), [((1,), 1), ((2, 3), 2), ((3, 1, 2), 1), ((7, 9), 3)])
@@ -43,6 +47,19 @@ async def test_an_assignment_has_the_latest_form_that_all_members_read(
 
     assert sent.keys() == members.keys()
     assert {json.loads(raw)["version"] for raw in sent.values()} == {expected}
+
+
+async def test_open_transactions_of_a_lost_node_are_ended_before_its_tasks_are_given_away(tmp_path: Path) -> None:
+    """They would hide positions from whoever gets the tasks, for as long as a transaction may last."""
+    path = tmp_path / "mm2.properties"
+    path.write_text(mm2_properties("a:9092", "b:9092", **marking_exactly_once("A")))
+    settings = next(flow for flow in load_settings(path).flows if flow.is_enabled)
+    clock, coordinators = LoopClock(), Coordinators()
+    joined = {"a": encode_candidate(Candidate(Node("one", 1)))}
+    await GroupLeader(flow_context(clock, EventLog(clock), settings)).assign(cast("Cluster", coordinators), 1, joined)
+
+    assert "A-mm2-MirrorSourceConnector-0" in coordinators.opened
+    assert coordinators.opened[-1] == "mm2py-A->B-transforms"
 
 
 @pytest.mark.parametrize("known", [0, SLOTS])
