@@ -30,3 +30,32 @@ class Backoff:
         while True:
             failures += 1
             yield self.pause_s(failures, jitter())
+
+
+@attrs.define
+class Contention:
+    """
+    For how long something that another one takes from us is left to it: longer each time, until it is not taken again
+    within `forgotten_s`.
+    """
+
+    backoff: Backoff
+    forgotten_s: float
+    #: How often it is fetched back at once.
+    free: int = 0
+    #: Until when it is left to the other one.
+    until: float = float("-inf")
+    _losses: int = attrs.field(default=0, init=False)
+
+    def lose(self, now: float, jitter: float) -> float:
+        """Note that it was taken at *now*, and return the pause in seconds."""
+        if now > self.until + self.forgotten_s:
+            self._losses = 0
+        self._losses += 1
+        pause_s = self.backoff.pause_s(self._losses - self.free, jitter)
+        self.until = now + pause_s
+        return pause_s
+
+    def left_s(self, now: float) -> float:
+        """Return for how long it is still left to the other one."""
+        return max(0.0, self.until - now)

@@ -19,9 +19,10 @@ from typing import ClassVar, Final
 import attrs
 
 from mm2py.config.settings import FlowSettings
-from mm2py.core.backoff import Backoff
+from mm2py.core.backoff import Backoff, Contention
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
 from mm2py.flow.reach import Reach
+from mm2py.flow.source.transactions import end_open_transactions
 from mm2py.model.flow import TopicPartition
 from mm2py.telemetry.events import ControlWritesUnguarded, FlowFenced
 from mm2py.telemetry.journal import EventLog
@@ -36,8 +37,8 @@ _TASK_THEN: Final = "writes no more positions until its group has answered that 
 _STEP: Final = "open transactional ids"
 #: How long a write waits for its id to be opened, before it is tried again.
 _READY_S: Final = 5.0
-#: How long an id is left to the node that took it, if it has taken it before: nodes that contend for one would fence
-#: each other so often that none of them gets a write done.
+#: How long an id is left to the node that took it: nodes that contend for one would fence each other so often that none
+#: of them gets a write done.
 _YIELD: Final = Backoff(0.5, 4.0, spread=0.8)
 _FENCES_FORGOTTEN_S: Final = 60.0
 
@@ -102,7 +103,7 @@ class ControlWriters:
 
     async def fence_tasks(self, target: Cluster, tasks: Collection[int]) -> None:
         """
-        Have the brokers refuse whatever is still written under the ids of *tasks*.
+        Have the brokers refuse whatever is still written under the ids of *tasks*, and abort what they left open.
 
         It is reported if they do not allow that. Raise their error if it may be tried again.
         """
@@ -122,6 +123,8 @@ class ControlWriters:
                 raise error
         if failed:
             self._answered("tasks", task_id(self._settings, min(tasks)), failed[0])
+        # An open transaction of a record task hides positions from all others, and may still be committed.
+        await end_open_transactions(self._settings, target, tasks)
 
     def give_up_fencing(self, tasks: Collection[int], error: Mm2Error) -> None:
         """Report that a former node of *tasks* may still write."""
@@ -175,8 +178,8 @@ class TaskWriter:
         self._events = events
         self._answered = answered
         self._jitter = jitter
-        #: How often the id was taken lately, when that was so last, and how long it is left to the other node.
-        self._fences, self._fenced_at, self._pause_s = 0, 0.0, 0.0
+        #: What was taken once was taken by a node that has thawed.
+        self._contention = Contention(_YIELD, _FENCES_FORGOTTEN_S, free=1)
         self._is_guarding, self._is_plain, self._is_used = False, True, False
         self._tasks: frozenset[int] = frozenset()
         #: The task whose id is open, or for which that is not possible.
@@ -265,8 +268,7 @@ class TaskWriter:
         while True:
             await self._has_news.wait()
             self._has_news.clear()
-            pause_s, self._pause_s = self._pause_s, 0.0
-            await cluster.clock.sleep(pause_s)
+            await cluster.clock.sleep(self._contention.left_s(cluster.clock.monotonic()))
             if self._is_due:
                 await self._reach.insist(_STEP, [cluster.alias], lambda: self._open(cluster))
 
@@ -336,16 +338,9 @@ class TaskWriter:
             await writer.write(cluster, places, append)
         except TakenOverError:
             if writer is self._writer:
-                self._yield(cluster.clock.monotonic())
+                self._contention.lose(cluster.clock.monotonic(), self._jitter())
                 self._doubt()
             raise
-
-    def _yield(self, now: float) -> None:
-        """Leave the id to the node that has taken it; not at all at the first time, when that one has thawed."""
-        if now - self._fenced_at > _FENCES_FORGOTTEN_S:
-            self._fences = 0
-        self._fences, self._fenced_at = self._fences + 1, now
-        self._pause_s = _YIELD.pause_s(self._fences - 1, self._jitter())
 
     def _fenced(self, transactional_id: str) -> None:
         if self._writer is not None and self._writer.is_fenced:

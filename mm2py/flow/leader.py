@@ -20,7 +20,6 @@ from mm2py.core.sharing import (
     without_gains,
 )
 from mm2py.errors import AdminTimeoutError, Mm2Error
-from mm2py.flow.source.transactions import end_open_transactions
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.share import (
     VERSION,
@@ -116,8 +115,6 @@ class GroupLeader:
         try:
             async with asyncio.timeout(within_ms / 1000):
                 await self._writers.fence_tasks(cluster, tasks)
-                # A transaction that a lost node left open hides positions from all others until its time is over.
-                await end_open_transactions(self._settings, cluster, tasks)
         except TimeoutError:
             failed = AdminTimeoutError(within_ms)
         except Mm2Error as error:

@@ -91,8 +91,8 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
 }
 #: They need a second node; `tests/integration/test_alert_rules.py` has their series.
 OF_SEVERAL_NODES = {"Mm2pyNodeGone", "Mm2pyFlowOwnerless", "Mm2pyFilesDiffer", "Mm2pyLoadUneven"}
-#: Too small for a position (about 160 bytes) or a checkpoint (111), large enough for a transaction marker (78): a marker
-#: that does not fit leaves its transaction open for good.
+#: Too small for a position (about 160 bytes) or a checkpoint (111), large enough for a transaction marker (78), which
+#: leaves its transaction open for good where it does not fit.
 _TOO_SMALL_BYTES = 100
 #: What the source denies of one topic: its configs cannot be read, so they cannot be synchronised.
 _DENIED = [
@@ -245,7 +245,8 @@ async def cause(stage: Stage, mirror: Daemon) -> None:
     await recreate_topic(stage.source, "again")
     await grant(stage.source, _DENIED)
     for topic in ("mm2-offsets.M.internal", "M.checkpoints.internal"):
-        await alter_topic(stage.target, topic, {"cleanup.policy": "compact", "max.message.bytes": str(_TOO_SMALL_BYTES)})
+        configs = {"cleanup.policy": "compact", "max.message.bytes": str(_TOO_SMALL_BYTES)}
+        await alter_topic(stage.target, topic, configs)
     await stage.reload(mirror, stage.properties(is_broken=True))
     await asyncio.to_thread(throttle_producers, stage.target, _QUOTA_BYTES_PER_S)
     await produce_numbers(stage.source, "bulk", count=_BULK_RECORDS, partitions=1, size=1000)

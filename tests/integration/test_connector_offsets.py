@@ -19,6 +19,8 @@ from mm2py.flow.control.connector_offsets import ConnectorOffsets
 from mm2py.flow.control.override_store import OverrideStore
 from mm2py.flow.control_writers import task_id
 from mm2py.flow.internal_topics import nothing
+from mm2py.flow.plugins import transforms_of
+from mm2py.flow.source.transactions import transactions_of
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.state import FlowState
@@ -29,6 +31,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.fenced_writer import FencedWriter, TakenOverError
 from mm2py.wire.kept_log import KeptLog
 from mm2py.wire.topic_log import LogRecord
+from mm2py.wire.transactions import ProducerFencedError, TransactionalProducer
 from tests.support.eventually import eventually
 from tests.support.flows import flow_settings
 from tests.support.java_mm2 import JavaMirrorMaker2
@@ -301,9 +304,24 @@ async def _configs(cluster: KafkaCluster, topic: str) -> dict[bytes | None, byte
 async def test_a_node_that_was_frozen_meanwhile_does_not_undo_it(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str
 ) -> None:
-    """It was about to write positions when the connector was stopped; the brokers refuse that after the alteration."""
+    """
+    It was about to write positions when the connector was stopped, or to commit them with a transform's records. The
+    brokers refuse both after the alteration.
+    """
     topic, clock = f"{prefix}-t", SystemClock()
-    settings = flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, alias=prefix, topics=topic)
+    settings = flow_settings(
+        primary.bootstrap_servers,
+        backup.bootstrap_servers,
+        alias=prefix,
+        topics=topic,
+        **{
+            f"{prefix}->B.transform.{topic}.sql": "SELECT * FROM records",
+            "B.exactly.once.source.support": "enabled",
+        },
+    )
+    (terms,) = (transactions_of(settings, it) for it in transforms_of(settings).tasks)
+    assert terms is not None
+    positions = TopicPartition(settings.offset_storage.topic, 0)
     await create_topic(primary.bootstrap_servers, topic)
     await produce_numbers(primary.bootstrap_servers, topic, count=100, partitions=1)
     offsets = ConnectorOffsets(settings, clock=clock, events=EventLog(clock))
@@ -312,9 +330,14 @@ async def test_a_node_that_was_frozen_meanwhile_does_not_undo_it(
         await offsets.alter(SOURCE, asked, by="the test")
         frozen = FencedWriter(task_id(settings, 0))
         await frozen.open(cluster)
+        transforming = TransactionalProducer(cluster, terms.transactional_id, terms.timeout_ms)
+        await transforming.open()
+        await transforming.add([positions])
         log = KeptLog(cluster, settings.offset_storage.topic, nothing, lambda _: None, writer=frozen)
         await offsets.alter(SOURCE, asked, by="the test")
         with pytest.raises(TakenOverError):
             await log.append([LogRecord(b"old", b"old")])
+        with pytest.raises(ProducerFencedError):
+            await transforming.commit()
 
     assert list(await offsets.positions()) == [TopicPartition(topic, 0)]

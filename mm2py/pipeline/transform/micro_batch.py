@@ -15,6 +15,7 @@ from typing import Final, Protocol
 import attrs
 
 from mm2py.clock import Clock
+from mm2py.core.backoff import Backoff, Contention
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.counters import Effort
 from mm2py.model.endpoint import ClusterEndpoint
@@ -54,6 +55,9 @@ _LOOK_EVERY_MOST_S: Final = 0.5
 _SETTLE_S: Final = 0.2
 #: How long Python workers of a job that failed may still write: Spark kills them after three seconds.
 QUIET_S: Final = 4.0
+#: How long a daemon leaves the field to another one that has taken over.
+_FENCE_PAUSES: Final = Backoff(10.0, 300.0)
+_FENCES_FORGOTTEN_S: Final = 600.0
 _NO_FAULT: Final = ("Python worker exited unexpectedly", "Python worker crashed", "Spark is gone", "was stopped")
 Ends = Mapping[TopicPartition, "int | BrokerAnsweredError"]
 
@@ -95,9 +99,8 @@ class RecordTask:
     doubtful: dict[TopicPartition, RangeOutcome] = attrs.field(factory=dict)
     #: Partitions whose position is known to be the committed one.
     certain: set[TopicPartition] = attrs.field(factory=set)
-    #: How often another producer took over recently, and until when no transaction is begun for that.
-    fences: int = 0
-    fenced_until: float = 0.0
+    #: Until when no transaction is begun, because another producer has taken over.
+    contention: Contention = attrs.field(factory=lambda: Contention(_FENCE_PAUSES, _FENCES_FORGOTTEN_S))
 
 
 class Around(Protocol):

@@ -14,7 +14,6 @@ from typing import Final
 
 import attrs
 
-from mm2py.core.backoff import Backoff
 from mm2py.core.source.exactly_once import Standing, judge
 from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure, PartitionOutcome, PartitionPlan
 from mm2py.model.flow import TopicPartition
@@ -29,9 +28,6 @@ from mm2py.wire.error_codes import name_of
 from mm2py.wire.transactions import FENCED, ProducerFencedError
 
 
-#: How long a daemon leaves the field to another one that has taken over, by the number of times that happened.
-_FENCE_PAUSES: Final = Backoff(10.0, 300.0)
-_FENCES_FORGOTTEN_S: Final = 600.0
 _FENCED_NAMES: Final = frozenset(map(name_of, FENCED))
 _HINT_TIMEOUT: Final = "less is taken at once from now on; or raise producer.transaction.timeout.ms"
 _HINT_SET_BACK: Final = "restart the flow to go on from there; only this daemon may write positions while it runs"
@@ -50,8 +46,7 @@ class TransactionalMicroBatch(MicroBatch):
         self._begun_with: frozenset[TopicPartition] = frozenset()
 
     async def run(self) -> EpochOutcome:
-        left_s = self._task.fenced_until - self._clock.monotonic()
-        if left_s > 0:
+        if self._task.contention.left_s(self._clock.monotonic()):
             self._outcomes.fail_rest(Ended.FAILED, self._taken_over())
             return self._outcome()
         return await super().run()
@@ -133,10 +128,7 @@ class TransactionalMicroBatch(MicroBatch):
             self._outcomes.fail_rest(Ended.INTERRUPTED, PartitionFailure(message, _HINT_TIMEOUT, "TransactionTimedOut"))
             return
         committer.give_way()
-        now = self._clock.monotonic()
-        task.fences = task.fences + 1 if now < task.fenced_until + _FENCES_FORGOTTEN_S else 1
-        pause_s = _FENCE_PAUSES.pause_s(task.fences, 0.5)
-        task.fenced_until = now + pause_s
+        pause_s = task.contention.lose(self._clock.monotonic(), 0.5)
         self._tasks.events.emit(
             TransactionFenced(self._plan.flow, self._plan.task, error.transactional_id, str(error), error.hint, pause_s)
         )

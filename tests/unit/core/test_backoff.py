@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from mm2py.core.backoff import Backoff
+from mm2py.core.backoff import Backoff, Contention
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,14 @@ def test_pauses_follow_each_other() -> None:
     pauses = Backoff(1.0, 5.0).pauses(lambda: 0.5)
 
     assert list(itertools.islice(pauses, 5)) == [1.0, 2.0, 4.0, 5.0, 5.0]
+
+
+def test_what_is_taken_again_and_again_is_left_to_the_other_one_for_longer() -> None:
+    """The first loss may be free. Once nothing was lost for long enough, it begins anew."""
+    contention = Contention(Backoff(1.0, 5.0), forgotten_s=60.0, free=1)
+    lost = [contention.lose(now, 0.5) for now in (0.0, 10.0, 20.0)]
+    left = [contention.left_s(now) for now in (21.5, 22.0, 30.0)]
+
+    assert lost == [0.0, 1.0, 2.0]
+    assert left == [0.5, 0.0, 0.0]
+    assert [contention.lose(now, 0.5) for now in (82.0, 150.0)] == [4.0, 0.0]

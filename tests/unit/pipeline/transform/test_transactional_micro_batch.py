@@ -318,7 +318,7 @@ async def test_a_start_that_another_node_has_replaced_is_not_written() -> None:
     made.committer.fails_to_begin = FENCED
     first = await made.outcomes()
     made.committer.fails_to_begin, made.committer.stored = None, stored
-    await asyncio.sleep(made.task.fenced_until - made.clock.monotonic())
+    await asyncio.sleep(made.task.contention.left_s(made.clock.monotonic()))
     second = await made.outcomes()
 
     assert (first[0].ended, first[0].position) == (Ended.FAILED, 100)
