@@ -35,6 +35,8 @@ class FarBehind:
         self._watched_at = -math.inf
         self._of = 0
         self._most_bytes = 0
+        #: What answers have brought of all partitions.
+        self._offsets = self._bytes = 0
         self._loop = asyncio.get_running_loop()
 
     def begin(self, copies: Collection[PartitionCopy], most_bytes: int) -> None:
@@ -63,12 +65,16 @@ class FarBehind:
         one with about as much would go back and forth.
         """
         fetching = copy.fetching
+        self._offsets += offsets
+        self._bytes += size_bytes
         end = fetching.last_stable_offset if fetching.last_stable_offset >= 0 else fetching.high_watermark
         left = end - fetching.position.offset
         if fetching.is_behind:
             is_behind = left > 0
-        else:
-            is_behind = left * size_bytes > offsets * self._most_bytes if offsets else left > _FEW
+        elif offsets:
+            is_behind = left * size_bytes > offsets * self._most_bytes
+        else:  # its records may be as large as those of others
+            is_behind = left > _FEW or left * self._bytes > self._offsets * self._most_bytes
         if is_behind and not fetching.is_behind:
             self._copies[copy.plan.source] = copy
         elif fetching.is_behind and not is_behind:

@@ -387,17 +387,24 @@ class BrokerSender:
             self._send(connection, request)
 
     def _fill(self) -> _Request:
-        """Take one batch of each ready partition, up to the request's size; at least one."""
+        """
+        Take one batch of each ready partition, up to the request's size; at least one.
+
+        While partitions that are not far behind have more, they have requests to themselves: these are small, so the
+        next ones leave soon.
+        """
         request = _Request(self, sent_at=self._sender.loop.time())
         room = self._sender.limits.produce_request_max_bytes
         again: list[PartitionCopy] = []
+        has_more_live = False
         for copy in self._ready.take():
             sending, queue = copy.sending, copy.buffer.queue
             if sending.is_failing or sending.is_waiting or not queue or self._awaits_first_ack(sending):
                 sending.is_ready = False
                 continue
             buffered = queue[0]
-            if buffered.size_bytes > room and request.carried:
+            is_behind = copy.fetching.is_behind
+            if request.carried and (buffered.size_bytes > room or (is_behind and has_more_live)):
                 self._ready.put_back(copy)
                 break
             queue.popleft()
@@ -417,6 +424,7 @@ class BrokerSender:
             room -= buffered.size_bytes
             if queue:
                 again.append(copy)
+                has_more_live |= not is_behind
             else:
                 sending.is_ready = False
         self._ready.extend(again)

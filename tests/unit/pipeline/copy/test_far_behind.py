@@ -86,6 +86,30 @@ async def test_a_live_record_does_not_wait_for_those_far_behind() -> None:
     await rig.worker.close()
 
 
+async def test_many_batches_of_a_live_partition_do_not_each_wait_for_a_full_request() -> None:
+    """A request takes one batch of a partition. Most of those that take it have none of what is far behind."""
+    rig = _backlogs(40, 16)
+    rig.target.bytes_per_s = 2_000_000
+    live, count = rig.target.partitions[TopicPartition(REMOTE, 40)], 60
+
+    async def watch() -> int:
+        await asyncio.sleep(0.25)
+        before = _copied(rig, 40)
+        rig.load(40, count)
+        while live.end < 3 * count:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.001)
+        return (_copied(rig, 40) - before) * 4_000
+
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(watch())
+        while not watching.done():
+            await rig.epoch(epoch_ms=2_000)
+
+    assert 0 < watching.result() < count * PARTITION_BYTES / 2
+    assert rig.values(40) == list(range(3 * count))
+    await rig.worker.close()
+
+
 async def test_what_is_far_behind_has_fetchers_of_its_own_until_it_has_caught_up() -> None:
     """Then it is fetched with the others again; each epoch begins as the last one ended."""
     rig = _backlogs(4, 60, live=2)
@@ -182,6 +206,16 @@ async def test_an_answer_without_room_for_a_partition_shows_that_it_is_far_behin
 
     assert not _note(far_behind, copies[0], at=0, end=1_000, offsets=0)
     assert _note(far_behind, copies[0], at=0, end=1_001, offsets=0)
+
+
+async def test_few_records_are_a_backlog_if_they_are_as_large_as_others() -> None:
+    """Else the first answer of each of many such partitions would be taken for live, and fill the buffer."""
+    far_behind, copies = FarBehind(), _copies(3)
+    far_behind.begin(copies, 1_000)
+    _note(far_behind, copies[0], at=1, end=1, offsets=1, size_bytes=500)
+
+    assert not _note(far_behind, copies[1], at=0, end=2, offsets=0)
+    assert _note(far_behind, copies[2], at=0, end=3, offsets=0)
 
 
 async def test_only_what_is_stable_is_left_to_copy() -> None:
