@@ -66,6 +66,7 @@ class ModelConnection:
         self.purpose = purpose
         self.is_closed = False
         self.held_bytes = 0
+        self.busy_until = 0.0
         self.requests: collections.deque[_Request] = collections.deque()
         self._cluster = cluster
         self._sessions: dict[int, dict[tuple[str, int], tuple[int, int, int]]] = {}
@@ -92,7 +93,7 @@ class ModelConnection:
         self.requests.append(request)
         self._cluster.sent.append((self.node, api_key))
         if not (self._cluster.is_manual or self._cluster.is_frozen):
-            took_s = self._cluster.work_s(request)
+            took_s = self._cluster.work_s(self, request)
             asyncio.get_running_loop().call_later(_LATENCY_S + took_s, self._answer_by_itself, extra_wait_s)
 
     def _answer_by_itself(self, left_s: float) -> None:
@@ -224,9 +225,9 @@ class ModelCluster:
     is_frozen: bool = False
     is_unreachable: bool = False
     throttle_ms: int = 0
-    #: What its brokers write in a second; produce requests wait for those before them.
+    #: What its brokers write in a second, for all connections together; produce requests wait for those before them of
+    #: their connection.
     bytes_per_s: float = math.inf
-    busy_until: float = 0.0
     connections: list[ModelConnection] = attrs.field(factory=list)
     sent: list[tuple[int, int]] = attrs.field(factory=list)
     refreshes: int = 0
@@ -247,13 +248,15 @@ class ModelCluster:
             {TopicPartition(topic, number): ModelPartition(number % brokers) for number in range(partitions)},
         )
 
-    def work_s(self, request: _Request) -> float:
+    def work_s(self, connection: ModelConnection, request: _Request) -> float:
         """Return how long a request takes that has just arrived."""
         if request.api_key != PRODUCE:
             return 0.0
         now = asyncio.get_running_loop().time()
-        self.busy_until = max(self.busy_until, now) + len(request.body) / self.bytes_per_s
-        return self.busy_until - now
+        busy = sum(it is not connection and it.busy_until > now for it in self.connections)
+        took_s = len(request.body) * (1 + busy) / self.bytes_per_s
+        connection.busy_until = max(connection.busy_until, now) + took_s
+        return connection.busy_until - now
 
     # What `Cluster` offers.
 

@@ -3,7 +3,7 @@ Which partitions of a copy task are far behind, so that the others need not wait
 
 A broker fills an answer with one partition after the other, up to its size: beside a thousand of which it has megabytes
 each, one that has a few new records would wait for dozens of answers. So what is far behind has fetchers of its own,
-which leave a part of the buffer to the others, and its batches leave after theirs (`mm2py.pipeline.copy.ready_line`).
+which leave a part of the buffer to the others, and senders of its own (`mm2py.pipeline.copy.sending`).
 """
 
 from __future__ import annotations

@@ -233,8 +233,9 @@ class SendingHalf:
 
     `unanswered` counts the batches in requests without an answer; while `is_failing`, nothing is sent until it is 0.
     `is_given_up` if the target's own answer was the failure: then nothing is sent any more. While `is_waiting`, the
-    partition pauses before its next attempt; while `is_ready`, a broker sender has it in line. `sequence` belongs to
-    the copy's position as `next_sequence` to the next batch that has none yet.
+    partition pauses before its next attempt; while `is_ready`, a broker sender has it in line. `is_behind` is what
+    `FarBehind` said of it when it got its sender. `sequence` belongs to the copy's position as `next_sequence` to the
+    next batch that has none yet.
     """
 
     topic: bytes
@@ -249,6 +250,7 @@ class SendingHalf:
     is_given_up: bool = False
     is_waiting: bool = False
     is_ready: bool = False
+    is_behind: bool = False
     retries: int = 0
     stray_from: int | None = None
     latency: Spread = attrs.field(factory=Spread)
@@ -333,6 +335,11 @@ class PartitionCopy(Counters):
         self.downstream = downstream
         self.resumed_records = records
         self.sending.continue_after(records)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether it was far behind when it got its sender, and is not, or the other way round."""
+        return self.sending.is_behind is not self.fetching.is_behind
 
     @property
     def has_ended(self) -> bool:

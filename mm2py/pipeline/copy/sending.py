@@ -1,7 +1,7 @@
 """
 To the target: batches leave in requests to the leaders of their partitions.
 
-A `BrokerSender` serves one broker. It works by callbacks, not by a task that wakes up: a batch that was just fetched
+A broker has two `BrokerSender`s. They work by callbacks, not by a task that wakes up: a batch that was just fetched
 is written to the socket in the same turn of the event loop, and an answer sends the next request at once.
 
 Possible failures of a partition, and their handling:
@@ -22,19 +22,14 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-import attrs
-
 from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
+from mm2py.pipeline.copy.broker_sender import BrokerSender
 from mm2py.pipeline.copy.metadata import HINT_REWOUND, WantedTopics, end_remade, is_remade
 from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy, SendingHalf, Tally
-from mm2py.pipeline.copy.ready_line import ReadyLine
 from mm2py.pipeline.copy.refusals import kept_out, lacks, tried_again
-from mm2py.wire import produce
-from mm2py.wire.batches.batch import next_sequence, sign
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.connection import BrokerConnection
 from mm2py.wire.error_codes import ErrorCode, name_of
 from mm2py.wire.produce import PartitionAck
 
@@ -112,7 +107,8 @@ class BatchSender:
         #: Called with the seconds that a broker took to answer a request.
         self.on_answer: Callable[[float], None] | None = None
         self.is_stopped = False
-        self._broker_senders: dict[int, BrokerSender] = {}
+        #: Of each broker, the one for what is not far behind and the one for what is.
+        self._broker_senders: dict[int, tuple[BrokerSender, BrokerSender]] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._openings: set[asyncio.Task[None]] = set()
         self.loop = asyncio.get_running_loop()
@@ -133,8 +129,9 @@ class BatchSender:
 
     def close_unanswered(self) -> None:
         """Close the connections on which an answer is still due: it would never be read."""
-        for broker_sender in self._broker_senders.values():
-            broker_sender.close_if_unanswered()
+        for senders in self._broker_senders.values():
+            for broker_sender in senders:
+                broker_sender.close_if_unanswered()
 
     @property
     def is_connecting(self) -> bool:
@@ -142,9 +139,15 @@ class BatchSender:
         return bool(self._openings)
 
     def offer(self, copy: PartitionCopy) -> None:
-        """Offer a partition whose queue has something to send, or that may continue after a failure."""
+        """
+        Offer a partition whose queue has something to send, or that may continue after a failure.
+
+        One that has fallen behind, or caught up, changes its sender once nothing of it is unanswered.
+        """
         sending = copy.sending
         if sending.is_ready or sending.is_failing or sending.is_waiting or not copy.buffer.queue or self.is_stopped:
+            return
+        if sending.unanswered and copy.has_moved:
             return
         node = self.target.leader(copy.remote)
         if node is None:
@@ -153,10 +156,11 @@ class BatchSender:
         if is_remade(self.target, copy):
             self._hold_back_remade(copy)
             return
-        broker_sender = self._broker_senders.get(node)
-        if broker_sender is None:
-            broker_sender = self._broker_senders[node] = BrokerSender(self, node)
-        broker_sender.add(copy)
+        senders = self._broker_senders.get(node)
+        if senders is None:
+            senders = self._broker_senders[node] = BrokerSender.pair(self, node)
+        sending.is_behind = copy.fetching.is_behind
+        senders[sending.is_behind].add(copy)
 
     def _hold_back_remade(self, copy: PartitionCopy) -> None:
         """Send nothing to a topic that is not the one we know; what is known here may be old, so look once more."""
@@ -168,8 +172,9 @@ class BatchSender:
         self._when_all_answered(copy)
 
     def pump(self) -> None:
-        for broker_sender in self._broker_senders.values():
-            broker_sender.pump()
+        for senders in self._broker_senders.values():
+            for broker_sender in senders:
+                broker_sender.pump()
 
     def open_in_background(self, broker_sender: BrokerSender) -> None:
         if self._tasks is not None:
@@ -233,7 +238,7 @@ class BatchSender:
     def _acknowledge(self, copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck, now_ms: int) -> None:
         sending = copy.sending
         copy.buffer.in_flight.popleft()
-        if not sending.has_ack:
+        if not sending.has_ack or (not sending.unanswered and copy.has_moved):
             sending.has_ack = True
             self.offer(copy)
         sending.retries = 0
@@ -335,171 +340,3 @@ def _is_of_another_writer(copy: PartitionCopy, buffered: BufferedBatch, ack: Par
     """Whether the broker had a batch with our sequences that we have not sent."""
     is_ours = buffered.is_repeated and ack.append_ms == buffered.max_timestamp
     return copy.plan.keeps_timestamps and not is_ours
-
-
-@attrs.define(eq=False)
-class _Request:
-    """A produce request under way: whose batches it carries."""
-
-    broker_sender: BrokerSender
-    carried: dict[tuple[bytes, int], tuple[PartitionCopy, BufferedBatch]] = attrs.field(factory=dict)
-    version: int = produce.API_VERSION
-    sent_at: float = 0.0
-
-    def frame_received(self, frame: memoryview) -> None:
-        self.broker_sender.answered(self, frame)
-
-    def frame_lost(self, error: BrokerConnectionError) -> None:
-        self.broker_sender.lost(self, error)
-
-
-class BrokerSender:
-    """Serves one target broker: at most `produce_max_in_flight` requests on one connection."""
-
-    def __init__(self, sender: BatchSender, node: int) -> None:
-        self.node = node
-        self._sender = sender
-        self._ready = ReadyLine()
-        self._connection: BrokerConnection | None = None
-        self._is_opening = False
-        self._in_flight = 0
-        self._hold_timer: asyncio.TimerHandle | None = None
-
-    def add(self, copy: PartitionCopy) -> None:
-        copy.sending.is_ready = True
-        self._ready.add(copy)
-
-    def pump(self) -> None:
-        """Send as much as the rules allow."""
-        sender = self._sender
-        if not self._ready or self._hold_timer is not None or not sender.may_send:
-            return
-        connection = self._connection
-        if connection is None or connection.is_closed:
-            if not self._is_opening:
-                self._is_opening = True
-                sender.open_in_background(self)
-            return
-        while self._ready and self._in_flight < sender.limits.produce_max_in_flight:
-            request = self._fill()
-            if not request.carried:
-                return
-            self._send(connection, request)
-
-    def _fill(self) -> _Request:
-        """
-        Take one batch of each ready partition, up to the request's size; at least one.
-
-        While partitions that are not far behind have more, they have requests to themselves: these are small, so the
-        next ones leave soon.
-        """
-        request = _Request(self, sent_at=self._sender.loop.time())
-        room = self._sender.limits.produce_request_max_bytes
-        again: list[PartitionCopy] = []
-        has_more_live = False
-        for copy in self._ready.take():
-            sending, queue = copy.sending, copy.buffer.queue
-            if sending.is_failing or sending.is_waiting or not queue or self._awaits_first_ack(sending):
-                sending.is_ready = False
-                continue
-            buffered = queue[0]
-            is_behind = copy.fetching.is_behind
-            if request.carried and (buffered.size_bytes > room or (is_behind and has_more_live)):
-                self._ready.put_back(copy)
-                break
-            queue.popleft()
-            copy.buffer.in_flight.append(buffered)
-            self._sender.sent(sending)
-            if buffered.sequence < 0:
-                buffered.sequence = sending.next_sequence
-                sending.next_sequence = next_sequence(buffered.sequence, buffered.record_count)
-                sign(
-                    buffered.batch,
-                    sending.producer_id,
-                    sending.producer_epoch,
-                    buffered.sequence,
-                    is_transactional=bool(self._sender.transactional_id),
-                )
-            request.carried[sending.topic, copy.remote.partition] = (copy, buffered)
-            room -= buffered.size_bytes
-            if queue:
-                again.append(copy)
-                has_more_live |= not is_behind
-            else:
-                sending.is_ready = False
-        self._ready.extend(again)
-        return request
-
-    @staticmethod
-    def _awaits_first_ack(sending: SendingHalf) -> bool:
-        """Hold back a partition's second batch until its first of the epoch is acknowledged. Brokers take any sequence
-        from a producer id that they do not know (KIP-360): were the first batch refused while the second is under way,
-        the second would be appended, and the first after it.
-        """
-        return sending.unanswered > 0 and not sending.has_ack
-
-    def _send(self, connection: BrokerConnection, request: _Request) -> None:
-        by_topic: dict[bytes, list[tuple[int, memoryview]]] = {}
-        for (topic, number), (_, buffered) in request.carried.items():
-            by_topic.setdefault(topic, []).append((number, buffered.batch))
-        timeout_ms = self._sender.target.endpoint.request_timeout_ms
-        pieces = produce.request_pieces(list(by_topic.items()), timeout_ms, self._sender.transactional_id)
-        request.version = produce.spoken_version(connection.versions)
-        self._in_flight += 1
-        self._sender.requests += 1
-        try:
-            # The broker's own wait for its replicas comes on top of ours.
-            connection.send_raw(produce.API_KEY, request.version, pieces, request, extra_wait_s=timeout_ms / 1000)
-        except BrokerConnectionError as error:
-            self.lost(request, error)
-
-    def answered(self, request: _Request, frame: memoryview) -> None:
-        acks, throttle_ms = produce.read_answer(frame, request.version)
-        self._in_flight -= 1
-        sender, now_ms = self._sender, self._sender.clock.wall_ms()
-        if sender.on_answer is not None:
-            sender.on_answer(sender.loop.time() - request.sent_at)
-        for ack in acks:
-            carried = request.carried.pop((ack.topic, ack.partition), None)
-            if carried is not None:
-                sender.settle(*carried, ack, now_ms)
-        for copy, _ in request.carried.values():
-            sender.lost(copy, f"the target's answer does not mention {copy.remote}")
-        if throttle_ms > 0:
-            self._hold(throttle_ms)
-        self.pump()
-
-    def lost(self, request: _Request, error: BrokerConnectionError) -> None:
-        self._in_flight -= 1
-        for copy, _ in request.carried.values():
-            self._sender.lost(copy, str(error))
-
-    def _hold(self, throttle_ms: int) -> None:
-        """Honour the broker's quota: it would only stop reading from us."""
-        self._sender.throttled_ms += throttle_ms
-        loop, until = self._sender.loop, self._sender.loop.time() + throttle_ms / 1000
-        if self._hold_timer is not None:
-            if self._hold_timer.when() >= until:
-                return
-            self._hold_timer.cancel()
-        self._hold_timer = loop.call_at(until, self._release)
-
-    def _release(self) -> None:
-        self._hold_timer = None
-        self.pump()
-
-    async def open(self) -> None:
-        """Open the connection; if that fails, let the partitions look up their leader again."""
-        try:
-            self._connection = await self._sender.target.connection(self.node, "produce")
-        except BrokerConnectionError as error:
-            for copy in self._ready.take():
-                copy.sending.is_ready = False
-                self._sender.pause(copy, str(error), error)
-        finally:
-            self._is_opening = False
-        self.pump()
-
-    def close_if_unanswered(self) -> None:
-        if self._in_flight and self._connection is not None:
-            self._connection.close("a request was not answered before the epoch was over")

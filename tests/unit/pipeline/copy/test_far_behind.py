@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 from statistics import median
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from mm2py.model.epoch import CopyLimits
+from mm2py.model.epoch import CopyLimits, EpochOutcome
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.far_behind import FarBehind
 from mm2py.pipeline.copy.fetcher import behind_fetcher_id
 from mm2py.pipeline.copy.partition import PartitionCopy
-from mm2py.pipeline.copy.ready_line import ReadyLine
 from mm2py.pipeline.copy.sending import BatchSender
+from mm2py.wire.error_codes import ErrorCode, name_of
 from tests.support.copy_rig import REMOTE, CopyRig, rig_of
+from tests.support.model_cluster import ProduceFault
 
 
 #: One batch of a backlog.
@@ -86,8 +88,69 @@ async def test_a_live_record_does_not_wait_for_those_far_behind() -> None:
     await rig.worker.close()
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+async def test_what_falls_behind_and_catches_up_again_is_sent_in_order(seed: int) -> None:
+    """Its batches leave on one connection until all are answered, and on another one from then on."""
+    rig, chance = _backlogs(6, 0, live=0), random.Random(seed)
+    loaded, outcomes = await _ups_and_downs(rig, chance, 200)
+
+    purposes = {connection.purpose for connection in rig.target.connections}
+    assert purposes >= {"produce", "produce what is far behind"}
+    assert [it for outcome in outcomes for it in outcome.partitions if it.failure or it.is_unsure] == []
+    assert {number: rig.values(number) for number in loaded} == {it: list(range(end)) for it, end in loaded.items()}
+    await rig.worker.close()
+
+
+async def test_no_more_batches_are_under_way_than_a_broker_remembers() -> None:
+    """Else it takes one that is repeated for one that comes too late, once others have followed it."""
+    rig, chance = _backlogs(6, 0, live=0), random.Random(21)
+
+    def fault(_tp: TopicPartition, _raw: bytes) -> ProduceFault | None:
+        return (ErrorCode.NOT_LEADER_OR_FOLLOWER, chance.random() < 0.3) if chance.random() < 0.01 else None
+
+    rig.target.produce_fault = fault
+    loaded, outcomes = await _ups_and_downs(rig, chance, 400, loss=0.02)
+    rig.target.produce_fault = lambda _tp, _raw: None
+    for _ in range(3):
+        outcomes.append(await rig.epoch(epoch_ms=3_000))
+
+    failed = {it.failure.error for outcome in outcomes for it in outcome.partitions if it.failure}
+    assert name_of(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) not in failed
+    assert {number: rig.values(number) for number in loaded} == {it: list(range(end)) for it, end in loaded.items()}
+    await rig.worker.close()
+
+
+async def _ups_and_downs(
+    rig: CopyRig, chance: random.Random, loads: int, *, loss: float = 0.0
+) -> tuple[dict[int, int], list[EpochOutcome]]:
+    """Run epochs while records are written to six partitions, now one batch, now many; connections are lost by chance.
+
+    Return the end of each partition, and what the epochs did.
+    """
+    rig.target.bytes_per_s = 4_000_000
+    loaded = dict.fromkeys(range(6), 0)
+    outcomes = [await rig.epoch(epoch_ms=100)]
+
+    async def load() -> None:
+        for _ in range(loads):
+            number, batches = chance.randrange(6), chance.choice((1, 1, 1, 40))
+            rig.load(number, batches, records=4, size=1_000)
+            loaded[number] += 4 * batches
+            if loss and chance.random() < loss:
+                for connection in list(rig.target.connections):
+                    connection.close()
+            await asyncio.sleep(chance.uniform(0.001, 0.02))
+
+    async with asyncio.TaskGroup() as tasks:
+        loading = tasks.create_task(load())
+        while not loading.done():
+            outcomes.append(await rig.epoch(epoch_ms=1_000))
+    outcomes.append(await rig.epoch(epoch_ms=5_000))
+    return loaded, outcomes
+
+
 async def test_many_batches_of_a_live_partition_do_not_each_wait_for_a_full_request() -> None:
-    """A request takes one batch of a partition. Most of those that take it have none of what is far behind."""
+    """A request takes one batch of a partition. Those of what is far behind leave on another connection."""
     rig = _backlogs(40, 16)
     rig.target.bytes_per_s = 2_000_000
     live, count = rig.target.partitions[TopicPartition(REMOTE, 40)], 60
@@ -127,7 +190,7 @@ async def test_what_is_far_behind_has_fetchers_of_its_own_until_it_has_caught_up
     assert live == {4, 5}
     assert _live(rig) == set(range(6))
     assert not far_behind._copies
-    assert all(rig.values(number) == list(range(240)) for number in range(4))
+    assert all(rig.values(number) == list(range(240)) for number in range(2))
     await rig.worker.close()
 
 
@@ -301,28 +364,3 @@ async def test_a_live_record_waits_for_no_backlog_at_the_end_of_an_epoch() -> No
 
     assert max(drains) < 1.5 * FETCH_BYTES / 500_000
     await rig.worker.close()
-
-
-def _taken(line: ReadyLine, most: int) -> list[int]:
-    """Take up to *most* partitions for one request, and put them into the line again."""
-    taken = []
-    for copy in line.take():
-        if len(taken) == most:
-            line.put_back(copy)
-            break
-        taken.append(copy)
-    line.extend(taken)
-    return [copy.plan.source.partition for copy in taken]
-
-
-async def test_batches_of_what_is_far_behind_leave_after_others() -> None:
-    """But each fourth request begins with them, so that they are sent however much of others there is."""
-    line, copies = ReadyLine(), _copies(6)
-    for copy in copies:
-        copy.fetching.is_behind = copy.plan.source.partition < 3
-        line.add(copy)
-
-    assert [_taken(line, 4) for _ in range(2)] == [[3, 4, 5, 0], [3, 4, 5, 1]]
-    assert [_taken(line, 3) for _ in range(4)] == [[3, 4, 5], [2, 0, 1], [3, 4, 5], [3, 4, 5]]
-    assert [_taken(line, 2) for _ in range(4)] == [[3, 4], [2, 0], [5, 3], [4, 5]]
-    assert len(line) == 6
