@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import collections
 import math
+from typing import Final
 
 import attrs
 
@@ -31,6 +32,9 @@ from mm2py.model.flow import TopicPartition
 from mm2py.wire.batches.batch import next_sequence
 from mm2py.wire.fetch_forms import FetchPosition
 from mm2py.wire.requests import id_bytes
+
+
+_LITTLE_BYTES: Final = 64 * 1024
 
 
 class BufferedBatch:
@@ -233,8 +237,8 @@ class SendingHalf:
 
     `unanswered` counts the batches in requests without an answer; while `is_failing`, nothing is sent until it is 0.
     `is_given_up` if the target's own answer was the failure: then nothing is sent any more. While `is_waiting`, the
-    partition pauses before its next attempt; while `is_ready`, a broker sender has it in line. `is_behind` is what
-    `FarBehind` said of it when it got its sender. `sequence` belongs to the copy's position as `next_sequence` to the
+    partition pauses before its next attempt; while `is_ready`, a broker sender has it in line. `is_behind` if
+    that is the one of what is far behind. `sequence` belongs to the copy's position as `next_sequence` to the
     next batch that has none yet.
     """
 
@@ -338,8 +342,12 @@ class PartitionCopy(Counters):
 
     @property
     def has_moved(self) -> bool:
-        """Whether it was far behind when it got its sender, and is not, or the other way round."""
-        return self.sending.is_behind is not self.fetching.is_behind
+        """Whether it has fallen behind since it got its sender, or has caught up. Of a backlog, little must be left to
+        send then: live records would wait for it.
+        """
+        if self.sending.is_behind and not self.fetching.is_behind:
+            return self.buffer.size_bytes < _LITTLE_BYTES
+        return self.fetching.is_behind and not self.sending.is_behind
 
     @property
     def has_ended(self) -> bool:

@@ -159,7 +159,8 @@ class BatchSender:
         senders = self._broker_senders.get(node)
         if senders is None:
             senders = self._broker_senders[node] = BrokerSender.pair(self, node)
-        sending.is_behind = copy.fetching.is_behind
+        if copy.has_moved:
+            sending.is_behind = not sending.is_behind
         senders[sending.is_behind].add(copy)
 
     def _hold_back_remade(self, copy: PartitionCopy) -> None:

@@ -88,6 +88,42 @@ async def test_a_live_record_does_not_wait_for_those_far_behind() -> None:
     await rig.worker.close()
 
 
+async def test_a_live_record_waits_for_no_rest_of_a_backlog() -> None:
+    """Partitions catch up one after the other, and what is left of them in the buffer leaves as before."""
+    kib = 1024
+    rig = _backlogs(
+        20,
+        0,
+        fetch_max_bytes=512 * kib,
+        fetch_partition_max_bytes=256 * kib,
+        buffer_bytes=2_048 * kib,
+        partition_buffer_bytes=512 * kib,
+        produce_request_max_bytes=256 * kib,
+    )
+    for number in range(20):
+        rig.load(number, 8, records=4, size=32_000)
+    rig.target.bytes_per_s = 16_000_000
+    loop, live, waits = asyncio.get_running_loop(), rig.target.partitions[TopicPartition(REMOTE, 20)], list[float]()
+
+    async def watch() -> None:
+        await asyncio.sleep(0.1)
+        while _copied(rig, 20) < 20 * 8 * 4:
+            end, written_at = live.end, loop.time()
+            rig.load(20, 1)
+            while live.end == end:  # noqa: ASYNC110 - virtual time
+                await asyncio.sleep(0.001)
+            waits.append(loop.time() - written_at)
+
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(watch())
+        await rig.epoch(epoch_ms=3_000)
+        watching.cancel()
+
+    assert len(waits) > 50
+    assert max(waits) < 0.025, max(waits)
+    await rig.worker.close()
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 async def test_what_falls_behind_and_catches_up_again_is_sent_in_order(seed: int) -> None:
     """Its batches leave on one connection until all are answered, and on another one from then on."""
