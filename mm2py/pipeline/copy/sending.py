@@ -239,9 +239,9 @@ class BatchSender:
     def _acknowledge(self, copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck, now_ms: int) -> None:
         sending = copy.sending
         copy.buffer.in_flight.popleft()
-        if not sending.has_ack or (not sending.unanswered and copy.has_moved):
+        if not sending.has_ack or not sending.unanswered:
             sending.has_ack = True
-            self.offer(copy)
+            self.offer(copy)  # it may have waited for this answer
         sending.retries = 0
         copy.retried_failure = None
         if copy.downstream is not None and ack.base_offset > copy.downstream + 1 and not copy.foreign_records:
