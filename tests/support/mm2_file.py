@@ -19,7 +19,6 @@ _SMALL_CLUSTER = {
     "offset.storage.replication.factor": "1",
     "config.storage.replication.factor": "1",
     "status.storage.replication.factor": "1",
-    "offset.storage.partitions": "3",
     "refresh.topics.interval.seconds": "1",
     "refresh.groups.interval.seconds": "1",
 }
