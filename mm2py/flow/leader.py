@@ -48,7 +48,7 @@ class GroupLeader:
     """This node as the leader of a flow's group, if it is; Kafka chooses one of the members."""
 
     def __init__(self, context: FlowContext) -> None:
-        self._flow, self._settings = str(context.flow), context.settings
+        self._flow = str(context.flow)
         self._writers = context.writers
         self._membership = context.settings.membership
         self._clock = context.clock

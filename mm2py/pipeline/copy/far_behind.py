@@ -31,8 +31,8 @@ class FarBehind:
 
     def __init__(self) -> None:
         self._copies: dict[TopicPartition, PartitionCopy] = {}
-        #: Those that have caught up at the source, and have batches to send yet as those that are behind.
-        self._caught_up: set[PartitionCopy] = set()
+        #: All that were behind in this epoch. Some have caught up at the source, and still send what is left.
+        self._were_behind: set[PartitionCopy] = set()
         self._began = 0.0
         self._watched_at = -math.inf
         self._of = 0
@@ -49,11 +49,12 @@ class FarBehind:
         """
         self._began = self._loop.time()
         known = self._copies if self._began - self._watched_at <= _KNOWN_FOR_S else {}
-        self._copies, self._caught_up, self._of, self._most_bytes = {}, set(), len(copies), most_bytes
+        self._copies, self._of, self._most_bytes = {}, len(copies), most_bytes
         for copy in copies:
             copy.fetching.is_behind = copy.sending.is_behind = copy.plan.source in known
             if copy.fetching.is_behind:
                 self._copies[copy.plan.source] = copy
+        self._were_behind = set(self._copies.values())
 
     def end(self) -> None:
         """End the epoch."""
@@ -79,9 +80,9 @@ class FarBehind:
             is_behind = left > _FEW or left * self._bytes > self._offsets * self._most_bytes
         if is_behind and not fetching.is_behind:
             self._copies[copy.plan.source] = copy
+            self._were_behind.add(copy)
         elif fetching.is_behind and not is_behind:
             self._copies.pop(copy.plan.source, None)
-            self._caught_up.add(copy)
         fetching.is_behind = is_behind
 
     def has_room(self, sender: BatchSender, left_s: float, *, is_behind: bool) -> bool:
@@ -105,5 +106,6 @@ class FarBehind:
 
     @property
     def _buffered_bytes(self) -> int:
-        self._caught_up = {copy for copy in self._caught_up if copy.sending.is_behind and copy.buffer.size_bytes}
-        return sum(copy.buffer.size_bytes for copy in (*self._copies.values(), *self._caught_up))
+        return sum(
+            copy.buffer.size_bytes for copy in self._were_behind if copy.fetching.is_behind or copy.sending.is_behind
+        )

@@ -34,6 +34,7 @@ from mm2py.wire.fetch_forms import FetchPosition
 from mm2py.wire.requests import id_bytes
 
 
+#: So little of a backlog keeps no live record waiting.
 _LITTLE_BYTES: Final = 64 * 1024
 
 

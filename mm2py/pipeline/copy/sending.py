@@ -147,8 +147,10 @@ class BatchSender:
         sending = copy.sending
         if sending.is_ready or sending.is_failing or sending.is_waiting or not copy.buffer.queue or self.is_stopped:
             return
-        if sending.unanswered and copy.has_moved:
-            return
+        if copy.has_moved:
+            if sending.unanswered:
+                return
+            sending.is_behind = not sending.is_behind
         node = self.target.leader(copy.remote)
         if node is None:
             self.pause(copy, f"no broker leads {copy.remote} at the target")
@@ -159,8 +161,6 @@ class BatchSender:
         senders = self._broker_senders.get(node)
         if senders is None:
             senders = self._broker_senders[node] = BrokerSender.pair(self, node)
-        if copy.has_moved:
-            sending.is_behind = not sending.is_behind
         senders[sending.is_behind].add(copy)
 
     def _hold_back_remade(self, copy: PartitionCopy) -> None:
