@@ -104,6 +104,12 @@ async def refreshed(source: Cluster, topic: str) -> str:
     return found
 
 
+async def topic_id(cluster: KafkaCluster, topic: str) -> str:
+    """Return the id of a topic, by a client that has not seen it yet."""
+    async with Cluster(endpoint("A", cluster), SystemClock()) as looking:
+        return await refreshed(looking, topic)
+
+
 @asynccontextmanager
 async def exchanged(gate: Gate, bootstrap: str, topic: str) -> AsyncIterator[None]:
     """Hold all fetchers, make the topic again and fill it past where it ended; let them go on in the block."""
@@ -123,6 +129,8 @@ async def test_not_one_record_of_the_new_topic_gets_behind_the_old_ones(
     await create_topic(source, prefix, partitions=PARTITIONS)
     await fill(source, prefix, "old", OLD)
     async with copying(primary, backup, {prefix: remote}, stop_file=str(stop_file)) as task:
+        # As a daemon does: an epoch that is told none takes the topic that it finds.
+        task.plan(topic_id=await topic_id(primary, prefix))
         epoch = asyncio.create_task(task.epoch(epoch_ms=300_000))
         everything = dict.fromkeys(range(PARTITIONS), OLD)
         await arrived(backup.bootstrap_servers, remote, everything)
@@ -196,11 +204,8 @@ async def test_a_resume_reads_no_other_topic_of_the_name(
     source, remote = primary.bootstrap_servers, f"A.{prefix}"
     await create_topic(source, prefix, partitions=PARTITIONS)
     await fill(source, prefix, "old", OLD)
-    async with (
-        copying(primary, backup, {prefix: remote}) as task,
-        Cluster(endpoint("A", primary), SystemClock()) as looking,
-    ):
-        old_id = await refreshed(looking, prefix)
+    async with copying(primary, backup, {prefix: remote}) as task:
+        old_id = await topic_id(primary, prefix)
         await task.epoch()
         await arrived(backup.bootstrap_servers, remote, dict.fromkeys(range(PARTITIONS), OLD))
         await recreate_topic(source, prefix, partitions=PARTITIONS)

@@ -137,7 +137,11 @@ class Copying:
 
     def doubt(self, **changes: object) -> None:
         """Plan every partition as after a crash: what the target holds is to be found out."""
-        self.plans = {tp: attrs.evolve(plan, is_unsure=True, **changes) for tp, plan in self.plans.items()}
+        self.plan(is_unsure=True, **changes)
+
+    def plan(self, **changes: object) -> None:
+        """Plan every partition with *changes* from now on."""
+        self.plans = {tp: attrs.evolve(plan, **changes) for tp, plan in self.plans.items()}
 
     async def new_worker(self) -> None:
         """Forget connections, sessions and producer ids, as a new process would."""
