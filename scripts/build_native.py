@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """
-Compiles mm2py/wire/batches/merge.c beside itself: as a hook of the package's build, and for a checkout by
+Compiles the C files of mm2py/wire/batches beside them: as a hook of the package's build, and for a checkout by
 scripts/in-venv. Without a C compiler mm2py works as well, and mirrors small batches with more CPU time.
 """
 
@@ -15,16 +15,23 @@ from pathlib import Path
 from typing import Any
 
 
-SOURCE = Path(__file__).parents[1] / "mm2py/wire/batches/merge.c"
+ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / "mm2py/wire/batches"
 #: Python would take a name that ends in .so for a module of its own.
-LIBRARY = SOURCE.with_name("libmerge.so.1")
+LIBRARY = SOURCES / "libbatches.so.1"
 FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC")
 
 
 def build() -> str:
     """Compile the library, and return what went wrong; nothing if it is there."""
     made = LIBRARY.with_name(f"{LIBRARY.name}.{os.getpid()}")
-    command = [*shlex.split(os.environ.get("CC", "cc")), *FLAGS, "-o", str(made), str(SOURCE)]
+    command = [
+        *shlex.split(os.environ.get("CC", "cc")),
+        *FLAGS,
+        "-o",
+        str(made),
+        *map(str, sorted(SOURCES.glob("*.c"))),
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -52,7 +59,7 @@ else:
             platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{platform}"
-            build_data["artifacts"].append(str(LIBRARY.relative_to(SOURCE.parents[3])))
+            build_data["artifacts"].append(str(LIBRARY.relative_to(ROOT)))
 
 
 if __name__ == "__main__":

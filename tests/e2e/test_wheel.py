@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 from mm2py.rest.page.files import DOCUMENTS
-from mm2py.wire.batches import merging
+from mm2py.wire.batches import native
 
 
 _ROOT = Path(__file__).parents[2]
@@ -26,9 +26,9 @@ def test_the_wheel_has_the_status_page_and_compiled_code(tmp_path: Path) -> None
     }
     # The page shows these two.
     here |= {f"mm2py/rest/static/docs/{name}": (_ROOT / "docs" / name).read_bytes() for name in DOCUMENTS}
-    has_compiler = merging.LIBRARY.exists()  # scripts/in-venv has built it in the same way
+    has_compiler = native.LIBRARY.exists()  # scripts/in-venv has built it in the same way
     with zipfile.ZipFile(wheel) as packed:
-        is_compiled = "mm2py/wire/batches/libmerge.so.1" in packed.namelist()
+        is_compiled = "mm2py/wire/batches/libbatches.so.1" in packed.namelist()
         there = {name: packed.read(name) for name in packed.namelist() if name in here}
 
     assert "mm2py/rest/static/index.html" in here

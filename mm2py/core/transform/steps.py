@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import attrs
@@ -23,6 +23,7 @@ from mm2py.model.transform import Predicate, Step
 Headers = tuple[tuple[str, bytes | None], ...]
 
 _KEY: Final = "Key"
+_INSERT_HEADER: Final = "InsertHeader"
 _LONG: Final = range(-(2**63), 2**63)
 
 
@@ -88,6 +89,13 @@ class StepFailedError(ValueError):
         self.column = cause.column
 
 
+def added_headers(steps: Sequence[Step]) -> Headers | None:
+    """Return the headers that *steps* add to each record; None if they do anything else."""
+    if any(step.kind != _INSERT_HEADER or step.predicate is not None for step in steps):
+        return None
+    return tuple(map(_header, steps))
+
+
 def _stem(kind: str) -> str:
     return kind.partition("$")[0]
 
@@ -142,8 +150,12 @@ def _drop_headers(step: Step) -> Run:
     return run
 
 
+def _header(step: Step) -> tuple[str, bytes]:
+    return step.settings["header"], step.settings["value.literal"].encode()
+
+
 def _insert_header(step: Step) -> Run:
-    header = (step.settings["header"], step.settings["value.literal"].encode())
+    header = _header(step)
 
     def run(record: StepRecord) -> bool:
         record.headers = (*record.headers, header)
@@ -258,7 +270,7 @@ def _value_to_key(step: Step) -> Run:
 _MAKERS: Final[Mapping[str, Callable[[Step], Run]]] = {
     ROUTER: _router,
     "InsertField": _insert_field,
-    "InsertHeader": _insert_header,
+    _INSERT_HEADER: _insert_header,
     "DropHeaders": _drop_headers,
     "Filter": _filter,
     "MaskField": _mask_field,

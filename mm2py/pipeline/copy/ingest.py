@@ -26,7 +26,7 @@ from mm2py.wire.batches.batch import (
     RecordBatchView,
     batches,
 )
-from mm2py.wire.batches.merging import Rebuilt
+from mm2py.wire.batches.native import Rebuilt
 from mm2py.wire.batches.rebuild import BAD_CHECKSUM, Rebuilder, UnreadableBatchError
 from mm2py.wire.fetch_forms import PartitionAnswer
 

@@ -42,7 +42,7 @@ class BufferedBatch:
     """
     A batch on its way to the target.
 
-    `runs` is None where upstream offsets are consecutive; else as in `wire.batches.merging.Rebuilt`. `next_upstream` is
+    `runs` is None where upstream offsets are consecutive; else as in `wire.batches.native.Rebuilt`. `next_upstream` is
     the position once this is acknowledged: it lies beyond what follows the batch and is not copied, such as a control
     batch. `sequence` is -1 until the batch has been signed; `is_repeated` once it is to be sent another time.
     """

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.transform.record import Chunk, Row
+from mm2py.wire.batches.packed_records import Area, PackedBytes, PackedRecords
 from mm2py.wire.batches.record_columns import Headers, RecordColumns
 
 
@@ -47,29 +48,117 @@ ARROW: Final = pa.schema(
         pa.field("headers", _HEADERS),
     ]
 )
+#: What is written of a record.
+_WRITTEN: Final = ("offset", "timestamp", "key", "value", "headers")
 _MICROS: Final = 1000
 _NO_TIMESTAMP: Final = -1
 
 
-def to_arrow(topic: str, partition: int, columns: RecordColumns, names: Sequence[str] = NAMES) -> pa.RecordBatch:
+def to_arrow(
+    topic: str, partition: int, records: RecordColumns | PackedRecords, names: Sequence[str] = NAMES
+) -> pa.RecordBatch:
     """Return records of one partition as an Arrow batch; of their columns those of *names*, in that order."""
-    count = len(columns)
-    millis = pa.array(columns.timestamps, pa.int64())
-    if min(columns.timestamps, default=0) < 0:
+    count = len(records)
+    arrays = _packed_arrays(records) if isinstance(records, PackedRecords) else _arrays(records)
+    millis = arrays[1]
+    if count and pc.min(millis).as_py() < 0:
         millis = pc.if_else(pc.less(millis, 0), None, millis)
-    return pa.RecordBatch.from_arrays(
+    arrays[1] = pc.multiply(millis, _MICROS).cast(_TIMESTAMP)
+    places = [pa.repeat(pa.scalar(topic), count), pa.repeat(pa.scalar(partition, pa.int32()), count)]
+    return pa.RecordBatch.from_arrays(places + arrays, schema=ARROW).select(list(names))
+
+
+def _arrays(columns: RecordColumns) -> list[pa.Array]:
+    """Return the columns from the offset on; timestamps in milliseconds, negative ones are none."""
+    return [
+        pa.array(columns.offsets, pa.int64()),
+        pa.array(columns.timestamps, pa.int64()),
+        pa.array(columns.timestamp_types, pa.int32()),
+        pa.array(columns.keys, pa.binary()),
+        pa.array(columns.values, pa.binary()),
+        _headers_array(columns.headers),
+    ]
+
+
+def _packed_arrays(records: PackedRecords) -> list[pa.Array]:
+    """Return the same of packed records, whose memory the arrays share."""
+
+    def numbers(kind: pa.DataType, area: Area) -> pa.Array:
+        return pa.Array.from_buffers(kind, records.count, [None, pa.py_buffer(area.owner)])
+
+    def entries(kind: pa.DataType, column: PackedBytes, count: int) -> pa.Array:
+        buffers = [pa.py_buffer(area.owner) for area in (column.valid, column.ends, column.data)]
+        return pa.Array.from_buffers(kind, count, buffers, column.null_count)
+
+    headers = pa.StructArray.from_arrays(
         [
-            pa.repeat(pa.scalar(topic), count),
-            pa.repeat(pa.scalar(partition, pa.int32()), count),
-            pa.array(columns.offsets, pa.int64()),
-            pc.multiply(millis, _MICROS).cast(_TIMESTAMP),
-            pa.array(columns.timestamp_types, pa.int32()),
-            pa.array(columns.keys, pa.binary()),
-            pa.array(columns.values, pa.binary()),
-            _headers_array(columns.headers),
+            entries(pa.string(), records.header_keys, records.header_count),
+            entries(pa.binary(), records.header_values, records.header_count),
         ],
-        schema=ARROW,
-    ).select(list(names))
+        fields=list(_HEADER),
+    )
+    ends = pa.py_buffer(records.header_ends.owner)
+    return [
+        numbers(pa.int64(), records.offsets),
+        numbers(pa.int64(), records.timestamps),
+        numbers(pa.int32(), records.timestamp_types),
+        entries(pa.binary(), records.keys, records.count),
+        entries(pa.binary(), records.values, records.count),
+        pa.Array.from_buffers(_HEADERS, records.count, [None, ends], children=[headers]),
+    ]
+
+
+def pack_arrow(batches: Sequence[pa.RecordBatch]) -> PackedRecords | None:
+    """
+    Return the rows of *batches*, which are records to be written, as compiled code takes them.
+
+    None if they have nulls where records have none, or their offsets do not ascend.
+    """
+    columns = {name: _joined([batch.column(name) for batch in batches]) for name in _WRITTEN}
+    offsets, headers = columns["offset"], columns["headers"]
+    entries = headers.values
+    if offsets.null_count or entries.null_count or entries.field(0).null_count:
+        return None
+    if not pc.all(pc.less(offsets.slice(0, len(offsets) - 1), offsets.slice(1)), min_count=0).as_py():
+        return None
+    stamps = columns["timestamp"]
+    return PackedRecords(
+        len(offsets),
+        len(entries),
+        _area(offsets, 1),
+        _area(stamps, 1),
+        Area(),
+        _packed_bytes(columns["key"]),
+        _packed_bytes(columns["value"]),
+        _area(headers, 1),
+        _packed_bytes(entries.field(0)),
+        _packed_bytes(entries.field(1)),
+        unit=_MICROS,
+        has_timestamp=_validity(stamps),
+        has_headers=_validity(headers),
+    )
+
+
+def _joined(chunks: list[pa.Array]) -> pa.Array:
+    """Return *chunks* as one array that begins at the beginning of its memory."""
+    # What is concatenated is copied, unless it is alone.
+    is_copied = len(chunks) > 1 or chunks[0].offset
+    return pa.concat_arrays([*chunks, chunks[0].slice(0, 0)]) if is_copied else chunks[0]
+
+
+def _area(array: pa.Array, number: int) -> Area:
+    buffer = array.buffers()[number]
+    return Area() if buffer is None else Area(buffer.address, buffer)
+
+
+def _validity(array: pa.Array) -> Area:
+    return _area(array, 0) if array.null_count else Area()
+
+
+def _packed_bytes(array: pa.Array) -> PackedBytes:
+    data = _area(array, 2)
+    size_bytes = len(data.owner) if data.owner is not None else 0
+    return PackedBytes(_area(array, 1), data, _validity(array), size_bytes, array.null_count)
 
 
 def _headers_array(all_headers: Sequence[Headers]) -> pa.Array:
@@ -94,11 +183,11 @@ def chunk_of(batch: pa.RecordBatch, source: TopicPartition) -> Chunk:
         batch.column("key").to_pylist(),
         batch.column("value").to_pylist(),
         _headers_lists(batch.column("headers")),
-        _stray(batch, source),
+        stray(batch, source),
     )
 
 
-def _stray(batch: pa.RecordBatch, source: TopicPartition) -> tuple[int, str] | None:
+def stray(batch: pa.RecordBatch, source: TopicPartition) -> tuple[int, str] | None:
     """Find the first row whose topic or partition is not that of *source*."""
     found: list[tuple[int, str]] = []
     for name, wanted in (("topic", source.topic), ("partition", source.partition)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import attrs
@@ -21,8 +21,7 @@ from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy
 from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.worker_state import WorkerState
-from mm2py.wire.batches.merging import Rebuilt
-from mm2py.wire.batches.record_columns import NewRecord, build
+from mm2py.wire.batches.native import Rebuilt
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.produce import init_producer_id
 
@@ -96,10 +95,17 @@ class Batches:
     failure: PartitionFailure | None = None
 
 
-def batches_of(plan: EpochPlan, one: PartitionPlan, records: Iterable[NewRecord]) -> Batches:
-    """Put *records* into batches that the remote topic of *one* takes."""
-    limit = min(_BATCH_BYTES, one.max_message_bytes)
-    built = build(records, codec=plan.limits.codec or _NO_CODEC, limit_bytes=limit)
+def codec_of(plan: EpochPlan) -> int:
+    return plan.limits.codec or _NO_CODEC
+
+
+def limit_of(one: PartitionPlan) -> int:
+    """Return how many bytes a batch of the remote partition may have."""
+    return min(_BATCH_BYTES, one.max_message_bytes)
+
+
+def fitting(one: PartitionPlan, built: Sequence[Rebuilt]) -> Batches:
+    """Return those of the batches *built* that the remote topic of *one* takes."""
     for at, batch in enumerate(built):
         if len(batch.batch) > one.max_message_bytes:
             source, offset = one.source, batch.first_upstream

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mm2py.clock import Clock
 from mm2py.model.epoch import PartitionPlan
-from mm2py.pipeline.transform.columns import ARROW, to_arrow
+from mm2py.pipeline.transform.columns import ARROW
 from mm2py.pipeline.transform.failures import raised_in
 from mm2py.pipeline.transform.jobs import TransformJobs
 from mm2py.pipeline.transform.read import RangeReader
@@ -57,6 +57,4 @@ class Isolation:
 
 async def table_of(reader: RangeReader, one: PartitionPlan) -> pa.Table:
     """Read the range of *one* into memory."""
-    source = one.source
-    batches = [to_arrow(source.topic, source.partition, columns) async for columns in reader.read(one)]
-    return pa.Table.from_batches(batches, schema=ARROW)
+    return pa.Table.from_batches([batch async for batch in reader.read_arrow(one)], schema=ARROW)

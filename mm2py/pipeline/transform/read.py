@@ -8,8 +8,11 @@ read again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Sequence
+from typing import Final, NamedTuple
+
+import attrs
+import pyarrow as pa
 
 from mm2py.clock import Clock
 from mm2py.errors import CorruptBatchError
@@ -17,8 +20,11 @@ from mm2py.model.epoch import RECREATED, CopyLimits, Ended, PartitionFailure, Pa
 from mm2py.pipeline.copy.fetcher import HINT_OUT_OF_RANGE
 from mm2py.pipeline.copy.ingest import DataFilter
 from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of, lacks
+from mm2py.pipeline.transform.columns import NAMES, to_arrow
 from mm2py.pipeline.transform.failures import TransformFailedError, UnreadableRange
+from mm2py.pipeline.transform.validation import end_of
 from mm2py.wire.batches.batch import MAGIC_V2, MalformedRecordSetError, batches
+from mm2py.wire.batches.packed_records import unpack
 from mm2py.wire.batches.rebuild import UnreadableBatchError
 from mm2py.wire.batches.record_columns import RecordColumns
 from mm2py.wire.cluster import Cluster
@@ -39,6 +45,34 @@ READ_WITHIN_S: Final = 20.0
 _LEAST_FETCH_BYTES: Final = 4 * 1024 * 1024
 
 
+class _Batch(NamedTuple):
+    """A batch of an answer, empty where its records are not copied, and the offset after it."""
+
+    content: bytes
+    record_count: int
+    after: int
+
+
+@attrs.define
+class _Part:
+    """Batches that are decoded together."""
+
+    from_offset: int
+    batches: list[bytes] = attrs.field(factory=list)
+    size_bytes: int = 0
+    record_count: int = 0
+
+    def add(self, batch: _Batch) -> None:
+        if batch.content:
+            self.batches.append(batch.content)
+            self.size_bytes += len(batch.content)
+            self.record_count += batch.record_count
+
+    @property
+    def is_full(self) -> bool:
+        return self.size_bytes >= _COLUMNS_BYTES or self.record_count >= _COLUMNS_RECORDS
+
+
 class RangeReader:
     """Reads ranges of one source cluster, each within *within_s*."""
 
@@ -57,11 +91,25 @@ class RangeReader:
 
     async def read(self, plan: PartitionPlan) -> AsyncIterator[RecordColumns]:
         """Return the records of *plan* from its position to its end. Raise `TransformFailedError`."""
+        async for part in self._parts(plan):
+            if len(columns := self._columns(plan, part)):
+                yield columns
+
+    async def read_arrow(self, plan: PartitionPlan, names: Sequence[str] = NAMES) -> AsyncIterator[pa.RecordBatch]:
+        """Return the columns *names* of the same records, without a Python object for each where that is possible."""
         source = plan.source
+        async for part in self._parts(plan):
+            packed = unpack(part.batches, from_offset=part.from_offset, before=end_of(plan))
+            records = self._columns(plan, part) if packed is None else packed
+            if len(records):
+                yield to_arrow(source.topic, source.partition, records, names)
+
+    async def _parts(self, plan: PartitionPlan) -> AsyncIterator[_Part]:
+        """Fetch the batches of *plan*, those of each part from the offset on where the one before ended."""
+        source, end = plan.source, end_of(plan)
         topic_id = id_bytes(plan.topic_id)
         position = FetchPosition(source.topic.encode(), source.partition, plan.position, -1, None, topic_id=topic_id)
-        end = plan.until if plan.until is not None else plan.position
-        columns, size = RecordColumns(), 0
+        part = _Part(position.offset)
         moved_at = self._clock.monotonic()
         while position.offset < end:
             answer = await self._ask(plan, position)
@@ -70,45 +118,43 @@ class RangeReader:
             elif self._clock.monotonic() - moved_at > self._within_s:
                 message = f"the source has no records of {source} at offset {position.offset} any more"
                 raise UnreadableRange(source, Ended.INTERRUPTED, PartitionFailure(message)).error()
-            for whole, after in self._whole_batches(plan, position, answer):
-                if whole:
-                    self._add(plan, columns, whole, position.offset, end)
-                    size += len(whole)
-                position.offset = after
-                if size >= _COLUMNS_BYTES or len(columns) >= _COLUMNS_RECORDS:
-                    yield columns
-                    columns, size = RecordColumns(), 0
+            for batch in self._whole_batches(plan, position, answer):
+                part.add(batch)
+                position.offset = batch.after
+                if part.is_full:
+                    yield part
+                    part = _Part(position.offset)
                 if position.offset >= end:
                     break
-        if columns.offsets:
-            yield columns
+        if part.batches:
+            yield part
 
-    def _whole_batches(
-        self, plan: PartitionPlan, position: FetchPosition, answer: PartitionAnswer
-    ) -> list[tuple[bytes, int]]:
-        """Return the answer's batches, empty where they are not copied, each with the offset after it."""
+    def _columns(self, plan: PartitionPlan, part: _Part) -> RecordColumns:
+        columns = RecordColumns()
+        try:
+            for batch in part.batches:
+                columns.add(batch, from_offset=part.from_offset, before=end_of(plan))
+        except UnreadableBatchError as error:
+            raise self._corrupt(plan, error.offset, error.detail) from error
+        return columns
+
+    def _whole_batches(self, plan: PartitionPlan, position: FetchPosition, answer: PartitionAnswer) -> list[_Batch]:
         data = DataFilter(answer.aborted)
-        found: list[tuple[bytes, int]] = []
+        found: list[_Batch] = []
         try:
             for batch in batches(answer.record_set):
                 if batch.magic < MAGIC_V2:
-                    found.append((bytes(batch.view), batch.base_offset + 1))
+                    found.append(_Batch(bytes(batch.view), 1, batch.base_offset + 1))
                     continue
                 after = batch.last_offset + 1
                 if after <= position.offset:
                     continue
                 is_data = data.is_data(batch) and batch.record_count > 0
-                found.append((bytes(batch.view) if is_data else b"", after))
+                found.append(_Batch(bytes(batch.view) if is_data else b"", batch.record_count, after))
         except MalformedRecordSetError as error:
             if not found:
                 raise self._corrupt(plan, error.offset, error.detail) from error
         return found
-
-    def _add(self, plan: PartitionPlan, columns: RecordColumns, record_set: bytes, position: int, end: int) -> None:
-        try:
-            columns.add(record_set, from_offset=position, before=end)
-        except UnreadableBatchError as error:
-            raise self._corrupt(plan, error.offset, error.detail) from error
 
     @staticmethod
     def _corrupt(plan: PartitionPlan, offset: int, detail: str) -> TransformFailedError:

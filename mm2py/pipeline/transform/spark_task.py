@@ -21,7 +21,6 @@ from mm2py.pipeline.spark.sealing import unseal
 from mm2py.pipeline.spark.worker import exhaust, refuse_repetition, this_worker, uncollected
 from mm2py.pipeline.transform.failures import TransformFailedError
 from mm2py.pipeline.transform.read import READ_WITHIN_S, RangeReader
-from mm2py.pipeline.transform.record import Chunk
 from mm2py.pipeline.transform.results import RangeOutcome
 from mm2py.pipeline.transform.write import RangeWriter
 
@@ -68,11 +67,8 @@ async def _transformed(plan: EpochPlan, state: WorkerState) -> list[RangeOutcome
     outcomes: list[RangeOutcome | str] = []
     for one in plan.partitions:
         try:
-            chunks = [
-                Chunk(columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers)
-                async for columns in reader_of(plan, state).read(one)
-            ]
-            outcomes.append(await RangeWriter(plan, one, state, SystemClock()).write(chunks))
+            rows = [batch async for batch in reader_of(plan, state).read_arrow(one)]
+            outcomes.append(await RangeWriter(plan, one, state, SystemClock()).write(rows))
         except TransformFailedError as error:
             outcomes.append(str(error))
     return outcomes

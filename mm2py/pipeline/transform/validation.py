@@ -27,13 +27,18 @@ _HINT_PLACE: Final = (
 )
 
 
+def end_of(one: PartitionPlan) -> int:
+    """Return the upstream offset after the range of *one*."""
+    return one.until if one.until is not None else one.position
+
+
 class Rows:
     """Takes the rows of one range. It reports the rows left out once all are taken."""
 
     def __init__(self, plan: EpochPlan, partition: PartitionPlan) -> None:
         self._plan = plan
         self._partition = partition
-        self._end = partition.until if partition.until is not None else partition.position
+        self._end = end_of(partition)
         self._last_offset = partition.position - 1
         transform = plan.transform
         self._steps = StepChain(transform.steps if transform is not None else ())

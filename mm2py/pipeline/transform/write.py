@@ -8,16 +8,21 @@ run again, or cut, without repeating anything.
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterable
+from collections.abc import Sequence
+
+import pyarrow as pa
 
 from mm2py.clock import Clock
-from mm2py.model.epoch import Ended, EpochPlan, PartitionPlan
+from mm2py.core.transform.steps import added_headers
+from mm2py.model.epoch import Ended, EpochPlan, PartitionFailure, PartitionPlan
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.worker_state import WorkerState
-from mm2py.pipeline.transform.delivery import Delivery, batches_of, put_all
-from mm2py.pipeline.transform.record import Chunk
-from mm2py.pipeline.transform.results import RangeOutcome
-from mm2py.pipeline.transform.validation import Rows
+from mm2py.pipeline.transform.columns import chunk_of, pack_arrow, stray
+from mm2py.pipeline.transform.delivery import Batches, Delivery, codec_of, fitting, limit_of, put_all
+from mm2py.pipeline.transform.results import BadRecord, RangeOutcome
+from mm2py.pipeline.transform.validation import Rows, end_of
+from mm2py.wire.batches.packed_records import pack
+from mm2py.wire.batches.record_columns import build
 
 
 class RangeWriter:
@@ -26,19 +31,22 @@ class RangeWriter:
     def __init__(self, plan: EpochPlan, partition: PartitionPlan, hosted: WorkerState, clock: Clock) -> None:
         self._plan = plan
         self._partition = partition
+        self._steps = plan.transform.steps if plan.transform is not None else ()
         self._delivery = Delivery(plan, hosted, clock)
 
-    async def write(self, chunks: Iterable[Chunk]) -> RangeOutcome:
-        """Write the records of *chunks* and say what became of them."""
+    async def write(self, rows: Sequence[pa.RecordBatch]) -> RangeOutcome:
+        """Write *rows*, which are what the transform made of the range, and say what became of them."""
         cpu_started_s = _cpu_s()
-        rows = Rows(self._plan, self._partition)
-        copy = self._copied(rows, chunks)
+        copy = PartitionCopy.of(self._partition)
+        # Under which leader the records were written is not known here: it must not be taken for the one of before.
+        copy.fetching.leaders.clear()
+        left_out = () if self._queue_packed(copy, rows) else self._queue(copy, rows)
         if copy.buffer.queue:
             await self._delivery.send(copy)
         outcome, sender = copy.outcome(), self._delivery.sender
         return RangeOutcome(
             outcome,
-            left_out=tuple(bad for bad in rows.left_out if bad.offset < outcome.position),
+            left_out=tuple(bad for bad in left_out if bad.offset < outcome.position),
             latency=sender.latency.histogram(),
             cpu_s=_cpu_s() - cpu_started_s,
             produces=sender.requests,
@@ -46,21 +54,40 @@ class RangeWriter:
             throttled_ms=sender.throttled_ms,
         )
 
-    def _copied(self, rows: Rows, chunks: Iterable[Chunk]) -> PartitionCopy:
-        """Queue what is to be written to the remote partition."""
-        copy = PartitionCopy.of(self._partition)
-        # Under which leader the records were written is not known here: it must not be taken for the one of before.
-        copy.fetching.leaders.clear()
-        batches = batches_of(self._plan, self._partition, rows.records(chunks))
+    def _queue_packed(self, copy: PartitionCopy, rows: Sequence[pa.RecordBatch]) -> bool:
+        """Whether all of *rows* are queued: none has to be looked at by itself."""
+        one = self._partition
+        headers = added_headers(self._steps)
+        if headers is None or not rows or any(stray(batch, one.source) for batch in rows):
+            return False
+        first, last = rows[0].column("offset")[0].as_py(), rows[-1].column("offset")[-1].as_py()
+        if first is None or last is None or not (one.position <= first and last < end_of(one)):
+            return False
+        packed = pack_arrow(rows)
+        built = packed and pack(packed, codec=codec_of(self._plan), limit_bytes=limit_of(one), headers=headers)
+        if not built:
+            return False
+        self._put(copy, fitting(one, built), None, end_of(one))
+        return True
+
+    def _queue(self, copy: PartitionCopy, batches: Sequence[pa.RecordBatch]) -> list[BadRecord]:
+        """Queue what is to be written, record by record; return what is left out."""
+        one = self._partition
+        rows = Rows(self._plan, one)
+        records = rows.records(chunk_of(batch, one.source) for batch in batches)
+        built = build(records, codec=codec_of(self._plan), limit_bytes=limit_of(one))
+        self._put(copy, fitting(one, built), rows.failure, rows.done_until)
+        return rows.left_out
+
+    def _put(self, copy: PartitionCopy, batches: Batches, failure: PartitionFailure | None, done_until: int) -> None:
         put_all(copy, batches.fitting)
-        failure, done_until = batches.failure or rows.failure, rows.done_until
+        failure = batches.failure or failure
         if failure is not None:
             copy.end(Ended.FAILED, failure)
         if batches.failure is not None and batches.failure.offset is not None:
             done_until = batches.failure.offset
         # What was read and left out is done with as well.
         copy.pass_over(done_until)
-        return copy
 
 
 def _cpu_s() -> float:

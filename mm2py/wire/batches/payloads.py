@@ -35,7 +35,8 @@ Parts = tuple[bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...]
 #: After every offset.
 NO_END: Final = 1 << 63
 _NO_CODEC: Final = 0
-_DECODERS: Final = {1: gzip_decode, 2: snappy_decode, 3: lz4_decode, 4: zstd_decode}
+#: By the number of a codec in a batch's attributes.
+DECODERS: Final = {1: gzip_decode, 2: snappy_decode, 3: lz4_decode, 4: zstd_decode}
 #: Base offset, length, magic, crc, attributes, last offset delta, base timestamp, record count; then the first byte of
 #: the first record, whose length begins there.
 _GLANCE: Final = struct.Struct(">qi4xbIhiq22xiB")
@@ -169,7 +170,7 @@ def _body(batch: RecordBatchView) -> bytes:
     body = bytes(batch.view[HEADER_BYTES:])
     if batch.codec == _NO_CODEC:
         return body
-    decode = _DECODERS.get(batch.codec)
+    decode = DECODERS.get(batch.codec)
     if decode is None:
         raise UnreadableBatchError(batch.base_offset, f"its codec, {batch.codec}, is none that is known")
     return bytes(decode(body))
@@ -253,10 +254,11 @@ def _read_old(batch: RecordBatchView) -> Payloads:
 
 
 def _join(key: bytes | None, value: bytes | None) -> bytes:
-    return _sized(key) + _sized(value) + b"\0"
+    return sized(key) + sized(value) + b"\0"
 
 
-def _sized(part: bytes | None) -> bytes:
+def sized(part: bytes | None) -> bytes:
+    """Return *part* after its length, as it is written in a payload; null has length -1."""
     if part is None:
         return b"\1"
     size, head = len(part) << 1, bytearray()

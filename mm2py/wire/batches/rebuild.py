@@ -21,7 +21,7 @@ from aiokafka.record.memory_records import MemoryRecords
 
 from mm2py.wire.batches import merging
 from mm2py.wire.batches.batch import CODEC_MASK, MAGIC_V2
-from mm2py.wire.batches.merging import Rebuilt
+from mm2py.wire.batches.native import Rebuilt
 
 
 NO_TIMESTAMP: Final = -1

@@ -23,7 +23,6 @@ from mm2py.model.epoch import EpochPlan, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.pipeline.spark.worker import exhaust, this_worker, uncollected
-from mm2py.pipeline.transform.columns import chunk_of, to_arrow
 from mm2py.pipeline.transform.offset_ranges import RANGE_BYTES
 from mm2py.pipeline.transform.results import RangeOutcome
 from mm2py.pipeline.transform.spark_task import range_plan, reader_of
@@ -61,9 +60,9 @@ def read_ranges(names: Sequence[str], rows: Iterator[pa.RecordBatch]) -> Iterato
     plan, here = range_plan(), this_worker()
     reader = reader_of(plan, here.state)
     for one in plan.partitions:
-        offset_range = reader.read(one)
-        while (columns := here.run(anext(offset_range, None))) is not None:
-            yield to_arrow(one.source.topic, one.source.partition, columns, names)
+        offset_range = reader.read_arrow(one, names)
+        while (batch := here.run(anext(offset_range, None))) is not None:
+            yield batch
 
 
 def write_ranges(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -81,8 +80,7 @@ def write_ranges(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 async def _written(
     plan: EpochPlan, one: PartitionPlan, rows: Iterable[pa.RecordBatch], state: WorkerState
 ) -> RangeOutcome:
-    chunks = (chunk_of(batch, one.source) for batch in rows)
-    return await RangeWriter(plan, one, state, SystemClock()).write(chunks)
+    return await RangeWriter(plan, one, state, SystemClock()).write(tuple(rows))
 
 
 async def all_written(

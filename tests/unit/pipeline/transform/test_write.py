@@ -10,10 +10,12 @@ import pytest
 from mm2py.model.epoch import CopyLimits, Ended, EpochPlan, PartitionPlan
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.transform import Errors, Step, Transform
+from mm2py.pipeline.transform.columns import to_arrow
 from mm2py.pipeline.transform.record import Chunk
 from mm2py.pipeline.transform.results import RangeOutcome
 from mm2py.pipeline.transform.validation import first_unsound
 from mm2py.pipeline.transform.write import RangeWriter
+from mm2py.wire.batches.record_columns import RecordColumns
 from tests.support.clocks import LoopClock
 from tests.support.copy_rig import worker_of
 from tests.support.model_cluster import ModelCluster
@@ -53,14 +55,18 @@ async def _written(
     """Write records with *values* from offset 10 on, behind a step that masks; give what the target holds, too."""
     source, target = ModelCluster.of("A", "orders"), ModelCluster.of("B", "A.orders")
     count = len(values)
-    rows = Chunk(range(10, 10 + count), [1_000] * count, [None] * count, values, [()] * count)
+    columns = RecordColumns(
+        list(range(10, 10 + count)), [1_000] * count, [0] * count, [None] * count, list(values), [()] * count
+    )
     one = PartitionPlan(TopicPartition("orders", 0), "A.orders", 10, -1, is_unsure=False, until=10 + count)
     one = attrs.evolve(one, **plan)
     transform = Transform("transforms", steps=(_MASK,), errors=errors or Errors())
     epoch = EpochPlan(
         Flow("A", "B"), 0, 0, source.endpoint, target.endpoint, (one,), CopyLimits(), 1_000, 500, transform=transform
     )
-    outcome = await RangeWriter(epoch, one, worker_of(source, target), LoopClock()).write([rows])
+    outcome = await RangeWriter(epoch, one, worker_of(source, target), LoopClock()).write(
+        [to_arrow("orders", 0, columns)]
+    )
     return outcome, [record.value for record in target.partitions[_REMOTE].records()]
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,60 +11,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mm2py.pipeline.copy import ingest
-from mm2py.wire.batches import merging
+from mm2py.wire.batches import merging, native
 from mm2py.wire.batches.batch import HEADER_BYTES, batches
-from mm2py.wire.batches.merging import Rebuilt
+from mm2py.wire.batches.native import Rebuilt
 from mm2py.wire.batches.rebuild import Rebuilder, RecordContent, UnreadableBatchError, decode
-from tests.support.batches import (
-    LOG_APPEND_TIME,
-    LZ4,
-    NONE,
-    START_MS,
-    Content,
-    build_batch,
-    control_batch,
-    resigned,
-    view_of,
-)
+from tests.support.batches import START_MS, Content, build_batch, resigned, view_of
+from tests.support.record_sets import in_python, record_sets
 
 
-pytestmark = pytest.mark.skipif(merging.library() is None, reason="there is no C compiler")
-
-_Bytes = st.one_of(st.none(), st.binary(max_size=40))
-_Headers = st.lists(st.tuples(st.text(st.characters(max_codepoint=127), max_size=4), _Bytes), max_size=2).map(tuple)
-
-
-@st.composite
-def _record_sets(draw: st.DrawFn, headers: st.SearchStrategy[tuple[object, ...]] = _Headers) -> bytes:
-    """Return batches as logs have them: small, compacted, stamped, transactional, compressed; gaps between them."""
-    parts, offset = [], draw(st.integers(0, 1 << 40))
-    for _ in range(draw(st.integers(1, 8))):
-        content = st.builds(Content, st.just(0), st.integers(0, START_MS * 2), _Bytes, _Bytes, headers)
-        contents = draw(st.lists(content, min_size=1, max_size=5))
-        gaps = draw(st.lists(st.integers(1, 3), min_size=len(contents), max_size=len(contents)))
-        deltas = [sum(gaps[: n + 1]) - 1 for n in range(len(contents))]
-        records = [
-            Content(delta, it.timestamp, it.key, it.value, it.headers)
-            for delta, it in zip(deltas, contents, strict=True)
-        ]
-        last = deltas[-1] + draw(st.integers(0, 2))
-        stamped = {"attributes": LOG_APPEND_TIME, "max_timestamp": START_MS} if draw(st.booleans()) else {}
-        codec = draw(st.sampled_from((NONE, NONE, NONE, LZ4)))
-        parts.append(build_batch(records, base_offset=offset, last_offset_delta=last, codec=codec, **stamped))
-        offset += last + 1 + draw(st.integers(0, 2))
-        if draw(st.integers(0, 9)) == 0:
-            parts.append(control_batch(offset, 1, commits=True))
-            offset += 1
-    return b"".join(parts)
-
-
-@contextmanager
-def _in_python() -> Iterator[None]:
-    before, merging._library = merging.library(), None
-    try:
-        yield
-    finally:
-        merging._library = before
+pytestmark = pytest.mark.skipif(native.library() is None, reason="there is no C compiler")
 
 
 def _rebuilt(record_set: bytes, from_offset: int, limit: int) -> tuple[list[Rebuilt], int | None]:
@@ -93,7 +46,7 @@ def _facts(record: tuple[int, RecordContent]) -> tuple[object, ...]:
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(_record_sets(), st.integers(0, 20))
+@given(record_sets(), st.integers(0, 20))
 def test_both_ways_build_the_same_batches(record_set: bytes, skipped: int) -> None:
     """The same bytes, with the same runs, from any offset on."""
     compiled, python = _both(record_set, skipped, 1 << 20)
@@ -103,7 +56,7 @@ def test_both_ways_build_the_same_batches(record_set: bytes, skipped: int) -> No
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(_record_sets(), st.integers(0, 20), st.sampled_from((100, 200, 500)))
+@given(record_sets(), st.integers(0, 20), st.sampled_from((100, 200, 500)))
 def test_both_ways_keep_to_a_limit(record_set: bytes, skipped: int, limit: int) -> None:
     """With the same records; aiokafka reserves a little more room for some than they take."""
     compiled, python = _both(record_set, skipped, limit)
@@ -118,14 +71,14 @@ def test_both_ways_keep_to_a_limit(record_set: bytes, skipped: int, limit: int) 
 def _both(record_set: bytes, skipped: int, limit: int) -> tuple[list[Rebuilt], list[Rebuilt]]:
     from_offset = int.from_bytes(record_set[:8]) + skipped
     compiled = _rebuilt(record_set, from_offset, limit)
-    with _in_python():
+    with in_python():
         python = _rebuilt(record_set, from_offset, limit)
     assert compiled[1] is python[1] is None
     return compiled[0], python[0]
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(record_set=_record_sets(st.just(())), data=st.data())
+@given(record_set=record_sets(st.just(())), data=st.data())
 def test_what_is_damaged_is_refused_alike(record_set: bytes, data: st.DataObject) -> None:
     """A batch that was damaged, signed again or not, is named by both; what was before it stays."""
     found = [batch for batch in batches(memoryview(record_set)) if not batch.codec and len(batch.view) > HEADER_BYTES]
@@ -138,7 +91,7 @@ def test_what_is_damaged_is_refused_alike(record_set: bytes, data: st.DataObject
     if data.draw(st.booleans()):
         raw[start : start + len(damaged.view)] = resigned(bytes(raw[start : start + len(damaged.view)]))
     compiled = _rebuilt(bytes(raw), 0, 1 << 20)
-    with _in_python():
+    with in_python():
         python = _rebuilt(bytes(raw), 0, 1 << 20)
 
     if python[1] is not None:
@@ -150,13 +103,13 @@ def test_what_is_damaged_is_refused_alike(record_set: bytes, data: st.DataObject
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(record_set=_record_sets(), cut=st.integers(0, 100), below=st.sampled_from((80, 150, 2048)))
+@given(record_set=record_sets(), cut=st.integers(0, 100), below=st.sampled_from((80, 150, 2048)))
 @example(record_set=b"", cut=0, below=2048)
 def test_both_ways_find_the_same_ranges(record_set: bytes, cut: int, below: int) -> None:
     """Of a record set that may be cut off too."""
     view = memoryview(record_set[: len(record_set) - cut])
     compiled = list(ingest._offset_ranges(view, below))
-    with _in_python():
+    with in_python():
         python = list(ingest._offset_ranges(view, below))
 
     assert compiled == python
@@ -166,7 +119,7 @@ def test_both_ways_find_the_same_ranges(record_set: bytes, cut: int, below: int)
 @given(content=st.binary(max_size=5000))
 def test_the_checksum_is_castagnoli_s(content: bytes) -> None:
     """With the processor's instruction, and without."""
-    library = merging.library()
+    library = native.library()
     assert library is not None
     found = []
     for is_fast in (0, 1):
@@ -188,10 +141,10 @@ def test_a_record_that_grows_beyond_the_room_is_left_to_python() -> None:
 
 def test_a_library_of_another_version_is_not_used(tmp_path: Path) -> None:
     """Nor is a file that is no library: Python does the same."""
-    (tmp_path / "libmerge.so.1").write_bytes(b"no library")
+    (tmp_path / "libbatches.so.1").write_bytes(b"no library")
 
-    assert merging.load(tmp_path / "libmerge.so.1") is None
-    assert merging.load(tmp_path / "missing.so") is None
+    assert native.load(tmp_path / "libbatches.so.1") is None
+    assert native.load(tmp_path / "missing.so") is None
 
 
 def test_a_length_beyond_the_record_set_is_not_for_compiled_code() -> None:

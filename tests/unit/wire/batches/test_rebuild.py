@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mm2py.wire.batches import merging, payloads
+from mm2py.wire.batches import native, payloads
 from mm2py.wire.batches.batch import MalformedRecordSetError, batches
-from mm2py.wire.batches.merging import Rebuilt
+from mm2py.wire.batches.native import Rebuilt
 from mm2py.wire.batches.rebuild import Rebuilder, RecordContent, UnreadableBatchError, decode
 from mm2py.wire.batches.record_columns import RecordColumns
 from tests.support.batches import (
@@ -42,11 +42,11 @@ NO_LIMIT = 1 << 20
 @pytest.fixture(params=["compiled", "python"], autouse=True, scope="module")
 def _way(request: pytest.FixtureRequest) -> Iterator[None]:
     """Both ways of the record path do the same."""
-    if request.param == "compiled" and merging.library() is None:
+    if request.param == "compiled" and native.library() is None:
         pytest.skip("there is no C compiler")
-    before, merging._library = merging.library(), merging.library() if request.param == "compiled" else None
+    before, native._library = native.library(), native.library() if request.param == "compiled" else None
     yield
-    merging._library = before
+    native._library = before
 
 
 def rebuilt_from(*parts: bytes, limit: int = NO_LIMIT, from_offset: int = 0) -> list[Rebuilt]:
