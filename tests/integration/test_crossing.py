@@ -21,29 +21,57 @@ from mm2py.pipeline.transform.sql.query import Sql
 from mm2py.telemetry.journal import EventLog
 
 
-_ALWAYS = ("offset", "timestamp", "key", "value", "headers")
+_COLUMNS = ("timestamp", "key", "value", "headers")
+_WHOLE = ("offset", *_COLUMNS)
 
-#: Statements, with the columns that are read beside the usual ones, and those that are given.
+#: Statements, with the columns that are read, those that are given, and those that are carried past Spark's JVM.
 _STATEMENTS = {
-    "SELECT * FROM records": ((), _ALWAYS),
-    "SELECT * FROM records WHERE get_json_object(CAST(value AS STRING), '$.a') = 'b'": ((), _ALWAYS),
-    "SELECT topic, partition, offset, timestamp, key, value, headers FROM records": ((), _ALWAYS),
-    "SELECT * FROM records r WHERE r.topic LIKE 'orders%'": (("topic",), _ALWAYS),
+    "SELECT * FROM records": (("offset",), ("offset",), _COLUMNS),
+    "SELECT * FROM records WHERE get_json_object(CAST(value AS STRING), '$.a') = 'b'": (
+        ("offset", "value"),
+        ("offset",),
+        _COLUMNS,
+    ),
+    "SELECT topic, partition, offset, timestamp, key, value, headers FROM records": (
+        ("offset",),
+        ("offset",),
+        _COLUMNS,
+    ),
+    "SELECT * EXCEPT (key), value AS key FROM records": (
+        ("offset", "value"),
+        ("offset", "key"),
+        ("timestamp", "value", "headers"),
+    ),
+    "SELECT * EXCEPT (value, key, headers), string(key) AS key, upper(string(value)) AS value, array() AS headers "
+    "FROM records": (
+        ("offset", "timestamp", "key", "value"),
+        _WHOLE,
+        (),
+    ),
+    "SELECT * EXCEPT (offset), offset + 1 AS offset FROM records": (_WHOLE, _WHOLE, ()),
+    "SELECT * FROM records r WHERE r.topic LIKE 'orders%'": (("topic", "offset"), ("offset",), _COLUMNS),
     "SELECT * FROM (SELECT * FROM records WHERE partition > 3) WHERE timestamp_type = 0": (
-        ("partition", "timestamp_type"),
-        _ALWAYS,
+        ("partition", "offset", "timestamp_type"),
+        ("offset",),
+        _COLUMNS,
     ),
     "WITH r AS (SELECT *, concat(topic, partition) AS place FROM records) SELECT * EXCEPT (place, value), "
-    "place || CAST(value AS STRING) AS value FROM r": (("topic", "partition"), _ALWAYS),
-    "SELECT * EXCEPT (topic), concat(topic, 'x') AS topic FROM records": (
-        ("topic",),
-        ("topic", *_ALWAYS),
+    "place || CAST(value AS STRING) AS value FROM r": (
+        ("topic", "partition", "offset", "value"),
+        ("offset", "value"),
+        ("timestamp", "key", "headers"),
     ),
-    "SELECT * EXCEPT (partition), 1 AS partition FROM records": ((), ("partition", *_ALWAYS)),
-    "SELECT r.* FROM records r JOIN (VALUES ('DE')) AS c(name) ON r.topic = c.name": (("topic",), _ALWAYS),
+    "SELECT * EXCEPT (topic), concat(topic, 'x') AS topic FROM records": (
+        ("topic", "offset"),
+        ("topic", "offset"),
+        _COLUMNS,
+    ),
+    "SELECT * EXCEPT (partition), 1 AS partition FROM records": (("offset",), ("partition", "offset"), _COLUMNS),
+    # What may be more than row by row has all of it in the JVM.
+    "SELECT r.* FROM records r JOIN (VALUES ('DE')) AS c(name) ON r.topic = c.name": (("topic", *_WHOLE), _WHOLE, ()),
     # If it is not certain which columns are used, everything is read.
-    "SELECT * FROM records WHERE topic = (SELECT name FROM VALUES ('a') AS c(name))": (NAMES, _ALWAYS),
-    "SELECT /*+ BROADCAST(s) */ r.* FROM records r JOIN records s ON r.key = s.key": (NAMES, _ALWAYS),
+    "SELECT * FROM records WHERE topic = (SELECT name FROM VALUES ('a') AS c(name))": (NAMES, _WHOLE, ()),
+    "SELECT /*+ BROADCAST(s) */ r.* FROM records r JOIN records s ON r.key = s.key": (NAMES, _WHOLE, ()),
 }
 #: Those that may do more than to take one record after the other.
 _ALONE = {
@@ -75,16 +103,13 @@ async def _found() -> dict[str, tuple[Crossing, bool]]:
 
 @pytest.mark.parametrize("text", _STATEMENTS)
 def test_only_what_is_looked_at_is_read(found: dict[str, tuple[Crossing, bool]], text: str) -> None:
-    """Topic and partition are returned only if the statement may have changed them."""
-    further, given = _STATEMENTS[text]
-
-    assert found[text][0].gives == given
-    assert found[text][0].reads == tuple(name for name in NAMES if name in {*further, *_ALWAYS})
+    """Only what the statement may have changed is returned, topic and partition included; the rest is carried."""
+    assert found[text][0] == Crossing(*_STATEMENTS[text])
 
 
 def test_functions(found: dict[str, tuple[Crossing, bool]]) -> None:
     """A function is analysed as well."""
-    assert found["masked"][0] == Crossing(_ALWAYS, _ALWAYS)
+    assert found["masked"][0] == Crossing(("offset", "value"), ("offset", "value"), ("timestamp", "key", "headers"))
 
 
 def test_what_is_more_than_row_by_row_has_each_range_alone(found: dict[str, tuple[Crossing, bool]]) -> None:
@@ -97,5 +122,6 @@ def test_several_ranges_are_told_apart_by_their_places(found: dict[str, tuple[Cr
     kept, changed = found["masked"][0], found["SELECT * EXCEPT (topic), concat(topic, 'x') AS topic FROM records"][0]
 
     assert kept.keeps_places
-    assert kept.with_places() == Crossing(("topic", "partition", *_ALWAYS), ("topic", "partition", *_ALWAYS))
+    places = ("topic", "partition", "offset", "value")
+    assert kept.with_places() == Crossing(places, places, kept.carried)
     assert not changed.keeps_places

@@ -2,7 +2,8 @@
 Which columns cross to Spark's JVM and back.
 
 Each value of each row is copied several times on its way. Topic and partition of a record are known where it is read
-and where it is written; they and its timestamp's type travel only where a transform looks at them or changes them.
+and where it is written; they and its timestamp's type travel only where a transform looks at them or changes them. What
+it leaves alone of the others is carried past the JVM.
 """
 
 from __future__ import annotations
@@ -18,18 +19,22 @@ from mm2py.pipeline.transform.sql.dataframe import Analysed
 _KNOWN_THERE = frozenset({"topic", "partition"})
 #: It does not use this one.
 _UNUSED_THERE = "timestamp_type"
+#: Carrying costs a file, which is less than one of these costs in the JVM; so a timestamp is not carried alone.
+_LONG = frozenset({"key", "value", "headers"})
+_CARRIED = ("timestamp", "key", "value", "headers")
 
 
 @attrs.frozen
 class Crossing:
-    """The columns that are read for a transform, and those that it gives back."""
+    """The columns that are read for a transform, those that it gives back, and those that are carried past it."""
 
     reads: tuple[str, ...] = NAMES
     gives: tuple[str, ...] = NAMES
+    carried: tuple[str, ...] = ()
 
     def with_places(self) -> Crossing:
         """Return this with topic and partition, which tell records of several ranges apart."""
-        return Crossing(_with_places(self.reads), _with_places(self.gives))
+        return attrs.evolve(self, reads=_with_places(self.reads), gives=_with_places(self.gives))
 
     @property
     def keeps_places(self) -> bool:
@@ -45,11 +50,18 @@ def crossing_of(transform: Analysed) -> Crossing:
     """Find out by Spark's own analysis of a transform."""
     made = transform.made
     before, after = column_ids(transform.records), column_ids(made)
-    gives = tuple(
-        name for name in NAMES if name != _UNUSED_THERE and (name not in _KNOWN_THERE or after[name] != before[name])
-    )
+    kept = {name for name in NAMES if after[name] == before[name]}
+    carried = _carried(kept) if transform.is_row_by_row else ()
+    left_out = {_UNUSED_THERE, *carried, *(_KNOWN_THERE & kept)}
+    gives = tuple(name for name in NAMES if name not in left_out)
     used = used_columns(made.select(*gives))
     if used is None:
-        return Crossing(NAMES, gives)
+        return Crossing(NAMES, gives, carried)
     # Without a column there are no rows.
-    return Crossing(tuple(name for name in NAMES if before[name] in used or name == "offset"), gives)
+    reads = tuple(name for name in NAMES if before[name] in used or name == "offset")
+    return Crossing(reads, gives, carried)
+
+
+def _carried(kept: set[str]) -> tuple[str, ...]:
+    """Return which of the columns that a transform has *kept* are carried: an offset tells whose they are."""
+    return tuple(name for name in _CARRIED if name in kept) if "offset" in kept and kept & _LONG else ()

@@ -88,20 +88,21 @@ def held(session: SparkSession, records: pa.Table) -> DataFrame:
     return session.createDataFrame(records, SCHEMA)
 
 
-def records_of_job(session: SparkSession, reads: Sequence[str] = NAMES) -> DataFrame:
-    """Return the records of a job's ranges; only the columns *reads* have their values."""
+def records_of_job(session: SparkSession, reads: Sequence[str] = NAMES, carried: Sequence[str] = ()) -> DataFrame:
+    """Return the records of a job's ranges; only the columns *reads* have their values, and *carried* is put aside."""
     schema = ", ".join(f"{name} {SCHEMA_TYPES[name]}" for name in reads)
-    records = map_in_arrow(_one_row(session), functools.partial(read_ranges, tuple(reads)), schema)
+    read = functools.partial(read_ranges, tuple(reads), tuple(carried))
+    records = map_in_arrow(_one_row(session), read, schema)
     return records.select(*(f.col(name) if name in reads else _unread(name) for name in NAMES))
 
 
-def written(made: DataFrame) -> DataFrame:
-    """Write what was *made* of a job's records; return the outcomes."""
+def written(made: DataFrame, carried: Sequence[str] = ()) -> DataFrame:
+    """Write what was *made* of a job's records, with the columns that were *carried*; return the outcomes."""
     types = dict(made.dtypes)
     end = [(f.lit(END) if name == "offset" else f.lit(None)).cast(types[name]).alias(name) for name in made.columns]
     # Spark reads the two partitions of a union in order where it makes one of them.
     whole = made.unionAll(_one_row(made.sparkSession).select(*end)).coalesce(1)
-    return map_in_arrow(whole, write_ranges, f"{OUTCOME} BINARY")
+    return map_in_arrow(whole, functools.partial(write_ranges, tuple(carried)), f"{OUTCOME} BINARY")
 
 
 def _one_row(session: SparkSession) -> DataFrame:
@@ -215,11 +216,16 @@ def _in_our_columns(transform: Transform, made: DataFrame) -> DataFrame:
         if name not in NAMES:
             known = ", ".join(NAMES)
             raise TransformRefusedError(transform.name, f"column {name} is none of a record's: {known}", name)
-    headers = f.col("headers").cast(_HEADERS)
     columns = [f.col(name) for name in NAMES[:4]]
     columns += [f.lit(0).alias("timestamp_type")]
-    columns += [f.col(name).cast("binary").alias(name) for name in ("key", "value")]
-    return made.select(*columns, headers.alias("headers"))
+    columns += [_as(types, name, "binary") for name in ("key", "value")]
+    return made.select(*columns, _as(types, "headers", _HEADERS))
+
+
+def _as(types: dict[str, list[str]], name: str, kind: str) -> Column:
+    # A column that is cast is another one, even if it was of that type.
+    column = f.col(name)
+    return column if types[name] == [kind.replace(": ", ":").replace(", ", ",")] else column.cast(kind).alias(name)
 
 
 def _judge_column(transform: Transform, name: str, found: list[str]) -> None:

@@ -124,6 +124,6 @@ class Query:
         made.write.format("noop").mode("overwrite").save()
 
     def _made(self, sql: SqlSession, crossing: Crossing) -> DataFrame:
-        records = frames.records_of_job(sql, crossing.reads)
+        records = frames.records_of_job(sql, crossing.reads, crossing.carried)
         made = frames.transformed(sql, self._transform, records).select(*crossing.gives)
-        return frames.written(made)
+        return frames.written(made, crossing.carried)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -23,9 +23,11 @@ from mm2py.model.epoch import EpochPlan, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.pipeline.spark.worker import exhaust, this_worker, uncollected
+from mm2py.pipeline.transform.columns import NAMES
 from mm2py.pipeline.transform.offset_ranges import RANGE_BYTES
 from mm2py.pipeline.transform.results import RangeOutcome
 from mm2py.pipeline.transform.spark_task import range_plan, reader_of
+from mm2py.pipeline.transform.sql.carried_columns import CarriedColumns, kept_for_writer
 from mm2py.pipeline.transform.write import RangeWriter
 
 
@@ -54,50 +56,67 @@ class JobTooLargeError(Mm2Error):
         return f"the ranges of this Spark task hold {self.size_bytes} bytes, more than are written at once"
 
 
-def read_ranges(names: Sequence[str], rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the columns *names* of the records in this task's ranges, one range after the other."""
+def read_ranges(
+    names: Sequence[str], carried: Sequence[str], rows: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Return the columns *names* of the records in this task's ranges, one range after the other; keep *carried*."""
     exhaust(rows)
     plan, here = range_plan(), this_worker()
     reader = reader_of(plan, here.state)
-    for one in plan.partitions:
-        offset_range = reader.read_arrow(one, names)
-        while (batch := here.run(anext(offset_range, None))) is not None:
-            yield batch
+    wanted = tuple(name for name in NAMES if name in names or name in carried)
+    for number, one in enumerate(plan.partitions):
+        offset_range = reader.read_arrow(one, wanted)
+        with kept_for_writer(number, carried) as keep:
+            while (batch := here.run(anext(offset_range, None))) is not None:
+                keep(batch)
+                yield batch.select(list(names))
 
 
-def write_ranges(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def write_ranges(carried: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write the transformed records of this task's ranges to the target, and return the outcomes."""
     plan, here = range_plan(), this_worker()
-    rows = whole_input(batches)
-    with uncollected():
+    with uncollected(), CarriedColumns(carried, len(plan.partitions)) as columns:
+        rows = whole_input(batches)
         if len(plan.partitions) == 1:
-            outcomes: list[RangeOutcome | str] = [here.run(_written(plan, plan.partitions[0], rows, here.state))]
+            by_range = [list(rows)]
         else:
-            outcomes = here.run(all_written(plan, by_source(rows, limit_bytes=_MOST_BYTES), here.state))
+            held = by_source(rows, limit_bytes=_MOST_BYTES, held_bytes=columns.size_bytes)
+            by_range = [held.get(one.source, []) for one in plan.partitions]
+        whole = [columns.joined(number, its) for number, its in enumerate(by_range)]
+        if len(plan.partitions) == 1:
+            outcomes: list[RangeOutcome | str] = [here.run(_written(plan, plan.partitions[0], whole[0], here.state))]
+        else:
+            outcomes = here.run(all_written(plan, whole, here.state))
     yield pa.RecordBatch.from_pydict({OUTCOME: [pickle.dumps(outcomes)]})
 
 
 async def _written(
-    plan: EpochPlan, one: PartitionPlan, rows: Iterable[pa.RecordBatch], state: WorkerState
+    plan: EpochPlan, one: PartitionPlan, rows: Sequence[pa.RecordBatch], state: WorkerState
 ) -> RangeOutcome:
-    return await RangeWriter(plan, one, state, SystemClock()).write(tuple(rows))
+    return await RangeWriter(plan, one, state, SystemClock()).write(rows)
 
 
 async def all_written(
-    plan: EpochPlan, rows: Mapping[TopicPartition, Sequence[pa.RecordBatch]], state: WorkerState
+    plan: EpochPlan, rows: Sequence[Sequence[pa.RecordBatch]], state: WorkerState
 ) -> list[RangeOutcome | str]:
     """Write the *rows* of each range; return its outcome, or why it failed."""
     outcomes: list[RangeOutcome | str] = []
-    for one in plan.partitions:
+    for one, its in zip(plan.partitions, rows, strict=True):
         try:
-            outcomes.append(await _written(plan, one, rows.get(one.source, ()), state))
+            outcomes.append(await _written(plan, one, its, state))
         except Exception:  # noqa: BLE001 - the outcomes of the others must not be lost with it
             outcomes.append(traceback.format_exc())
     return outcomes
 
 
-def by_source(rows: Iterable[pa.RecordBatch], *, limit_bytes: int) -> dict[TopicPartition, list[pa.RecordBatch]]:
-    """Sort rows by their topic and partition. Raise `JobTooLargeError` at the end if they take too much memory."""
+def by_source(
+    rows: Iterable[pa.RecordBatch], *, limit_bytes: int, held_bytes: Callable[[], int] = int
+) -> dict[TopicPartition, list[pa.RecordBatch]]:
+    """
+    Sort rows by their topic and partition.
+
+    Raise `JobTooLargeError` at the end if they take too much memory with *held_bytes*, which is asked for then.
+    """
     held: dict[TopicPartition, list[pa.RecordBatch]] = {}
     size_bytes = 0
     for batch in rows:
@@ -111,6 +130,7 @@ def by_source(rows: Iterable[pa.RecordBatch], *, limit_bytes: int) -> dict[Topic
             count = sum(1 for _ in same)
             held.setdefault(TopicPartition(*place), []).append(batch.slice(at, count))
             at += count
+    size_bytes += held_bytes()
     if size_bytes > limit_bytes:
         raise JobTooLargeError(size_bytes)
     return held

@@ -97,7 +97,7 @@ async def test_a_range_that_cannot_be_written_loses_no_other(monkeypatch: pytest
     ranges = tuple(PartitionPlan(TopicPartition("t", it), "A.t", 0, None, is_unsure=False) for it in range(3))
     nowhere = ClusterEndpoint("B", ("nowhere:1",))
     plan = EpochPlan(Flow("A", "B"), 0, 0, nowhere, nowhere, ranges, CopyLimits(), 0, 0)
-    first, bad, last = await module.all_written(plan, {}, WorkerState())
+    first, bad, last = await module.all_written(plan, [()] * 3, WorkerState())
 
     assert (first, last) == ("outcome of t-0", "outcome of t-2")
     assert raised_in(str(bad)) == ("ValueError", "no good")
