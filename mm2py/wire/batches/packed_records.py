@@ -20,7 +20,7 @@ from mm2py.wire.batches import native
 from mm2py.wire.batches.batch import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD_BYTES
 from mm2py.wire.batches.native import Made, Outcome, Rebuilt
 from mm2py.wire.batches.payloads import DECODERS, sized
-from mm2py.wire.batches.rebuild import BAD_CHECKSUM, UNDECODABLE
+from mm2py.wire.batches.rebuild import UNDECODABLE
 
 
 _ENCODERS: Final = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}
@@ -187,9 +187,10 @@ def _plain(batch: bytes) -> bytes | bytearray:
     codec = batch[_CODEC_AT] & CODEC_MASK
     if not codec:
         return batch
-    if (_checksum(batch),) != _CRC.unpack_from(batch, _CRC_AT):
-        raise ValueError(BAD_CHECKSUM)
-    return _with_body(batch, DECODERS[codec](batch[HEADER_BYTES:]), 0)
+    decode = DECODERS.get(codec)
+    if decode is None or (_checksum(batch),) != _CRC.unpack_from(batch, _CRC_AT):
+        raise ValueError(codec)
+    return _with_body(batch, decode(batch[HEADER_BYTES:]), 0)
 
 
 def _with_body(batch: bytes | memoryview, body: bytes, codec: int) -> bytearray:

@@ -15,7 +15,7 @@ from mm2py.wire.batches.native import Rebuilt
 from mm2py.wire.batches.packed_records import pack, unpack
 from mm2py.wire.batches.rebuild import UnreadableBatchError, decode
 from mm2py.wire.batches.record_columns import RecordColumns, build
-from tests.support.batches import LZ4, NONE, START_MS, Content, build_batch, resigned
+from tests.support.batches import LZ4, NONE, START_MS, Content, build_batch, contents, legacy_messages, resigned
 from tests.support.record_sets import Headers, in_python, record_sets
 
 
@@ -121,6 +121,19 @@ def test_names_of_headers_in_another_script_are_left_to_python(name: str) -> Non
     assert (unpack([batch], from_offset=0, before=3) is not None) == name.isascii()
     with in_python():
         assert unpack([batch], from_offset=0, before=3) is None
+
+
+@pytest.mark.parametrize("codec", [NONE, 1, 2, LZ4, 4, 5])
+def test_every_codec_that_kafka_has(codec: int) -> None:
+    """What has none of them is left to Python, and so is a message of the format before magic 2."""
+    batch = build_batch(contents(20), codec=codec if codec < 5 else NONE)
+    if codec == 5:
+        batch = resigned(batch[:22] + bytes([codec]) + batch[23:])
+    packed = unpack([batch], from_offset=0, before=20)
+
+    assert (packed is None) == (codec == 5)
+    assert packed is None or len(packed) == 20
+    assert unpack([legacy_messages(1, contents(1))], from_offset=0, before=1) is None
 
 
 def test_timestamps_are_rounded_down() -> None:
