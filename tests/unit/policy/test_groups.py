@@ -7,7 +7,6 @@ import pytest
 from mm2py.model.group import GroupListing, GroupType
 from mm2py.model.patterns import PatternError
 from mm2py.policy.groups import DefaultGroupFilter, GroupSelection, judge_group
-from mm2py.policy.plugins import PluginError, load_group_filter
 
 
 ALL = DefaultGroupFilter.of([".*"])
@@ -56,32 +55,6 @@ def test_what_the_filter_leaves_out_is_not_worth_a_word() -> None:
 
     assert selection is GroupSelection.FILTERED
     assert not selection.is_worth_telling
-
-
-@pytest.mark.parametrize("name", ["default", "org.apache.kafka.connect.mirror.DefaultGroupFilter"])
-def test_the_default_filter_is_found_by_either_name(name: str) -> None:
-    """Java's class name means the same filter."""
-    assert load_group_filter(name, groups=["a"], groups_exclude=["b"]) == DefaultGroupFilter.of(["a"], ["b"])
-
-
-class OddLength:
-    """A filter as a user might write one."""
-
-    def takes_group(self, group: str) -> bool:
-        return len(group) % 2 == 1
-
-
-class NoFilter:
-    """Lacks the one method."""
-
-
-def test_a_filter_of_ones_own() -> None:
-    """A Python class by its dotted path is used; one that lacks the method is refused by name."""
-    own = load_group_filter(f"{__name__}.OddLength", groups=[], groups_exclude=[])
-
-    assert [own.takes_group(group) for group in ("a", "ab")] == [True, False]
-    with pytest.raises(PluginError, match="takes_group"):
-        load_group_filter(f"{__name__}.NoFilter", groups=[], groups_exclude=[])
 
 
 def test_a_broken_pattern_is_refused() -> None:

@@ -32,11 +32,15 @@ _WAYS = ("source1.heartbeats", "source1.source2.heartbeats", "source3.source4.so
         ("!heartbeats", False),
         ("source1heartbeats", False),
         ("source1-heartbeats", False),
+        ("source1.x", False),
     ],
 )
-def test_is_heartbeat_topic(topic: str, is_one: bool) -> None:
+@pytest.mark.parametrize("policy", [DEFAULT, IDENTITY], ids=["default", "identity"])
+def test_is_heartbeat_topic(
+    policy: DefaultReplicationPolicy | IdentityReplicationPolicy, topic: str, is_one: bool
+) -> None:
     """Heartbeats are known by their original name, at any number of hops (testIsHeartbeatTopic)."""
-    assert heartbeats_topics(DEFAULT, [topic]) == ({topic} if is_one else set())
+    assert heartbeats_topics(policy, [topic]) == ({topic} if is_one else set())
 
 
 @pytest.mark.parametrize(

@@ -2,87 +2,100 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+import re
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mm2py.policy.filters import DefaultTopicFilter
-from mm2py.policy.plugins import PluginError, load_policy, load_topic_filter
+from mm2py.policy.filters import DefaultConfigPropertyFilter, DefaultTopicFilter
+from mm2py.policy.groups import DefaultGroupFilter
+from mm2py.policy.plugins import (
+    PluginError,
+    load_config_property_filter,
+    load_group_filter,
+    load_policy,
+    load_topic_filter,
+)
 from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
 
 
-OWN_CLASSES = """
-from mm2py.policy.replication import DefaultReplicationPolicy
-
+_DEFAULT = DefaultReplicationPolicy("_", internal_separator_enabled=False)
+_IDENTITY = IdentityReplicationPolicy("A", "_", internal_separator_enabled=False)
+_TOPICS = partial(load_topic_filter, topics=("a", "b"), topics_exclude=("b",))
+_GROUPS = partial(load_group_filter, groups=["a"], groups_exclude=["b"])
+_CONFIGS = partial(load_config_property_filter, config_properties_exclude=["a.*"], use_defaults_from="source")
 not_a_class = 1
 
+
 class ShopPolicy(DefaultReplicationPolicy):
-    def format_remote_topic(self, source_alias, topic):
+    """A policy as a user might write one."""
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
         return f"{topic}.from{self.separator}{source_alias}"
 
+
 class TakesAll(DefaultReplicationPolicy):
-    def __init__(self, **settings):
+    """Keeps what it is given."""
+
+    def __init__(self, **settings: Any) -> None:
         super().__init__(settings["separator"])
         self.__dict__["settings"] = settings
 
-class Bare:
-    pass
 
 class Raising(DefaultReplicationPolicy):
-    def __init__(self):
+    """Cannot be created."""
+
+    def __init__(self) -> None:
         raise RuntimeError("no answer")
 
+
+class Bare:
+    """Lacks every method."""
+
+
 class Few:
-    def __init__(self, topics):
+    """A filter of topics and of groups that takes one of the two lists."""
+
+    def __init__(self, topics: tuple[str, ...] = ("a",)) -> None:
         self.topics = topics
 
-    def takes_topic(self, topic):
+    def takes_topic(self, topic: str) -> bool:
         return topic in self.topics
-"""
+
+    takes_group = takes_topic
 
 
-@pytest.fixture
-def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Put a module of a user's own on the path and return its name."""
-    (tmp_path / "shop_naming.py").write_text(OWN_CLASSES)
-    (tmp_path / "shop_broken.py").write_text("raise ValueError('half finished')")
-    monkeypatch.syspath_prepend(tmp_path)
-    yield "shop_naming"
-    sys.modules.pop("shop_naming", None)
+class Half:
+    """A filter of configs that does not know the source's defaults."""
+
+    def __init__(self, use_defaults_from: str) -> None:
+        self.use_defaults_from = use_defaults_from
+
+    def takes_config(self, key: str) -> bool:
+        return key == "retention.ms"
+
+
+class Whole(Half):
+    """One that does."""
+
+    def takes_source_default(self, key: str) -> bool:
+        return self.use_defaults_from == "source" and key == "retention.ms"
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("default", DefaultReplicationPolicy("_", internal_separator_enabled=False)),
-        ("DefaultReplicationPolicy", DefaultReplicationPolicy("_", internal_separator_enabled=False)),
-        (
-            "org.apache.kafka.connect.mirror.DefaultReplicationPolicy",
-            DefaultReplicationPolicy("_", internal_separator_enabled=False),
-        ),
-        ("identity", IdentityReplicationPolicy("A", "_", internal_separator_enabled=False)),
-        (
-            "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
-            IdentityReplicationPolicy("A", "_", internal_separator_enabled=False),
-        ),
-        (
-            "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy",
-            IdentityReplicationPolicy("A", "_", internal_separator_enabled=False),
-        ),
-        (
-            "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy",
-            IdentityReplicationPolicy("A", "_", internal_separator_enabled=False),
-        ),
-        (
-            "ch.mawileo.kafka.mm2.PrefixlessReplicationPolicy",
-            IdentityReplicationPolicy("A", "_", internal_separator_enabled=False),
-        ),
-        (
-            "mm2py.policy.replication.IdentityReplicationPolicy",
-            IdentityReplicationPolicy("A", "_", internal_separator_enabled=False),
-        ),
+        ("default", _DEFAULT),
+        ("DefaultReplicationPolicy", _DEFAULT),
+        ("org.apache.kafka.connect.mirror.DefaultReplicationPolicy", _DEFAULT),
+        ("identity", _IDENTITY),
+        ("org.apache.kafka.connect.mirror.IdentityReplicationPolicy", _IDENTITY),
+        ("com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy", _IDENTITY),
+        ("io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy", _IDENTITY),
+        ("ch.mawileo.kafka.mm2.PrefixlessReplicationPolicy", _IDENTITY),
+        ("mm2py.policy.replication.IdentityReplicationPolicy", _IDENTITY),
     ],
 )
 def test_policies_are_known_by_short_java_and_python_names(name: str, expected: object) -> None:
@@ -91,16 +104,16 @@ def test_policies_are_known_by_short_java_and_python_names(name: str, expected: 
 
 
 @pytest.mark.parametrize("path", ["{}.ShopPolicy", "{}:ShopPolicy"])
-def test_a_policy_of_ones_own_gets_the_settings_it_takes(own_module: str, path: str) -> None:
+def test_a_policy_of_ones_own_gets_the_settings_it_takes(path: str) -> None:
     """A class by dotted path is made with the arguments its constructor names."""
-    policy = load_policy(path.format(own_module), source_alias="A", separator="-")
+    policy = load_policy(path.format(__name__), source_alias="A", separator="-")
 
     assert policy.format_remote_topic("A", "orders") == "orders.from-A"
 
 
-def test_a_policy_that_takes_all_settings_gets_all(own_module: str) -> None:
+def test_a_policy_that_takes_all_settings_gets_all() -> None:
     """A constructor with **settings is handed every one."""
-    policy = load_policy(f"{own_module}.TakesAll", source_alias="A", separator="-")
+    policy = load_policy(f"{__name__}.TakesAll", source_alias="A", separator="-")
 
     assert vars(policy)["settings"] == {"source_alias": "A", "separator": "-", "internal_separator_enabled": True}
 
@@ -111,16 +124,19 @@ def test_a_policy_that_takes_all_settings_gets_all(own_module: str) -> None:
         ("Fancy", "no class of that name"),
         ("com.example.FancyPolicy", "a Java class cannot be used here"),
         ("nowhere.at.all.Policy", "No module named"),
-        ("shop_naming.Missing", "has no class Missing"),
-        ("shop_naming.not_a_class", "has no class not_a_class"),
-        ("shop_naming.Bare", "lacks format_remote_topic()"),
-        ("shop_naming.Raising", "no answer"),
+        (f"{__name__}.Missing", "has no class Missing"),
+        (f"{__name__}.not_a_class", "has no class not_a_class"),
+        (f"{__name__}.Bare", "lacks format_remote_topic()"),
+        (f"{__name__}.Raising", "no answer"),
         ("shop_broken.Policy", "half finished"),
     ],
 )
-@pytest.mark.usefixtures("own_module")
-def test_a_policy_that_cannot_be_used_is_refused_in_words(name: str, reason: str) -> None:
+def test_a_policy_that_cannot_be_used_is_refused_in_words(
+    name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The error names the key, the class and what is the matter with it."""
+    (tmp_path / "shop_broken.py").write_text("raise ValueError('half finished')")
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(PluginError) as caught:
         load_policy(name, source_alias="A")
 
@@ -134,23 +150,41 @@ def test_an_empty_separator_is_refused() -> None:
         load_policy("default", source_alias="A", separator="")
 
 
-@pytest.mark.parametrize("name", ["default", "org.apache.kafka.connect.mirror.DefaultTopicFilter"])
-def test_the_default_topic_filter_gets_both_lists(name: str) -> None:
-    """Short name and Java name give the filter over both lists."""
-    topic_filter = load_topic_filter(name, topics=("a.*",), topics_exclude=("ab",))
-
-    assert isinstance(topic_filter, DefaultTopicFilter)
-    assert [topic_filter.takes_topic(topic) for topic in ("aa", "ab")] == [True, False]
-
-
-def test_a_topic_filter_of_ones_own(own_module: str) -> None:
-    """A filter by dotted path gets the lists that its constructor names."""
-    topic_filter = load_topic_filter(f"{own_module}.Few", topics=("a", "b"), topics_exclude=("b",))
-
-    assert [topic_filter.takes_topic(topic) for topic in ("a", "b", "c")] == [True, True, False]
+@pytest.mark.parametrize(
+    ("load", "java", "expected"),
+    [
+        (_TOPICS, "DefaultTopicFilter", DefaultTopicFilter.of(("a", "b"), ("b",))),
+        (_GROUPS, "DefaultGroupFilter", DefaultGroupFilter.of(["a"], ["b"])),
+        (_CONFIGS, "DefaultConfigPropertyFilter", DefaultConfigPropertyFilter.of(["a.*"], "source")),
+    ],
+    ids=["topics", "groups", "configs"],
+)
+def test_default_filters_are_found_by_either_name(load: Any, java: str, expected: object) -> None:
+    """Java's class name and the short one mean the same filter, with what the settings say."""
+    assert load("default") == load(f"org.apache.kafka.connect.mirror.{java}") == expected
 
 
-def test_a_class_that_is_no_topic_filter_is_refused(own_module: str) -> None:
-    """What lacks takes_topic() is no topic filter."""
-    with pytest.raises(PluginError, match=r"topic\.filter\.class = shop_naming\.Bare: the class lacks takes_topic\(\)"):
-        load_topic_filter(f"{own_module}.Bare", topics=(), topics_exclude=())
+def test_filters_of_ones_own() -> None:
+    """A class by its dotted path gets what its constructor names, of lists and other settings."""
+    topics, groups, configs = (
+        load(f"{__name__}.{name}") for load, name in ((_TOPICS, "Few"), (_GROUPS, "Few"), (_CONFIGS, "Whole"))
+    )
+
+    assert [topics.takes_topic(name) for name in ("a", "b", "c")] == [True, True, False]
+    assert [groups.takes_group(name) for name in ("a", "b")] == [True, False]
+    assert (configs.takes_config("retention.ms"), configs.takes_source_default("segment.ms")) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("load", "name", "said"),
+    [
+        (_TOPICS, "Bare", "topic.filter.class = {}.Bare: the class lacks takes_topic()"),
+        (_GROUPS, "Bare", "{}.Bare: the class lacks takes_group()"),
+        (_CONFIGS, "Half", "{}.Half: the class lacks takes_source_default()"),
+    ],
+    ids=["topics", "groups", "configs"],
+)
+def test_a_class_that_is_no_filter_is_refused(load: Any, name: str, said: str) -> None:
+    """The method that it lacks is named."""
+    with pytest.raises(PluginError, match=re.escape(said.format(__name__))):
+        load(f"{__name__}.{name}")

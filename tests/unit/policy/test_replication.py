@@ -118,18 +118,6 @@ def test_internal_names_follow_the_separator_only_where_told(
 
 
 @pytest.mark.parametrize(
-    ("topic", "expected"),
-    [("heartbeats", True), ("A.heartbeats", True), ("B.A.heartbeats", True), ("my-heartbeats", False), ("A.x", False)],
-)
-@pytest.mark.parametrize("policy", [DEFAULT, IDENTITY], ids=["default", "identity"])
-def test_heartbeats_topics_are_known_at_any_depth(
-    policy: DefaultReplicationPolicy | IdentityReplicationPolicy, topic: str, expected: bool
-) -> None:
-    """However many clusters a heartbeats topic came through, it is one."""
-    assert expected is policy.is_heartbeats_topic(topic)
-
-
-@pytest.mark.parametrize(
     ("policy", "topic", "remote"),
     [
         (MIRROR, "orders", "orders.mirror"),
