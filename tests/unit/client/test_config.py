@@ -60,20 +60,18 @@ def test_lines_of_the_consumer_win_over_those_of_the_admin_client_and_plain_ones
 @pytest.mark.parametrize(
     ("alias", "source"), [({"source.cluster.alias": "A"}, "A"), ({}, None)], ids=["with alias", "without alias"]
 )
-def test_names_that_stay_need_the_source_s_alias(alias: dict[str, str], source: str | None) -> None:
-    """The identity policy takes the alias from the mapping as Java's does; without one topics have no source."""
-    java = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
-    config = MirrorClientConfig.from_mapping({**SERVERS, "replication.policy.class": java, **alias})
+@pytest.mark.parametrize(
+    "policy", ["org.apache.kafka.connect.mirror.IdentityReplicationPolicy", IdentityReplicationPolicy], ids=type
+)
+def test_names_that_stay_need_the_source_s_alias(policy: object, alias: dict[str, str], source: str | None) -> None:
+    """
+    The identity policy, by name or, as in Java, the class itself, takes the alias from the mapping; without one
+    topics have no source.
+    """
+    config = MirrorClientConfig.from_mapping({**SERVERS, "replication.policy.class": policy, **alias})
 
     assert isinstance(config.policy, IdentityReplicationPolicy)
     assert config.policy.topic_source("orders") == source
-
-
-def test_a_class_may_be_given_itself() -> None:
-    """As in Java, the value of a class key may be the class instead of its name."""
-    config = MirrorClientConfig.from_mapping({**SERVERS, "replication.policy.class": IdentityReplicationPolicy})
-
-    assert isinstance(config.policy, IdentityReplicationPolicy)
 
 
 def test_every_problem_is_told_at_once() -> None:

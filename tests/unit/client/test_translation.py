@@ -68,38 +68,6 @@ def test_our_own_position_is_an_exact_place() -> None:
     assert known.downstream(ORDERS, 95) == Translated(51, SYNCS)
 
 
-@pytest.mark.parametrize(
-    ("upstream", "downstream"),
-    [(150, 201), (100, 200)],
-)
-def test_offset_translation_by_syncs(upstream: int, downstream: int) -> None:
-    """A sync is exact for its own record, and behind it only one more is safe (testOffsetTranslation)."""
-    known = translation(syncs=([sync(100, 200)],))
-
-    assert known.downstream(ORDERS, upstream) == Translated(downstream, SYNCS)
-
-
-def test_syncs_follow_mirrormaker_s_rule() -> None:
-    """Later syncs add places, a rewind forgets the ones before (testOffsetTranslation)."""
-    later = [sync(100, 200), sync(150, 251)]
-    rewound = [*later, sync(20, 20)]
-
-    assert translation(syncs=(later,)).downstream(ORDERS, 150) == Translated(251, SYNCS)
-    assert translation(syncs=(later,)).downstream(ORDERS, 5) == Untranslated.TOO_OLD
-    assert translation(syncs=(rewound,)).downstream(ORDERS, 150) == Translated(21, SYNCS)
-
-
-@pytest.mark.parametrize(
-    ("downstream", "upstream"),
-    [(251, 150), (252, 151), (900, 151), (200, 100), (230, 101)],
-)
-def test_the_way_back_by_syncs(downstream: int, upstream: int) -> None:
-    """Offsets of the remote partition go back by the same rule, and never ahead."""
-    known = translation(syncs=([sync(100, 200), sync(150, 251)],))
-
-    assert known.upstream(REMOTE, downstream) == Translated(upstream, SYNCS)
-
-
 def test_the_way_back_from_the_end_is_exact() -> None:
     """A group that has read all that was copied goes on at the record that was not."""
     known = translation(position(101, 57))
@@ -127,14 +95,6 @@ def test_our_index_is_exact(upstream: int, downstream: int, precision: Precision
     known = translation(position(152, 99), runs(*INDEX), syncs=([sync(40, 40)],))
 
     assert known.downstream(ORDERS, upstream) == Translated(downstream, precision)
-
-
-@pytest.mark.parametrize(("downstream", "upstream"), [(0, 0), (49, 49), (50, 102), (58, 110), (100, 152)])
-def test_the_way_back_by_our_index_is_exact(downstream: int, upstream: int) -> None:
-    """Each record of the remote partition is known at the source."""
-    known = translation(position(152, 99), runs(*INDEX))
-
-    assert known.upstream(REMOTE, downstream) == Translated(upstream, EXACT)
 
 
 def test_an_index_in_several_parts() -> None:

@@ -39,79 +39,85 @@ def test_plaintext_carries_nothing(config: ConfigFile) -> None:
     assert {flow.source.security for flow in settings.flows} == {Security()}
 
 
+_SASL = "A.security.protocol = SASL_SSL\nA.sasl.mechanism = "
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("A.security.protocol = TLS", "mm2.properties:5: A.security.protocol: unknown security protocol 'TLS'"),
         (
-            "A.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN",
-            "mm2.properties:5: A.security.protocol: A.sasl.jaas.config is missing (add A.sasl.jaas.config = MODULE",
+            "A.security.protocol = TLS",
+            "5: A.security.protocol: unknown security protocol 'TLS' (write one of PLAINTEXT, SSL",
+        ),
+        (
+            _SASL + "PLAIN",
+            "5: A.security.protocol: A.sasl.jaas.config is missing (add A.sasl.jaas.config = MODULE",
         ),
         (
             f"A.security.protocol = SASL_SSL\nA.sasl.jaas.config = {SCRAM}",
-            "mm2.properties:6: A.sasl.jaas.config: sasl.mechanism is missing, so it is GSSAPI (add A.sasl.mechanism",
+            "6: A.sasl.jaas.config: sasl.mechanism is missing, so it is GSSAPI (add A.sasl.mechanism",
         ),
         (
-            "A.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN\nA.sasl.jaas.config = M required username=u",
-            "mm2.properties:7: A.sasl.jaas.config: a semicolon is missing at the end; expected is MODULE required",
+            _SASL + "PLAIN\nA.sasl.jaas.config = M required username=u",
+            "7: A.sasl.jaas.config: a semicolon is missing at the end; expected is MODULE required",
         ),
         (
-            "A.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN\nA.sasl.jaas.config = M required username=hush;",
-            "mm2.properties:7: A.sasl.jaas.config: password missing",
+            _SASL + "PLAIN\nA.sasl.jaas.config = M required username=hush;",
+            "7: A.sasl.jaas.config: password missing",
         ),
         (
-            "A.security.protocol = SASL_SSL\nA.sasl.mechanism = NTLM",
-            "mm2.properties:6: A.sasl.mechanism: expected one of PLAIN, SCRAM-SHA-256",
+            _SASL + "NTLM",
+            "6: A.sasl.mechanism: expected one of PLAIN, SCRAM-SHA-256",
         ),
         (
-            "A.security.protocol = SASL_SSL\nA.sasl.mechanism = OAUTHBEARER\nA.sasl.jaas.config = M required;",
-            "mm2.properties:7: A.sasl.jaas.config: there is no source of tokens (add A.sasl.oauthbearer.token",
+            _SASL + "OAUTHBEARER\nA.sasl.jaas.config = M required;",
+            "7: A.sasl.jaas.config: there is no source of tokens (add A.sasl.oauthbearer.token",
         ),
         (
             (
-                "A.security.protocol = SASL_SSL\nA.sasl.mechanism = OAUTHBEARER\n"
+                _SASL + "OAUTHBEARER\n"
                 "A.sasl.oauthbearer.token.endpoint.url = https://x/\nA.sasl.jaas.config = M required clientId=x;"
             ),
-            "mm2.properties:8: A.sasl.jaas.config: the client's id or secret is missing (set A.sasl.oauthbearer.client",
+            "8: A.sasl.jaas.config: the client's id or secret is missing (set A.sasl.oauthbearer.client",
         ),
         (
             "A.sasl.oauthbearer.token.endpoint.url = ftp://x/",
-            "mm2.properties:5: A.sasl.oauthbearer.token.endpoint.url: expected a URL that begins with https://",
+            "5: A.sasl.oauthbearer.token.endpoint.url: expected a URL that begins with https://",
         ),
         (
             "A.sasl.login.callback.handler.class = com.shop.TokenHandler",
-            "mm2.properties:5: A.sasl.login.callback.handler.class: a Java class cannot be used here",
+            "5: A.sasl.login.callback.handler.class: a Java class cannot be used here",
         ),
         (
             f"A.security.protocol = SASL_SSL\nA.consumer.sasl.jaas.config = {MSK}",
             (
-                "mm2.properties:6: A.consumer.sasl.jaas.config: sasl.mechanism is missing, so it is GSSAPI "
+                "6: A.consumer.sasl.jaas.config: sasl.mechanism is missing, so it is GSSAPI "
                 "(add A.consumer.sasl.mechanism = AWS_MSK_IAM)"
             ),
         ),
         (
             (
-                f"A.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN\nA.sasl.jaas.config = {PLAIN}\n"
+                f"{_SASL}PLAIN\nA.sasl.jaas.config = {PLAIN}\n"
                 "A.sasl.client.callback.handler.class = com.shop.ClientHandler"
             ),
             (
-                "mm2.properties:8: A.sasl.client.callback.handler.class: only Kafka's and Amazon MSK's own classes are "
+                "8: A.sasl.client.callback.handler.class: only Kafka's and Amazon MSK's own classes are "
                 "built in (for tokens, name a Python class as A.sasl.login.callback.handler.class)"
             ),
         ),
-        ("A.ssl.truststore.type = BKS", "mm2.properties:5: A.ssl.truststore.type: expected one of JKS, PKCS12, PEM"),
-        ("A.ssl.enabled.protocols = SSLv3", "mm2.properties:5: A.ssl.enabled.protocols: unknown are SSLv3"),
+        ("A.ssl.truststore.type = BKS", "5: A.ssl.truststore.type: expected one of JKS, PKCS12, PEM"),
+        ("A.ssl.enabled.protocols = SSLv3", "5: A.ssl.enabled.protocols: unknown are SSLv3"),
         (
             "A.ssl.endpoint.identification.algorithm = ldap",
-            "mm2.properties:5: A.ssl.endpoint.identification.algorithm: expected https, or nothing",
+            "5: A.ssl.endpoint.identification.algorithm: expected https, or nothing",
         ),
         (
             "A.security.protocol = SSL\nA.ssl.truststore.location = /x\nA.ssl.truststore.certificates = hush",
-            "mm2.properties:7: A.ssl.truststore.certificates: both this and A.ssl.truststore.location are set",
+            "7: A.ssl.truststore.certificates: both this and A.ssl.truststore.location are set",
         ),
         (
             "A.security.protocol = SSL\nA.ssl.keystore.key = hush",
-            "mm2.properties:6: A.ssl.keystore.key: A.ssl.keystore.certificate.chain is missing",
+            "6: A.ssl.keystore.key: A.ssl.keystore.certificate.chain is missing",
         ),
     ],
 )
@@ -119,7 +125,7 @@ def test_what_cannot_work_is_said_with_its_line(config: ConfigFile, text: str, p
     """Each mistake is named once, with the line to mend, and without a secret."""
     problems = config.refusals(text)
 
-    assert [line.startswith(problem) for line in problems] == [True], problems
+    assert [line.startswith(f"mm2.properties:{problem}") for line in problems] == [True], problems
     assert "hush" not in "".join(problems)
 
 
@@ -138,7 +144,7 @@ def test_java_s_lines_for_msk_are_taken_as_they_are(config: ConfigFile, way: str
     assert dict(settings.flows[0].source.security.client_keys)["sasl.mechanism"] == "AWS_MSK_IAM"
 
 
-_SECURED = f"A.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN\nA.sasl.jaas.config = {PLAIN}\n"
+_SECURED = f"{_SASL}PLAIN\nA.sasl.jaas.config = {PLAIN}\n"
 _ENCRYPTED = (
     "spark.authenticate = true\nspark.network.crypto.enabled = true\nspark.io.encryption.enabled = true\n"
     "spark.master = spark://m:7077\n"

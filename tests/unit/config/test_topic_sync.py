@@ -40,11 +40,6 @@ sync.topic.acls.prefixed.enabled = true
     )
 
 
-def test_the_defaults_are_safe(config: ConfigFile) -> None:
-    """Without a line about it, both are on as in MirrorMaker 2, and nothing made by hand is touched."""
-    assert config.flow("").topic_sync == TopicSyncSettings()
-
-
 @pytest.mark.parametrize(
     ("text", "factor"), [("3", 3), ("-1", -1), ("source", None), (" source ", None), ("+2", 2), ("", 2)]
 )
