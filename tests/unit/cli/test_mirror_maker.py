@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,19 +16,15 @@ from mm2py.cli import mirror_maker, transform_checks
 from mm2py.cli.exit_code import ExitCode
 from mm2py.config.problem import Problem
 from mm2py.pipeline.spark.session import SparkHungError
-from tests.support.mm2_file import mm2_properties
+from tests.support.config_files import BASE
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "mm2.properties"
-    path.write_text(mm2_properties("a:9092", "b:9092"))
-    return path
-
-
-def test_a_good_file_validates(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--validate says that there are no problems, and runs nothing."""
-    assert mirror_maker.main([str(file), "--validate"]) == ExitCode.OK
+@pytest.mark.parametrize("main", [mirror_maker.main, lambda words: command.main(["mirror", *words])])
+def test_a_good_file_validates(
+    main: Callable[[list[str]], int], file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--validate says that there are no problems, and runs nothing; `mm2py mirror` is the same command."""
+    assert main([str(file), "--validate"]) == ExitCode.OK
 
     out, err = capsys.readouterr()
     assert out.splitlines()[-1] == f"{file}: no problems; flows: A->B"
@@ -40,9 +37,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-TWO_CLUSTERS = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n"
+TWO_CLUSTERS, ONE_FLOW = BASE.rsplit("\n", 2)[0] + "\n", "A->B.enabled = true\n"
 NO_HEARTBEATS = TWO_CLUSTERS + "emit.heartbeats.enabled = false\n"
-ONE_FLOW = "A->B.enabled = true\n"
 NO_FLOW = "mm2.properties: No source->target replication flows."
 
 
@@ -93,11 +89,12 @@ def test_a_spark_that_hangs_while_it_validates_is_a_line(
     assert line.startswith("mm2py: Spark hung and was killed: its JVM has not answered for 20 s; check the memory")
 
 
-def test_every_problem_is_a_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each problem of a file is one line on stderr, without a traceback."""
+@pytest.mark.parametrize("words", [["mirror"], ["topics", "dump"]], ids=" ".join)
+def test_every_problem_is_a_line(file: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    """Each problem of a file is one line on stderr, without a traceback, whatever command reads it."""
     file.write_text(file.read_text() + "tasks.max = many\nA->B.replication.factor = none\n")
 
-    assert mirror_maker.main([str(file)]) == ExitCode.FAILED
+    assert command.main([*words, str(file)]) == ExitCode.FAILED
 
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
@@ -160,28 +157,9 @@ def test_an_unknown_flow_is_not_explained(file: Path, capsys: pytest.CaptureFixt
     assert "no flow A->C; there are A->B" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        pytest.param(["/nowhere/mm2.properties"], "/nowhere/mm2.properties: cannot be read", id="no file"),
-        pytest.param(["{file}", "--clusters", "west"], "unknown cluster", id="unknown alias"),
-        pytest.param(["{file}", "--clusters", "A"], "No source->target replication flows.", id="no enabled flow"),
-    ],
-)
-def test_what_cannot_run_ends_with_one_line(
-    arguments: list[str], said: str, file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The wrong file, an unknown alias and no enabled flow end with one clear line."""
-    code = mirror_maker.main([argument.format(file=file) for argument in arguments])
-
-    (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
-    assert code == ExitCode.FAILED
-
-
 @pytest.mark.parametrize("arguments", [[], ["--clusters"], ["a", "--nonsense"], ["a", "--override", "tasks.max"]])
 def test_bad_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Arguments that make no sense end with Java's exit code and a line that says why."""
+    """Arguments of the script that make no sense end with Java's exit code and a line that names it."""
     with pytest.raises(SystemExit) as ended:
         mirror_maker.main(arguments)
 
@@ -203,22 +181,6 @@ def test_without_java_it_does_not_start(
     assert last.startswith("mm2py: Spark needs Java")
     assert "install" in last
     assert [flow["flow"] for flow in json.loads(status.read_text())["flows"]] == ["A->B"]
-
-
-def test_mirror_is_the_same_command(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Mm2py mirror takes what connect-mirror-maker takes."""
-    assert command.main(["mirror", str(file), "--validate"]) == ExitCode.OK
-    assert "no problems" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("arguments", [[], ["unknown"], ["mirror"], ["mirror", "file", "--nonsense"]])
-def test_bad_subcommands(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """The mm2py command ends in the same way when its arguments make no sense."""
-    with pytest.raises(SystemExit) as ended:
-        command.main(arguments)
-
-    assert ended.value.code == ExitCode.BAD_ARGUMENTS
-    assert "mm2py" in capsys.readouterr().err
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(file: Path) -> None:

@@ -27,54 +27,6 @@ NOBODY = "127.0.0.1:1"
 _WHEN_MS = 1_700_000_000_123
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "mm2.properties"
-    path.write_text(mm2_properties(NOBODY, NOBODY))
-    return path
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        pytest.param(["dump"], "properties file, or give --bootstrap-servers", id="no cluster"),
-        pytest.param(["dump", "{file}", "--cluster", "C"], "--cluster C: unknown cluster; ", id="unknown cluster"),
-        pytest.param(
-            ["dump", "{file}", "checkpoints", "--source", "C"], "--source C: unknown cluster; ", id="unknown source"
-        ),
-        pytest.param(["dump", "{file}", "checkpoints", "heartbeats"], "one topic or kind at a time", id="two kinds"),
-        pytest.param(["dump", "{file}", "heartbeats", "--target", "A"], "--target is for offset-syncs", id="target"),
-        pytest.param(
-            ["dump", "--bootstrap-servers", NOBODY, "--cluster", "B"], "--cluster names a cluster of a", id="both"
-        ),
-        pytest.param(["dump", "{file}", "--text", "--json"], "not allowed with", id="two forms"),
-        pytest.param(["drop", "{file}"], "invalid choice: 'drop'", id="no such action"),
-        pytest.param([], "required: action", id="no action"),
-    ],
-)
-def test_arguments_that_make_no_sense(
-    arguments: list[str], said: str, file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Arguments that contradict each other or name unknown clusters end with one line and Java's exit code."""
-    try:
-        code = command.main(["topics", *(argument.format(file=file) for argument in arguments)])
-    except SystemExit as ended:
-        code = ended.code  # type: ignore[assignment]
-
-    out, err = capsys.readouterr()
-    assert code == ExitCode.BAD_ARGUMENTS
-    assert said in err.splitlines()[-1]
-    assert out == ""
-
-
-def test_a_file_with_problems_tells_them_all(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An invalid properties file is reported line by line, as when a node is started with it."""
-    file.write_text(file.read_text() + "tasks.max = many\nA->B.replication.factor = none\n")
-
-    assert command.main(["topics", "dump", str(file)]) == ExitCode.FAILED
-    assert len(capsys.readouterr().err.splitlines()) == 2
-
-
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     """A file that cannot be read is named."""
     code = command.main(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -35,36 +34,6 @@ NOW_MS = 1_763_737_200_000
 def test_moments(text: str, moment: Moment | None) -> None:
     """An offset, a time before now, or a time of day."""
     assert comparing._moment(text, NOW_MS, "--from") == moment
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--from", "soon"], "--from soon: write an offset"),
-        (["--sample", "2"], "--sample 2"),
-        (["--topics", "a("], "--topics"),
-        (["--slots", "-1"], "--slots -1"),
-    ],
-)
-def test_arguments_that_make_no_sense(
-    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """They are refused before anything is read, with Java MirrorMaker's exit code for them."""
-    assert verify.main([str(tmp_path / "none.properties"), "A->B", *arguments]) == 255
-    assert said in capsys.readouterr().err
-
-
-def test_a_flow_that_the_file_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The flows that there are, are named."""
-    file = tmp_path / "mm2.properties"
-    file.write_text(
-        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
-        "B->A.emit.heartbeats.enabled = false\n"
-    )
-
-    assert verify.main([str(file), "B->A"]) == 255
-    assert "A->B" in capsys.readouterr().err
-    assert verify.main([str(file), "A-B"]) == 255
 
 
 def test_a_duration_may_stand_apart_from_its_option() -> None:
