@@ -57,9 +57,7 @@ BODIES: Mapping[str, object] = {
     "put_worker_config": {**CONNECTOR, "topics": "orders"},
     "patch_worker_config": {"topics": "orders", "tasks.max": None},
     "validate_worker_config": CONNECTOR,
-    "patch_worker_offsets": {
-        "offsets": [{"partition": {"cluster": "A", "topic": "orders", "partition": 0}, "offset": None}]
-    },
+    "patch_worker_offsets": {"offsets": [_NO_OFFSET]},
     "patch_offsets": {"offsets": [_NO_OFFSET]},
 }
 

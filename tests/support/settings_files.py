@@ -5,13 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 
+from tests.support.config_files import BASE
 
-BASE = """\
-clusters = A, B
-A.bootstrap.servers = a:9092
-B.bootstrap.servers = b:9092
-A->B.enabled = true
-"""
 
 #: Every prefix that may stand before a setting of a client: those that count and those that do not.
 _PREFIXES = (

@@ -12,6 +12,12 @@ from mm2py.devkit import ports
 from mm2py.devkit.ports import HOST, free_ports
 
 
+def take_from(block: int) -> subprocess.CompletedProcess[str]:
+    """Have another process ask for a port of this block."""
+    ask = f"from mm2py.devkit import ports; ports._unasked[:] = [{block}]; ports.free_ports(1)"
+    return subprocess.run([sys.executable, "-c", ask], check=False, capture_output=True, text=True)
+
+
 def test_ports_differ_and_can_be_bound() -> None:
     """Many ports at once are all different and free."""
     found = free_ports(50)
@@ -40,11 +46,8 @@ def test_no_port_is_given_twice() -> None:
 def test_processes_side_by_side_share_no_port() -> None:
     """A block of ports is one process's until that ends: no other gets a port of it that is not in use yet."""
     (port,) = free_ports(1)
-    block = port - port % ports._BLOCK
-    ask = f"from mm2py.devkit import ports; ports._unasked[:] = [{block}]; ports.free_ports(1)"
-    beside = subprocess.run([sys.executable, "-c", ask], check=False, capture_output=True, text=True)
 
-    assert "all ports from" in beside.stderr
+    assert "all ports from" in take_from(port - port % ports._BLOCK).stderr
 
 
 def test_ports_of_a_process_that_ended_are_given_again() -> None:
@@ -54,9 +57,5 @@ def test_ports_of_a_process_that_ended_are_given_again() -> None:
         [sys.executable, "-c", f"{ask} os.kill(os.getpid(), signal.SIGKILL)"], check=False, capture_output=True
     )
     block = int(killed.stdout) // ports._BLOCK * ports._BLOCK
-    again = subprocess.run(
-        [sys.executable, "-c", f"from mm2py.devkit import ports; ports._unasked[:] = [{block}]; ports.free_ports(1)"],
-        check=False,
-    )
 
-    assert (killed.returncode, again.returncode) == (-9, 0)
+    assert (killed.returncode, take_from(block).returncode) == (-9, 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 from pathlib import Path
 from urllib.parse import quote
 
@@ -50,18 +49,6 @@ def _id(route: object) -> str:
 
 def _body(route: Route) -> object:
     return BODIES[route.name] if route.takes is not None else None
-
-
-@pytest.mark.parametrize("route", ASKABLE, ids=_id)
-async def test_every_address_answers_as_the_document_says(ask: Asking, route: Route) -> None:
-    """Each route of the table, asked with what it takes, gives one of its own statuses and no cookie."""
-    got = await ask(route.method, path_of(route), _body(route))
-
-    assert not ask.node.events.of(RestFailed)
-    assert got.status in {*route.answers, 409}
-    assert (got.status == 409) is (route.name == "post_connector")
-    assert "Set-Cookie" not in got.headers
-    assert got.headers["X-Content-Type-Options"] == "nosniff"
 
 
 async def test_names_in_addresses_may_hold_any_character(tmp_path: Path) -> None:
@@ -193,9 +180,7 @@ async def test_unknown_names(ask: Asking, route: Route) -> None:
 
 def attrs_with(route: Route, name: str, value: str) -> Route:
     """Return the route with one part of its path filled in."""
-    return Route(**{field: getattr(route, field) for field in Route.__slots__ if field in {
-        "method", "right", "summary", "handler", "answers", "takes", "query", "tag", "errors", "ignores_query"
-    }}, path=route.path.replace("{" + name + "}", value))  # fmt: skip
+    return attrs.evolve(route, path=route.path.replace("{" + name + "}", value))
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.takes is not None], ids=_id)
@@ -308,19 +293,21 @@ async def test_a_change_that_fails_too_late_is_an_event(ask: Asking, caplog: pyt
 
 
 async def test_nearest_names(ask: Asking) -> None:
-    """A slip of the pen is told what it may have meant."""
+    """A slip of the pen is told what it may have meant, and Connect's tools at a node that is no worker which flow."""
+    ask.node.make_worker = lambda: None
     near = {
+        "/connectors": "/from:A/to:B/connectors",
         "/from:A/to:B/topics/order": "orders",
         "/from:A/to:B/connectors/MirrorSourceConector": "MirrorSourceConnector",
         "/from:A/to:B/groups/biling": "billing",
         "/cluster": "/clusters",
     }
 
-    found = {path: (await ask("GET", path)).json["message"] for path in near}
+    for path, meant in near.items():
+        got = await ask("GET", path)
 
-    assert {path: text.endswith(f"did you mean {near[path]}?") for path, text in found.items()} == dict.fromkeys(
-        near, True
-    )
+        assert got.status == 404
+        assert got.json["message"].endswith(f"did you mean {meant}?")
 
 
 async def test_trailing_slashes_and_heads(ask: Asking) -> None:
@@ -462,15 +449,6 @@ async def test_a_flow_is_a_connect_of_the_version_that_it_speaks_as(ask: Asking)
     assert node["version"] == mm2py.__version__
 
 
-async def test_tools_of_connect_s_are_sent_to_a_flow(ask: Asking) -> None:
-    """At the address of a node that is no worker the answer names the one that has connectors."""
-    ask.node.make_worker = lambda: None
-    got = await ask("GET", "/connectors")
-
-    assert got.status == 404
-    assert "did you mean /from:A/to:B/connectors?" in got.json["message"]
-
-
 async def test_a_config_is_judged_whatever_name_comes_with_it(ask: Asking) -> None:
     """Connect's tools send a made up name when they only want to know whether a config is right."""
     path = f"{FLOW}/connector-plugins/MirrorSourceConnector/config/validate"
@@ -490,5 +468,4 @@ async def test_the_root_is_a_page_for_browsers(ask: Asking) -> None:
 
     assert sorted(tool.json) == ["commit", "kafka_cluster_id", "version"] == sorted(anything.json)
     assert browser.headers["Content-Type"].startswith("text/html")
-    assert "script-src 'self'" in browser.headers["Content-Security-Policy"]
-    assert json.loads(tool.text)["kafka_cluster_id"] == "B"
+    assert browser.text.startswith("<!doctype html>")

@@ -16,6 +16,7 @@ from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.flow import TopicPartition
 from mm2py.rest.app import ROUTES, openapi
 from mm2py.rest.route import Route
+from mm2py.telemetry.events import RestFailed
 from tests.support.rest_asking import BODIES, Got, asking, path_of
 
 
@@ -64,17 +65,23 @@ def test_it_is_json() -> None:
 
 @pytest.mark.parametrize(
     "route",
-    [route for route in ROUTES if route.path not in {"/stream", "/openapi.json"} and "static" not in route.path],
+    [route for route in ROUTES if route.path != "/stream"],
     ids=lambda route: f"{route.method} {route.path}",
 )
 async def test_answers_are_as_described(tmp_path: Path, route: Route) -> None:
-    """What each address answers fits the schema that the document has for its status."""
+    """What each address answers has a status and a schema that the document has, and no cookie."""
     ask = asking(tmp_path)
     body = BODIES[route.name] if route.takes is not None else None
 
     got = await ask(route.method, path_of(route), body, Accept="application/json")
 
-    _fits(route, got)
+    assert not ask.node.events.of(RestFailed)
+    assert got.status in {*route.answers, 409}
+    assert (got.status == 409) is (route.name == "post_connector")
+    assert "Set-Cookie" not in got.headers
+    assert got.headers["X-Content-Type-Options"] == "nosniff"
+    if route.path != "/openapi.json" and "static" not in route.path:
+        _fits(route, got)
 
 
 @pytest.mark.parametrize("route", [it for it in ROUTES if "/topics" in it.path and it.method == "GET"], ids=str)
@@ -103,6 +110,6 @@ def _fits(route: Route, got: Got) -> None:
 
 def test_metrics_are_described_in_each_of_their_forms() -> None:
     """Prometheus asks for one text or the other, programs for JSON."""
-    content = openapi()["paths"]["/metrics"]["get"]["responses"]["200"]["content"]
+    content = DOCUMENT["paths"]["/metrics"]["get"]["responses"]["200"]["content"]
 
     assert set(content) == {"application/json", "text/plain", "application/openmetrics-text"}

@@ -56,30 +56,22 @@ def test_a_trace_says_what_is_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    ("include_tasks", "only_failed", "states"),
+    ("state", "include_tasks", "only_failed", "states"),
     [
-        (False, False, ["RESTARTING", "RUNNING", "UNASSIGNED"]),
-        (True, False, ["RESTARTING", "RESTARTING", "RESTARTING"]),
-        (True, True, ["RUNNING", "RUNNING", "UNASSIGNED"]),
-        (False, True, ["RUNNING", "RUNNING", "UNASSIGNED"]),
+        (FlowState.RUNNING, False, False, ["RESTARTING", "RUNNING", "UNASSIGNED"]),
+        (FlowState.RUNNING, True, False, ["RESTARTING", "RESTARTING", "RESTARTING"]),
+        (FlowState.RUNNING, True, True, ["RUNNING", "RUNNING", "UNASSIGNED"]),
+        (FlowState.RUNNING, False, True, ["RUNNING", "RUNNING", "UNASSIGNED"]),
+        (FlowState.FAILED, True, True, ["RESTARTING", "RESTARTING", "RESTARTING"]),
     ],
 )
-def test_what_is_restarted_is_said(include_tasks: bool, only_failed: bool, states: list[str]) -> None:
+def test_what_is_restarted_is_said(state: FlowState, include_tasks: bool, only_failed: bool, states: list[str]) -> None:
     """Tools count in the answer what was restarted: of what runs, nothing where only failed ones should be."""
-    found = connect.state_info(_flow(), _group(FlowState.RUNNING), "h:1")
+    found = connect.state_info(_flow(), _group(state), "h:1")
 
     connect.mark_restarted(found, include_tasks=include_tasks, only_failed=only_failed)
 
     assert [found["connector"]["state"], *(task["state"] for task in found["tasks"])] == states
-
-
-def test_what_failed_is_restarted() -> None:
-    """A connector that failed is restarted with its tasks where only failed ones are asked for."""
-    found = connect.state_info(_flow(), _group(FlowState.FAILED), "h:1")
-
-    connect.mark_restarted(found, include_tasks=True, only_failed=True)
-
-    assert [found["connector"]["state"], *(task["state"] for task in found["tasks"])] == ["RESTARTING"] * 3
 
 
 def test_a_deleted_connector_is_not_listed() -> None:

@@ -73,15 +73,6 @@ def test_what_is_not_ours_has_its_licence() -> None:
         assert "Permission is hereby granted" in (folder / "LICENSE.txt").read_text()
 
 
-async def test_a_browser_gets_the_page_and_a_program_json(ask: Asking) -> None:
-    """The root is the page for clients that ask for HTML, and Connect's JSON for others."""
-    page = await ask("GET", "/", Accept="text/html,application/xhtml+xml,*/*;q=0.8")
-    program = await ask("GET", "/", Accept="*/*")
-
-    assert page.text.startswith("<!doctype html>")
-    assert "version" in program.json
-
-
 async def test_a_file_that_a_browser_has_is_not_sent_again(ask: Asking) -> None:
     """It is asked each time, so that an update of the daemon is one of the page too."""
     first = await ask("GET", "/static/js/main.js")
@@ -130,14 +121,11 @@ def test_every_warning_has_something_to_read() -> None:
     assert [name for name in names if f"`{name}`" not in text] == []
 
 
-async def test_files_need_no_credentials_and_numbers_do(tmp_path: Path) -> None:
-    """Clients without credentials get the page, which asks for some, and nothing of what it would show."""
-    ask = asking(tmp_path, "rest.auth.read.tokens = see", "rest.auth.write.tokens = do")
+async def test_the_stream_needs_credentials(tmp_path: Path) -> None:
+    """As every address that shows numbers does."""
+    ask = asking(tmp_path, "rest.auth.read.tokens = see")
 
-    assert (await ask("GET", "/", Accept="text/html")).status == 200
-    assert (await ask("GET", "/static/css/page.css")).status == 200
-    for path in ("/stream", "/events", "/whoami"):
-        assert (await ask("GET", path)).status == 401
+    assert (await ask("GET", "/stream")).status == 401
 
 
 async def test_who_asks_and_what_they_may_do(tmp_path: Path) -> None:
