@@ -37,8 +37,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-TWO_CLUSTERS, ONE_FLOW = BASE.rsplit("\n", 2)[0] + "\n", "A->B.enabled = true\n"
-NO_HEARTBEATS = TWO_CLUSTERS + "emit.heartbeats.enabled = false\n"
+NO_HEARTBEATS = "emit.heartbeats.enabled = false\n"
 NO_FLOW = "mm2.properties: No source->target replication flows."
 
 
@@ -46,15 +45,15 @@ NO_FLOW = "mm2.properties: No source->target replication flows."
     ("content", "arguments", "line"),
     [
         (None, (), "mm2.properties: cannot be read: No such file or directory"),
-        (TWO_CLUSTERS + ONE_FLOW, ("--clusters", "Z"), "--clusters: Z: unknown cluster"),
-        (NO_HEARTBEATS, (), NO_FLOW),
-        (NO_HEARTBEATS + ONE_FLOW, ("--clusters", "A"), NO_FLOW),
+        (BASE, ("--clusters", "Z"), "--clusters: Z: unknown cluster"),
+        (BASE.replace("true", "false") + NO_HEARTBEATS, (), NO_FLOW),
+        (BASE + NO_HEARTBEATS, ("--clusters", "A"), NO_FLOW),
         (
-            TWO_CLUSTERS + ONE_FLOW + "B->A.enabled = true\nreplication.policy.class = identity\n",
+            BASE + "B->A.enabled = true\nreplication.policy.class = identity\n",
             ("--clusters", "B"),
             "mm2.properties: replication.policy.class: A->B, B->A would feed each other without end",
         ),
-        (TWO_CLUSTERS + ONE_FLOW + "tasks.max = many\n", ("--validate",), "mm2.properties:5: tasks.max"),
+        (BASE + "tasks.max = many\n", ("--validate",), "mm2.properties:5: tasks.max"),
     ],
     ids=["no such file", "unknown alias", "no flow", "no flow to that cluster", "loop", "validate"],
 )
