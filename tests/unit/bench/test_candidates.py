@@ -9,6 +9,9 @@ from bench.candidates import Candidate, FlowSettings, Goal, as_properties
 from bench.shapes import Codec
 
 
+tuned = pytest.mark.parametrize("candidate", [Candidate.JAVA_TUNED, Candidate.GO], ids=lambda it: it.value)
+
+
 def flow(codec: Codec = Codec.NONE, goal: Goal = Goal.THROUGHPUT) -> FlowSettings:
     return FlowSettings("a7", "b7", "localhost:1", "localhost:2", "orders", codec, 2, goal)
 
@@ -18,25 +21,25 @@ def test_mm2py_and_java_get_the_same_file() -> None:
     assert Candidate.MM2PY.properties(flow()) == Candidate.JAVA.properties(flow())
 
 
-@pytest.mark.parametrize("candidate", [Candidate.JAVA_TUNED, Candidate.GO], ids=lambda candidate: candidate.value)
+@tuned
 def test_who_is_tuned_gets_more_client_settings_only(candidate: Candidate) -> None:
     """What it has more than the others are its source consumer's and its target producer's settings."""
-    plain, tuned = (each.properties(flow()) for each in (Candidate.JAVA, candidate))
-    added = tuned.keys() - plain.keys()
+    plain, more = (each.properties(flow()) for each in (Candidate.JAVA, candidate))
+    added = more.keys() - plain.keys()
 
-    assert plain.items() <= tuned.items()
+    assert plain.items() <= more.items()
     assert added
     assert all(key.startswith(("a7.consumer.", "b7.producer.")) for key in added)
 
 
 @pytest.mark.parametrize(("source", "target"), [(Codec.NONE, "none"), (Codec.LZ4, "lz4"), (Codec.ZSTD, "lz4")], ids=str)
-@pytest.mark.parametrize("candidate", [Candidate.JAVA_TUNED, Candidate.GO], ids=lambda candidate: candidate.value)
+@tuned
 def test_who_is_tuned_compresses_what_was_compressed(candidate: Candidate, source: Codec, target: str) -> None:
     """A compressed source stays compressed, in the codec that is fastest."""
     assert candidate.properties(flow(source))["b7.producer.compression.type"] == target
 
 
-@pytest.mark.parametrize("candidate", [Candidate.JAVA_TUNED, Candidate.GO], ids=lambda candidate: candidate.value)
+@tuned
 def test_who_is_tuned_does_not_linger_when_latency_is_measured(candidate: Candidate) -> None:
     """Each goal has the tuning that an operator with that goal would choose."""
     lingers = [

@@ -24,17 +24,13 @@ def test_without_arguments_all_kinds_of_copying_are_measured() -> None:
     assert usual.latency_s > 0
 
 
-def test_all_shapes_at_once() -> None:
-    """Those with transforms are among them."""
-    assert order("--shapes", "all").shapes == SHAPES
-
-
 def test_shapes_and_candidates_can_be_chosen() -> None:
-    """Names are separated by commas and keep the given order."""
-    some = order("--shapes", "wide,json", "--only", "java-tuned,mm2py")
+    """Names are separated by commas and keep the given order; all shapes are those with transforms, too."""
+    some = order("--shapes", "wide,json", "--only", "java-tuned,mm2py,mm2py-pure,go")
 
     assert [shape.name for shape in some.shapes] == ["wide", "json"]
-    assert some.candidates == (Candidate.JAVA_TUNED, Candidate.MM2PY)
+    assert some.candidates == (Candidate.JAVA_TUNED, Candidate.MM2PY, Candidate.PURE, Candidate.GO)
+    assert order("--shapes", "all").shapes == SHAPES
 
 
 def test_another_checkout_takes_turns_if_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,11 +41,6 @@ def test_another_checkout_takes_turns_if_it_is_named(tmp_path: Path, monkeypatch
     assert both.candidates == (Candidate.MM2PY, Candidate.BEFORE)
     assert Candidate.BEFORE.environment()["PYTHONPATH"].split(":")[0] == str(tmp_path)
     assert Candidate.MM2PY.environment()["PYTHONPATH"].split(":")[0] != str(tmp_path)
-
-
-def test_other_candidates_run_if_they_are_asked_for() -> None:
-    """A bare mirror in Go, and mm2py without its compiled code."""
-    assert order("--only", "mm2py,mm2py-pure,go").candidates == (Candidate.MM2PY, Candidate.PURE, Candidate.GO)
 
 
 def test_a_shape_can_have_a_number_of_its_own() -> None:

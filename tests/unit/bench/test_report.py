@@ -45,22 +45,9 @@ def printed(results: Results) -> list[str]:
 
 def test_table_shows_the_median_and_the_ratio(results: Results) -> None:
     """Three runs give the middle one, in how many times Java's rate."""
-    (row,) = [line.split() for line in printed(results) if "json-lz4" in line and "mm2py" in line]
+    (row,) = [" ".join(line.split()) for line in printed(results) if "json-lz4" in line and "mm2py" in line]
 
-    assert row == [
-        "json-lz4",
-        "mm2py",
-        "1,000",
-        "1,200",
-        "50.0",
-        "1.50",
-        "1.25",
-        "500",
-        "4.0",
-        "6.0",
-        "0.04",
-        "8.00",
-    ]
+    assert row == "json-lz4 mm2py 1,000 1,200 50.0 1.50 1.25 500 4.0 6.0 0.04 8.00"
 
 
 def test_each_candidate_is_compared_with_those_that_ran(results: Results) -> None:
@@ -76,9 +63,9 @@ def test_each_candidate_is_compared_with_those_that_ran(results: Results) -> Non
 
 def test_latency_table_compares_the_tails(results: Results) -> None:
     """The ratio of the 99th percentiles stands beside them."""
-    rows = [line.split() for line in printed(results) if line.strip().startswith("mm2py")]
+    rows = [" ".join(line.split()) for line in printed(results) if line.strip().startswith("mm2py")]
 
-    assert rows == [["mm2py", "40", "20,000", "0", "0", "1.00", "8.00", "20.0", "30.0", "0.250", "0.04", "0.50"]]
+    assert rows == ["mm2py 40 20,000 0 0 1.00 8.00 20.0 30.0 0.250 0.04 0.50"]
 
 
 def test_failures_are_told_with_their_log(results: Results) -> None:

@@ -334,9 +334,16 @@ def test_settings_that_count_instead_of_the_file_s() -> None:
     ]
 
 
-@pytest.mark.parametrize("line", re.findall(r"`(mm2py (?:status|flow) [^`]*)`", HANDBOOK.read_text()))
+def _documented() -> set[str]:
+    """Return the commands that the handbook explains, and those that runbooks and others tell to type."""
+    texts = {document: re.sub(r"\s+", " ", document.read_text()) for document in DOCUMENTS}
+    typed = re.findall(r"`(mm2py (?:status|flow '[^']*')[^`…]*)`", " ".join(texts.values()))
+    return {*typed, *re.findall(r"`(mm2py (?:status|flow) [^`]*)`", texts[HANDBOOK])}
+
+
+@pytest.mark.parametrize("line", sorted(_documented()))
 def test_documented_commands_exist(line: str) -> None:
-    """Each command of the handbook is one that the program takes, and that makes sense."""
+    """Each command of a document is one that the program takes, and that makes sense."""
     _, name, *words = shlex.split(line.removesuffix(" --help"))
     if name == "flow" and not words:
         return
@@ -346,12 +353,3 @@ def test_documented_commands_exist(line: str) -> None:
     options = command.make_parser().parse_args(words)
     if options.verb in {"pause", "resume", "stop", "restart", "config"} and getattr(options, "action", "") != "get":
         assert asked(*words[1:])
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_commands_in_other_documents_exist(document: Path) -> None:
-    """What runbooks tell to type can be typed."""
-    text = re.sub(r"\s+", " ", document.read_text())
-    for line in re.findall(r"`(mm2py (?:status|flow '[^']*')[^`…]*)`", text):
-        _, name, *words = shlex.split(line.removesuffix(" --help"))
-        (status if name == "status" else command).make_parser().parse_args(words)

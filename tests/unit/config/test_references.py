@@ -73,37 +73,27 @@ def _named(name: str, path: str) -> str:
     return f"config.providers = {name}\nconfig.providers.{name}.class = {path}\n"
 
 
+_FILE, _ENV = "config.providers = file\n", "config.providers = env\n"
+_VAULT = _named("v", f"{__name__}.Vault") + "config.providers.v.param.prefix = p\n"
+
+
 @pytest.mark.parametrize(
-    ("lines", "topics"),
+    ("providers", "topics", "expected"),
     [
-        ("config.providers = file\nA->B.topics = ${file:/etc/secrets.properties:topics}", ("orders",)),
+        (_FILE, "${file:/etc/secrets.properties:topics}", ("orders",)),
         (
-            (
-                _named("f", f"{_KAFKA_S}FileConfigProvider")
-                + "A->B.topics = x, ${f:/etc/secrets.properties:topics}-${f:/etc/secrets.properties:topics}"
-            ),
+            _named("f", f"{_KAFKA_S}FileConfigProvider"),
+            "x, ${f:/etc/secrets.properties:topics}-${f:/etc/secrets.properties:topics}",
             ("x", "orders-orders"),
         ),
-        (
-            (_named("d", f"{_KAFKA_S}DirectoryConfigProvider") + "A->B.topics = ${d:/run/pods:topics}"),
-            ("orders", "bills"),
-        ),
-        (
-            (_named("e", f"{_KAFKA_S}EnvVarConfigProvider") + "A->B.topics = ${e:TOPICS}"),
-            ("from-env",),
-        ),
-        (
-            (
-                _named("v", f"{__name__}.Vault")
-                + "config.providers.v.param.prefix = p\nA->B.topics = ${v:some/path:key}"
-            ),
-            ("p-some/path-key",),
-        ),
+        (_named("d", f"{_KAFKA_S}DirectoryConfigProvider"), "${d:/run/pods:topics}", ("orders", "bills")),
+        (_named("e", f"{_KAFKA_S}EnvVarConfigProvider"), "${e:TOPICS}", ("from-env",)),
+        (_VAULT, "${v:some/path:key}", ("p-some/path-key",)),
     ],
 )
-def test_references_are_replaced(config: ConfigFile, lines: str, topics: tuple[str, ...]) -> None:
+def test_references_are_replaced(config: ConfigFile, providers: str, topics: str, expected: tuple[str, ...]) -> None:
     """Each provider that the file names gives values, several in one line, and with Kafka's class names."""
-    assert config.load(lines, machine=MACHINE).flows[0].topics.names == topics
+    assert config.flow(f"{providers}A->B.topics = {topics}", machine=MACHINE).topics.names == expected
 
 
 def test_what_names_no_provider_stays_as_it_is(config: ConfigFile) -> None:
@@ -119,53 +109,30 @@ def test_what_names_no_provider_stays_as_it_is(config: ConfigFile) -> None:
     ]
 
 
+_PATHS, _ALLOWED = "config.providers.file.param.allowed.paths", "config.providers.env.param.allowlist.pattern"
+_BAD = "${file:/etc/secrets.properties:bad}"
+
+
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
+        (f"{_FILE}topics = ${{file:/etc/none:x}}", "/etc/none cannot be read: No such file or directory"),
+        (f"{_FILE}topics = ${{file:/etc/secrets.properties:x}}", "there is no such value"),
+        (f"{_FILE}topics = ${{file:x}}", "there is no such value"),
+        (f"{_ENV}topics = ${{env:NOPE}}", "there is no such value"),
+        (f"{_ENV}topics = ${{env:some:TOPICS}}", "environment variables have no path"),
+        (f"{_ENV}{_ALLOWED} = T.*\ntopics = ${{env:SECRET}}", "there is no such value"),
+        (f"{_ENV}{_ALLOWED} = *\ntopics = ${{env:SECRET}}", "allowlist.pattern: bad regular expression"),
         (
-            "config.providers = file\ntopics = ${file:/etc/none:x}",
-            "/etc/none cannot be read: No such file or directory",
-        ),
-        ("config.providers = file\ntopics = ${file:/etc/secrets.properties:x}", "there is no such value"),
-        ("config.providers = file\ntopics = ${file:x}", "there is no such value"),
-        ("config.providers = env\ntopics = ${env:NOPE}", "there is no such value"),
-        ("config.providers = env\ntopics = ${env:some:TOPICS}", "environment variables have no path"),
-        (
-            "config.providers = env\nconfig.providers.env.param.allowlist.pattern = T.*\ntopics = ${env:SECRET}",
-            "there is no such value",
-        ),
-        (
-            "config.providers = env\nconfig.providers.env.param.allowlist.pattern = *\ntopics = ${env:SECRET}",
-            "allowlist.pattern: bad regular expression",
-        ),
-        (
-            (
-                "config.providers = file\nconfig.providers.file.param.allowed.paths = /var, /opt\n"
-                "topics = ${file:/var/../etc/secrets.properties:topics}"
-            ),
+            f"{_FILE}{_PATHS} = /var, /opt\ntopics = ${{file:/var/../etc/secrets.properties:topics}}",
             "/var/../etc/secrets.properties is outside of allowed.paths",
         ),
-        (
-            "config.providers = file\nconfig.providers.file.param.allowed.paths = var\ntopics = x",
-            "allowed.paths names 'var', which is not absolute",
-        ),
+        (f"{_FILE}{_PATHS} = var\ntopics = x", "allowed.paths names 'var', which is not absolute"),
         ("config.providers = vault\ntopics = x", "provider vault has no class (add config.providers.vault.class)"),
-        (
-            "config.providers = v\nconfig.providers.v.class = no.such.Vault\ntopics = x",
-            "no.such.Vault cannot be created: ModuleNotFoundError",
-        ),
-        (
-            (_named("v", f"{__name__}.Vault") + "config.providers.v.param.prefix = p\ntopics = ${v:broken:key}"),
-            "${v:broken:key}: RuntimeError",
-        ),
-        (
-            "config.providers = file\ntasks.max = ${file:/etc/secrets.properties:bad}",
-            "tasks.max: the value of ${file:/etc/secrets.properties:bad} is invalid here",
-        ),
-        (
-            "config.providers = file\nB.bootstrap.servers = ${file:/etc/secrets.properties:bad}",
-            "B.bootstrap.servers: the value of ${file:/etc/secrets.properties:bad} is invalid here",
-        ),
+        (_named("v", "no.such.Vault") + "topics = x", "no.such.Vault cannot be created: ModuleNotFoundError"),
+        (f"{_VAULT}topics = ${{v:broken:key}}", "${v:broken:key}: RuntimeError"),
+        (f"{_FILE}tasks.max = {_BAD}", f"tasks.max: the value of {_BAD} is invalid here"),
+        (f"{_FILE}B.bootstrap.servers = {_BAD}", f"B.bootstrap.servers: the value of {_BAD} is invalid here"),
     ],
 )
 def test_a_reference_that_gives_nothing_is_a_problem(config: ConfigFile, lines: str, reason: str) -> None:
