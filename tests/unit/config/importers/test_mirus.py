@@ -144,32 +144,25 @@ def test_a_prefix_and_a_policy_of_one_s_own_go_together(load: Load) -> None:
     assert remote_names_of(only_flow(load(CONNECTOR + lines)))("test") == "mirus-source.eu-test"
 
 
-def test_what_no_topic_s_name_holds_is_refused(load: Load) -> None:
-    """The line is the user's own."""
-    (problem,) = refusals_of(load, CONNECTOR + "destination.topic.name.suffix = /copy\n")
+@pytest.mark.parametrize(
+    ("connector", "refusal"),
+    [
+        (CONNECTOR + "destination.topic.name.suffix = /copy\n",
+         ":6: destination.topic.name.suffix: '/copy' cannot be part of a topic's name"),
+        (CONNECTOR + "source.value.converter = org.example.Avro\n",
+         ":6: source.value.converter: org.example.Avro would change records"),
+        (CONNECTOR.replace("name = mirus-source\n", ""),
+         ": name: missing: positions are stored under the connector's name"),
+        (CONNECTOR.replace("consumer.bootstrap.servers = source:9092\n", ""),
+         ": consumer.bootstrap.servers: missing: the brokers of mirus-source"),
+    ],
+    ids=["no topic's name", "a converter that changes records", "no name", "no source"],
+)  # fmt: skip
+def test_what_cannot_be_a_flow_is_refused(load: Load, connector: str, refusal: str) -> None:
+    """At the user's own line: where to read, and under which name positions are kept, are needed."""
+    (problem,) = refusals_of(load, connector)
 
-    assert problem.startswith(
-        "mirus.properties:6: destination.topic.name.suffix: '/copy' cannot be part of a topic's name"
-    )
-
-
-def test_converters_that_change_records_are_refused(load: Load) -> None:
-    """What Mirus would do to records at the source is not done here."""
-    (problem,) = refusals_of(load, CONNECTOR + "source.value.converter = org.example.Avro\n")
-
-    assert problem.startswith("mirus.properties:6: source.value.converter: org.example.Avro would change records")
-
-
-def test_a_missing_source_and_name_are_problems(load: Load) -> None:
-    """Both are needed: where to read, and under which name positions are kept."""
-    unnamed = refusals_of(load, CONNECTOR.replace("name = mirus-source\n", ""))
-    sourceless = refusals_of(load, CONNECTOR.replace("consumer.bootstrap.servers = source:9092\n", ""))
-
-    assert unnamed == ["mirus.properties: name: missing: positions are stored under the connector's name"]
-    assert len(sourceless) == 1
-    assert sourceless[0].startswith(
-        "mirus.properties: consumer.bootstrap.servers: missing: the brokers of mirus-source"
-    )
+    assert problem.startswith(f"mirus.properties{refusal}")
 
 
 def test_topics_are_not_copied_into_themselves(load: Load) -> None:
