@@ -1,4 +1,4 @@
-"""Commands of ``mm2py`` as a user types them."""
+"""Commands of ``mm2py`` as a user types them, and programs that stand in for those that we run."""
 
 from __future__ import annotations
 
@@ -29,3 +29,12 @@ async def run_mm2py(*words: str | Path, env: Mapping[str, str] | None = None) ->
         text=True,
         timeout=scaled(_WITHIN_S),
     )
+
+
+def fake_program(folder: Path, name: str, script: str = "") -> Path:
+    """Put a program of shell into a folder, to be found on a PATH."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / name
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return program

@@ -5,17 +5,14 @@ from pathlib import Path
 import pytest
 
 from bench import go
+from tests.support.commands import fake_program
 
 
 @pytest.fixture(name="sources")
 def some_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Sources, an empty cache, and a Go command that writes its arguments into what it builds and into a list."""
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    command = tools / "go"
-    command.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\necho "built in $PWD" > "$5"\n')
-    command.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tools))
+    command = fake_program(tmp_path / "tools", "go", f'echo "$@" >> {tmp_path}/calls\necho "built in $PWD" > "$5"')
+    monkeypatch.setenv("PATH", str(command.parent))
     monkeypatch.setenv("MM2PY_CACHE", str(tmp_path / "cache"))
     sources = tmp_path / "sources"
     sources.mkdir()
@@ -47,7 +44,7 @@ def test_other_sources_are_built_again(sources: Path) -> None:
 
 def test_a_build_that_fails_says_why(sources: Path) -> None:
     """The compiler's own words are there, and nothing is left in the cache that could be run."""
-    (sources.parent / "tools/go").write_text("#!/bin/sh\necho undefined: kgo >&2\nexit 1\n")
+    fake_program(sources.parent / "tools", "go", "echo undefined: kgo >&2\nexit 1")
 
     with pytest.raises(go.GoUnusableError, match="go build ended with 1\nundefined: kgo"):
         go.binary(sources)

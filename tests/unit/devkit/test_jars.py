@@ -14,14 +14,7 @@ from mm2py.devkit.jars import (
     java_command,
     kafka_jars,
 )
-
-
-def _program(directory: Path, name: str, script: str) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    program = directory / name
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    return program
+from tests.support.commands import fake_program
 
 
 @pytest.fixture
@@ -39,8 +32,8 @@ _JAVA_17 = """echo 'openjdk version "17.0.15" 2025-04-15' >&2"""
 
 def test_java_of_java_home_comes_first(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """JAVA_HOME wins over the PATH."""
-    _program(path, "java", _JAVA_17)
-    home = _program(tmp_path / "home/bin", "java", _JAVA_17)
+    fake_program(path, "java", _JAVA_17)
+    home = fake_program(tmp_path / "home/bin", "java", _JAVA_17)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
 
     assert java_command() == str(home)
@@ -63,7 +56,7 @@ def test_no_java_says_how_to_get_it(path: Path) -> None:
 )
 def test_another_java_is_refused(path: Path, script: str, said: str) -> None:
     """Kafka needs Java 17; older ones are named, and of a program that tells no version what it said."""
-    _program(path, "java", script)
+    fake_program(path, "java", script)
 
     with pytest.raises(JavaUnusableError, match=said):
         java_command()
@@ -91,8 +84,8 @@ def test_no_maven_says_how_to_get_it(path: Path, tmp_path: Path) -> None:
 
 def test_maven_failure_shows_its_last_words(path: Path, tmp_path: Path) -> None:
     """When Maven fails, the error ends with what it printed, and nothing half done stays in the cache."""
-    _program(path, "java", _JAVA_17)
-    _program(path, "mvn", "echo 'could not resolve'; exit 3")
+    fake_program(path, "java", _JAVA_17)
+    fake_program(path, "mvn", "echo 'could not resolve'; exit 3")
     cache = tmp_path / "cache"
 
     with pytest.raises(JarsMissingError, match=r"(?s)mvn ended with 3.*could not resolve"):
@@ -103,8 +96,8 @@ def test_maven_failure_shows_its_last_words(path: Path, tmp_path: Path) -> None:
 
 def test_jars_are_got_once(path: Path, tmp_path: Path) -> None:
     """Maven runs for the first call only; the classpath is the folder that it filled."""
-    _program(path, "java", _JAVA_17)
-    _program(
+    fake_program(path, "java", _JAVA_17)
+    fake_program(
         path,
         "mvn",
         f"echo ran >> {tmp_path}/runs\n"

@@ -37,12 +37,6 @@ SOURCE = FLOW + "/connectors/MirrorSourceConnector"
 ASKABLE = [route for route in ROUTES if route.path != "/stream"]
 
 
-@pytest.fixture
-async def ask(tmp_path: Path) -> Asking:
-    """An application without access control."""
-    return asking(tmp_path)
-
-
 def _id(route: object) -> str:
     return f"{route.method} {route.path}" if isinstance(route, Route) else str(route)
 

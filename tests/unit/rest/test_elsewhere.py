@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import attrs
 import pytest
 
@@ -14,7 +12,7 @@ from mm2py.errors import TopicsUnknownError
 from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES
-from tests.support.rest_asking import Asking, asking
+from tests.support.rest_asking import Asking
 
 
 FLOW = "/from:A/to:B"
@@ -22,16 +20,15 @@ SOURCE = FLOW + "/connectors/MirrorSourceConnector"
 
 
 @pytest.fixture
-async def ask(tmp_path: Path) -> Asking:
+async def ask(ask: Asking) -> Asking:
     """A node that copies `invoices` and two partitions of `orders`; another one has the rest."""
-    made = asking(tmp_path)
     there = "there:8083"
-    made.node.control.others = {
+    ask.node.control.others = {
         TopicPartition("orders", 2): Elsewhere("A.orders", there),
         TopicPartition("stock", 0): Elsewhere("A.stock", there),
         TopicPartition("stock", 1): Elsewhere("A.stock"),
     }
-    return made
+    return ask
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -17,7 +16,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.rest.app import ROUTES, openapi
 from mm2py.rest.route import Route
 from mm2py.telemetry.events import RestFailed
-from tests.support.rest_asking import BODIES, Got, asking, path_of
+from tests.support.rest_asking import BODIES, Asking, Got, path_of
 
 
 DOCUMENT = openapi()
@@ -34,12 +33,11 @@ def _refs(value: object) -> Iterator[str]:
             yield from _refs(one)
 
 
-async def test_the_document_and_the_application_have_the_same_addresses(tmp_path: Path) -> None:
+async def test_the_document_and_the_application_have_the_same_addresses(ask: Asking) -> None:
     """Each method of each path that the application answers is in the document, and no other."""
-    app = asking(tmp_path).app
     answered = {
         (route.method, re.sub(r"\{(\w+):[^}]*\}", r"{\1}", route.resource.canonical))
-        for route in app.router.routes()
+        for route in ask.app.router.routes()
         if route.resource is not None and route.method != "HEAD"
     }
     # Each is answered with a slash at its end, too.
@@ -68,9 +66,8 @@ def test_it_is_json() -> None:
     [route for route in ROUTES if route.path != "/stream"],
     ids=lambda route: f"{route.method} {route.path}",
 )
-async def test_answers_are_as_described(tmp_path: Path, route: Route) -> None:
+async def test_answers_are_as_described(ask: Asking, route: Route) -> None:
     """What each address answers has a status and a schema that the document has, and no cookie."""
-    ask = asking(tmp_path)
     body = BODIES[route.name] if route.takes is not None else None
 
     got = await ask(route.method, path_of(route), body, Accept="application/json")
@@ -85,9 +82,8 @@ async def test_answers_are_as_described(tmp_path: Path, route: Route) -> None:
 
 
 @pytest.mark.parametrize("route", [it for it in ROUTES if "/topics" in it.path and it.method == "GET"], ids=str)
-async def test_answers_about_what_another_node_copies_are_as_described(tmp_path: Path, route: Route) -> None:
+async def test_answers_about_what_another_node_copies_are_as_described(ask: Asking, route: Route) -> None:
     """Figures that only that node knows may be missing."""
-    ask = asking(tmp_path)
     view = ask.node.shown
     ask.node.shown = attrs.evolve(view, flows=(attrs.evolve(view.flows[0], partitions=()),))
     ask.node.control.others = {TopicPartition("orders", number): Elsewhere("A.orders", "there") for number in (0, 1)}

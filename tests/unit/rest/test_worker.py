@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -11,18 +10,13 @@ import pytest
 from mm2py.model.connector_configs import RestartRequest
 from mm2py.model.overrides import Wanted
 from mm2py.model.state import FlowState
-from tests.support.rest_asking import Asking, asking
+from tests.support.rest_asking import Asking
 from tests.support.rest_node import CONNECTOR
 
 
 NAME = "MirrorSourceConnector"
 NORTH = {**CONNECTOR, "name": "north", "source.cluster.alias": "C"}
 FOREIGN = {"connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector"}
-
-
-@pytest.fixture
-async def ask(tmp_path: Path) -> Asking:
-    return asking(tmp_path)
 
 
 async def test_create_and_remove(ask: Asking) -> None:

@@ -7,20 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.support import debian
+from tests.support.commands import fake_program
 from tests.support.debian import ProgramMissingError, debian_program
-
-
-def _program(folder: Path, name: str) -> Path:
-    path = folder / name
-    path.write_text("#!/bin/sh\n")
-    path.chmod(0o755)
-    return path
 
 
 def test_a_program_that_is_there_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is on the path needs no installation, whichever of its names it has."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    there = _program(tmp_path, "mm2py-sample-2")
+    there = fake_program(tmp_path, "mm2py-sample-2")
 
     assert debian_program("mm2py-no-such-package", "mm2py-sample-1", "mm2py-sample-2") == there
 
@@ -38,8 +32,7 @@ def test_a_package_that_cannot_be_installed_is_told_with_apt_get_s_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What apt-get had to say is in the message."""
-    apt_get = _program(tmp_path, "apt-get")
-    apt_get.write_text("#!/bin/sh\necho E: no such package >&2\nexit 100\n")
+    fake_program(tmp_path, "apt-get", "echo E: no such package >&2\nexit 100")
     monkeypatch.setenv("MM2PY_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(debian, "_root", list)

@@ -23,12 +23,6 @@ UNSAFE = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\be
 OUTSIDE = re.compile(r"(?:https?:)?//[a-z0-9.-]+\.[a-z]{2,}", re.IGNORECASE)
 
 
-@pytest.fixture
-async def ask(tmp_path: Path) -> Asking:
-    """An application without access control."""
-    return asking(tmp_path)
-
-
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_text_never_becomes_part_of_the_page(path: Path) -> None:
     """Names and errors come from Kafka: they are set as text, by no other way."""

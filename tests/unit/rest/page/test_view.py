@@ -24,7 +24,6 @@ from mm2py.model.state import (
 from mm2py.rest.page.history import History
 from mm2py.rest.page.view import (
     PARTITION_COLUMNS,
-    changes,
     details,
     ordered,
     overview,
@@ -129,12 +128,3 @@ def test_what_operators_asked_for() -> None:
     assert (told["topics"], told["partitions"]) == (["a", "b"], [["c", 1]])
     assert told["limit"] == {"bytes_per_s": 5.0, "records_per_s": None}
     assert told["settings"] == {"MirrorSourceConnector": ["source.sasl.jaas.config"]}
-
-
-def test_changes_between_two_seconds() -> None:
-    """New and other rows are sent, those that are gone are named, the rest is left out."""
-    before, after = {"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 5, "d": 4}
-
-    assert changes(before, after) == ([5, 4], ["c"])
-    assert changes(after, after) == ([], [])
-    assert changes({"a": 1}, {"b": 1}) == ([1], ["a"])
