@@ -114,14 +114,6 @@ def test_a_position_behind_the_index() -> None:
     assert known.downstream(ORDERS, 202) == Translated(150, EXACT)
 
 
-def test_what_java_copied_behind_our_index() -> None:
-    """After Java took over, its position has no offset at the target: our index holds, syncs tell the rest."""
-    known = translation(runs(*INDEX), position(202, None), syncs=([sync(180, 128)],))
-
-    assert known.downstream(ORDERS, 110) == Translated(58, EXACT)
-    assert known.downstream(ORDERS, 202) == Translated(129, SYNCS)
-
-
 def test_a_target_that_lost_records() -> None:
     """A position that ends before our index did was written after the target had lost records: the index is void."""
     known = translation(runs(*INDEX), position(152, 79))

@@ -38,6 +38,7 @@ from tests.support.views import FLOW, WALL_MS, flow_view, mirror_view, partition
 OPEN = "application/openmetrics-text;version=1.0.0;q=0.9,text/plain;q=0.5"
 COUNT = "kafka_connect_mirror_source_connector_record_count"
 BYTES = "kafka_connect_mirror_source_connector_byte_count"
+LATENCY = "kafka_connect_mirror_source_connector_replication_latency_ms"
 LAG = "mm2py_partition_lag_records"
 #: What it takes for a label to be misread.
 HOSTILE = 'a"b\\c\nd{e="f"},# é €'
@@ -148,7 +149,6 @@ def test_what_a_partition_shows() -> None:
     """Counts, lag and times of a partition are those of its view; of an idle one times are not a number."""
     view = mirror_view(flow_view([partition_view("orders", 0, 600), partition_view("orders", 1)]))
     series = scraped(metrics_of(), view)
-    latency = "kafka_connect_mirror_source_connector_replication_latency_ms"
     busy, idle = ({("A.orders", it, "B") for it in number} for number in ("0", "1"))
 
     assert values_of(series, COUNT, "topic", "partition", "destination") == {
@@ -156,7 +156,7 @@ def test_what_a_partition_shows() -> None:
         **dict.fromkeys(idle, 0.0),
     }
     for ending, value in (("", 7), ("_min", 2), ("_max", 30), ("_avg", 8.5)):
-        shown = values_of(series, f"{latency}{ending}", "partition")
+        shown = values_of(series, f"{LATENCY}{ending}", "partition")
         assert shown["0",] == value
         assert math.isnan(shown["1",])
     assert values_of(series, LAG, "partition") == {("0",): 5, ("1",): 5}
@@ -251,8 +251,7 @@ def test_what_is_rolled_up_is_the_worst_of_times() -> None:
     stale = partition_view("t", 2, 10, latency=attrs.evolve(slow.latency, last_ms=99, min_ms=None, avg_ms=None))
     slow = attrs.evolve(slow, latency=attrs.evolve(slow.latency, max_ms=500, avg_ms=100.5))
     series = scraped(metrics_of(partitions_max=0), mirror_view(flow_view([slow, quick, stale])))
-    latency = "kafka_connect_mirror_source_connector_replication_latency_ms"
-    shown = [values_of(series, f"{latency}{ending}", "topic")["A.t",] for ending in ("", "_min", "_max", "_avg")]
+    shown = [values_of(series, f"{LATENCY}{ending}", "topic")["A.t",] for ending in ("", "_min", "_max", "_avg")]
 
     assert shown == [99, 2, 500, pytest.approx((100.5 + 3 * 8.5) / 4)]
     assert values_of(series, "mm2py_partition_lag_seconds", "topic") == {("A.t",): 90}

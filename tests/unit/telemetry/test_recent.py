@@ -29,6 +29,7 @@ from tests.support.clocks import WALL_START_MS, ManualClock
 
 
 FLOW = Flow("A", "B")
+KINDS = [kind for _, kind in inspect.getmembers(all_events, inspect.isclass) if issubclass(kind, Event)]
 BACK = ClusterRecovered(FLOW, "B", 4.0, 2)
 
 
@@ -106,8 +107,7 @@ def test_runs_are_of_one_flow(events: EventLog, recent: RecentEvents) -> None:
 
 def test_every_fact_has_a_phrase() -> None:
     """No event that is shown has a fact without words: `found: 0, fresh: 1` means nothing to a reader."""
-    kinds = [kind for _, kind in inspect.getmembers(all_events, inspect.isclass) if issubclass(kind, Event)]
-    shown = [kind for kind in kinds if kind.level.value >= Level.INFO.value and kind is not FlowSummary]
+    shown = [kind for kind in KINDS if kind.level.value >= Level.INFO.value and kind is not FlowSummary]
     facts = {field.name for kind in shown for field in attrs.fields(kind) if str(field.type) != "TopicPartition"}
 
     assert facts - set(PHRASES) - {"flow", "hint"} == set()
@@ -170,8 +170,7 @@ def test_spark_s_life_is_remembered(events: EventLog, recent: RecentEvents) -> N
 
 def test_no_event_has_room_for_a_secret() -> None:
     """What reaches pages and logs are facts; none of them is called after something secret."""
-    kinds = [kind for _, kind in inspect.getmembers(all_events, inspect.isclass) if issubclass(kind, Event)]
-    fields = {field.name for kind in kinds if attrs.has(kind) for field in attrs.fields(kind)}
+    fields = {field.name for kind in KINDS if attrs.has(kind) for field in attrs.fields(kind)}
 
     assert not {
         name for name in fields for word in ("password", "secret", "token", "jaas", "credential") if word in name
