@@ -4,12 +4,14 @@ The pace of partitions that are far behind, inside a Python worker: what `core.p
 It outlives epochs, so that a new one does not begin from scratch. A broker gives a batch that is larger than what was
 asked for only of the first partition of an answer, of others nothing. So what the pace allows is not divided among all
 that is behind: some partitions have their turn, with slices that batches fit into, and the others are not in the fetch
-session until then, so that the broker reads nothing of them.
+session until then, so that the broker reads nothing of them. Those that have little left go first: they were live before
+a pause, and their new records would wait until all of a backlog has had its turn.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
@@ -38,6 +40,8 @@ _LITTLE_USED: Final = 0.6
 _WELL_USED: Final = 0.8
 #: How many are considered for a turn at once.
 _CONSIDERED: Final = 64
+#: How long what is not far behind goes first, lest a limit or a broker that is away lets it keep the turns of others.
+_FIRST_FOR_S: Final = 10.0
 #: What was not watched for so long may be behind by now.
 _KNOWN_FOR_S: Final = 5.0
 
@@ -60,6 +64,8 @@ class CatchUp:
         #: The partitions that are behind, in the order of their turns, and those that are known not to be.
         self.behind: dict[PartitionCopy, None] = {}
         self.live: set[PartitionCopy] = set()
+        #: Those of `behind` that go first, because they are not far behind, and since when they are behind.
+        self._first: dict[PartitionCopy, float] = {}
         #: How long any of the epoch's partitions was held back.
         self.held_s = 0.0
         self._turns: dict[PartitionCopy, _Turn] = {}
@@ -79,11 +85,12 @@ class CatchUp:
         """Begin an epoch with *copies*. What is known of their partitions still holds, if it is not old."""
         now = self._loop.time()
         if now - self._watched_at > _KNOWN_FOR_S:
-            self.behind, self.live = {}, set()
+            self.behind, self.live, self._first = {}, set(), {}
         here = set(copies)
         others = {copy.plan.source: copy for copy in here if self.is_unknown(copy)}
-        self.behind = dict.fromkeys(_again(self.behind, here, others))
-        self.live = set(_again(self.live, here, others))
+        self.behind = {copy: None for _, copy in _again(self.behind, here, others)}
+        self.live = {copy for _, copy in _again(self.live, here, others)}
+        self._first = {copy: self._first[before] for before, copy in _again(self._first, here, others)}
         self._unknown = len(copies) - len(self.behind) - len(self.live)
         self._turns, self.held_s = {}, 0.0
         self._start_interval(now)
@@ -120,7 +127,11 @@ class CatchUp:
             self._width = max(1, self._width - 1)
 
     def note(self, copy: PartitionCopy, records: int, size_bytes: int) -> None:
-        """Count what a fetch brought of *copy*, and see whether as much is left: then it is behind."""
+        """
+        Count what a fetch brought of *copy*, and see whether as much is left: then it is behind.
+
+        `FarBehind` has noted before whether it is far behind.
+        """
         fetching = copy.fetching
         end = fetching.last_stable_offset if fetching.last_stable_offset >= 0 else fetching.high_watermark
         left = end - fetching.position.offset
@@ -129,9 +140,13 @@ class CatchUp:
         if left <= (0 if copy in self.behind else records):
             self.behind.pop(copy, None)
             self._turns.pop(copy, None)
+            self._first.pop(copy, None)
             self.live.add(copy)
             return
-        self.behind.setdefault(copy)
+        if copy not in self.behind:
+            self.behind[copy] = None
+            if not fetching.is_behind:
+                self._first[copy] = self._loop.time()
         if copy in self.live:
             # It has just fallen behind, and may have little to catch up with.
             self.live.remove(copy)
@@ -184,7 +199,7 @@ class CatchUp:
                 self._end_turn(copy)
         most = min(_MOST_TURNS, max(self._width, int(self._round_bytes / _LEAST_SLICE_BYTES)))
         if len(self._turns) < min(most, len(self.behind)):
-            self._give_turns(list(islice(self.behind, _CONSIDERED)), most, now)
+            self._give_turns([*islice(self._first, _CONSIDERED), *islice(self.behind, _CONSIDERED)], most, now)
         return self._turns.keys()
 
     def _give_turns(self, candidates: Iterable[PartitionCopy], most: int, now: float) -> None:
@@ -199,10 +214,13 @@ class CatchUp:
                 self._end_turn(copy)
 
     def _end_turn(self, copy: PartitionCopy) -> None:
-        """Let all others that are behind have their turn first."""
+        """Let all others that are behind have their turn first, or all others that go first."""
         self._turns.pop(copy, None)
         del self.behind[copy]
         self.behind[copy] = None
+        since = self._first.pop(copy, -math.inf)
+        if self._loop.time() - since < _FIRST_FOR_S:
+            self._first[copy] = since
 
     @property
     def _round_bytes(self) -> float:
@@ -220,12 +238,12 @@ class CatchUp:
 
 def _again(
     before: Iterable[PartitionCopy], here: Collection[PartitionCopy], others: Mapping[TopicPartition, PartitionCopy]
-) -> Iterator[PartitionCopy]:
-    """Return those of *before* that are *here*, as they were, or as *others* that were made of their partitions."""
+) -> Iterator[tuple[PartitionCopy, PartitionCopy]]:
+    """Return those of *before* that are *here*, with themselves or with *others* that were made of their partitions."""
     for copy in before:
         again = copy if copy in here else others.get(copy.plan.source)
         if again is not None:
-            yield again
+            yield copy, again
 
 
 def _can_be_fetched(copy: PartitionCopy) -> bool:

@@ -339,9 +339,7 @@ class Fetcher:
                 continue
             fetching.heard_at = now
             heard.append(copy)
-            before = fetching.position.offset
             is_rebuilt = self._ingest(copy, answer, now_ms)
-            reader.far_behind.note(copy, fetching.position.offset - before, len(answer.record_set))
             sender.offer(copy)
             if is_rebuilt:
                 # Building took a while: what is built leaves now, and other answers get their turn.
@@ -366,8 +364,9 @@ class Fetcher:
         """Queue what came for *copy*; say whether batches had to be built for it."""
         reader = self._reader
         buffer, fetch, queue = copy.buffer, copy.fetching.position, copy.buffer.queue
-        before_bytes, before_batches = buffer.size_bytes, len(queue)
+        before_bytes, before_batches, before_offset = buffer.size_bytes, len(queue), fetch.offset
         ingest(copy, answer, reader.limits)
+        reader.far_behind.note(copy, fetch.offset - before_offset, len(answer.record_set))
         if reader.throttle.is_limiting:
             records = sum(queue[index].record_count for index in range(before_batches, len(queue)))
             reader.throttle.charge(copy, answer.record_set, records)

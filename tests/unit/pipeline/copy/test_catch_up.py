@@ -92,9 +92,9 @@ async def test_a_fetch_of_what_is_behind_is_small() -> None:
     assert throttle.hold_s(copies[1]) == 0
 
 
-def _backlogs(partitions: int, batches: int) -> CopyRig:
-    """Make partitions that are behind by so many batches of 16 kB."""
-    rig = rig_of(partitions, catch_up_latency_ms=10, coalesce_below_bytes=0)
+def _backlogs(partitions: int, batches: int, *, live: int = 0, **limits: int) -> CopyRig:
+    """Make partitions that are behind by so many batches of 16 kB, and after them some without records."""
+    rig = rig_of(partitions + live, catch_up_latency_ms=10, coalesce_below_bytes=0, **limits)
     for number in range(partitions):
         rig.load(number, batches, records=4, size=4_000)
     return rig
@@ -168,3 +168,31 @@ async def test_a_batch_that_takes_seconds_of_the_pace_is_not_followed_by_many_at
 
     assert turns == [1] * 11
     assert catch_up._width > 8
+
+
+async def test_what_has_little_left_has_its_turn_before_a_backlog() -> None:
+    """After a pause live partitions have some records left as well. They are not copied in turn with a backlog."""
+    rig = _backlogs(60, 20, fetch_partition_max_bytes=64 * 1024, live=20)
+    rig.target.bytes_per_s = 10_000_000
+    loop, live = asyncio.get_running_loop(), range(60, 80)
+    for number in live:
+        rig.load(number, 100, records=1, size=200)
+
+    def copied(numbers: range) -> list[int]:
+        return [rig.target.partitions[TopicPartition(REMOTE, number)].end for number in numbers]
+
+    async def watch() -> tuple[float, int]:
+        began = loop.time()
+        while min(copied(live)) < 100:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.01)
+        return loop.time() - began, sum(copied(range(60)))
+
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(watch())
+        while not watching.done():
+            await rig.epoch(epoch_ms=2_000)
+    level_after_s, copied_of_backlog = watching.result()
+
+    assert level_after_s < 0.5
+    assert copied_of_backlog < 60 * 20 * 4 / 10
+    await rig.worker.close()
