@@ -3,7 +3,9 @@ When a mirror will have caught up: what is left to copy, by how fast that shrink
 
 A live partition is never quite level: records arrive while it is read. So what comes within a second counts as
 nothing. What is left shrinks by what is copied, and grows by what is produced; only the difference is measured, between
-looks at each partition that lie up to a minute apart, so that partitions that take turns have had theirs.
+looks at each partition that lie up to a minute apart, so that partitions that take turns have had theirs. While a
+partition is not copied, because it is paused for example, what is left only grows, and its first epoch after that finds
+its pace. Both tell nothing of how fast the rest will shrink, and are left out.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ _LEVEL_S = 1.0
 _FEW = 10
 #: Looks that lie further back are forgotten, if there are later ones to compare with.
 _REMEMBERED_S = 60.0
+#: If it is not known of more than this part of what is left how it changes, it is not known of all.
+_UNKNOWN_PART = 0.1
 #: What takes longer shrinks by chance.
 _LONGEST_S = 30 * 86_400.0
 
@@ -32,9 +36,14 @@ class Look:
 
 @attrs.frozen
 class Descent:
-    """How what is left of a partition changes: some of the last looks at it, at most three."""
+    """
+    How what is left of a partition changes: some of the last looks at it, at most three.
+
+    `is_at_rest` if it was not being copied at the last one.
+    """
 
     looks: tuple[Look, ...] = ()
+    is_at_rest: bool = False
 
     @property
     def left(self) -> int:
@@ -46,14 +55,26 @@ class Descent:
         """Whether nothing was left at any look that is remembered."""
         return not any(look.left for look in self.looks)
 
+    def at_rest(self, lag: int, *, at: float) -> Descent:
+        """Return it with a look at a partition that is not being copied."""
+        was_level = not self.left
+        return attrs.evolve(self._leaving_out(0 if was_level and lag <= _FEW else lag, at), is_at_rest=True)
+
+    def _leaving_out(self, left: int, at: float) -> Descent:
+        """Return it as if nothing had changed since the last look, but so many are *left*."""
+        if not self.looks or (left and not self.left):
+            return Descent((Look(at, left),))
+        by_s, more = self.age_s(at), left - self.left
+        return Descent(tuple(Look(look.at + by_s, max(0, look.left + more)) for look in self.looks))
+
     def after(self, lag: int, *, copied_per_s: float, at: float) -> Descent:
         """Return it with another look, at which *lag* records were not copied; lately *copied_per_s* were."""
         looks = self.looks
         was_level = bool(looks) and not looks[-1].left
         is_level = lag <= copied_per_s * _LEVEL_S or (was_level and lag <= _FEW)
         look = Look(at, 0 if is_level else lag)
-        if not looks or (was_level and look.left):
-            return Descent((look,))  # how long ago it began to be behind is not known
+        if self.is_at_rest or not looks or (was_level and look.left):
+            return self._leaving_out(look.left, at)  # how long ago it began to be behind is not known
         if is_level and self.is_over:
             return self
         if len(looks) == 1 or looks[-1].at - looks[-2].at >= _REMEMBERED_S / 2:
@@ -85,17 +106,21 @@ def seconds_until_level(each: Iterable[Weighed], now: float) -> float | None:
     """
     Return when nothing will be left of the partitions, at the rates of the last minute; 0 if all are level.
 
-    They share what copies them: once one is level, the others get on faster. None while what is left does not shrink.
+    They share what copies them: once one is level, the others get on faster. None while what is left does not shrink,
+    and while that is known only of a part of it.
     """
-    left = per_s = stale = 0.0
+    left = per_s = stale = unknown = 0.0
     for it in each:
         there = it.descent.left * it.weight
         left += there
         stale += there * it.descent.age_s(now)
-        per_s += (it.descent.per_s or 0.0) * it.weight
+        if it.descent.per_s is None:
+            unknown += there
+        else:
+            per_s += it.descent.per_s * it.weight
     if not left:
         return 0.0
-    if per_s <= 0 or left / per_s > _LONGEST_S:
+    if unknown > left * _UNKNOWN_PART or per_s <= 0 or left / per_s > _LONGEST_S:
         return None
     # What was left at the last looks has become less since.
     return max(0.0, left / per_s - stale / left)

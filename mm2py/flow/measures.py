@@ -114,9 +114,11 @@ class PartitionMeasures:
         self.is_ours = self.is_ours or outcome.records > 0
         return records
 
-    def look(self, state: PartitionState, now: float) -> None:
+    def look(self, state: PartitionState, now: float, *, is_copied: bool) -> None:
         """Record the partition's lag, which the source has just reported."""
-        if state.lag is not None:
+        if state.lag is not None and not is_copied:
+            self.descent = self.descent.at_rest(state.lag, at=now)
+        elif state.lag is not None:
             passed_s = 0.0 if self._asked_at is None else now - self._asked_at
             copied_per_s = (self.records - self._records_then) / passed_s if passed_s > 0 else 0.0
             self.descent = self.descent.after(state.lag, copied_per_s=copied_per_s, at=now)
@@ -280,10 +282,10 @@ class FlowMeasures:
             self._window.append(_Sample(now, outcome.latency, outcome.age))
             self._trim(now)
 
-    def look(self, state: PartitionState) -> None:
-        """Record a partition's lag, which the source has just reported."""
+    def look(self, state: PartitionState, *, is_copied: bool = True) -> None:
+        """Record a partition's lag, which the source has just reported; unless it *is_copied*, no epoch has it."""
         measured = self._partition(state.source)
-        measured.look(state, self._clock.monotonic())
+        measured.look(state, self._clock.monotonic(), is_copied=is_copied)
         if not measured.descent.is_over:
             self._behind[state.source] = measured
         elif self._behind:

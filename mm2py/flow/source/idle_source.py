@@ -100,5 +100,5 @@ class IdleSourceWatch:
                 continue
             if state is not None:
                 states[source] = progress.look(state, log_start_offset=start, high_watermark=end)
-                self._measures.look(states[source])
+                self._measures.look(states[source], is_copied=self._life.tasks.holders.is_held(source))
         return True

@@ -4,8 +4,8 @@ The pace of partitions that are far behind, inside a Python worker: what `core.p
 It outlives epochs, so that a new one does not begin from scratch. A broker gives a batch that is larger than what was
 asked for only of the first partition of an answer, of others nothing. So what the pace allows is not divided among all
 that is behind: some partitions have their turn, with slices that batches fit into, and the others are not in the fetch
-session until then, so that the broker reads nothing of them. Those that have little left go first: they were live before
-a pause, and their new records would wait until all of a backlog has had its turn.
+session until then, so that the broker reads nothing of them. Those that have little left go first: after a pause they
+are the live ones, and their new records would wait until all of a backlog has had its turn.
 """
 
 from __future__ import annotations

@@ -71,6 +71,13 @@ class MeasuresRig:
         self.measures.look(self.state)
         self.epoch += 1
 
+    def rest(self, records: int) -> None:
+        """Let five seconds pass in which nothing is copied and *records* are produced."""
+        self.clock.advance(5.0)
+        log = attrs.evolve(self.state.log, high_watermark=self.state.log.high_watermark + records)
+        self.state = attrs.evolve(self.state, log=log)
+        self.measures.look(self.state, is_copied=False)
+
     def partition(self) -> PartitionView:
         (view,) = self.measures.partitions([self.state], {SOURCE: 0})
         return view
@@ -341,3 +348,22 @@ def test_how_long_it_takes_to_catch_up() -> None:
 
     rig.run(7_900)
     assert (rig.partition().seconds_until_level, rig.flow().seconds_until_level) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("lag_before", [0, 5_000])
+def test_how_long_it_takes_to_catch_up_with_what_came_in_a_pause(lag_before: int) -> None:
+    """How fast a backlog grew while the flow was paused, and for how long, tells nothing of how fast it shrinks."""
+    rig = MeasuresRig(attrs.evolve(STATE, log=LogOffsets(high_watermark=1_100 + lag_before)))
+    for _ in range(2):
+        rig.run(500)
+    for produced in (2_000, 10_000, 8_000, 0):
+        rig.rest(produced)
+    rig.clock.advance(20.0)
+    rig.run(100)  # it has to find its pace
+    found = []
+    for _ in range(4):
+        rig.run(500)
+        found.append(rig.flow().seconds_until_level)
+    left = [19_900 + lag_before - 500 * epochs for epochs in (1, 2, 3, 4)]
+
+    assert found == [pytest.approx(it / 100) for it in left]
