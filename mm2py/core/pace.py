@@ -49,14 +49,18 @@ class Pace:
         Return the pace after an interval in which requests *took_ms* to be answered.
 
         Nine of ten may take *more_ms* longer than the shortest of the last minute. The rate grows only if something
-        *was_held*: otherwise it was not what limited the copying.
+        *was_held*: otherwise it was not what limited the copying. While next to nothing is behind, answers are late for
+        other reasons: the next backlog starts from the rate of the last one, and soon finds its own.
         """
         if not took_ms:
             return self
         ordered = sorted(took_ms)
         known = attrs.evolve(self, shortest=_noted(self.shortest, ordered[0], now))
+        is_little = used_bytes_per_s < LEAST_BYTES_PER_S
+        if is_little and not was_held:
+            return attrs.evolve(known, is_seeking=True)
         if ordered[len(ordered) * 9 // 10] > known.base_ms + more_ms:
-            slower = min(self.bytes_per_s, used_bytes_per_s) * _SLOWER
+            slower = (self.bytes_per_s if is_little else min(self.bytes_per_s, used_bytes_per_s)) * _SLOWER
             return attrs.evolve(known, bytes_per_s=max(LEAST_BYTES_PER_S, slower), is_seeking=False)
         if was_held and used_bytes_per_s >= self.bytes_per_s * _BINDING:
             return attrs.evolve(known, bytes_per_s=self.bytes_per_s * (_SEEKING if self.is_seeking else _FASTER))

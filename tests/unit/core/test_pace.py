@@ -88,3 +88,21 @@ def test_a_rate_that_limits_nothing_does_not_grow() -> None:
 
     assert pace.bytes_per_s == Pace().bytes_per_s
     assert pace.after([], used_bytes_per_s=0.0, was_held=True, more_ms=MORE_MS, now=30.0) is pace
+
+
+def test_late_answers_while_nothing_is_behind_do_not_slow_the_next_backlog() -> None:
+    """It is copied as fast as the last one, and soon as fast as it may be."""
+    pace = paced(queueing(8 * MIB), seconds=30)
+    for number in range(100):
+        at = 30 + number * INTERVAL_S
+        idle = pace = pace.after([2.0, *[50.0] * 9], used_bytes_per_s=100.0, was_held=False, more_ms=MORE_MS, now=at)
+    soon = paced(queueing(800 * MIB), seconds=3, pace=idle, at=55)
+
+    assert idle.bytes_per_s > 4 * MIB
+    assert soon.bytes_per_s > 400 * MIB
+
+
+def test_an_interval_in_which_a_large_batch_is_paid_off_is_no_measure_of_what_is_used() -> None:
+    late = Pace().after([2.0, *[50.0] * 9], used_bytes_per_s=0.0, was_held=True, more_ms=MORE_MS, now=0.0)
+
+    assert late.bytes_per_s == pytest.approx(Pace().bytes_per_s * 0.7)
