@@ -3,7 +3,7 @@ When a mirror will have caught up: what is left to copy, by how fast that shrink
 
 A live partition is never quite level: records arrive while it is read. So what comes within a second counts as
 nothing. What is left shrinks by what is copied, and grows by what is produced; only the difference is measured, between
-looks at each partition that lie up to a minute apart, so that partitions that take turns have had theirs. While a
+looks at each partition that lie some epochs apart, so that partitions that take turns have had theirs. While a
 partition is not copied, because it is paused for example, what is left only grows, and its first epoch after that finds
 its pace. Both tell nothing of how fast the rest will shrink, and are left out.
 """
@@ -19,7 +19,7 @@ import attrs
 _LEVEL_S = 1.0
 _FEW = 10
 #: Looks that lie further back are forgotten, if there are later ones to compare with.
-_REMEMBERED_S = 60.0
+_REMEMBERED_S = 20.0
 #: If it is not known of more than this part of what is left how it changes, it is not known of all.
 _UNKNOWN_PART = 0.1
 #: What takes longer shrinks by chance.
@@ -104,7 +104,7 @@ class Weighed:
 
 def seconds_until_level(each: Iterable[Weighed], now: float) -> float | None:
     """
-    Return when nothing will be left of the partitions, at the rates of the last minute; 0 if all are level.
+    Return when nothing will be left of the partitions, at the rates of the last epochs; 0 if all are level.
 
     They share what copies them: once one is level, the others get on faster. None while what is left does not shrink,
     and while that is known only of a part of it.

@@ -80,7 +80,7 @@ LAG = Row(
             "Until it has caught up",
             f"max by (source, target) (mm2py_flow_catch_up_seconds{{{WHICH}}})",
             "s",
-            "At the rates of the last minute. Nothing is shown while what is left does not shrink.",
+            "At the rates of the last epochs. Nothing is shown while what is left does not shrink.",
         ),
         table(
             "The twenty topics furthest behind",

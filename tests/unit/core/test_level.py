@@ -157,3 +157,14 @@ def test_it_is_unknown_until_it_is_known_of_nearly_all() -> None:
 
     assert seconds_until_level([Weighed(known), Weighed(once)], 10) is None
     assert seconds_until_level([Weighed(known), Weighed(once, 0.05)], 10) == pytest.approx(304.5)
+
+
+def test_a_rate_that_grows_is_followed_soon() -> None:
+    """A backlog finds its pace in the course of a minute; half a minute later only the new rate counts."""
+    per_s = [20, 40, 80, 100, 110, 110, 110]
+    lags = [100_000 - 10 * sum(per_s[:epochs]) for epochs in range(len(per_s) + 1)]
+    descent = Descent()
+    for epochs, lag in enumerate(lags):
+        descent = descent.after(lag, copied_per_s=0, at=10.0 * epochs)
+
+    assert seconds_until_level([Weighed(descent)], 70) == pytest.approx(lags[-1] / 110, rel=0.01)
