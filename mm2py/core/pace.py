@@ -21,8 +21,9 @@ _SLOWER: Final = 0.7
 _FASTER: Final = 1.15
 #: If less of the rate is used, something else limits the copying.
 _BINDING: Final = 0.5
-#: Until the first answer that is too late.
+#: Until the first answer that is too late, and after it once so many intervals in a row have grown without one.
 _SEEKING: Final = 1.5
+_GROWN_IN_A_ROW: Final = 4
 #: Of so many seconds the shortest time counts, in parts of so many.
 _REMEMBERED_S: Final = 60.0
 _PART_S: Final = 5.0
@@ -36,6 +37,8 @@ class Pace:
     #: The shortest times to an answer, in milliseconds, by parts of time.
     shortest: tuple[tuple[int, float], ...] = ()
     is_seeking: bool = True
+    #: How often it grew since answers were too late: after a few times something else had made them late.
+    grown: int = 0
 
     @property
     def base_ms(self) -> float:
@@ -61,9 +64,11 @@ class Pace:
             return attrs.evolve(known, is_seeking=True)
         if ordered[len(ordered) * 9 // 10] > known.base_ms + more_ms:
             slower = (self.bytes_per_s if is_little else min(self.bytes_per_s, used_bytes_per_s)) * _SLOWER
-            return attrs.evolve(known, bytes_per_s=max(LEAST_BYTES_PER_S, slower), is_seeking=False)
+            return attrs.evolve(known, bytes_per_s=max(LEAST_BYTES_PER_S, slower), is_seeking=False, grown=0)
         if was_held and used_bytes_per_s >= self.bytes_per_s * _BINDING:
-            return attrs.evolve(known, bytes_per_s=self.bytes_per_s * (_SEEKING if self.is_seeking else _FASTER))
+            is_seeking = self.is_seeking or self.grown >= _GROWN_IN_A_ROW
+            faster = self.bytes_per_s * (_SEEKING if is_seeking else _FASTER)
+            return attrs.evolve(known, bytes_per_s=faster, is_seeking=is_seeking, grown=self.grown + 1)
         return known
 
 

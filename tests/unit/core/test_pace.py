@@ -106,3 +106,15 @@ def test_an_interval_in_which_a_large_batch_is_paid_off_is_no_measure_of_what_is
     late = Pace().after([2.0, *[50.0] * 9], used_bytes_per_s=0.0, was_held=True, more_ms=MORE_MS, now=0.0)
 
     assert late.bytes_per_s == pytest.approx(Pace().bytes_per_s * 0.7)
+
+
+def test_after_answers_that_were_late_for_another_reason_it_seeks_again() -> None:
+    """A pause of a broker, every two seconds, does not keep the rate from what the broker has left for long."""
+    pace, broker = Pace(), queueing(800 * MIB)
+    for number in range(80):
+        took = (lambda _rate: [2.0, *[50.0] * 9]) if number % 8 == 0 else broker
+        pace = paced(took, seconds=INTERVAL_S, pace=pace, at=number * INTERVAL_S)
+        if pace.bytes_per_s > 400 * MIB:
+            break
+
+    assert number * INTERVAL_S < 10
