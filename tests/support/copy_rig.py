@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
-from typing import Any, cast
+from collections.abc import Coroutine
+from typing import Any, TypeVar, cast
 
 import attrs
 
-from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, PartitionOutcome, PartitionPlan, ProducerMark
+from mm2py.model.epoch import (
+    CopyLimits,
+    EpochOutcome,
+    EpochPlan,
+    PartitionFailure,
+    PartitionOutcome,
+    PartitionPlan,
+    ProducerMark,
+)
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.rates import RateShare
 from mm2py.pipeline.copy.epoch import copy_epoch
@@ -15,10 +25,12 @@ from mm2py.pipeline.copy.worker_state import WorkerState
 from tests.support.batches import START_MS, Content, build_batch
 from tests.support.clocks import LoopClock
 from tests.support.model_cluster import ModelCluster
+from tests.support.model_partition import ModelPartition
 
 
 TOPIC, REMOTE = "orders", "A.orders"
 EPOCH_MS, DRAIN_MS = 1_000, 2_000
+T = TypeVar("T")
 _LEADER_EPOCH, _LEADER_EPOCH_AT = struct.Struct(">i"), 12
 
 
@@ -31,7 +43,7 @@ class CopyRig:
     worker: WorkerState
     plans: dict[int, PartitionPlan]
     limits: CopyLimits = attrs.field(factory=CopyLimits)
-    epochs: int = 0
+    outcomes: list[EpochOutcome] = attrs.field(factory=list)
 
     async def epoch(
         self,
@@ -44,17 +56,39 @@ class CopyRig:
     ) -> EpochOutcome:
         """Run an epoch; of a lost one the plans learn nothing but who wrote."""
         plan = attrs.evolve(self.plan(), epoch_ms=epoch_ms, drain_ms=drain_ms, stop_file=stop_file, rates=rates)
-        self.epochs += 1
         outcome = await copy_epoch(plan, LoopClock(), self.worker)
+        self.outcomes.append(outcome)
         if not is_lost:
             self._account(outcome)
         return outcome
+
+    async def epochs_until(self, watch: Coroutine[Any, Any, T], *, epoch_ms: int) -> T:
+        """Run epochs until *watch*, which runs beside them, is done, and return its result."""
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(watch)
+            while not watching.done():
+                await self.epoch(epoch_ms=epoch_ms)
+        return watching.result()
+
+    async def arrives(self, number: int, end: int) -> float:
+        """Wait until the target's partition ends at *end*, and return how long it took."""
+        loop, partition = asyncio.get_running_loop(), self.remote(number)
+        begun = loop.time()
+        while partition.end < end:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.0005)
+        return loop.time() - begun
+
+    def upstream(self, number: int = 0) -> ModelPartition:
+        return self.source.partitions[TopicPartition(TOPIC, number)]
+
+    def remote(self, number: int = 0) -> ModelPartition:
+        return self.target.partitions[TopicPartition(REMOTE, number)]
 
     def plan(self) -> EpochPlan:
         """Plan the next epoch."""
         self._fence()
         clusters, partitions = (self.source.endpoint, self.target.endpoint), tuple(self.plans.values())
-        return EpochPlan(Flow("A", "B"), 0, self.epochs, *clusters, partitions, self.limits, EPOCH_MS, DRAIN_MS)
+        return EpochPlan(Flow("A", "B"), 0, len(self.outcomes), *clusters, partitions, self.limits, EPOCH_MS, DRAIN_MS)
 
     def _account(self, outcome: EpochOutcome) -> None:
         for partition in outcome.partitions:
@@ -83,7 +117,7 @@ class CopyRig:
 
     def load(self, number: int, batches: int, *, records: int = 3, size: int = 10, leader_epoch: int = 0) -> None:
         """Write batches to the source whose values are their upstream offsets."""
-        partition = self.source.partitions[TopicPartition(TOPIC, number)]
+        partition = self.upstream(number)
         for _ in range(batches):
             contents = [
                 Content(n, START_MS, b"k", b"%d" % (partition.end + n) + b"." * (size - 10)) for n in range(records)
@@ -94,8 +128,7 @@ class CopyRig:
 
     def values(self, number: int = 0) -> list[int]:
         """Return the upstream offsets of what the target holds."""
-        log = self.target.partitions[TopicPartition(REMOTE, number)].records()
-        return [int((r.value or b"").rstrip(b".")) for r in log]
+        return [int((r.value or b"").rstrip(b".")) for r in self.remote(number).records()]
 
 
 def worker_of(source: ModelCluster, target: ModelCluster) -> WorkerState:
@@ -117,3 +150,9 @@ def rig_of(partitions: int = 2, *, brokers: int = 1, **limits: Any) -> CopyRig:
 def of(outcome: EpochOutcome, number: int = 0) -> PartitionOutcome:
     """Return what an *outcome* says of the partition with that number."""
     return next(p for p in outcome.partitions if p.source.partition == number)
+
+
+def known(failure: PartitionFailure | None) -> PartitionFailure:
+    """Return the failure that there must be."""
+    assert failure is not None
+    return failure

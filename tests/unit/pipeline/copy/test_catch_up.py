@@ -6,30 +6,24 @@ import asyncio
 
 import pytest
 
-from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.catch_up import CatchUp
+from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.throttle import Throttle
-from tests.support.copy_rig import REMOTE, TOPIC, CopyRig, rig_of
+from tests.support.copy_rig import CopyRig, rig_of
 
 
 async def _waits(rig: CopyRig) -> list[float]:
     """Copy a backlog of partition 0 for some seconds, and return how long a record of partition 1 takes meanwhile."""
-    loop, waits = asyncio.get_running_loop(), []
 
-    async def watch() -> None:
+    async def watch() -> list[float]:
+        waits = []
         for number in range(1, 40):
             await asyncio.sleep(0.15)
-            written_at = loop.time()
             rig.load(1, 1)
-            while rig.target.partitions[TopicPartition(REMOTE, 1)].end < 3 * number:  # noqa: ASYNC110 - virtual time
-                await asyncio.sleep(0.001)
-            waits.append(loop.time() - written_at)
+            waits.append(await rig.arrives(1, 3 * number))
+        return waits[10:]
 
-    async with asyncio.TaskGroup() as tasks:
-        watching = tasks.create_task(watch())
-        while not watching.done():
-            await rig.epoch(epoch_ms=2_000)
-    return waits[10:]
+    return await rig.epochs_until(watch(), epoch_ms=2_000)
 
 
 async def test_what_is_behind_leaves_room_for_what_is_not() -> None:
@@ -43,7 +37,6 @@ async def test_what_is_behind_leaves_room_for_what_is_not() -> None:
         behind = rig.values(0)
         assert behind == list(range(len(behind)))
         found.append((max(waits), len(behind)))
-        await rig.worker.close()
     (unbounded_s, _), (bounded_s, copied) = found
 
     assert unbounded_s > 0.3
@@ -58,7 +51,6 @@ async def test_without_a_bound_a_backlog_is_copied_at_once() -> None:
 
     assert outcome.records == 3_000
     assert not rig.worker.catch_ups
-    await rig.worker.close()
 
 
 async def test_a_backlog_that_is_copied_is_not_behind_any_more() -> None:
@@ -70,18 +62,12 @@ async def test_a_backlog_that_is_copied_is_not_behind_any_more() -> None:
 
     assert outcome.records == 600
     assert not catch_up.behind
-    await rig.worker.close()
 
 
 async def test_a_fetch_of_what_is_behind_is_small() -> None:
     """The target gets a backlog evenly, not in answers of megabytes."""
-    rig = rig_of(2)
-    copies = rig.worker.copies_of(rig.plan())
-    catch_up = CatchUp(10)
-    catch_up.begin(copies)
+    catch_up, copies = _begun(2)
     throttle = Throttle([], copies, None, catch_up)
-    for copy in copies:
-        copy.fetching.high_watermark, copy.fetching.node = 1_000, 0
     catch_up.note(copies[0], 10, 1_000_000)
     catch_up.note(copies[1], 1_000, 1_000_000)
 
@@ -90,6 +76,16 @@ async def test_a_fetch_of_what_is_behind_is_small() -> None:
     assert throttle.held(copies) == copies[:1]
     assert throttle.release_s(copies[:1]) == pytest.approx(1_000_000 / catch_up.pace.bytes_per_s, rel=0.01)
     assert throttle.hold_s(copies[1]) == 0
+
+
+def _begun(partitions: int) -> tuple[CatchUp, list[PartitionCopy]]:
+    """Make a pace, and partitions whose sources end at 1000."""
+    rig = rig_of(partitions)
+    catch_up, copies = CatchUp(10), rig.worker.copies_of(rig.plan())
+    catch_up.begin(copies)
+    for copy in copies:
+        copy.fetching.high_watermark, copy.fetching.node = 1_000, 0
+    return catch_up, copies
 
 
 def _backlogs(partitions: int, batches: int, *, live: int = 0, **limits: int) -> CopyRig:
@@ -107,7 +103,6 @@ async def test_first_fetches_are_paced_in_each_epoch() -> None:
     (catch_up,) = rig.worker.catch_ups.values()
 
     assert 0 < max(copied) < catch_up.pace.bytes_per_s * 0.4
-    await rig.worker.close()
 
 
 async def test_of_many_that_are_behind_some_have_their_turn_at_a_time() -> None:
@@ -117,7 +112,6 @@ async def test_of_many_that_are_behind_some_have_their_turn_at_a_time() -> None:
 
     assert sum(it.bytes for it in outcomes) / sum(it.fetches for it in outcomes) > 40_000
     assert all(values and values == list(range(len(values))) for values in map(rig.values, range(60)))
-    await rig.worker.close()
 
 
 async def test_what_cannot_be_fetched_has_no_turn() -> None:
@@ -125,13 +119,12 @@ async def test_what_cannot_be_fetched_has_no_turn() -> None:
     rig = _backlogs(60, 60)
     await rig.epoch(epoch_ms=100)
     for number in range(50):
-        rig.source.partitions[TopicPartition(TOPIC, number)].leader = None
+        rig.upstream(number).leader = None
     before = [len(rig.values(number)) for number in range(60)]
     outcome = await rig.epoch(epoch_ms=1_000)
 
     assert outcome.bytes > 3_000_000
     assert all(len(rig.values(number)) > before[number] for number in range(50, 60))
-    await rig.worker.close()
 
 
 async def test_what_was_not_watched_for_a_while_may_be_behind() -> None:
@@ -144,30 +137,22 @@ async def test_what_was_not_watched_for_a_while_may_be_behind() -> None:
     outcome = await rig.epoch(epoch_ms=100)
 
     assert outcome.bytes < 2_000_000
-    await rig.worker.close()
 
 
 async def test_a_batch_that_takes_seconds_of_the_pace_is_not_followed_by_many_at_once() -> None:
     """While nothing may be fetched, nothing is: that is no sign that a round of fetches brings too little."""
-    rig = rig_of(30)
-    copies = rig.worker.copies_of(rig.plan())
-    catch_up = CatchUp(10)
-    catch_up.begin(copies)
+    catch_up, copies = _begun(30)
     for copy in copies:
-        copy.fetching.high_watermark, copy.fetching.node = 1_000, 0
         catch_up.note(copy, 1, 0)
     catch_up.note(copies[0], 10, int(catch_up.pace.bytes_per_s * 3))
     turns = []
-    for _ in range(11):
+    for _ in range(22):
         await asyncio.sleep(0.26)
         catch_up.answered(0.001)
-        turns.append(catch_up.hold_s() > 0 and catch_up._width)
-    for _ in range(11):
-        await asyncio.sleep(0.26)
-        catch_up.answered(0.001)
+        turns.append((catch_up.hold_s() > 0, catch_up._width))
 
-    assert turns == [1] * 11
-    assert catch_up._width > 8
+    assert turns[:11] == [(True, 1)] * 11
+    assert turns[-1][1] > 8
 
 
 async def test_what_has_little_left_has_its_turn_before_a_backlog() -> None:

@@ -9,18 +9,12 @@ from typing import Any
 import attrs
 import pytest
 
-from mm2py.model.epoch import (
-    RECREATED,
-    Ended,
-    LogOffsets,
-    ProducerMark,
-    Run,
-)
+from mm2py.model.epoch import RECREATED, Ended, LogOffsets, ProducerMark, Run
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.pipeline.copy import epoch
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.batches import START_MS, Content, build_batch
-from tests.support.copy_rig import EPOCH_MS, REMOTE, TOPIC, CopyRig, of, rig_of, worker_of
+from tests.support.copy_rig import EPOCH_MS, REMOTE, TOPIC, CopyRig, known, of, rig_of, worker_of
 from tests.support.model_partition import ModelPartition
 
 
@@ -102,8 +96,8 @@ async def test_a_settled_epoch_does_not_look_at_its_partitions_again(
 
 async def test_source_trouble_that_was_overcome_is_not_reported(rig: CopyRig) -> None:
     """A quiet partition whose source leader was missing at the start has had no trouble once a fetch was answered."""
-    rig.source.partitions[TopicPartition(TOPIC, 0)].leader = None
-    asyncio.get_running_loop().call_later(0.4, setattr, rig.source.partitions[TopicPartition(TOPIC, 0)], "leader", 0)
+    rig.upstream().leader = None
+    asyncio.get_running_loop().call_later(0.4, setattr, rig.upstream(), "leader", 0)
     outcome = await rig.epoch(epoch_ms=3_000)
 
     assert (of(outcome).ended, of(outcome).failure) == (Ended.OK, None)
@@ -132,18 +126,15 @@ async def test_source_errors_end_or_interrupt_one_partition(
     outcome = await rig.epoch()
 
     assert of(outcome, 0).ended is ended
-    failure = of(outcome, 0).failure
-    assert failure is not None
-    assert code.name in failure.message
-    assert hint in failure.hint
+    assert code.name in known(of(outcome, 0).failure).message
+    assert hint in known(of(outcome, 0).failure).hint
     assert (of(outcome, 1).ended, rig.values(1)) == (Ended.OK, list(range(9)))
 
 
 async def test_position_behind_the_source_is_out_of_range(rig: CopyRig) -> None:
     """A position that the source no longer holds, or does not hold yet, is reported with its offset."""
-    partition = rig.source.partitions[TopicPartition(TOPIC, 0)]
     rig.load(0, 10)
-    partition.start = 20
+    rig.upstream().start = 20
     rig.load(1, 1)
     rig.plans[1] = attrs.evolve(rig.plans[1], position=50, downstream=49)
     outcome = await rig.epoch()
@@ -224,28 +215,12 @@ async def test_records_of_others_have_the_remote_topic_looked_up(rig: CopyRig) -
     rig.load(0, 1)
     await rig.epoch()
     before = rig.target.refreshes
-    rig.target.partitions[TopicPartition(REMOTE, 0)].load(
-        build_batch([Content(0, START_MS, None, b"7")], base_offset=3)
-    )
+    rig.remote().load(build_batch([Content(0, START_MS, None, b"7")], base_offset=3))
     rig.load(0, 1)
     outcome = await rig.epoch()
 
     assert of(outcome).foreign_records == 1
     assert rig.target.refreshes == before + 1
-
-
-async def test_missing_remote_partition_is_an_interruption(rig: CopyRig) -> None:
-    """A remote topic that is not there yet keeps its partitions waiting, with the reason, and no others."""
-    rig.load(0, 1)
-    rig.load(1, 1)
-    del rig.target.partitions[TopicPartition(REMOTE, 1)]
-    outcome = await rig.epoch()
-    failure = of(outcome, 1).failure
-
-    assert rig.values(0) == [0, 1, 2]
-    assert of(outcome, 1).ended is Ended.INTERRUPTED
-    assert failure is not None
-    assert "no broker leads A.orders-1" in failure.message
 
 
 async def test_producer_goes_with_its_partition_to_another_worker(rig: CopyRig) -> None:
@@ -301,23 +276,17 @@ async def test_answers_do_not_stay_for_the_sake_of_one_stuck_partition() -> None
         if left:
             loop.call_later(0.02, feed, left - 1)
 
-    from mm2py.pipeline.copy import epoch as copier  # noqa: PLC0415
-
-    original = copier._Epoch._drain
+    original = epoch._Epoch._drain
 
     async def look(self: Any, sender: Any) -> None:
-        held.extend(
-            {
-                id(p.batch.obj): len(p.batch.obj) for c in self._copies for p in (*c.buffer.in_flight, *c.buffer.queue)
-            }.values()
-        )
+        views = [it.batch.obj for copy in self._copies for it in (*copy.buffer.in_flight, *copy.buffer.queue)]
+        held.extend({id(it): len(it) for it in views}.values())
         await original(self, sender)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(copier._Epoch, "_drain", look)
+        patch.setattr(epoch._Epoch, "_drain", look)
         feed(400)
         await rig.epoch(epoch_ms=9_000)
 
     assert len(held) >= 300
     assert sum(held) < 100 * 50_000
-    await rig.worker.close()

@@ -6,17 +6,11 @@ import asyncio
 
 import pytest
 
-from mm2py.model.epoch import (
-    SETTLING_MS,
-    Ended,
-)
+from mm2py.model.epoch import SETTLING_MS, Ended
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.error_codes import ErrorCode
-from tests.support.copy_rig import DRAIN_MS, REMOTE, CopyRig, of, rig_of
+from tests.support.copy_rig import DRAIN_MS, REMOTE, CopyRig, known, of, rig_of
 from tests.support.model_cluster import ModelCluster, ModelConnection
-
-
-OLD_ID, NEW_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -121,7 +115,7 @@ async def test_frozen_target_leaves_doubt_and_the_next_epoch_resolves_it(rig: Co
     assert (of(outcome).is_unsure, of(outcome).position) == (False, 24)
 
 
-async def test_slow_target_stops_fetching(rig: CopyRig) -> None:
+async def test_slow_target_stops_fetching() -> None:
     """While the target takes nothing, no more than the buffer and one answer are read; then everything goes on."""
     rig = rig_of(1, buffer_bytes=50_000, partition_buffer_bytes=30_000, fetch_max_bytes=10_000)
     rig.load(0, 400, size=1_000)
@@ -137,7 +131,6 @@ async def test_slow_target_stops_fetching(rig: CopyRig) -> None:
         await rig.epoch()
 
     assert rig.values() == list(range(1_200))
-    await rig.worker.close()
 
 
 async def test_one_partition_with_a_full_share_does_not_stop_others() -> None:
@@ -151,10 +144,7 @@ async def test_one_partition_with_a_full_share_does_not_stop_others() -> None:
 
     assert (rig.values(0), rig.values(1)) == ([], list(range(150)))
     assert (of(outcome, 0).ended, of(outcome, 1).ended) == (Ended.INTERRUPTED, Ended.OK)
-    failure = of(outcome, 0).failure
-    assert failure is not None
-    assert "NOT_ENOUGH_REPLICAS" in failure.message
-    await rig.worker.close()
+    assert "NOT_ENOUGH_REPLICAS" in known(of(outcome, 0).failure).message
 
 
 async def test_source_broker_that_goes_away_while_a_share_is_full_does_not_stop_the_epoch() -> None:
@@ -183,7 +173,6 @@ async def test_source_broker_that_goes_away_while_a_share_is_full_does_not_stop_
         await rig.epoch(epoch_ms=4_000)
 
     assert (rig.values(0), rig.values(1)) == (list(range(300)), list(range(15)))
-    await rig.worker.close()
 
 
 async def test_leaders_that_move_are_followed_on_both_sides() -> None:
@@ -209,4 +198,3 @@ async def test_leaders_that_move_are_followed_on_both_sides() -> None:
     assert [rig.values(number) for number in range(4)] == [list(range(90))] * 4
     assert [(p.ended, p.is_unsure) for p in outcome.partitions] == [(Ended.OK, False)] * 4
     assert outcome.retries > 0
-    await rig.worker.close()

@@ -121,4 +121,3 @@ async def _copied_exactly(plan: list[tuple[list[tuple[str, int, int]], list[tupl
         await rig.epoch(epoch_ms=2_000)
 
     assert [rig.values(number) for number in range(PARTITIONS)] == [list(range(end)) for end in ends]
-    await rig.worker.close()

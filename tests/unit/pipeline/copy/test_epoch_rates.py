@@ -7,9 +7,8 @@ import asyncio
 import pytest
 
 from mm2py.core.rates import refilled
-from mm2py.model.flow import TopicPartition
 from mm2py.model.rates import Metered, RateShare, Unit
-from tests.support.copy_rig import REMOTE, TOPIC, CopyRig, rig_of
+from tests.support.copy_rig import TOPIC, CopyRig, rig_of
 
 
 _SECONDS = 20
@@ -63,7 +62,6 @@ async def test_bytes_arrive_at_the_rate(of: Metered, per_s: float, brokers: int)
     bytes_per_s, _ = await copied(rig, RateShare(of, per_s))
 
     assert bytes_per_s == pytest.approx(per_s, rel=0.05)
-    await rig.worker.close()
 
 
 @pytest.mark.parametrize("of", [_FLOW_RECORDS, Metered(TOPIC, Unit.RECORDS)], ids=["flow", "topic"])
@@ -74,7 +72,6 @@ async def test_records_arrive_at_the_rate(of: Metered) -> None:
     _, records_per_s = await copied(rig, RateShare(of, 300.0))
 
     assert records_per_s == pytest.approx(300.0, rel=0.05)
-    await rig.worker.close()
 
 
 @pytest.mark.parametrize("of", [_FLOW_BYTES, Metered(TOPIC, Unit.BYTES)], ids=["flow", "topic"])
@@ -87,7 +84,6 @@ async def test_a_batch_of_many_seconds_worth(of: Metered) -> None:
     assert bytes_per_s == pytest.approx(1_000.0, rel=0.1)
     turns = [len(rig.values(number)) for number in rig.plans]
     assert min(turns) > 60, turns
-    await rig.worker.close()
 
 
 async def test_few_fetches_are_made_while_there_is_nothing_to_give() -> None:
@@ -98,14 +94,13 @@ async def test_few_fetches_are_made_while_there_is_nothing_to_give() -> None:
 
         assert outcome.fetches < 5 * 50, of
         assert [use.waited_s for use in outcome.rates] == [pytest.approx(5.0, abs=1.0)]
-    await rig.worker.close()
 
 
 async def test_below_its_limit_a_stream_is_as_quick_as_without() -> None:
     """Records that come one batch at a time arrive within milliseconds under a limit that is far away."""
     rig = rig_of(1, coalesce_below_bytes=0)
-    source = rig.source.partitions[TopicPartition(TOPIC, 0)]
-    target = rig.target.partitions[TopicPartition(REMOTE, 0)]
+    source = rig.upstream()
+    target = rig.remote()
     late = []
 
     async def write() -> None:
@@ -121,4 +116,3 @@ async def test_below_its_limit_a_stream_is_as_quick_as_without() -> None:
 
     assert set(late[5:]) == {0}
     assert [use.waited_s for use in epoch.result().rates] == [0.0]
-    await rig.worker.close()

@@ -11,14 +11,14 @@ from typing import cast
 
 import pytest
 
-from mm2py.model.epoch import CopyLimits, EpochOutcome
+from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.far_behind import FarBehind
 from mm2py.pipeline.copy.fetcher import behind_fetcher_id
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.wire.error_codes import ErrorCode, name_of
-from tests.support.copy_rig import REMOTE, CopyRig, rig_of
+from tests.support.copy_rig import CopyRig, rig_of
 from tests.support.model_cluster import ProduceFault
 
 
@@ -45,7 +45,7 @@ def _backlogs(partitions: int, batches: int, *, live: int = 1, **limits: int) ->
 
 
 def _copied(rig: CopyRig, partitions: int) -> int:
-    return sum(rig.target.partitions[TopicPartition(REMOTE, number)].end for number in range(partitions))
+    return sum(rig.remote(number).end for number in range(partitions))
 
 
 def _live(rig: CopyRig) -> set[int]:
@@ -63,29 +63,24 @@ async def test_a_live_record_does_not_wait_for_those_far_behind() -> None:
     """Before it arrives, less is copied of what is far behind than one answer brings of a quarter of the partitions."""
     rig = _backlogs(40, 16)
     rig.target.bytes_per_s = 2_000_000
-    meanwhile = []
 
-    async def watch() -> None:
-        live = rig.target.partitions[TopicPartition(REMOTE, 40)]
+    async def watch() -> list[int]:
+        meanwhile = []
         for number in range(1, 11):
             await asyncio.sleep(0.25)
             before = _copied(rig, 40)
             rig.load(40, 1)
-            while live.end < 3 * number:  # noqa: ASYNC110 - virtual time
-                await asyncio.sleep(0.001)
+            await rig.arrives(40, 3 * number)
             meanwhile.append((_copied(rig, 40) - before) * 4_000)
+        return meanwhile
 
-    async with asyncio.TaskGroup() as tasks:
-        watching = tasks.create_task(watch())
-        while not watching.done():
-            await rig.epoch(epoch_ms=2_000)
+    meanwhile = await rig.epochs_until(watch(), epoch_ms=2_000)
 
     assert _copied(rig, 40) < 40 * 16 * 4
     assert median(meanwhile) < 3 * FETCH_BYTES
     assert max(meanwhile) < 40 * PARTITION_BYTES / 4
     for number in range(41):
         assert rig.values(number) == list(range(len(rig.values(number))))
-    await rig.worker.close()
 
 
 async def test_a_live_record_waits_for_no_rest_of_a_backlog() -> None:
@@ -103,38 +98,31 @@ async def test_a_live_record_waits_for_no_rest_of_a_backlog() -> None:
     for number in range(20):
         rig.load(number, 8, records=4, size=32_000)
     rig.target.bytes_per_s = 16_000_000
-    loop, live, waits = asyncio.get_running_loop(), rig.target.partitions[TopicPartition(REMOTE, 20)], list[float]()
 
-    async def watch() -> None:
+    async def watch() -> list[float]:
+        waits = []
         await asyncio.sleep(0.1)
         while _copied(rig, 20) < 20 * 8 * 4:
-            end, written_at = live.end, loop.time()
             rig.load(20, 1)
-            while live.end == end:  # noqa: ASYNC110 - virtual time
-                await asyncio.sleep(0.001)
-            waits.append(loop.time() - written_at)
+            waits.append(await rig.arrives(20, rig.upstream(20).end))
+        return waits
 
-    async with asyncio.TaskGroup() as tasks:
-        watching = tasks.create_task(watch())
-        await rig.epoch(epoch_ms=3_000)
-        watching.cancel()
+    waits = await rig.epochs_until(watch(), epoch_ms=3_000)
 
     assert len(waits) > 50
     assert max(waits) < 0.025, max(waits)
-    await rig.worker.close()
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 async def test_what_falls_behind_and_catches_up_again_is_sent_in_order(seed: int) -> None:
     """Its batches leave on one connection until all are answered, and on another one from then on."""
     rig, chance = _backlogs(6, 0, live=0), random.Random(seed)
-    loaded, outcomes = await _ups_and_downs(rig, chance, 200)
+    await _ups_and_downs(rig, chance, 200)
 
     purposes = {connection.purpose for connection in rig.target.connections}
     assert purposes >= {"produce", "produce what is far behind"}
-    assert [it for outcome in outcomes for it in outcome.partitions if it.failure or it.is_unsure] == []
-    assert {number: rig.values(number) for number in loaded} == {it: list(range(end)) for it, end in loaded.items()}
-    await rig.worker.close()
+    assert [it for outcome in rig.outcomes for it in outcome.partitions if it.failure or it.is_unsure] == []
+    assert [rig.values(number) for number in range(6)] == [list(range(rig.upstream(it).end)) for it in range(6)]
 
 
 async def test_no_more_batches_are_under_way_than_a_broker_remembers() -> None:
@@ -145,68 +133,48 @@ async def test_no_more_batches_are_under_way_than_a_broker_remembers() -> None:
         return (ErrorCode.NOT_LEADER_OR_FOLLOWER, chance.random() < 0.3) if chance.random() < 0.01 else None
 
     rig.target.produce_fault = fault
-    loaded, outcomes = await _ups_and_downs(rig, chance, 400, loss=0.02)
+    await _ups_and_downs(rig, chance, 400, loss=0.02)
     rig.target.produce_fault = lambda _tp, _raw: None
     for _ in range(3):
-        outcomes.append(await rig.epoch(epoch_ms=3_000))
+        await rig.epoch(epoch_ms=3_000)
 
-    failed = {it.failure.error for outcome in outcomes for it in outcome.partitions if it.failure}
+    failed = {it.failure.error for outcome in rig.outcomes for it in outcome.partitions if it.failure}
     assert name_of(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) not in failed
-    assert {number: rig.values(number) for number in loaded} == {it: list(range(end)) for it, end in loaded.items()}
-    await rig.worker.close()
+    assert [rig.values(number) for number in range(6)] == [list(range(rig.upstream(it).end)) for it in range(6)]
 
 
-async def _ups_and_downs(
-    rig: CopyRig, chance: random.Random, loads: int, *, loss: float = 0.0
-) -> tuple[dict[int, int], list[EpochOutcome]]:
-    """Run epochs while records are written to six partitions, now one batch, now many; connections are lost by chance.
-
-    Return the end of each partition, and what the epochs did.
-    """
+async def _ups_and_downs(rig: CopyRig, chance: random.Random, loads: int, *, loss: float = 0.0) -> None:
+    """Run epochs while six partitions get now one batch, now many; connections are lost by chance."""
     rig.target.bytes_per_s = 4_000_000
-    loaded = dict.fromkeys(range(6), 0)
-    outcomes = [await rig.epoch(epoch_ms=100)]
+    await rig.epoch(epoch_ms=100)
 
     async def load() -> None:
         for _ in range(loads):
-            number, batches = chance.randrange(6), chance.choice((1, 1, 1, 40))
-            rig.load(number, batches, records=4, size=1_000)
-            loaded[number] += 4 * batches
+            rig.load(chance.randrange(6), chance.choice((1, 1, 1, 40)), records=4, size=1_000)
             if loss and chance.random() < loss:
                 for connection in list(rig.target.connections):
                     connection.close()
             await asyncio.sleep(chance.uniform(0.001, 0.02))
 
-    async with asyncio.TaskGroup() as tasks:
-        loading = tasks.create_task(load())
-        while not loading.done():
-            outcomes.append(await rig.epoch(epoch_ms=1_000))
-    outcomes.append(await rig.epoch(epoch_ms=5_000))
-    return loaded, outcomes
+    await rig.epochs_until(load(), epoch_ms=1_000)
+    await rig.epoch(epoch_ms=5_000)
 
 
 async def test_many_batches_of_a_live_partition_do_not_each_wait_for_a_full_request() -> None:
     """A request takes one batch of a partition. Those of what is far behind leave on another connection."""
     rig = _backlogs(40, 16)
     rig.target.bytes_per_s = 2_000_000
-    live, count = rig.target.partitions[TopicPartition(REMOTE, 40)], 60
+    count = 60
 
     async def watch() -> int:
         await asyncio.sleep(0.25)
         before = _copied(rig, 40)
         rig.load(40, count)
-        while live.end < 3 * count:  # noqa: ASYNC110 - virtual time
-            await asyncio.sleep(0.001)
+        await rig.arrives(40, 3 * count)
         return (_copied(rig, 40) - before) * 4_000
 
-    async with asyncio.TaskGroup() as tasks:
-        watching = tasks.create_task(watch())
-        while not watching.done():
-            await rig.epoch(epoch_ms=2_000)
-
-    assert 0 < watching.result() < count * PARTITION_BYTES / 2
+    assert 0 < await rig.epochs_until(watch(), epoch_ms=2_000) < count * PARTITION_BYTES / 2
     assert rig.values(40) == list(range(3 * count))
-    await rig.worker.close()
 
 
 async def test_what_is_far_behind_has_fetchers_of_its_own_until_it_has_caught_up() -> None:
@@ -227,7 +195,6 @@ async def test_what_is_far_behind_has_fetchers_of_its_own_until_it_has_caught_up
     assert _live(rig) == set(range(6))
     assert not far_behind._copies
     assert all(rig.values(number) == list(range(240)) for number in range(2))
-    await rig.worker.close()
 
 
 async def test_a_record_that_comes_while_a_partition_changes_its_fetcher_waits_for_no_long_poll() -> None:
@@ -235,29 +202,19 @@ async def test_a_record_that_comes_while_a_partition_changes_its_fetcher_waits_f
     rig = _backlogs(1, 40)
     await rig.epoch(epoch_ms=1_000)
     assert rig.values(0) == list(range(160))
-    loop, partition = asyncio.get_running_loop(), rig.target.partitions[TopicPartition(REMOTE, 0)]
 
     async def watch() -> float:
         # In the middle of the next backlog's end, and a while later.
         rig.load(0, 40, records=4, size=4_000)
-        while partition.end < 320:  # noqa: ASYNC110 - virtual time
-            await asyncio.sleep(0.0005)
+        await rig.arrives(0, 320)
         waits = []
         for number in range(1, 10):
             await asyncio.sleep(0.007 * number)
-            written_at, end = loop.time(), partition.end
             rig.load(0, 1)
-            while partition.end == end:  # noqa: ASYNC110 - virtual time
-                await asyncio.sleep(0.0005)
-            waits.append(loop.time() - written_at)
+            waits.append(await rig.arrives(0, rig.upstream().end))
         return max(waits)
 
-    async with asyncio.TaskGroup() as tasks:
-        watching = tasks.create_task(watch())
-        await rig.epoch(epoch_ms=3_000)
-
-    assert watching.result() < 0.05
-    await rig.worker.close()
+    assert await rig.epochs_until(watch(), epoch_ms=3_000) < 0.05
 
 
 async def test_a_partition_whose_share_of_the_buffer_is_full_changes_its_fetcher_too() -> None:
@@ -271,12 +228,20 @@ async def test_a_partition_whose_share_of_the_buffer_is_full_changes_its_fetcher
 
     assert not live & {0, 1}
     assert all(rig.values(number) == list(range(240)) for number in range(2))
-    await rig.worker.close()
 
 
 def _copies(count: int) -> list[PartitionCopy]:
     rig = rig_of(count)
     return rig.worker.copies_of(rig.plan())
+
+
+def _begun(count: int = 2, *, has_behind: bool = False) -> tuple[FarBehind, list[PartitionCopy]]:
+    """Begin an epoch of *count* partitions, the first of which is far behind if asked for."""
+    far_behind, copies = FarBehind(), _copies(count)
+    far_behind.begin(copies, 1_000)
+    if has_behind:
+        _note(far_behind, copies[0], at=10, end=10_000, offsets=10, size_bytes=500)
+    return far_behind, copies
 
 
 def _note(far_behind: FarBehind, copy: PartitionCopy, *, at: int, end: int, offsets: int, size_bytes: int = 0) -> bool:
@@ -287,8 +252,7 @@ def _note(far_behind: FarBehind, copy: PartitionCopy, *, at: int, end: int, offs
 
 async def test_who_is_far_behind() -> None:
     """It is, if an answer could not bring what is left, until nothing is left."""
-    far_behind, copies = FarBehind(), _copies(2)
-    far_behind.begin(copies, 1_000)
+    far_behind, copies = _begun()
     copy = copies[0]
     found = [
         _note(far_behind, copy, at=at, end=end, offsets=10, size_bytes=500)
@@ -300,8 +264,7 @@ async def test_who_is_far_behind() -> None:
 
 async def test_an_answer_without_room_for_a_partition_shows_that_it_is_far_behind() -> None:
     """A few records that had none are not counted as a backlog."""
-    far_behind, copies = FarBehind(), _copies(2)
-    far_behind.begin(copies, 1_000)
+    far_behind, copies = _begun()
 
     assert not _note(far_behind, copies[0], at=0, end=1_000, offsets=0)
     assert _note(far_behind, copies[0], at=0, end=1_001, offsets=0)
@@ -309,8 +272,7 @@ async def test_an_answer_without_room_for_a_partition_shows_that_it_is_far_behin
 
 async def test_few_records_are_a_backlog_if_they_are_as_large_as_others() -> None:
     """Else the first answer of each of many such partitions would be taken for live, and fill the buffer."""
-    far_behind, copies = FarBehind(), _copies(3)
-    far_behind.begin(copies, 1_000)
+    far_behind, copies = _begun(3)
     _note(far_behind, copies[0], at=1, end=1, offsets=1, size_bytes=500)
 
     assert not _note(far_behind, copies[1], at=0, end=2, offsets=0)
@@ -319,8 +281,7 @@ async def test_few_records_are_a_backlog_if_they_are_as_large_as_others() -> Non
 
 async def test_only_what_is_stable_is_left_to_copy() -> None:
     """Records of an open transaction are nothing to catch up with."""
-    far_behind, copies = FarBehind(), _copies(2)
-    far_behind.begin(copies, 1_000)
+    far_behind, copies = _begun()
     copies[0].fetching.last_stable_offset = 10
 
     assert not _note(far_behind, copies[0], at=10, end=100_000, offsets=10, size_bytes=500)
@@ -330,9 +291,7 @@ async def test_only_what_is_stable_is_left_to_copy() -> None:
 async def test_what_was_far_behind_is_so_in_the_next_epoch_unless_it_is_long_ago(
     pause_s: float, *, is_known: bool
 ) -> None:
-    far_behind, copies = FarBehind(), _copies(2)
-    far_behind.begin(copies, 1_000)
-    _note(far_behind, copies[0], at=10, end=10_000, offsets=10, size_bytes=500)
+    far_behind, _ = _begun(has_behind=True)
     far_behind.end()
     await asyncio.sleep(pause_s)
     again = _copies(2)
@@ -351,9 +310,7 @@ def _room(
 
 async def test_what_is_far_behind_leaves_a_quarter_of_the_buffer_to_others() -> None:
     """They have it even when fetches of what is behind have brought more than there was room for."""
-    far_behind, copies = FarBehind(), _copies(2)
-    far_behind.begin(copies, 1_000)
-    _note(far_behind, copies[0], at=10, end=10_000, offsets=10, size_bytes=500)
+    far_behind, copies = _begun(has_behind=True)
     sizes = (74, 75, 99, 120)
     behind, live = ([_room(far_behind, buffered=size, is_behind=it) for size in sizes] for it in (True, False))
     copies[0].buffer.size_bytes = 96
@@ -365,8 +322,7 @@ async def test_what_is_far_behind_leaves_a_quarter_of_the_buffer_to_others() -> 
 
 
 async def test_where_all_or_none_are_far_behind_they_have_the_whole_buffer() -> None:
-    far_behind, copies = FarBehind(), _copies(1)
-    far_behind.begin(copies, 1_000)
+    far_behind, copies = _begun(1)
     none = [_room(far_behind, buffered=size, is_behind=False) for size in (99, 100)]
     _note(far_behind, copies[0], at=10, end=10_000, offsets=10, size_bytes=500)
 
@@ -375,9 +331,7 @@ async def test_where_all_or_none_are_far_behind_they_have_the_whole_buffer() -> 
 
 async def test_no_more_is_fetched_of_what_is_far_behind_than_is_sent_before_the_epoch_ends() -> None:
     """Else live records wait for the end of the drain. But one answer at a time is always fetched."""
-    far_behind, copies = FarBehind(), _copies(2)
-    far_behind.begin(copies, 1_000)
-    _note(far_behind, copies[0], at=10, end=10_000, offsets=10, size_bytes=500)
+    far_behind, copies = _begun(has_behind=True)
     copies[0].buffer.size_bytes = 30
     await asyncio.sleep(5)
     found = [
@@ -399,4 +353,3 @@ async def test_a_live_record_waits_for_no_backlog_at_the_end_of_an_epoch() -> No
     drains = [(await rig.epoch(epoch_ms=2_000)).drain_s for _ in range(3)]
 
     assert max(drains) < 1.5 * FETCH_BYTES / 500_000
-    await rig.worker.close()

@@ -50,7 +50,6 @@ async def test_a_partition_with_records_leaves_the_quiet_ones_and_goes_back() ->
     assert any(3 in some for fetcher_id, some in _fetched_by(rig).items() if fetcher_id != busy)
     assert rig.values(3) == list(range(9 * 3))
     assert {number for number in range(MANY + 1) if rig.values(number)} == {3}
-    await rig.worker.close()
 
 
 _RATES = [(), (RateShare(Metered("", Unit.BYTES), 1e6),), (RateShare(Metered(TOPIC, Unit.BYTES), 1e6),)]
@@ -72,7 +71,6 @@ async def test_of_many_partitions_those_without_news_are_made_once(rates: tuple[
     assert {it.partition for it in before} == set(range(MANY + 1))
     assert {it.partition for it in before if after.get(it) is not before[it]} == {3}
     assert {it.partition for it in later if later[it] is not after.get(it)} == {3}
-    await rig.worker.close()
 
 
 async def test_a_limit_that_is_new_holds_for_partitions_that_were_made_before() -> None:
@@ -86,4 +84,3 @@ async def test_a_limit_that_is_new_holds_for_partitions_that_were_made_before() 
 
     share = int(1e6 * 0.1 / (MANY + 1))
     assert told == [{rig.limits.fetch_partition_max_bytes}] * 2 + [{share}, {rig.limits.fetch_partition_max_bytes}]
-    await rig.worker.close()

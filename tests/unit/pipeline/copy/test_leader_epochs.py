@@ -8,12 +8,8 @@ import attrs
 
 from mm2py.model.epoch import Ended, LeaderMark
 from mm2py.model.flow import TopicPartition
-from tests.support.copy_rig import REMOTE, TOPIC, CopyRig, of, rig_of
+from tests.support.copy_rig import REMOTE, CopyRig, known, of, rig_of
 from tests.support.model_partition import ModelPartition
-
-
-def source(rig: CopyRig, number: int = 0) -> ModelPartition:
-    return rig.source.partitions[TopicPartition(TOPIC, number)]
 
 
 def truncate(partition: ModelPartition, to: int, *, new_epoch: int) -> None:
@@ -27,7 +23,7 @@ async def test_the_epoch_of_the_last_record_goes_with_the_position(rig: CopyRig)
     """The outcome says under which leader the record before the position was written, and since when."""
     rig.load(0, 4, leader_epoch=0)
     rig.load(0, 4, leader_epoch=3)
-    source(rig).leader_epoch = 3
+    rig.upstream().leader_epoch = 3
     rig.load(1, 40, records=1, leader_epoch=2)
     rig.load(1, 40, records=1, leader_epoch=3)
     outcome = await rig.epoch()
@@ -45,15 +41,13 @@ async def test_a_source_that_lost_what_was_copied_and_grew_past_it_is_noticed(ri
     """
     rig.load(0, 10)
     await rig.epoch()
-    truncate(source(rig), 18, new_epoch=1)
+    truncate(rig.upstream(), 18, new_epoch=1)
     rig.load(0, 11, leader_epoch=1)
     rig.load(1, 3)
     outcome = await rig.epoch()
-    failure = of(outcome).failure
 
     assert of(outcome).ended is Ended.TRUNCATED
-    assert failure is not None
-    assert failure.offset == 18
+    assert known(of(outcome).failure).offset == 18
     assert of(outcome).position == 30
     assert (rig.values(0), rig.values(1)) == (list(range(30)), list(range(9)))
 
@@ -63,7 +57,7 @@ async def test_a_leader_that_changes_within_an_epoch_is_asked(rig: CopyRig) -> N
     rig.load(0, 10)
 
     def elect() -> None:
-        truncate(source(rig), 18, new_epoch=1)
+        truncate(rig.upstream(), 18, new_epoch=1)
         rig.load(0, 11, leader_epoch=1)
         rig.source.fetch_fault = lambda tp: 74 if tp.partition == 0 and not rig.source.epochs_asked else 0
 
@@ -78,8 +72,8 @@ async def test_a_clean_election_changes_nothing_and_is_asked_about_once(rig: Cop
     """A new leader that has everything goes on at once; an idle partition is not asked about in each epoch."""
     rig.load(0, 10)
     await rig.epoch()
-    source(rig).leader_epoch = 5
-    source(rig).epoch_ends[0] = 30
+    rig.upstream().leader_epoch = 5
+    rig.upstream().epoch_ends[0] = 30
     for _ in range(3):
         await rig.epoch()
     asked = rig.source.epochs_asked
@@ -94,10 +88,10 @@ async def test_a_clean_election_changes_nothing_and_is_asked_about_once(rig: Cop
 async def test_a_leader_that_does_not_know_the_epoch_is_another_log(rig: CopyRig) -> None:
     """A log that has no such epoch at all, as one restored from a backup, is not the one that was copied."""
     rig.load(0, 10, leader_epoch=7)
-    source(rig).leader_epoch = 7
+    rig.upstream().leader_epoch = 7
     await rig.epoch()
-    source(rig).leader_epoch = 2
-    source(rig).epoch_ends[7] = -1
+    rig.upstream().leader_epoch = 2
+    rig.upstream().epoch_ends[7] = -1
     outcome = await rig.epoch()
 
     assert of(outcome).ended is Ended.TRUNCATED
@@ -139,7 +133,7 @@ async def test_a_search_ends_where_the_record_cannot_be_any_more() -> None:
     rig = rig_of(1, coalesce_below_bytes=0)
     rig.load(0, 10)
     await rig.epoch()
-    remote = rig.target.partitions[TopicPartition(REMOTE, 0)]
+    remote = rig.remote()
     strays = remote.batches[5:7]
     remote.batches, remote.end = [(0, 2, strays[0][2]), (3, 5, strays[1][2])], 6
     rig.plans = {

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from mm2py.errors import ClusterUnreachableError
-from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.metadata import WantedTopics, follow_leaders, renew_aged
 from tests.support.clocks import LoopClock
-from tests.support.copy_rig import REMOTE, rig_of
+from tests.support.copy_rig import rig_of
 from tests.support.model_cluster import ModelCluster
 
 
@@ -84,8 +83,7 @@ async def test_records_do_not_wait_for_metadata_that_has_only_aged(monkeypatch: 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(rig.epoch(epoch_ms=1_000))
         await asyncio.sleep(0.2)
-        copied = rig.target.partitions[TopicPartition(REMOTE, 0)].end
+        copied = rig.remote().end
 
     assert copied == 9
     assert sorted(asked) == ["A", "B"]
-    await rig.worker.close()
