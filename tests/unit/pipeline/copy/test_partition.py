@@ -44,17 +44,6 @@ def acknowledge(copy: PartitionCopy, base_offset: int) -> None:
     copy.account(copy.buffer.in_flight.popleft(), base_offset)
 
 
-def test_copy_starts_as_its_plan_says() -> None:
-    """A copy begins at the plan's position, knows both names of its partition, and owns its fetch position."""
-    copy = copy_of()
-
-    assert (copy.position, copy.downstream, copy.is_unsure) == (100, 49, False)
-    fetch = copy.fetching.position
-    assert (fetch.topic, fetch.partition, fetch.offset) == (b"orders", 3, 100)
-    assert fetch.owner is copy
-    assert (copy.remote, copy.sending.topic) == (TopicPartition("A.orders", 3), b"A.orders")
-
-
 def test_a_new_leader_epoch_is_a_new_fetch_position() -> None:
     """The fetch session of the epoch before compares what it has told the broker with it."""
     copy = copy_of()

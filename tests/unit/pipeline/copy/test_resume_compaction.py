@@ -6,6 +6,7 @@ import pytest
 
 from mm2py.model.epoch import Ended
 from tests.support.batches import LOG_APPEND_TIME, build_batch, flipped
+from tests.support.copy_rig import known
 from tests.support.resuming import ResumeRig, assert_resumed, known_pairs, record, rig_of
 
 
@@ -23,7 +24,7 @@ async def test_last_record_that_is_gone_is_unproven(rig: ResumeRig) -> None:
     copy = await rig.resume(10, 9)
 
     assert copy.ended is Ended.UNPROVEN
-    assert "is gone" in (copy.failure.message if copy.failure else "")
+    assert "is gone" in known(copy.failure).message
 
 
 @pytest.mark.parametrize("attributes", [0, LOG_APPEND_TIME])

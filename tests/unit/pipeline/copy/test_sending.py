@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mm2py.model.epoch import CopyLimits, Ended, ProducerMark
+from tests.support.clocks import now
 from tests.support.sending import Sender, drained, sender, settle
 
 
@@ -34,26 +35,6 @@ async def test_buffered_batches_arrive_in_order_with_running_sequences() -> None
         assert copy.sending.producer == ProducerMark(7, 0, 13)
         assert (copy.position, copy.downstream, copy.records) == (13, 12, 13)
         assert s.sender.buffered_bytes == copy.buffer.size_bytes == 0
-
-
-async def test_sequences_go_on_in_the_next_epoch() -> None:
-    """A producer mark that comes with the position continues its sequences, and the target knows it."""
-    async with sender() as first:
-        first.put(first.copies[0], 4)
-        await drained(first.sender)
-        log = first.target.partitions
-        mark = first.copies[0].sending.producer
-    assert mark is not None
-    async with sender(producer=mark) as second:
-        second.target.partitions = log
-        (copy,) = second.copies
-        copy.fetching.position.offset, copy.downstream = 4, 3
-        second.put(copy, 2)
-        second.put(copy, 2)
-        await drained(second.sender)
-
-        assert second.values() == list(range(8))
-        assert copy.sending.producer == ProducerMark(7, 0, 8)
 
 
 async def test_batch_of_a_lost_epoch_that_arrives_late_is_refused() -> None:
@@ -148,67 +129,54 @@ async def test_batch_larger_than_a_request_goes_alone() -> None:
         assert (s.values(0), s.values(1)) == ([0, 1], list(range(200)))
 
 
-async def test_quota_holds_until_the_last_answer_says() -> None:
-    """After throttled answers nothing is sent until the longest of the times that they asked for is over."""
+@pytest.mark.parametrize(("first_ms", "then_ms", "held_s"), [(1_000, 3_000, 3.5), (3_000, 500, 3.0)])
+async def test_quota_holds_until_the_longest_hold_is_over(first_ms: int, then_ms: int, held_s: float) -> None:
+    """After throttled answers nothing is sent until each time that they asked for is over, whichever came last."""
     async with acquainted() as s:
         (copy,) = s.copies
-        loop = asyncio.get_running_loop()
         s.target.is_manual = True
         s.put(copy)
         s.put(copy)
         await settle()
-        s.target.throttle_ms = 1_000
-        s.line.process()
-        s.line.deliver()
-        await asyncio.sleep(0.5)
-        s.target.throttle_ms = 3_000
-        s.line.process()
-        s.line.deliver()
-        until = loop.time() + 3
+        begun = now()
+        for throttle_ms in (first_ms, then_ms):
+            s.target.throttle_ms = throttle_ms
+            s.line.process()
+            s.line.deliver()
+            await asyncio.sleep(0.5)
         s.target.is_manual, s.target.throttle_ms = False, 0
         s.put(copy)
-        await asyncio.sleep(1)
+        await asyncio.sleep(0.5)
 
         assert len(s.values()) == 3
         await drained(s.sender)
 
-        assert loop.time() == pytest.approx(until, abs=0.1)
-        assert s.sender.throttled_ms == 4_000
+        assert now() - begun == pytest.approx(held_s, abs=0.1)
+        assert s.sender.throttled_ms == first_ms + then_ms
 
 
-async def test_longer_hold_is_not_cut_short_by_a_shorter_one() -> None:
-    """An answer that asks for less time than is left changes nothing."""
-    async with acquainted() as s:
-        (copy,) = s.copies
-        loop = asyncio.get_running_loop()
-        s.target.is_manual = True
-        s.put(copy)
-        s.put(copy)
-        await settle()
-        until = loop.time() + 3
-        for throttle_ms in (3_000, 500):
-            s.target.throttle_ms = throttle_ms
-            s.line.process()
-            s.line.deliver()
-        s.target.is_manual, s.target.throttle_ms = False, 0
-        s.put(copy)
-        await drained(s.sender)
+@pytest.mark.parametrize("is_stopped", [True, False])
+async def test_nothing_more_is_sent_by_a_dispatch_that_is_stopped_or_late(*, is_stopped: bool) -> None:
+    """
+    Nothing queued is sent then, also not when a pause ends, an answer arrives, or there is more to send.
 
-        assert loop.time() == pytest.approx(until, abs=0.1)
-
-
-async def test_stopped_dispatch_sends_nothing_more() -> None:
-    """Once stopped, nothing queued is sent, also not when a pause ends or an answer arrives."""
+    A worker may have been stopped itself (SIGSTOP), and go on after its partitions were planned again. Answers wait for
+    it, and what it fetched, before its timers have a turn.
+    """
     async with acquainted() as s:
         (copy,) = s.copies
         s.target.is_manual = True
         for _ in range(7):
             s.put(copy)
         await settle()
-        s.sender.stop()
+        if is_stopped:
+            s.sender.stop()
+        else:
+            s.sender._last_send_at = now()
         for _ in range(5):
             s.line.process()
             s.line.deliver()
+        s.put(copy)
         await asyncio.sleep(5)
 
         assert s.values() == [0, 1, 2, 3, 4, 5]
@@ -216,38 +184,15 @@ async def test_stopped_dispatch_sends_nothing_more() -> None:
         assert (copy.position, copy.outcome().is_unsure) == (6, False)
 
 
-async def test_nothing_is_sent_once_the_epochs_time_is_over_even_if_it_was_not_stopped() -> None:
-    """
-    A worker was stopped (SIGSTOP) with batches to send, and goes on after its partitions were planned again.
-
-    Answers wait for it, and what it fetched, before its timers have a turn: neither makes it send anything.
-    """
-    async with acquainted() as s:
-        (copy,) = s.copies
-        s.target.is_manual = True
-        for _ in range(7):
-            s.put(copy)
-        await settle()
-        s.sender._last_send_at = asyncio.get_running_loop().time()
-        for _ in range(5):
-            s.line.process()
-            s.line.deliver()
-        s.put(copy)
-        await asyncio.sleep(5)
-
-        assert s.sender.requests == 6
-        assert copy.position == 6
-
-
 async def test_stop_does_not_wait_for_a_connection_being_opened() -> None:
     """A broker that takes ten seconds to refuse a connection does not keep the epoch from ending."""
-    started = asyncio.get_running_loop().time()
+    started = now()
     async with sender() as s:
         s.target.hanging = {0}
         s.put(s.copies[0])
         await asyncio.sleep(1)
 
-    assert asyncio.get_running_loop().time() - started < 1.5
+    assert now() - started < 1.5
 
 
 async def test_discarded_batches_free_the_buffer_and_leave_doubt_only_where_sent() -> None:
