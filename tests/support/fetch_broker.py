@@ -38,7 +38,8 @@ class FetchBroker:
     """
     Stands for a connection to a broker that takes Fetch up to *version*.
 
-    It keeps what was sent, answers with what was queued, and names the topics in `topic_ids` where it is asked.
+    It keeps what was sent, answers with what was queued and then without news, and names the topics in `topic_ids` if
+    it is asked.
     """
 
     def __init__(self, version: int = 18) -> None:
@@ -49,7 +50,7 @@ class FetchBroker:
         self.given_up = ""
         self.requests: list[bytes] = []
         self.waits: list[float] = []
-        self.answers: deque[bytes | BrokerConnectionError] = deque()
+        self.answers: deque[bytes] = deque()
 
     async def request_raw(
         self, api_key: int, api_version: int, pieces: Sequence[Buffer], *, extra_wait_s: float = 0.0
@@ -57,10 +58,9 @@ class FetchBroker:
         assert (api_key, api_version) == (1, self.version)
         self.requests.append(b"".join(pieces))
         self.waits.append(extra_wait_s)
-        answer = self.answers.popleft()
-        if isinstance(answer, BrokerConnectionError):
-            raise answer
-        return memoryview(answer)
+        if not self.answers:
+            self.will_answer()
+        return memoryview(self.answers.popleft())
 
     async def send(self, request: Any) -> Any:
         self.asked_for_topics += 1

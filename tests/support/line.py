@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint
@@ -12,6 +12,7 @@ from mm2py.wire.connection import BrokerConnection
 
 
 ENDPOINT = ClusterEndpoint("A", ("b:9092",), client_id="mm2py", request_timeout_ms=5_000)
+_VERSIONS = {18: (0, 3)}
 
 
 class FakeTransport(asyncio.Transport):
@@ -46,8 +47,10 @@ class Frames:
 class Line:
     """A connection whose other end is the test."""
 
-    def __init__(self) -> None:
-        self.connection = BrokerConnection(ENDPOINT, "b:9092", {18: (0, 3)})
+    def __init__(
+        self, endpoint: ClusterEndpoint = ENDPOINT, versions: Mapping[int, tuple[int, int]] = _VERSIONS
+    ) -> None:
+        self.connection = BrokerConnection(endpoint, "b:9092", dict(versions), host="b")
         self.transport = FakeTransport()
         self.connection._transport = self.transport
         self.frames = Frames()

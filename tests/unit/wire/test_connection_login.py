@@ -13,8 +13,8 @@ from aiokafka.protocol.admin import SaslAuthenticateResponse_v1, SaslHandShakeRe
 
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint, Security
-from mm2py.wire.connection import BrokerConnection
 from mm2py.wire.security.sasl import Session
+from tests.support.line import Line, frame
 from tests.support.secure_clusters import plain_line
 
 
@@ -23,46 +23,23 @@ ENDPOINT = ClusterEndpoint("A", ("b:9092",), client_id="mm2py", request_timeout_
 _HAND_SHAKE, _AUTHENTICATE, _FETCH = 17, 36, 1
 
 
-class Line(asyncio.Transport):
+class LoginLine(Line):
     """A connection that is logged in for ten seconds, and whose other end is the test."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[int] = []
-        self.received: list[bytes] = []
-        self.lost: list[BrokerConnectionError] = []
-        self.connection = BrokerConnection(ENDPOINT, "b:9092", {_HAND_SHAKE: (0, 1), _AUTHENTICATE: (0, 1)}, host="b")
-        self.connection._transport = self
+        super().__init__(ENDPOINT, {_HAND_SHAKE: (0, 1), _AUTHENTICATE: (0, 1)})
         self.connection._take_session(Session(10.0))
         self._answered = 0
 
-    def writelines(self, list_of_data: object) -> None:
-        message = b"".join(list_of_data)  # type: ignore[call-overload]
-        self.asked.append(struct.unpack_from(">h", message, 4)[0])
-        self._correlation_ids.append(struct.unpack_from(">i", message, 8)[0])
-
-    _correlation_ids: list[int]
-
-    def abort(self) -> None:
-        return
-
-    def frame_received(self, frame: memoryview) -> None:
-        self.received.append(bytes(frame[4:]))
-
-    def frame_lost(self, error: BrokerConnectionError) -> None:
-        self.lost.append(error)
-
-    def ask(self) -> None:
-        self.connection.send_raw(_FETCH, 11, [b"body"], self)
+    @property
+    def asked(self) -> list[int]:
+        return [struct.unpack_from(">h", message, 4)[0] for message in self.transport.written]
 
     async def answer(self, body: bytes, *, asked: int = 0) -> None:
         """Answer the oldest request, and let what follows happen: see `settle`."""
-        correlation_id = self._correlation_ids[self._answered]
+        (correlation_id,) = struct.unpack_from(">i", self.transport.written[self._answered], 8)
         self._answered += 1
-        data = struct.pack(">ii", len(body) + 4, correlation_id) + body
-        buffer = self.connection.get_buffer(-1)
-        buffer[: len(data)] = data
-        self.connection.buffer_updated(len(data))
+        self.feed(frame(correlation_id, body))
         await self.settle(asked=asked)
 
     async def settle(self, *, asked: int = 0) -> None:
@@ -78,9 +55,8 @@ class Line(asyncio.Transport):
 
 
 @pytest.fixture
-async def line() -> AsyncIterator[Line]:
-    line = Line()
-    line._correlation_ids = []
+async def line() -> AsyncIterator[LoginLine]:
+    line = LoginLine()
     yield line
     line.connection.close()
     await line.settle()
@@ -93,7 +69,7 @@ def _let_in(life_ms: int) -> bytes:
     return bytes(SaslAuthenticateResponse_v1(0, None, b"", life_ms).encode())
 
 
-async def test_requests_wait_while_the_login_is_renewed(line: Line) -> None:
+async def test_requests_wait_while_the_login_is_renewed(line: LoginLine) -> None:
     """
     Near the end of a session the login is renewed; nothing goes in between, and nothing is lost or out of order.
 
@@ -106,12 +82,12 @@ async def test_requests_wait_while_the_login_is_renewed(line: Line) -> None:
     line.ask()
     await line.settle(asked=2)
     line.ask()
-    before = list(line.asked)
+    before = line.asked
     await line.answer(b"one")
     await line.answer(_WELCOME, asked=3)
-    during = list(line.asked)
+    during = line.asked
     await line.answer(_let_in(100_000), asked=5)
-    after = list(line.asked)
+    after = line.asked
     await line.answer(b"two")
     await line.answer(b"three")
     line.ask()
@@ -120,10 +96,10 @@ async def test_requests_wait_while_the_login_is_renewed(line: Line) -> None:
     assert during == [_FETCH, _HAND_SHAKE, _AUTHENTICATE]
     assert after == [_FETCH, _HAND_SHAKE, _AUTHENTICATE, _FETCH, _FETCH]
     assert line.asked[-1] == _FETCH
-    assert line.received == [b"one", b"two", b"three"]
+    assert [it[4:] for it in line.frames.received] == [b"one", b"two", b"three"]
 
 
-async def test_a_session_without_an_end_is_left_alone(line: Line) -> None:
+async def test_a_session_without_an_end_is_left_alone(line: LoginLine) -> None:
     """If brokers do not limit sessions, a connection does not log in again."""
     line.connection._take_session(Session(None))
     await asyncio.sleep(1_000_000)
@@ -132,7 +108,7 @@ async def test_a_session_without_an_end_is_left_alone(line: Line) -> None:
     assert line.asked == [_FETCH]
 
 
-async def test_a_refused_renewal_ends_the_connection(line: Line) -> None:
+async def test_a_refused_renewal_ends_the_connection(line: LoginLine) -> None:
     """When the broker takes the login no more, everything that waits is lost, and says so at once."""
     await asyncio.sleep(10)
     line.ask()
@@ -142,11 +118,11 @@ async def test_a_refused_renewal_ends_the_connection(line: Line) -> None:
     await line.answer(bytes(SaslAuthenticateResponse_v1(58, "wrong password", b"", 0).encode()))
 
     assert line.connection.is_closed
-    assert len(line.lost) == 2
-    assert "the login could not be renewed: the broker refused the user name or password" in str(line.lost[0])
+    assert len(line.frames.lost) == 2
+    assert "the login could not be renewed: the broker refused the user name or password" in str(line.frames.lost[0])
 
 
-async def test_a_renewal_that_is_not_answered_times_out(line: Line) -> None:
+async def test_a_renewal_that_is_not_answered_times_out(line: LoginLine) -> None:
     """A broker that says nothing while the login is renewed is given up in the time of a request."""
     await asyncio.sleep(10)
     line.ask()
@@ -155,10 +131,10 @@ async def test_a_renewal_that_is_not_answered_times_out(line: Line) -> None:
     await line.settle()
 
     assert line.connection.is_closed
-    assert [type(error) for error in line.lost] == [BrokerConnectionError]
+    assert [type(error) for error in line.frames.lost] == [BrokerConnectionError]
 
 
-async def test_closing_ends_a_renewal(line: Line) -> None:
+async def test_closing_ends_a_renewal(line: LoginLine) -> None:
     """A connection that is closed leaves no task behind."""
     await asyncio.sleep(10)
     line.ask()
@@ -169,4 +145,4 @@ async def test_closing_ends_a_renewal(line: Line) -> None:
 
     assert renewal is not None
     assert renewal.done()
-    assert len(line.lost) == 1
+    assert len(line.frames.lost) == 1

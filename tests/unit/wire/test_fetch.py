@@ -31,8 +31,6 @@ async def test_later_requests_name_only_what_changed(broker: FetchBroker, sessio
     zero, one, other = position(0, 10), position(1, 20), position(0, 30, topic=b"users")
     for each in (zero, one, other):
         session.want(each)
-    for _ in range(4):
-        broker.will_answer()
     await session.fetch(SIZES, 500)
     first = broker.asked
     one.offset = 25
@@ -50,8 +48,6 @@ async def test_later_requests_name_only_what_changed(broker: FetchBroker, sessio
 async def test_dropped_partitions_are_forgotten_once(broker: FetchBroker, session: FetchSession) -> None:
     """A dropped partition is named as forgotten in the next request, and never again."""
     zero, one = position(0, 10), position(1, 20)
-    for _ in range(3):
-        broker.will_answer()
     session.want(zero)
     session.want(one)
     await session.fetch(SIZES, 500)
@@ -71,8 +67,6 @@ async def test_dropped_partitions_are_forgotten_once(broker: FetchBroker, sessio
 async def test_dropped_and_wanted_again_is_not_forgotten(broker: FetchBroker, session: FetchSession) -> None:
     """A partition dropped and wanted again between two requests is only named with its position."""
     zero = position(0, 10)
-    for _ in range(2):
-        broker.will_answer()
     session.want(zero)
     await session.fetch(SIZES, 500)
     session.drop(zero)
@@ -92,7 +86,6 @@ async def test_session_error_starts_a_new_session_with_everything(
     zero, one = position(0, 10), position(1, 20)
     session.want(zero)
     session.want(one)
-    broker.will_answer()
     await session.fetch(SIZES, 500)
     zero.offset = 15
     session.want(zero)
@@ -123,11 +116,9 @@ async def test_without_room_for_sessions_every_request_is_full(broker: FetchBrok
 async def test_epochs_wrap_to_one(broker: FetchBroker, session: FetchSession) -> None:
     """The session's epoch goes from the greatest integer to 1: 0 would start a new session."""
     session.want(position(0, 10))
-    broker.will_answer()
     await session.fetch(SIZES, 500)
     session._epoch = 0x7FFFFFFF
     for expected in (0x7FFFFFFF, 1):
-        broker.will_answer()
         await session.fetch(SIZES, 500)
 
         assert broker.asked.session == (SESSION, expected)
@@ -217,8 +208,6 @@ async def test_adopting_what_was_not_yet_told_tells_it(broker: FetchBroker, sess
     """A position that moved after the last request is not known to the broker, so adopting it names it."""
     old = position(0, 10)
     session.want(old)
-    for _ in range(2):
-        broker.will_answer()
     await session.fetch(SIZES, 500)
     old.offset = 15
     session.want(old)
@@ -232,8 +221,6 @@ async def test_keep_only_drops_whole_topics(broker: FetchBroker, session: FetchS
     """Topics that the next epoch does not have are forgotten."""
     session.want(position(0, 10))
     session.want(position(0, 10, topic=b"users"))
-    for _ in range(2):
-        broker.will_answer()
     await session.fetch(SIZES, 500)
     session.keep_only([position(0, 10, topic=b"users")])
     await session.fetch(SIZES, 500)

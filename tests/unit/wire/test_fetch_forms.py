@@ -29,7 +29,6 @@ async def test_request_by_name_is_this_to_the_byte() -> None:
     """A session's first request spells out version 11 of Fetch with session 0 and epoch 0."""
     broker = FetchBroker(version=12)
     session = FetchSession(cast("BrokerConnection", broker))
-    broker.will_answer()
     session.want(FetchPosition(b"ab", 5, 0x1122334455, 7, None))
     await session.fetch(SIZES, 500)
 
@@ -46,7 +45,6 @@ async def test_request_by_id_is_this_to_the_byte() -> None:
     """Where the broker takes ids, version 13 has the id in place of the name, and ends each part with no tags."""
     broker = FetchBroker()
     session = session_with(broker)
-    broker.will_answer()
     session.want(position(5, 0x1122334455, epoch=7))
     await session.fetch(SIZES, 500)
 
@@ -62,7 +60,6 @@ async def test_request_by_id_is_this_to_the_byte() -> None:
 
 async def test_isolation_level_and_wait_are_passed_on(broker: FetchBroker, session: FetchSession) -> None:
     """Committed reading is one bit of the request; the broker's wait is added to ours."""
-    broker.will_answer()
     session.want(position(0, 1))
     await session.fetch(FetchSizes(2, 3, 4, reads_committed=True), 1500)
     request = broker.request

@@ -1,4 +1,4 @@
-"""Produce requests and answers, byte for byte, and where our producer id comes from."""
+"""Produce requests and answers as aiokafka reads and writes them, and where our producer id comes from."""
 
 from __future__ import annotations
 
@@ -17,19 +17,9 @@ from tests.support.batches import build_batch
 from tests.support.clocks import LoopClock
 
 
-def test_request_is_this_to_the_byte() -> None:
-    """A request spells out version 8 of Produce: no transaction, acks from all replicas, batches as they are."""
-    pieces = request_pieces([(b"ab", [(5, memoryview(b"batch"))])], 30_000)
-
-    assert b"".join(pieces) == bytes.fromhex(
-        "ffff ffff 00007530"  # no transactional id, acks -1, timeout
-        "00000001 0002 6162 00000001"  # one topic, its name, one partition
-        "00000005 00000005 6261746368"  # its number, its batch
-    )
-
-
-def test_request_is_what_aiokafka_reads() -> None:
-    """Several topics and partitions come out of aiokafka's own class as they went in."""
+@pytest.mark.parametrize("transactional_id", [None, "mm2py-A->B-x"])
+def test_request_is_what_aiokafka_reads(transactional_id: str | None) -> None:
+    """Several topics and partitions come out of aiokafka's own class as they went in, in a transaction or not."""
     batches = [build_batch(n + 1, base_offset=0) for n in range(3)]
     pieces = request_pieces(
         [
@@ -37,19 +27,12 @@ def test_request_is_what_aiokafka_reads() -> None:
             ("größen".encode(), [(1, memoryview(batches[2]))]),
         ],
         1234,
+        transactional_id and transactional_id.encode(),
     )
     request = ProduceRequest_v8.decode(b"".join(pieces))
 
-    assert (request.transactional_id, request.required_acks, request.timeout) == (None, -1, 1234)
+    assert (request.transactional_id, request.required_acks, request.timeout) == (transactional_id, -1, 1234)
     assert request.topics == [("orders", [(0, batches[0]), (7, batches[1])]), ("größen", [(1, batches[2])])]
-
-
-def test_a_request_names_its_transaction() -> None:
-    """The transactional id stands in front, where there is one."""
-    pieces = request_pieces([(b"orders", [(0, memoryview(build_batch(1)))])], 1234, b"mm2py-A->B-x")
-    request = ProduceRequest_v8.decode(b"".join(pieces))
-
-    assert (request.transactional_id, request.required_acks, request.timeout) == ("mm2py-A->B-x", -1, 1234)
 
 
 def test_batches_are_not_copied() -> None:
@@ -143,19 +126,12 @@ class AnsweringCluster:
         return InitProducerIdResponse_v0(0, *answer)
 
 
-async def test_new_producer_id_begins_at_sequence_0() -> None:
-    """The answer's producer id and epoch are returned, with sequence 0."""
-    cluster = AnsweringCluster((0, 4000, 2))
-
-    assert await init_producer_id(cast("Cluster", cluster)) == ProducerMark(4000, 2, 0)
-
-
 async def test_a_broker_that_was_just_started_is_asked_again() -> None:
-    """A coordinator that loads answers an error with producer id -1, until it has ids to give."""
-    cluster = AnsweringCluster((14, -1, -1), (14, -1, -1), (0, 4000, 0))
+    """A coordinator that loads answers an error with producer id -1, until it has one to give: sequences begin at 0."""
+    cluster = AnsweringCluster((14, -1, -1), (14, -1, -1), (0, 4000, 2))
     began = cluster.clock.monotonic()
 
-    assert await init_producer_id(cast("Cluster", cluster)) == ProducerMark(4000, 0, 0)
+    assert await init_producer_id(cast("Cluster", cluster)) == ProducerMark(4000, 2, 0)
     assert cluster.clock.monotonic() - began < 1
 
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mm2py.pipeline.spark.settings import SparkSettings, class_archive, spark_settings, with_retries
 
 
-def settings_of(user: Mapping[str, str], *, copy_tasks: int = 3, archive: str = "") -> SparkSettings:
-    return spark_settings(
-        user,
-        copy_tasks=copy_tasks,
-        python="/usr/bin/python3",
-        package_parent="/opt/app",
-        log_file="/opt/log4j2",
-        scratch="/tmp/ours",
-        archive=archive,
-    )
+def settings_of(user: Mapping[str, str], **changes: Any) -> SparkSettings:
+    ours = {
+        "python": "/usr/bin/python3",
+        "package_parent": "/opt/app",
+        "log_file": "/opt/log4j2",
+        "scratch": "/tmp/ours",
+    }
+    return spark_settings(user, **{"copy_tasks": 3, **ours, **changes})
+
+
+def conf_of(user: Mapping[str, str] | None = None, **changes: Any) -> dict[str, str]:
+    return dict(settings_of(user or {}, **changes).conf)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +56,7 @@ def test_master(asked: str | None, master: str, slots: int | None) -> None:
 )
 def test_a_job_that_may_be_done_twice_is_tried_again(asked: Mapping[str, str], master: str) -> None:
     """Embedded Spark goes by its master's second number, a cluster by the setting."""
-    conf = dict(settings_of(with_retries(asked, slots=3, failures=4)).conf)
+    conf = conf_of(with_retries(asked, slots=3, failures=4))
 
     assert (conf["spark.master"], conf["spark.task.maxFailures"]) == (master, "4")
 
@@ -65,7 +68,7 @@ def test_a_slot_at_least() -> None:
 
 def test_the_user_wins() -> None:
     """Whatever the user's file says under spark. beats our settings."""
-    conf = dict(settings_of({"spark.driver.memory": "2g", "spark.ui.enabled": "false", "spark.foo": "bar"}).conf)
+    conf = conf_of({"spark.driver.memory": "2g", "spark.ui.enabled": "false", "spark.foo": "bar"})
 
     assert (conf["spark.driver.memory"], conf["spark.ui.enabled"], conf["spark.foo"]) == ("2g", "false", "bar")
     assert conf["spark.task.maxFailures"] == "1"
@@ -73,9 +76,9 @@ def test_the_user_wins() -> None:
 
 def test_java_options_are_joined() -> None:
     """Options of the user's are added to ours, and another garbage collector or log file replaces ours."""
-    plain = dict(settings_of({}).conf)["spark.driver.extraJavaOptions"]
-    added = dict(settings_of({"spark.driver.extraJavaOptions": "-Dx=1"}).conf)["spark.driver.extraJavaOptions"]
-    other = dict(settings_of({"spark.driver.extraJavaOptions": "-XX:+UseG1GC -Dlog4j2.configurationFile=x"}).conf)[
+    plain = conf_of()["spark.driver.extraJavaOptions"]
+    added = conf_of({"spark.driver.extraJavaOptions": "-Dx=1"})["spark.driver.extraJavaOptions"]
+    other = conf_of({"spark.driver.extraJavaOptions": "-XX:+UseG1GC -Dlog4j2.configurationFile=x"})[
         "spark.driver.extraJavaOptions"
     ]
 
@@ -91,22 +94,13 @@ def test_temporary_files_go_with_the_daemon() -> None:
     options, sockets = "spark.driver.extraJavaOptions", "spark.python.unix.domain.socket.dir"
     has_sockets = "spark.python.unix.domain.socket.enabled"
 
-    def conf_of(user: Mapping[str, str], environment: str = "", scratch: str = "/tmp/ours") -> dict[str, str]:
-        made = spark_settings(
-            user,
-            copy_tasks=1,
-            python="python3",
-            package_parent="/opt/app",
-            log_file="/opt/log4j2",
-            scratch=scratch,
-            java_environment=environment,
-        )
-        return dict(made.conf)
-
-    ours, far = conf_of({}), conf_of({"spark.master": "spark://host:7077"})
-    own, elsewhere = conf_of({options: "-Djava.io.tmpdir=/mine"}), conf_of({}, "-Djava.io.tmpdir=/elsewhere")
-    spaced, long = conf_of({}, scratch="/tmp/a b"), conf_of({}, scratch="/tmp/" + "x" * 57)
-    longest = conf_of({}, scratch="/tmp/" + "x" * 56)
+    ours, far = conf_of(), conf_of({"spark.master": "spark://host:7077"})
+    own, elsewhere = (
+        conf_of({options: "-Djava.io.tmpdir=/mine"}),
+        conf_of(java_environment="-Djava.io.tmpdir=/elsewhere"),
+    )
+    spaced, long = conf_of(scratch="/tmp/a b"), conf_of(scratch="/tmp/" + "x" * 57)
+    longest = conf_of(scratch="/tmp/" + "x" * 56)
 
     assert (ours[options].split()[-1], ours[sockets]) == ("-Djava.io.tmpdir=/tmp/ours", "/tmp/ours")
     assert "-Djava.io.tmpdir=/tmp/ours" in far[options]
@@ -123,9 +117,9 @@ def test_temporary_files_go_with_the_daemon() -> None:
 def test_classes_come_from_the_archive(own: str) -> None:
     """Where there is one, unless the user's options say something about archives themselves."""
     key, flag = "spark.driver.extraJavaOptions", "-XX:SharedArchiveFile=/opt/classes.jsa"
-    without = dict(settings_of({}).conf)[key]
-    plain = dict(settings_of({key: "-Dx=1"}, archive="/opt/classes.jsa").conf)[key]
-    told = dict(settings_of({key: own}, archive="/opt/classes.jsa").conf)[key]
+    without = conf_of()[key]
+    plain = conf_of({key: "-Dx=1"}, archive="/opt/classes.jsa")[key]
+    told = conf_of({key: own}, archive="/opt/classes.jsa")[key]
 
     assert "Archive" not in without
     assert flag in plain
@@ -144,8 +138,8 @@ def test_an_archive_that_was_cut_off_is_none(tmp_path: Path) -> None:
 
 def test_workers_find_the_package() -> None:
     """Embedded workers get the package's place on their path, beside what the user put there."""
-    embedded = dict(settings_of({"spark.executorEnv.PYTHONPATH": "/mine"}).conf)
-    cluster = dict(settings_of({"spark.master": "spark://h:1", "spark.executorEnv.PYTHONPATH": "/mine"}).conf)
+    embedded = conf_of({"spark.executorEnv.PYTHONPATH": "/mine"})
+    cluster = conf_of({"spark.master": "spark://h:1", "spark.executorEnv.PYTHONPATH": "/mine"})
 
     assert embedded["spark.executorEnv.PYTHONPATH"] == "/opt/app:/mine"
     assert cluster["spark.executorEnv.PYTHONPATH"] == "/mine"
@@ -154,7 +148,7 @@ def test_workers_find_the_package() -> None:
 
 def test_embedded_spark_leaves_nothing_behind() -> None:
     """Embedded Spark keeps its files where ours are, a cluster's where its own settings say."""
-    embedded, cluster = (dict(settings_of(user).conf) for user in ({}, {"spark.master": "spark://h:1"}))
+    embedded, cluster = (conf_of(user) for user in ({}, {"spark.master": "spark://h:1"}))
 
     assert embedded["spark.local.dir"] == "/tmp/ours"
     assert "spark.local.dir" not in cluster
@@ -162,8 +156,8 @@ def test_embedded_spark_leaves_nothing_behind() -> None:
 
 def test_a_cluster_is_not_taken_whole() -> None:
     """On a cluster as many cores are asked for as there are copy tasks, unless the user says otherwise."""
-    modest = dict(settings_of({"spark.master": "spark://h:1"}).conf)
-    asked = dict(settings_of({"spark.master": "spark://h:1", "spark.cores.max": "9"}).conf)
+    modest = conf_of({"spark.master": "spark://h:1"})
+    asked = conf_of({"spark.master": "spark://h:1", "spark.cores.max": "9"})
 
     assert (modest["spark.cores.max"], asked["spark.cores.max"]) == ("3", "9")
 

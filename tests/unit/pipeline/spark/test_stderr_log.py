@@ -35,8 +35,11 @@ def _told(lines: Iterable[str]) -> list[str]:
         ([*_STACK, "KeyboardInterrupt"], ["KeyboardInterrupt (pyspark/daemon.py, line 95)"]),
         ([f"half a line{_BEGIN}", *_STACK[1:], _BROKEN], ["half a line", _TOLD]),
         ([_BEGIN, _BROKEN], [_BROKEN]),
+        # Workers that fail together print into each other, and Spark's own log goes on meanwhile.
+        ([_BEGIN, *_STACK, _BROKEN, *_STACK[1:], _BROKEN], [_TOLD, _TOLD]),
+        ([*_STACK[:3], "ERROR Foo: a", *_STACK[3:], _BROKEN], ["ERROR Foo: a", _TOLD]),
     ],
-    ids=["no stack", "a stack", "no message", "glued", "no frames"],
+    ids=["no stack", "a stack", "no message", "glued", "no frames", "several at once", "other words meanwhile"],
 )
 def test_a_stack_is_one_line(lines: list[str], told: list[str]) -> None:
     """It says what was raised and where; all else passes as it is."""
@@ -50,19 +53,6 @@ def test_that_spark_hung_up_on_a_worker_is_no_news(error: str) -> None:
 
     assert _told([*_STACK, error, "next"]) == ["next"]
     assert _told([*elsewhere, error]) == [f"{error} (mm2py/daemon.py, line 95)"]
-
-
-def test_stacks_of_several_processes_at_once_are_a_line_each() -> None:
-    """Workers that fail together print into each other."""
-    first, second = _STACK, _STACK
-    assert _told([first[0], second[0], *second[1:], _BROKEN, *first[1:], _BROKEN]) == [_TOLD, _TOLD]
-
-
-def test_what_others_say_meanwhile_is_told() -> None:
-    """Spark's own log goes on while a worker prints its stack."""
-    warning = "ERROR DAGScheduler: Failed to update accumulator"
-
-    assert _told([*_STACK[:3], warning, *_STACK[3:], _BROKEN]) == [warning, _TOLD]
 
 
 def test_a_stack_that_was_cut_off_hides_nothing_for_ever() -> None:

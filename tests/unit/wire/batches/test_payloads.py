@@ -59,13 +59,13 @@ def _singles(records: Sequence[Content], *, first: int = 0, **wishes: int) -> by
 
 @given(RECORDS, st.sampled_from(CODECS), st.data())
 def test_a_batch_s_records(records: list[tuple], codec: int, data: st.DataObject) -> None:
-    """Nulls, headers, any size and timestamp, with and without holes."""
+    """Nulls, headers, any size and timestamp, stamped by the broker or not, with and without holes."""
     gaps = data.draw(st.lists(st.sampled_from([1, 1, 1, 3, 9_000]), min_size=len(records), max_size=len(records)))
     is_whole = data.draw(st.booleans())
     deltas = range(len(records)) if is_whole else [sum(gaps[: n + 1]) for n in range(len(records))]
-    batch = build_batch(
-        [Content(delta, *rest) for delta, rest in zip(deltas, records, strict=True)], base_offset=77, codec=codec
-    )
+    contents = [Content(delta, *rest) for delta, rest in zip(deltas, records, strict=True)]
+    stamped = {"attributes": LOG_APPEND_TIME, "max_timestamp": START_MS + 99} if data.draw(st.booleans()) else {}
+    batch = build_batch(contents, base_offset=77, codec=codec, **stamped)
 
     assert _taken_apart(read(view_of(batch))) == _by_codec(batch)
 
@@ -148,13 +148,6 @@ def test_a_part_of_them() -> None:
     assert found.between(23, 26).contents == found.contents[3:6]
     assert not found.between(30, 40).offsets
     assert (found.base_offset, found.last_offset) == (20, 29)
-
-
-def test_stamped_by_the_broker() -> None:
-    """All records of a batch have its greatest timestamp then."""
-    found = read(view_of(build_batch(3, attributes=LOG_APPEND_TIME, max_timestamp=START_MS + 99)))
-
-    assert [timestamp for timestamp, _ in found.contents] == [START_MS + 99] * 3
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -99,21 +99,19 @@ def test_what_to_grant(request_name: str, detail: str, grant: str) -> None:
     assert grant_for(request_name, detail) == grant
 
 
-@pytest.mark.parametrize("code", [29, 30, 53])
-def test_authorization_errors_know_what_lacks(code: int) -> None:
-    """Each of Kafka's authorization errors is one of ours that says what to grant to whom."""
-    error = error_of(code, "B", "Fetch", "orders")
+@pytest.mark.parametrize(
+    ("code", "request_name", "detail", "grant"),
+    [
+        *((code, "Fetch", "orders", "READ on topic orders of cluster B") for code in (29, 30, 53)),
+        (31, "CreateTopics", "A.orders: no", "CREATE on the cluster B; "),
+    ],
+)
+def test_authorization_errors_know_what_lacks(code: int, request_name: str, detail: str, grant: str) -> None:
+    """Each of Kafka's authorization errors is one of ours that says what to grant to whom, on what."""
+    error = error_of(code, "B", request_name, detail)
 
     assert isinstance(error, NotAuthorizedError)
-    assert error.hint_for("User:x").startswith("grant User:x READ on topic orders of cluster B")
-
-
-def test_permissions_on_the_cluster() -> None:
-    """Where the cluster as a whole refuses, the permission is one on the cluster."""
-    error = error_of(31, "B", "CreateTopics", "A.orders: no")
-
-    assert isinstance(error, NotAuthorizedError)
-    assert error.hint_for("User:x").startswith("grant User:x CREATE on the cluster B; ")
+    assert error.hint_for("User:x").startswith(f"grant User:x {grant}")
 
 
 def test_a_topic_that_is_there_but_not_shown() -> None:
