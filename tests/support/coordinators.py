@@ -32,6 +32,11 @@ class Coordinators:
     #: What is known of its topics.
     metadata: Any = attrs.field(factory=lambda: SimpleNamespace(topics={}))
 
+    @property
+    def names(self) -> list[str]:
+        """What was asked, without of whom."""
+        return [name for _, name in self.asked]
+
     async def send_to_any(self, request: Any, _purpose: str = "") -> Any:
         self.lookups += 1
         return SimpleNamespace(coordinators=[(request._keys[0], self.lookups, "host", 9092, 0, None, {})])
@@ -40,7 +45,7 @@ class Coordinators:
         return
 
     async def send_to(self, node: int, request: Any, _purpose: str) -> Any:
-        self.asked.append((node, type(request).__name__))
+        self.asked.append((node, type(request).__name__.removesuffix("Request")))
         answer = self.answers.pop(0) if self.answers else 0
         if isinstance(answer, Exception):
             raise answer

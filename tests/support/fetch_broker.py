@@ -13,7 +13,7 @@ from mm2py.wire.connection import BrokerConnection, Buffer
 from mm2py.wire.fetch import FetchSession
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes
 from mm2py.wire.requests import MetadataRequest_v11, id_bytes
-from tests.support.fetch_v13 import FetchRequest_v13, FetchResponse_v13
+from tests.support.fetch_v13 import FetchRequest_v13, FetchResponse_v13, tagged
 
 
 SIZES = FetchSizes(min_bytes=1, max_bytes=8_000_000, partition_max_bytes=1_000_000, reads_committed=False)
@@ -96,14 +96,9 @@ class FetchBroker:
         elif self.version < 13:
             body = FetchResponse_v11(throttle, error, session, list(topics)).encode()
         else:
-            tagged = [(IDS[topic], [_tagged(row) for row in rows], {}) for topic, rows in topics]
-            body = FetchResponse_v13({}, throttle, error, session, tagged, {}).encode()
+            by_id = [(IDS[topic], [tagged(row) for row in rows], {}) for topic, rows in topics]
+            body = FetchResponse_v13({}, throttle, error, session, by_id, {}).encode()
         self.answers.append(b"\x00\x00\x00\x01" + body)
-
-
-def _tagged(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    *most, aborted, replica, records = row
-    return (*most, [(*it, {}) for it in aborted], replica, records, {})
 
 
 def position(number: int, offset: int, *, topic: bytes = b"orders", epoch: int = 3) -> FetchPosition:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiokafka.protocol.api import RequestStruct
 from aiokafka.protocol.types import Array, Bytes, Int8, Int16, Int32, Int64, String, TaggedFields
 
@@ -66,3 +68,9 @@ class FetchRequest_v13(RequestStruct):  # noqa: N801
 
 
 FetchResponse_v13 = FetchRequest_v13.RESPONSE_TYPE
+
+
+def tagged(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a partition's row of version 11 as one of version 13, which has room for tags."""
+    *most, aborted, replica, records = row
+    return (*most, [(*it, {}) for it in aborted], replica, records, {})

@@ -31,7 +31,7 @@ from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.log_end import OffsetForLeaderEpochRequest_v3
 from mm2py.wire.requests import MetadataRequest_v11
 from tests.support.clocks import LoopClock
-from tests.support.fetch_v13 import FetchRequest_v13, FetchResponse_v13
+from tests.support.fetch_v13 import FetchRequest_v13, FetchResponse_v13, tagged
 from tests.support.model_partition import ModelPartition
 
 
@@ -185,11 +185,6 @@ class _Waiter:
     def frame_lost(self, error: BrokerConnectionError) -> None:
         if not self.future.done():
             self.future.set_exception(error)
-
-
-def _tagged(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    *most, aborted, replica, data = row
-    return (*most, [(*it, {}) for it in aborted], replica, data, {})
 
 
 def _untagged(row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -414,7 +409,7 @@ class ModelCluster:
         session = 0 if asked.session_epoch < 0 else 1
         body: bytes
         if is_by_id:
-            topics = [(it, [_tagged(row) for row in rows], {}) for it, rows in by_topic.items()]
+            topics = [(it, [tagged(row) for row in rows], {}) for it, rows in by_topic.items()]
             body = FetchResponse_v13({}, 0, 0, session, topics, {}).encode()
         else:
             body = FetchResponse_v11(0, 0, session, list(by_topic.items())).encode()

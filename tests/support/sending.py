@@ -52,6 +52,12 @@ class Sender:
             self.sender.pump()
         return buffered
 
+    def answer(self, count: int = 1) -> None:
+        """Let the broker take the oldest requests, and its answers arrive."""
+        for _ in range(count):
+            self.line.process()
+            self.line.deliver()
+
     def values(self, number: int = 0) -> list[int]:
         """Return the upstream offsets of what the target holds."""
         return [int(r.value or b"") for r in self.target.partitions[TopicPartition(REMOTE, number)].records()]

@@ -50,15 +50,15 @@ class Found:
     is_aligned: bool
 
 
-def _compare(
-    source: Records, target: Records, *, edges: Edges | None = None, seed: int = 0, ignore_timestamps: bool = False
-) -> Found:
-    """Walk both sides, fed in pieces of any size, as batches come."""
-    chance = random.Random(seed)
-    comparison = Comparison(edges or Edges(proven=1 << 60), _mark_of, ignore_timestamps=ignore_timestamps)
-    sides, at = (source, target), [0, 0]
+def _walk(
+    comparison: Comparison, sides: tuple[Records, Records], chance: random.Random, search: Callable[[], list[int]]
+) -> None:
+    """Feed both sides in pieces; *search* returns where they go on."""
+    at = [0, 0]
     while (want := comparison.advance()) is not Want.NOTHING:
-        assert want is not Want.SEARCH
+        if want is Want.SEARCH:
+            at = search()
+            continue
         side = want.value
         piece = sides[side][at[side] : at[side] + chance.choice((1, 3, 50, 500))]
         at[side] += len(piece)
@@ -66,6 +66,14 @@ def _compare(
             comparison.feed(side, [offset for offset, _ in piece], [content for _, content in piece])
         else:
             comparison.end(side)
+
+
+def _compare(
+    source: Records, target: Records, *, edges: Edges | None = None, seed: int = 0, ignore_timestamps: bool = False
+) -> Found:
+    """Walk both sides, fed in pieces of any size, as batches come."""
+    comparison = Comparison(edges or Edges(proven=1 << 60), _mark_of, ignore_timestamps=ignore_timestamps)
+    _walk(comparison, (source, target), random.Random(seed), lambda: pytest.fail("a search was asked for"))
     if comparison.findings.has_extra:
         recognise = comparison.findings.recogniser(_mark_of)
         recognise(content for _, content in source)
@@ -283,21 +291,13 @@ def test_a_search_is_asked_for_where_nothing_is_within_reach(monkeypatch: pytest
     source = _records(2_000)
     contents = [*_copy(source)[:100], *_copy(source)[1_500:]]
     comparison = Comparison(Edges(proven=1 << 60), _mark_of)
-    sides, at = (source, _renumbered(contents)), [0, 0]
-    while (want := comparison.advance()) is not Want.NOTHING:
-        if want is Want.SEARCH:
-            near = comparison.window(SOURCE)
-            further = 1_400 - len(near)
-            comparison.jump(Passed((near, []), (further, 0)))
-            at = [1_500, 100]
-            continue
-        side = want.value
-        piece = sides[side][at[side] : at[side] + 50]
-        at[side] += len(piece)
-        if piece:
-            comparison.feed(side, [offset for offset, _ in piece], [content for _, content in piece])
-        else:
-            comparison.end(side)
+
+    def search() -> list[int]:
+        near = comparison.window(SOURCE)
+        comparison.jump(Passed((near, []), (1_400 - len(near), 0)))
+        return [1_500, 100]
+
+    _walk(comparison, (source, _renumbered(contents)), random.Random(0), search)
 
     assert comparison.findings.counts() == Counts(source=2_000, target=600, equal=600, missing=1_400)
 

@@ -124,35 +124,24 @@ async def test_correlation_ids_count_up_and_wrap(line: Line) -> None:
     assert [received[4:] for received in line.frames.received] == [b"a", b"b"]
 
 
-@pytest.mark.parametrize("correlation_id", [2, 3, -1])
-async def test_answer_out_of_order_closes(line: Line, correlation_id: int) -> None:
-    """A broker answers in order: an answer that is not the oldest request's ends the connection, and all fail."""
-    line.ask()
-    line.ask()
-    line.feed(frame(correlation_id, b"x"))
+@pytest.mark.parametrize(
+    ("asked", "said", "cause"),
+    [
+        *((2, frame(correlation_id, b"x"), "not the oldest") for correlation_id in (2, 3, -1)),
+        (0, frame(1, b"x"), ""),
+        *((1, struct.pack(">i", size) + b"1234", str(size)) for size in (3, 0, -1, -(1 << 31))),
+    ],
+)
+async def test_what_no_broker_says_closes(line: Line, asked: int, said: bytes, cause: str) -> None:
+    """An answer to no request or not to the oldest, or a size that holds no correlation id, is an end for all."""
+    for _ in range(asked):
+        line.ask()
+    line.feed(said)
 
     assert line.connection.is_closed
     assert line.transport.is_aborted
     assert not line.frames.received
-    assert len(line.frames.lost) == 2
-    assert "not the oldest" in line.frames.lost[0].cause
-
-
-async def test_unsolicited_answer_closes(line: Line) -> None:
-    """An answer without a request ends the connection."""
-    line.feed(frame(1, b"x"))
-
-    assert line.connection.is_closed
-
-
-@pytest.mark.parametrize("size", [3, 0, -1, -(1 << 31)])
-async def test_impossible_size_closes(line: Line, size: int) -> None:
-    """A size that cannot hold a correlation id ends the connection."""
-    line.ask()
-    line.feed(struct.pack(">i", size) + b"1234")
-
-    assert line.connection.is_closed
-    assert str(size) in line.frames.lost[0].cause
+    assert [cause in error.cause for error in line.frames.lost] == [True] * asked
 
 
 async def test_unanswered_request_closes_after_its_deadline(line: Line) -> None:

@@ -46,10 +46,5 @@ def test_error_of() -> None:
     """An error tells cluster, request, code and what the broker said, also after it crossed a process border."""
     error = pickle.loads(pickle.dumps(error_of(36, "B", "CreateTopics", "Topic 'foo' already exists.")))
 
-    assert (
-        BrokerAnsweredError,
-        "cluster B answered CreateTopics with TOPIC_ALREADY_EXISTS [36] (Topic 'foo' already exists.)",
-    ) == (
-        type(error),
-        str(error),
-    )
+    assert type(error) is BrokerAnsweredError
+    assert str(error) == "cluster B answered CreateTopics with TOPIC_ALREADY_EXISTS [36] (Topic 'foo' already exists.)"

@@ -43,7 +43,7 @@ class Rig:
         try:
             await self.writer.write(self.cluster, PLACES, append)
         finally:
-            self.asked = [name.removesuffix("Request") for _, name in self.coordinators.asked]
+            self.asked = self.coordinators.names
         return self.asked
 
 

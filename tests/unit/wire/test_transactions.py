@@ -48,7 +48,7 @@ async def test_a_coordinator_that_moved_or_is_gone_is_looked_up(answer: Any) -> 
     producer, coordinators = await opened(answer)
     await producer.commit()
 
-    assert coordinators.asked == [(1, "EndTxnRequest"), (2, "EndTxnRequest")]
+    assert coordinators.asked == [(1, "EndTxn"), (2, "EndTxn")]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
@@ -71,8 +71,7 @@ async def test_renewing_undoes_what_is_open_and_takes_nothing_from_another() -> 
     with pytest.raises(ProducerFencedError):
         await producer.renew()
 
-    names = [name.removesuffix("Request") for _, name in coordinators.asked]
-    assert names == ["EndTxn", "InitTransactions"] * 2
+    assert coordinators.names == ["EndTxn", "InitTransactions"] * 2
     assert coordinators.renewed == [(before.producer_id, before.producer_epoch), (7, after.producer_epoch)]
     assert after.sequence == 0
 
@@ -111,8 +110,7 @@ async def test_a_partition_is_added_once_to_each_transaction() -> None:
     await producer.commit()
     await producer.add([ONE])
 
-    names = [name.removesuffix("Request") for _, name in coordinators.asked]
-    assert names == ["AddPartitionsToTxn", "AddPartitionsToTxn", "EndTxn", "AddPartitionsToTxn"]
+    assert coordinators.names == ["AddPartitionsToTxn", "AddPartitionsToTxn", "EndTxn", "AddPartitionsToTxn"]
 
 
 async def test_sequences_count_on_until_it_is_opened_again() -> None:

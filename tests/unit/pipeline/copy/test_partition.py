@@ -59,26 +59,6 @@ def test_a_new_leader_epoch_is_a_new_fetch_position() -> None:
     assert (now.owner, now.offset, now.is_proven) == (copy, 100, False)
 
 
-def test_position_advances_by_acknowledgements_only() -> None:
-    """Queueing and sending move nothing; each acknowledgement moves position and downstream past its batch."""
-    copy = copy_of()
-    copy.buffer.put(buffered(100, 5))
-    copy.buffer.put(buffered(105, 2))
-    send(copy)
-    send(copy)
-
-    assert (copy.position, copy.downstream, copy.buffer.size_bytes) == (100, 49, 20)
-    acknowledge(copy, 50)
-
-    assert (copy.position, copy.downstream, copy.buffer.size_bytes) == (105, 54, 10)
-    acknowledge(copy, 55)
-
-    assert (copy.position, copy.downstream, copy.buffer.size_bytes) == (107, 56, 0)
-    assert copy.runs == [Run(100, 50, 7)]
-    assert (copy.records, copy.bytes, copy.batches_unopened, copy.batches_rebuilt) == (7, 20, 2, 0)
-    assert copy.last_timestamp_ms == 1_000
-
-
 def test_rebuilt_batch_accounts_for_each_of_its_runs() -> None:
     """A batch with holes in its upstream offsets becomes a run for each part without holes, and counts as rebuilt."""
     copy = copy_of()
@@ -321,7 +301,8 @@ def test_runs_are_contiguous_and_positions_follow_acknowledgements(
 
     assert covered == expected
     assert copy.buffer.size_bytes == 0
-    assert copy.records == len(expected)
+    assert (copy.records, copy.bytes, copy.last_timestamp_ms) == (len(expected), 10 * len(layout), 1_000)
+    assert (copy.batches_unopened, copy.batches_rebuilt) == (len(layout), 0)
 
 
 def test_a_spread_knows_what_a_partition_s_records_took() -> None:

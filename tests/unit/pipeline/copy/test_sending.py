@@ -85,8 +85,7 @@ async def test_first_batch_of_a_partition_is_acknowledged_before_the_second_is_s
         await settle()
 
         assert len(s.line.requests) == 1
-        s.line.process()
-        s.line.deliver()
+        s.answer()
 
         assert len(s.line.requests) == 3
 
@@ -100,8 +99,7 @@ async def test_no_more_requests_than_allowed_are_under_way() -> None:
         await settle()
 
         assert len(s.line.requests) == 5
-        s.line.process()
-        s.line.deliver()
+        s.answer()
 
         assert len(s.line.requests) == 5
 
@@ -144,8 +142,7 @@ async def test_quota_holds_until_the_longest_hold_is_over(first_ms: int, then_ms
         begun = now()
         for throttle_ms in (first_ms, then_ms):
             s.target.throttle_ms = throttle_ms
-            s.line.process()
-            s.line.deliver()
+            s.answer()
             await asyncio.sleep(0.5)
         s.target.is_manual, s.target.throttle_ms = False, 0
         s.put(copy)
@@ -176,9 +173,7 @@ async def test_nothing_more_is_sent_by_a_dispatch_that_is_stopped_or_late(*, is_
             s.sender.stop()
         else:
             s.sender._last_send_at = now()
-        for _ in range(5):
-            s.line.process()
-            s.line.deliver()
+        s.answer(5)
         s.put(copy)
         await asyncio.sleep(5)
 

@@ -12,8 +12,7 @@ from mm2py.wire.batches.batch import sign
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.batches import START_MS, Content, build_batch
 from tests.support.copy_rig import known
-from tests.support.model_cluster import ModelConnection
-from tests.support.sending import PRODUCER, Sender, drained, sender, settle
+from tests.support.sending import PRODUCER, drained, sender, settle
 
 
 _FAILURE = PartitionFailure("read no further", "look at the source", offset=1)
@@ -48,40 +47,6 @@ async def test_retried_batches_keep_order_and_sequences(code: ErrorCode, appends
         assert s.target.refreshes == 0
         assert s.sender.wants_metadata.is_set()
         assert s.sender.retries >= 1
-
-
-async def _three_under_way(s: Sender) -> ModelConnection:
-    """Send a batch, and three more that the broker has not taken yet; return the connection."""
-    (copy,) = s.copies
-    s.put(copy)
-    await drained(s.sender)
-    s.target.is_manual = True
-    for _ in range(3):
-        s.put(copy, 2)
-    return s.line
-
-
-async def _all_are_there_once(s: Sender) -> None:
-    """Wait until those seven records have been sent again."""
-    (copy,) = s.copies
-    assert copy.buffer.may_have_arrived
-    await drained(s.sender)
-
-    assert s.values() == list(range(7))
-    assert (copy.position, copy.downstream, copy.is_unsure) == (7, 6, False)
-
-
-@pytest.mark.parametrize("appended", [0, 1, 2, 3])
-async def test_lost_connection_sends_again_what_was_unanswered(appended: int) -> None:
-    """Whatever the broker had taken when the connection broke, every record is there once, in order."""
-    async with sender() as s:
-        line = await _three_under_way(s)
-        for _ in range(appended):
-            line.process()
-        s.target.is_manual = False
-        line.close("reset by peer")
-
-        await _all_are_there_once(s)
 
 
 async def test_leader_that_moves_is_followed() -> None:
@@ -270,14 +235,24 @@ async def test_answer_that_leaves_a_partition_out_is_a_loss() -> None:
 async def test_an_answer_that_cannot_be_read_is_a_lost_connection() -> None:
     """It is unknown what the broker took, so all of it is sent again; nothing waits for the lost answers."""
     async with sender() as s:
-        line = await _three_under_way(s)
+        (copy,) = s.copies
+        s.put(copy)
+        await drained(s.sender)
+        s.target.is_manual = True
+        for _ in range(3):
+            s.put(copy, 2)
+        line = s.line
         line.process()
         line.requests[0].answer = bytes.fromhex("7fffffff fffa")
         s.target.is_manual = False
         line.deliver()
 
         assert line.is_closed
-        await _all_are_there_once(s)
+        assert copy.buffer.may_have_arrived
+        await drained(s.sender)
+
+        assert s.values() == list(range(7))
+        assert (copy.position, copy.downstream, copy.is_unsure) == (7, 6, False)
 
 
 async def test_a_batch_of_another_writer_is_noticed() -> None:

@@ -49,16 +49,6 @@ async def run(throttle: Throttle, copy: PartitionCopy, batch_bytes: int, records
     return taken / seconds
 
 
-@pytest.mark.parametrize("per_s", [1_000.0, 50_000.0, 3_000_000.0])
-async def test_bytes_come_at_the_rate(per_s: float) -> None:
-    """Within a hundredth, whether a second holds a hundred batches or a sixteenth of one."""
-    throttle, copy = Throttle([RateShare(BYTES, per_s)], [a_copy()]), a_copy()
-
-    rate = await run(throttle, copy, 16_000, 100, max(100.0, 3_200_000 / per_s))
-
-    assert rate == pytest.approx(per_s, rel=0.02)
-
-
 async def test_the_narrower_of_two_limits_counts() -> None:
     """Bytes and records are both kept to."""
     throttle = Throttle([RateShare(BYTES, 1e9), RateShare(RECORDS, 100.0)], [a_copy()])

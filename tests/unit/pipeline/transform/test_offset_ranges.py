@@ -7,8 +7,17 @@ from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.transform.offset_ranges import MICRO_BATCH_BYTES, RANGE_BYTES, Pace
 
 
+_SOURCE = TopicPartition("t", 0)
+
+
 def _plan(partition: int, position: int = 0) -> PartitionPlan:
     return PartitionPlan(TopicPartition("t", partition), "A.t", position, None, is_unsure=False)
+
+
+def _length(pace: Pace, end: int = 10**9) -> int:
+    """Return how much is taken at once of a partition that ends there."""
+    (one,) = pace.cut([_plan(0)], {_SOURCE: end}, {})
+    return one.until or 0
 
 
 def test_a_range_ends_with_the_source_or_before_a_bad_record() -> None:
@@ -23,12 +32,10 @@ def test_a_range_ends_with_the_source_or_before_a_bad_record() -> None:
 
 def test_heavy_records_make_short_ranges() -> None:
     """What records weighed before bounds how many are held in memory; at least one is taken."""
-    pace, source = Pace(), TopicPartition("t", 0)
-    pace.learn(source, offsets=10, size_bytes=10 * RANGE_BYTES)
+    pace = Pace()
+    pace.learn(_SOURCE, offsets=10, size_bytes=10 * RANGE_BYTES)
 
-    (one,) = pace.cut([_plan(0)], {source: 1_000}, {})
-
-    assert one.until == 1
+    assert _length(pace, 1_000) == 1
 
 
 def test_many_partitions_share_what_a_round_may_hold() -> None:
@@ -45,41 +52,35 @@ def test_many_partitions_share_what_a_round_may_hold() -> None:
 
 def test_what_took_too_long_is_cut_smaller_and_grows_again() -> None:
     """A range is a quarter as long after each transaction that lasted too long, and never empty."""
-    pace, source = Pace(), TopicPartition("t", 0)
-
-    def length(end: int = 10**9) -> int:
-        return pace.cut([_plan(0)], {source: end}, {})[0].until or 0
-
-    whole = length()
+    pace = Pace()
+    whole = _length(pace)
     pace.ease()
-    eased = length()
+    eased = _length(pace)
     for _ in range(20):
         pace.ease()
-    least = length()
+    least = _length(pace)
     for _ in range(50):
         pace.press_on(1, 60)
 
     assert eased == whole // 4
     assert least >= 1
-    assert length() == whole
+    assert _length(pace) == whole
 
 
 def test_less_is_taken_than_what_took_too_long() -> None:
     """All that there was to read was far less than could have been taken: the next range is shorter all the same."""
-    pace, source = Pace(), TopicPartition("t", 0)
-    assert pace.cut([_plan(0)], {source: 100}, {})[0].until == 100
-
+    pace = Pace()
+    before = _length(pace, 100)
     pace.ease()
 
-    assert pace.cut([_plan(0)], {source: 100}, {})[0].until == 25
+    assert (before, _length(pace, 100)) == (100, 25)
 
 
 def test_what_took_nearly_all_of_its_time_does_not_grow() -> None:
     """Half as much again would be too late, and all of it for nothing."""
-    pace, source = Pace(), TopicPartition("t", 0)
+    pace = Pace()
     pace.ease()
-    before = pace.cut([_plan(0)], {source: 10**9}, {})
-
+    before = _length(pace)
     pace.press_on(took_s=21, within_s=60)
 
-    assert pace.cut([_plan(0)], {source: 10**9}, {}) == before
+    assert _length(pace) == before

@@ -28,7 +28,6 @@ from tests.support.micro_batches import (
     SOURCE_END,
     TARGET_END,
     TERMS,
-    failed,
     micro_batch_rig,
     planned,
     unanswered,
@@ -119,31 +118,24 @@ async def test_a_refused_partition_does_not_hold_up_the_others_for_long() -> Non
     assert (outcomes[1].ended, outcomes[1].position) == (Ended.FAILED, 100)
 
 
-async def test_a_killed_worker_undoes_the_transaction_without_waiting() -> None:
-    """Its other writers are fenced, so undoing waits for none of them."""
-    made = micro_batch_rig(lambda plan: failed(plan, "Python worker exited unexpectedly"))
-    begun = made.clock.monotonic()
-    outcomes = await made.outcomes()
-
-    assert made.committer.done == ["open", "begin", "undo"]
-    assert {it.ended for it in outcomes.values()} == {Ended.INTERRUPTED}
-    assert not any(it.is_unsure for it in outcomes.values())
-    assert made.clock.monotonic() - begun < 1
-
-
-async def test_a_transaction_takes_back_what_was_done_beside_a_failure() -> None:
-    """All of it is one transaction; the message names what went wrong for both."""
+@pytest.mark.parametrize("is_one_done", [False, True])
+async def test_a_killed_worker_undoes_the_transaction_without_waiting(*, is_one_done: bool) -> None:
+    """What was done beside the failure is taken back too; other writers are fenced, so undoing waits for none."""
 
     def answer(plan: EpochPlan) -> MicroBatchResult:
-        sure, other = plan.partitions
-        return MicroBatchResult((written(sure),), {other.source: "Python worker exited unexpectedly"})
+        done, lost = plan.partitions[:is_one_done], plan.partitions[is_one_done:]
+        return MicroBatchResult(
+            tuple(map(written, done)), {it.source: "Python worker exited unexpectedly" for it in lost}
+        )
 
     made = micro_batch_rig(answer)
-    outcomes = await made.outcomes()
+    begun = made.clock.monotonic()
+    outcomes = (await made.outcomes()).values()
 
     assert made.committer.done == ["open", "begin", "undo"]
-    assert {it.position for it in outcomes.values()} == {100}
-    assert all(it.failure is not None and "exited" in it.failure.message for it in outcomes.values())
+    assert {(it.ended, it.position, it.is_unsure) for it in outcomes} == {(Ended.INTERRUPTED, 100, False)}
+    assert all(it.failure is not None and "exited" in it.failure.message for it in outcomes)
+    assert made.clock.monotonic() - begun < 1
 
 
 async def test_a_commit_without_an_answer_counts_where_it_went_through() -> None:

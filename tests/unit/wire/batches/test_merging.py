@@ -15,20 +15,27 @@ from mm2py.wire.batches import merging, native
 from mm2py.wire.batches.batch import HEADER_BYTES, batches
 from mm2py.wire.batches.native import Rebuilt
 from mm2py.wire.batches.rebuild import Rebuilder, RecordContent, UnreadableBatchError, decode
-from tests.support.batches import START_MS, Content, build_batch, resigned, view_of
+from tests.support.batches import START_MS, Content, build_batch, resigned
 from tests.support.record_sets import in_python, record_sets
 
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="there is no C compiler")
 
 
-def _rebuilt(record_set: bytes, from_offset: int, limit: int) -> tuple[list[Rebuilt], int | None]:
-    rebuilder, unreadable = Rebuilder(limit), None
+def _rebuilt(record_set: bytes, from_offset: int = 0) -> tuple[list[Rebuilt], int | None]:
+    rebuilder, unreadable = Rebuilder(1 << 20), None
     try:
         rebuilder.add(record_set, from_offset=from_offset)
     except UnreadableBatchError as error:
         unreadable = error.offset
     return rebuilder.finish(), unreadable
+
+
+def _both(record_set: bytes, from_offset: int) -> list[tuple[list[Rebuilt], int | None]]:
+    """Rebuild them by compiled code and by Python; with each, the offset of an unreadable batch."""
+    compiled = _rebuilt(record_set, from_offset)
+    with in_python():
+        return [compiled, _rebuilt(record_set, from_offset)]
 
 
 def _seen(built: list[Rebuilt]) -> list[tuple[object, object, list[object]]]:
@@ -49,32 +56,12 @@ def _facts(record: tuple[int, RecordContent]) -> tuple[object, ...]:
 @given(record_sets(), st.integers(0, 20))
 def test_both_ways_build_the_same_batches(record_set: bytes, skipped: int) -> None:
     """The same bytes, with the same runs, from any offset on."""
-    compiled, python = _both(record_set, skipped, 1 << 20)
+    from_offset = int.from_bytes(record_set[:8]) + skipped
+    (compiled, unreadable), (python, _) = _both(record_set, from_offset)
 
+    assert unreadable is None
     assert _seen(compiled) == _seen(python)
     assert [bytes(it.batch) for it in compiled] == [bytes(it.batch) for it in python]
-
-
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(record_sets(), st.integers(0, 20), st.sampled_from((100, 200, 500)))
-def test_both_ways_keep_to_a_limit(record_set: bytes, skipped: int, limit: int) -> None:
-    """With the same records; aiokafka reserves a little more room for some than they take."""
-    compiled, python = _both(record_set, skipped, limit)
-
-    assert [record for _, _, records in _seen(compiled) for record in records] == [
-        record for _, _, records in _seen(python) for record in records
-    ]
-    assert len(compiled) <= len(python)
-    assert all(len(it.batch) <= limit or it.record_count == 1 for it in compiled if not view_of(bytes(it.batch)).codec)
-
-
-def _both(record_set: bytes, skipped: int, limit: int) -> tuple[list[Rebuilt], list[Rebuilt]]:
-    from_offset = int.from_bytes(record_set[:8]) + skipped
-    compiled = _rebuilt(record_set, from_offset, limit)
-    with in_python():
-        python = _rebuilt(record_set, from_offset, limit)
-    assert compiled[1] is python[1] is None
-    return compiled[0], python[0]
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -90,9 +77,7 @@ def test_what_is_damaged_is_refused_alike(record_set: bytes, data: st.DataObject
     raw[start + at] ^= data.draw(st.integers(1, 255))
     if data.draw(st.booleans()):
         raw[start : start + len(damaged.view)] = resigned(bytes(raw[start : start + len(damaged.view)]))
-    compiled = _rebuilt(bytes(raw), 0, 1 << 20)
-    with in_python():
-        python = _rebuilt(bytes(raw), 0, 1 << 20)
+    compiled, python = _both(bytes(raw), 0)
 
     if python[1] is not None:
         assert compiled[1] == python[1]
@@ -133,7 +118,7 @@ def test_a_record_that_grows_beyond_the_room_is_left_to_python() -> None:
     """A timestamp far from the first one, and an offset, take more digits in each of many tiny records."""
     records = [Content(n, START_MS * (n % 2), None, None) for n in range(200)]
     raw = b"".join(build_batch(1, base_offset=n) for n in range(3)) + build_batch(records, base_offset=3)
-    built, unreadable = _rebuilt(raw, 0, 1 << 20)
+    built, unreadable = _rebuilt(raw)
 
     assert unreadable is None
     assert sum(it.record_count for it in built) == 203

@@ -176,22 +176,6 @@ def test_a_damaged_batch_is_named(codec: int) -> None:
         assert caught.value.detail
 
 
-@given(st.integers(61, 61 + 60), st.integers(0, 255))
-def test_nonsense_is_refused_or_read(at: int, byte: int) -> None:
-    """Whatever a batch with the right checksum holds, it ends as records or as an error that names it."""
-    batch = bytearray(build_batch(3))
-    batch[at] = byte
-    try:
-        found = read(view_of(resigned(batch)))
-    except UnreadableBatchError:
-        return
-    for _, payload in found.contents:
-        try:
-            split(payload)
-        except ValueError:
-            continue
-
-
 @pytest.mark.parametrize("payload", [b"", b"\1", b"\1\1", b"\1\1\0\0", b"\1\1\2", b"\6ab"])
 def test_no_payload(payload: bytes) -> None:
     """It must be a key, a value and headers, and nothing else."""

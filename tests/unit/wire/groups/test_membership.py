@@ -17,7 +17,7 @@ from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.membership import Heartbeat, Membership
 from mm2py.wire.groups.requests import HeartbeatRequest, JoinGroupRequest
 from mm2py.wire.security.access import NotAuthorizedError
-from tests.support.clocks import LoopClock
+from tests.support.coordinators import Coordinators
 
 
 LOST = BrokerConnectionError("B", "1", "gone")
@@ -25,25 +25,12 @@ OK = 0
 
 
 @attrs.define
-class Coordinators:
-    """Brokers of which the first coordinates until it is looked up again; answers come from a script."""
+class GroupCoordinators(Coordinators):
+    """Coordinators of a group, which is led by one of its two members."""
 
-    answers: list[Any] = attrs.field(factory=list)
-    asked: list[tuple[int, str]] = attrs.field(factory=list)
     leader: str = "us"
     shares: dict[str, bytes] = attrs.field(factory=dict)
-    lookups: int = 0
     requests: list[Any] = attrs.field(factory=list)
-    brokers: dict[int, str] = attrs.field(factory=lambda: {1: "one", 2: "two", 3: "three"})
-    alias: str = "B"
-    clock: LoopClock = attrs.field(factory=LoopClock)
-
-    async def send_to_any(self, *_: object) -> Any:
-        self.lookups += 1
-        return SimpleNamespace(coordinators=[("A-mm2", self.lookups, "host", 9092, 0, None, {})])
-
-    async def refresh_metadata(self, _topics: object) -> None:
-        return
 
     async def send_to(self, node: int, request: Any, _purpose: str) -> Any:
         self.asked.append((node, type(request).__name__.removesuffix("Request")))
@@ -61,21 +48,17 @@ class Coordinators:
             self.shares = dict(request._group_assignment)
         return SimpleNamespace(error_code=code, member_assignment=b"our share")
 
-    @property
-    def names(self) -> list[str]:
-        return [name for _, name in self.asked]
-
 
 async def _assign(generation: int, joined: Mapping[str, bytes]) -> Mapping[str, bytes]:
     return {member: b"%d: %s" % (generation, said) for member, said in joined.items()}
 
 
-def _member(*answers: Any) -> tuple[Membership, Coordinators]:
-    coordinators = Coordinators(list(answers))
+def _member(*answers: Any) -> tuple[Membership, GroupCoordinators]:
+    coordinators = GroupCoordinators(list(answers))
     return Membership(cast("Cluster", coordinators), "A-mm2", ("connect", "mm2py-1"), 10_000), coordinators
 
 
-async def _joined(*answers: Any) -> tuple[Membership, Coordinators]:
+async def _joined(*answers: Any) -> tuple[Membership, GroupCoordinators]:
     """Join, and have the coordinator say these things from then on."""
     member, coordinators = _member()
     assert await member.join(b"", _assign)
@@ -209,7 +192,7 @@ async def test_a_member_whose_name_another_has_taken_does_not_take_it_back() -> 
 
 async def test_a_static_member_says_its_name_with_each_request() -> None:
     """An old broker, which knows no such members, refuses it: it must not be taken for one that leaves."""
-    coordinators = Coordinators()
+    coordinators = GroupCoordinators()
     member = Membership(cast("Cluster", coordinators), "A-mm2", ("connect", "mm2py-1"), 10_000, "node-1")
     await member.join(b"", _assign)
     await member.beat()

@@ -84,19 +84,13 @@ def test_plaintext_needs_nothing() -> None:
     assert principal_of(endpoint("PLAINTEXT")) == "User:ANONYMOUS"
 
 
-def test_tls_checks_certificate_and_host() -> None:
-    """Unless told otherwise, certificates are checked against what the machine trusts, and so is the host's name."""
-    made = context()
+@pytest.mark.parametrize(("keys", "checks_host"), [({}, True), ({"ssl_endpoint_identification_algorithm": ""}, False)])
+def test_tls_checks_certificate_and_host(keys: dict[str, str], *, checks_host: bool) -> None:
+    """Certificates are checked against what the machine trusts, and hosts' names unless an empty value says no."""
+    made = context(**keys)
 
-    assert (made.verify_mode, made.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert (made.verify_mode, made.check_hostname) == (ssl.CERT_REQUIRED, checks_host)
     assert made.minimum_version == ssl.TLSVersion.TLSv1_2
-
-
-def test_host_check_is_switched_off_by_an_empty_value() -> None:
-    """An empty ssl.endpoint.identification.algorithm keeps the certificate's check and drops the host's."""
-    made = context(ssl_endpoint_identification_algorithm="")
-
-    assert (made.verify_mode, made.check_hostname) == (ssl.CERT_REQUIRED, False)
 
 
 @pytest.mark.parametrize("kind", ["file", "text", "PKCS12", "PKCS12 called JKS"])
