@@ -78,6 +78,13 @@ class CopyRig:
             await asyncio.sleep(0.0005)
         return loop.time() - begun
 
+    def fetched_by(self) -> dict[int, set[int]]:
+        """Return the partitions in the session of each fetcher."""
+        return {
+            fetcher_id: {position.partition for topic in session._wanted.values() for position in topic.values()}
+            for (_, _, fetcher_id), session in self.worker.sessions.items()
+        }
+
     def upstream(self, number: int = 0) -> ModelPartition:
         return self.source.partitions[TopicPartition(TOPIC, number)]
 

@@ -228,6 +228,11 @@ class FakeBrokers:
         return request.RESPONSE_TYPE(0, 0, 0, topics)
 
 
+def says(*fields: Any) -> Answer:
+    """Return an answer of these fields, to whatever request."""
+    return lambda _, request: request.RESPONSE_TYPE(*fields)
+
+
 def topics_with(name: str, leaders: Iterable[int]) -> dict[str, FakeTopic]:
     """Return one topic whose partitions are led by *leaders*."""
     return {name: FakeTopic([FakePartition(leader) for leader in leaders])}

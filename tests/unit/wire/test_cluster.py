@@ -22,6 +22,7 @@ from tests.support.fake_brokers import (
     OLD_VERSIONS,
     FakeBrokers,
     brokers_of_foo,
+    says,
     topics_with,
 )
 
@@ -75,7 +76,7 @@ async def test_a_server_that_accepts_and_says_nothing_is_left(brokers: FakeBroke
 
 async def test_a_server_that_knows_no_brokers_yet(brokers: FakeBrokers) -> None:
     """A broker that is still starting and names none is passed over."""
-    brokers.script(METADATA, lambda _, request: request.RESPONSE_TYPE(0, [], None, -1, [], {}))
+    brokers.script(METADATA, says(0, [], None, -1, [], {}))
     async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:
         assert len(cluster.brokers) == 3
 

@@ -13,7 +13,15 @@ from mm2py.wire.kept_log import KeptLog, Refilled, TopicVanishedError
 from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.topic_log import LogRecord
 from tests.support.clocks import LoopClock
-from tests.support.fake_brokers import CREATE_TOPICS, DESCRIBE_CONFIGS, METADATA, FakeBrokers, FakePartition, FakeTopic
+from tests.support.fake_brokers import (
+    CREATE_TOPICS,
+    DESCRIBE_CONFIGS,
+    METADATA,
+    FakeBrokers,
+    FakePartition,
+    FakeTopic,
+    says,
+)
 
 
 SETTING = "offset.storage.replication.factor"
@@ -113,7 +121,7 @@ async def test_a_look_is_due_every_few_seconds(rig: KeptLogRig) -> None:
 async def test_a_topic_that_may_not_be_made_again(rig: KeptLogRig, code: int, kind: type[BrokerAnsweredError]) -> None:
     """The error has a hint; once an operator created the topic it is filled, and reported."""
     del rig.brokers.topics["log"]
-    rig.brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [("log", code, None)]))
+    rig.brokers.script(CREATE_TOPICS, says(0, [("log", code, None)]))
     with pytest.raises(kind) as refused:
         await rig.log.look()
     rig.replace()
@@ -127,7 +135,7 @@ async def test_a_topic_that_may_not_be_made_again(rig: KeptLogRig, code: int, ki
 async def test_a_topic_that_never_was_is_not_told_to_be_back(rig: KeptLogRig) -> None:
     """One that the mirror might not create at first did not vanish."""
     log = KeptLog(rig.cluster, "late", rig.log._contents, rig.told.append)
-    rig.brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [("late", 29, None)]))
+    rig.brokers.script(CREATE_TOPICS, says(0, [("late", 29, None)]))
     await log.ensure(1, 1, setting=SETTING)
     await log.append([LogRecord(b"a", b"1", partition=0)])
 

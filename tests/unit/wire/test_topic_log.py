@@ -15,7 +15,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.topic_log import LogRecord, TooFewBrokersError, TopicLog
 from tests.support.clocks import WALL_START_MS
-from tests.support.fake_brokers import CREATE_TOPICS, FETCH, PRODUCE, FakeBrokers, topics_with
+from tests.support.fake_brokers import CREATE_TOPICS, FETCH, PRODUCE, FakeBrokers, says, topics_with
 
 
 SETTING = "offset.storage.replication.factor"
@@ -34,6 +34,12 @@ async def log(cluster: Cluster) -> TopicLog:
 
 
 # Creating.
+
+
+def refuse_topics(brokers: FakeBrokers, code: int, words: str | None = None) -> None:
+    """Have no topic, and let none be created."""
+    brokers.topics = {}
+    brokers.script(CREATE_TOPICS, says(0, [("log", code, words)]))
 
 
 async def test_ensure_creates_a_compacted_topic(brokers: FakeBrokers, log: TopicLog) -> None:
@@ -57,8 +63,7 @@ async def test_ensure_leaves_an_existing_topic(brokers: FakeBrokers, log: TopicL
 @pytest.mark.parametrize("code", [29, 31, 35])
 async def test_ensure_goes_on_where_it_may_not_create(brokers: FakeBrokers, log: TopicLog, code: int) -> None:
     """Without the right to create the topic it is assumed to be there, as Java MM2 does."""
-    brokers.topics = {}
-    brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [("log", code, None)]))
+    refuse_topics(brokers, code)
     await log.ensure(25, 3, setting=SETTING)
 
     assert len(brokers.requests_of(CREATE_TOPICS)) == 1
@@ -66,8 +71,7 @@ async def test_ensure_goes_on_where_it_may_not_create(brokers: FakeBrokers, log:
 
 async def test_a_topic_that_we_may_not_create_is_asked_for_by_that(brokers: FakeBrokers, log: TopicLog) -> None:
     """A missing topic that we may not create is reported by the permission that lacks, not as unknown."""
-    brokers.topics = {}
-    brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [("log", 29, None)]))
+    refuse_topics(brokers, 29)
     await log.ensure(25, 3, setting=SETTING)
     with pytest.raises(NotAuthorizedError) as caught:
         await log.read_all()
@@ -77,8 +81,7 @@ async def test_a_topic_that_we_may_not_create_is_asked_for_by_that(brokers: Fake
 
 async def test_ensure_names_the_setting_to_lower(brokers: FakeBrokers, log: TopicLog) -> None:
     """A replication factor that the cluster is too small for is refused with the key to change."""
-    brokers.topics = {}
-    brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [("log", 38, "3 is larger than 1")]))
+    refuse_topics(brokers, 38, "3 is larger than 1")
     with pytest.raises(TooFewBrokersError) as caught:
         await log.ensure(25, 3, setting=SETTING)
 
@@ -90,8 +93,7 @@ async def test_ensure_names_the_setting_to_lower(brokers: FakeBrokers, log: Topi
 
 async def test_ensure_raises_what_is_really_wrong(brokers: FakeBrokers, log: TopicLog) -> None:
     """Any other refusal is an error."""
-    brokers.topics = {}
-    brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [("log", 44, "not here")]))
+    refuse_topics(brokers, 44, "not here")
     with pytest.raises(BrokerAnsweredError, match=r"POLICY_VIOLATION.*not here"):
         await log.ensure(25, 3, setting=SETTING)
 
@@ -110,14 +112,12 @@ async def test_what_is_appended_is_read(log: TopicLog) -> None:
     stamp = (await log.read_all())[0].timestamp_ms
     read = await log.read_all()
 
-    assert (read, WALL_START_MS <= stamp < WALL_START_MS + 1_000) == (
-        [
-            LogRecord(b"b", None, (), 0, 0, stamp),
-            LogRecord(b"a", b"1", (("h", b"x"), ("h", None)), 3, 0, 5),
-            LogRecord(b"a", b"", (), 3, 1, stamp),
-        ],
-        True,
-    )
+    assert WALL_START_MS <= stamp < WALL_START_MS + 1_000
+    assert read == [
+        LogRecord(b"b", None, (), 0, 0, stamp),
+        LogRecord(b"a", b"1", (("h", b"x"), ("h", None)), 3, 0, 5),
+        LogRecord(b"a", b"", (), 3, 1, stamp),
+    ]
 
 
 async def test_reading_on(log: TopicLog) -> None:
@@ -168,10 +168,8 @@ async def test_many_records_take_several_batches_in_order(brokers: FakeBrokers, 
     await log.append([LogRecord(b"%d" % number, b"v" * 1_000, partition=1) for number in range(1_000)])
     records = await log.read_all()
 
-    assert ([record.key for record in records], len(brokers.requests_of(PRODUCE))) == (
-        [b"%d" % number for number in range(1_000)],
-        4,
-    )
+    assert [record.key for record in records] == [b"%d" % number for number in range(1_000)]
+    assert len(brokers.requests_of(PRODUCE)) == 4
 
 
 async def test_both_follow_a_leader_that_moved(brokers: FakeBrokers, log: TopicLog) -> None:
@@ -215,7 +213,7 @@ async def test_a_lost_answer_may_write_twice_but_never_loses(brokers: FakeBroker
 
 async def test_a_final_error_is_raised(brokers: FakeBrokers, log: TopicLog) -> None:
     """What the broker refuses for good is not tried again."""
-    brokers.script(PRODUCE, lambda _, request: request.RESPONSE_TYPE([("log", [(0, 29, -1, -1, 0)])], 0))
+    brokers.script(PRODUCE, says([("log", [(0, 29, -1, -1, 0)])], 0))
     with pytest.raises(BrokerAnsweredError, match="TOPIC_AUTHORIZATION_FAILED"):
         await log.append([LogRecord(b"a", b"1", partition=0)])
 

@@ -49,14 +49,9 @@ def _copied(rig: CopyRig, partitions: int) -> int:
 
 
 def _live(rig: CopyRig) -> set[int]:
-    """Return the partitions in sessions of fetchers of what is not far behind."""
-    return {
-        position.partition
-        for (_, _, fetcher_id), session in rig.worker.sessions.items()
-        for positions in session._wanted.values()
-        for position in positions.values()
-        if fetcher_id < behind_fetcher_id(0)
-    }
+    """Return the partitions of fetchers of what is not far behind."""
+    fetched_by = rig.fetched_by()
+    return set().union(*(fetched_by[it] for it in fetched_by if it < behind_fetcher_id(0)))
 
 
 async def test_a_live_record_does_not_wait_for_those_far_behind() -> None:

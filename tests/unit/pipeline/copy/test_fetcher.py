@@ -8,37 +8,29 @@ import pytest
 
 from mm2py.model.rates import Metered, RateShare, Unit
 from mm2py.pipeline.copy.sent_plan import MANY
-from tests.support.copy_rig import TOPIC, CopyRig, rig_of
-
-
-def _fetched_by(rig: CopyRig) -> dict[int, set[int]]:
-    """Return the partitions of each fetcher's session."""
-    return {
-        fetcher_id: {position.partition for positions in session._wanted.values() for position in positions.values()}
-        for (_, _, fetcher_id), session in rig.worker.sessions.items()
-    }
+from tests.support.copy_rig import TOPIC, rig_of
 
 
 async def test_few_partitions_have_two_fetchers() -> None:
     rig = rig_of(MANY)
     await rig.epoch()
 
-    assert len(_fetched_by(rig)) == 2
+    assert len(rig.fetched_by()) == 2
 
 
 async def test_a_partition_with_records_leaves_the_quiet_ones_and_goes_back() -> None:
     """It loses no record on its way to the busy ones, begins the next epoch there, and is quiet again after a while."""
     rig = rig_of(MANY + 1)
     await rig.epoch()
-    quiet = _fetched_by(rig)
+    quiet = rig.fetched_by()
     loop = asyncio.get_running_loop()
     for number in range(8):
         loop.call_later(0.1 * number, rig.load, 3, 1)
     await rig.epoch()
-    after = _fetched_by(rig)
+    after = rig.fetched_by()
     rig.load(3, 1)
     await rig.epoch()
-    next_epoch = _fetched_by(rig)
+    next_epoch = rig.fetched_by()
     rig.worker.heard_at.update(dict.fromkeys(rig.worker.heard_at, loop.time() - 60))
     await rig.epoch()
 
@@ -47,7 +39,7 @@ async def test_a_partition_with_records_leaves_the_quiet_ones_and_goes_back() ->
     (busy,) = after.keys() - quiet.keys()
     assert after[busy] == next_epoch[busy] == {3}
     assert [3 in some for fetcher_id, some in next_epoch.items() if fetcher_id != busy] == [False, False]
-    assert any(3 in some for fetcher_id, some in _fetched_by(rig).items() if fetcher_id != busy)
+    assert any(3 in some for fetcher_id, some in rig.fetched_by().items() if fetcher_id != busy)
     assert rig.values(3) == list(range(9 * 3))
     assert {number for number in range(MANY + 1) if rig.values(number)} == {3}
 

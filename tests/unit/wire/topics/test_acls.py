@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 import pytest
 
@@ -11,15 +9,11 @@ from mm2py.errors import BrokerAnsweredError
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topics.acls import create_topic_acls, delete_topic_acls, describe_topic_acls
-from tests.support.fake_brokers import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS, FakeBrokers
+from tests.support.fake_brokers import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS, FakeBrokers, says
 
 
 ACL = TopicAcl("t", PatternType.LITERAL, "User:u", "*", Operation.READ, Permission.ALLOW)
 OTHER = attrs.evolve(ACL, topic="p", pattern=PatternType.PREFIXED, operation=Operation.ALL, permission=Permission.DENY)
-
-
-def described(code: int, rows: list[Any]) -> Any:
-    return lambda _, request: request.RESPONSE_TYPE(0, code, None, rows)
 
 
 async def test_entries_are_read(brokers: FakeBrokers, cluster: Cluster) -> None:
@@ -28,7 +22,7 @@ async def test_entries_are_read(brokers: FakeBrokers, cluster: Cluster) -> None:
         (2, "t", 3, [("User:u", "*", 3, 3), ("User:u", "*", 99, 3)]),
         (2, "p", 4, [("User:u", "*", 2, 2)]),
     ]
-    brokers.script(DESCRIBE_ACLS, described(0, rows))
+    brokers.script(DESCRIBE_ACLS, says(0, 0, None, rows))
     found = await describe_topic_acls(cluster)
     [(_, request)] = brokers.requests_of(DESCRIBE_ACLS)
     asked = request.to_object()
@@ -39,21 +33,21 @@ async def test_entries_are_read(brokers: FakeBrokers, cluster: Cluster) -> None:
 
 async def test_no_authorizer_is_an_answer(brokers: FakeBrokers, cluster: Cluster) -> None:
     """A cluster without an authorizer says so at once."""
-    brokers.script(DESCRIBE_ACLS, described(54, []))
+    brokers.script(DESCRIBE_ACLS, says(0, 54, None, []))
     with pytest.raises(BrokerAnsweredError, match="SECURITY_DISABLED"):
         await describe_topic_acls(cluster)
 
 
 async def test_a_cluster_that_is_not_ready_is_asked_again(brokers: FakeBrokers, cluster: Cluster) -> None:
     """What may succeed later is repeated."""
-    brokers.script(DESCRIBE_ACLS, described(7, []), described(0, []))
+    brokers.script(DESCRIBE_ACLS, says(0, 7, None, []), says(0, 0, None, []))
 
     assert await describe_topic_acls(cluster) == frozenset()
 
 
 async def test_entries_are_created(brokers: FakeBrokers, cluster: Cluster) -> None:
     """Each entry reaches the broker in full, and a refusal belongs to the entry at its place."""
-    brokers.script(CREATE_ACLS, lambda _, request: request.RESPONSE_TYPE(0, [(0, None), (42, "Invalid principal")]))
+    brokers.script(CREATE_ACLS, says(0, [(0, None), (42, "Invalid principal")]))
     refused = await create_topic_acls(cluster, [ACL, OTHER])
     [(_, request)] = brokers.requests_of(CREATE_ACLS)
 
@@ -68,8 +62,8 @@ async def test_only_what_may_pass_is_repeated(brokers: FakeBrokers, cluster: Clu
     """Of two entries, only the one whose answer says that it may succeed later is sent again."""
     brokers.script(
         CREATE_ACLS,
-        lambda _, request: request.RESPONSE_TYPE(0, [(7, None), (0, None)]),
-        lambda _, request: request.RESPONSE_TYPE(0, [(0, None)]),
+        says(0, [(7, None), (0, None)]),
+        says(0, [(0, None)]),
     )
     refused = await create_topic_acls(cluster, [ACL, OTHER])
     counts = [len(request.creations) for _, request in brokers.requests_of(CREATE_ACLS)]
@@ -79,7 +73,7 @@ async def test_only_what_may_pass_is_repeated(brokers: FakeBrokers, cluster: Clu
 
 async def test_entries_are_deleted_by_their_full_names(brokers: FakeBrokers, cluster: Cluster) -> None:
     """A filter names every field, so that it meets one entry only; nothing found counts as deleted."""
-    brokers.script(DELETE_ACLS, lambda _, request: request.RESPONSE_TYPE(0, [(0, None, []), (31, None, [])]))
+    brokers.script(DELETE_ACLS, says(0, [(0, None, []), (31, None, [])]))
     refused = await delete_topic_acls(cluster, [ACL, OTHER])
     [(_, request)] = brokers.requests_of(DELETE_ACLS)
 

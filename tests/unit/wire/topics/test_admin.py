@@ -16,6 +16,7 @@ from tests.support.fake_brokers import (
     DESCRIBE_CONFIGS,
     OLD_VERSIONS,
     FakeBrokers,
+    says,
     topics_with,
 )
 
@@ -83,13 +84,11 @@ async def test_a_lost_answer_is_made_good(brokers: FakeBrokers, admin: Admin) ->
 
 async def test_a_final_error_is_not_repeated(brokers: FakeBrokers, admin: Admin) -> None:
     """What will not get better by repeating is the result at once, in the broker's words."""
-    brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [("new", 40, "Unknown config nope")]))
+    brokers.script(CREATE_TOPICS, says(0, [("new", 40, "Unknown config nope")]))
     results = await admin.create_topics([NewTopic("new", 1, 1, {"nope": "1"})])
 
-    assert (str(results["new"]), len(brokers.requests_of(CREATE_TOPICS))) == (
-        "cluster A answered CreateTopics with INVALID_CONFIG [40] (new: Unknown config nope)",
-        1,
-    )
+    assert str(results["new"]) == "cluster A answered CreateTopics with INVALID_CONFIG [40] (new: Unknown config nope)"
+    assert len(brokers.requests_of(CREATE_TOPICS)) == 1
 
 
 async def test_a_controller_that_stays_away(brokers: FakeBrokers, admin: Admin) -> None:
@@ -122,45 +121,35 @@ async def test_grow_partitions(brokers: FakeBrokers, admin: Admin) -> None:
     """Totals reach the controller, results come per topic."""
     brokers.script(
         CREATE_PARTITIONS,
-        lambda _, request: request.RESPONSE_TYPE(0, [("foo", 0, None), ("bar", 37, "Topic already has 5 partitions.")]),
+        says(0, [("foo", 0, None), ("bar", 37, "Topic already has 5 partitions.")]),
     )
     results = await admin.grow_partitions({"foo": 4, "bar": 5})
     [(_, request)] = brokers.requests_of(CREATE_PARTITIONS)
 
-    assert (codes(results), request.topic_partitions) == (
-        {"foo": None, "bar": "INVALID_PARTITIONS"},
-        [("foo", (4, None)), ("bar", (5, None))],
-    )
+    assert codes(results) == {"foo": None, "bar": "INVALID_PARTITIONS"}
+    assert request.topic_partitions == [("foo", (4, None)), ("bar", (5, None))]
 
 
 async def test_growing_a_topic_that_is_gone(brokers: FakeBrokers, admin: Admin) -> None:
     """An unknown topic is retried for a short time, then reported."""
-    unknown = [lambda _, request: request.RESPONSE_TYPE(0, [("foo", 3, None)])] * 50
-    brokers.script(CREATE_PARTITIONS, *unknown)
+    brokers.script(CREATE_PARTITIONS, *[says(0, [("foo", 3, None)])] * 50)
     results = await admin.grow_partitions({"foo": 4})
 
-    assert (codes(results), len(brokers.requests_of(CREATE_PARTITIONS)) < 10) == (
-        {"foo": "UNKNOWN_TOPIC_OR_PARTITION"},
-        True,
-    )
+    assert codes(results) == {"foo": "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert len(brokers.requests_of(CREATE_PARTITIONS)) < 10
 
 
 async def test_topic_configs(brokers: FakeBrokers, admin: Admin) -> None:
     """Configs come with their source; a topic that may not be read is an error of its own."""
     rows = [("retention.ms", "-1", False, 1, False, []), ("new.thing", None, True, 99, True, [])]
-    brokers.script(
-        DESCRIBE_CONFIGS,
-        lambda _, request: request.RESPONSE_TYPE(0, [(0, None, 2, "foo", rows), (29, "no", 2, "bar", [])]),
-    )
+    brokers.script(DESCRIBE_CONFIGS, says(0, [(0, None, 2, "foo", rows), (29, "no", 2, "bar", [])]))
     results = await admin.topic_configs(["foo", "bar"])
 
-    assert (results["foo"], results["bar"].name) == (
-        {
-            "retention.ms": ConfigEntry("-1", ConfigSource.TOPIC),
-            "new.thing": ConfigEntry(None, ConfigSource.UNKNOWN, is_read_only=True, is_sensitive=True),
-        },
-        "TOPIC_AUTHORIZATION_FAILED",
-    )
+    assert results["bar"].name == "TOPIC_AUTHORIZATION_FAILED"
+    assert results["foo"] == {
+        "retention.ms": ConfigEntry("-1", ConfigSource.TOPIC),
+        "new.thing": ConfigEntry(None, ConfigSource.UNKNOWN, is_read_only=True, is_sensitive=True),
+    }
 
 
 async def test_configs_by_key(brokers: FakeBrokers, admin: Admin) -> None:
@@ -172,10 +161,8 @@ async def test_configs_by_key(brokers: FakeBrokers, admin: Admin) -> None:
     results = await admin.topic_configs([f"t{number}" for number in range(600)], ["max.message.bytes"])
     asked = [(len(request.resources), request.resources[0][2]) for _, request in brokers.requests_of(DESCRIBE_CONFIGS)]
 
-    assert (len(results), asked) == (
-        600,
-        [(250, ["max.message.bytes"]), (250, ["max.message.bytes"]), (100, ["max.message.bytes"])],
-    )
+    assert len(results) == 600
+    assert asked == [(size, ["max.message.bytes"]) for size in (250, 250, 100)]
 
 
 async def test_broker_configs(brokers: FakeBrokers, admin: Admin) -> None:
@@ -193,7 +180,7 @@ async def test_broker_configs(brokers: FakeBrokers, admin: Admin) -> None:
 
 async def test_broker_configs_that_may_not_be_read(brokers: FakeBrokers, admin: Admin) -> None:
     """A refused request and an unreachable cluster are different errors."""
-    brokers.script(DESCRIBE_CONFIGS, lambda _, request: request.RESPONSE_TYPE(0, [(31, "no", 4, "0", [])]))
+    brokers.script(DESCRIBE_CONFIGS, says(0, [(31, "no", 4, "0", [])]))
     with pytest.raises(BrokerAnsweredError, match="CLUSTER_AUTHORIZATION_FAILED"):
         await admin.broker_configs()
     brokers.down = {0, 1, 2}
