@@ -9,23 +9,14 @@ from mm2py.pipeline.copy.read_replicas import ReadReplicas
 _ORDERS = TopicPartition("orders", 0)
 
 
-def test_the_leader_is_read_until_a_replica_was_named() -> None:
-    """A named replica counts for its partition and its cluster alone."""
+def test_a_replica_that_was_named_is_read_for_some_minutes() -> None:
+    """It counts for its partition and its cluster alone; then the leader is asked which one is near by now."""
     replicas = ReadReplicas()
     replicas.note("A", _ORDERS, 3, now=0.0)
 
-    assert replicas.of("A", _ORDERS, now=1.0) == 3
     assert replicas.of("A", TopicPartition("orders", 1), now=1.0) is None
     assert replicas.of("B", _ORDERS, now=1.0) is None
-
-
-def test_the_leader_is_asked_again_after_some_minutes() -> None:
-    """A replica that came back nearer, or went away further, is found out about."""
-    replicas = ReadReplicas()
-    replicas.note("A", _ORDERS, 3, now=0.0)
-
-    assert replicas.of("A", _ORDERS, now=299.0) == 3
-    assert replicas.of("A", _ORDERS, now=300.0) is None
+    assert [replicas.of("A", _ORDERS, now=now) for now in (1.0, 299.0, 300.0)] == [3, 3, None]
 
 
 def test_a_replica_that_failed_is_left_once() -> None:

@@ -105,6 +105,8 @@ def test_temporary_files_go_with_the_daemon() -> None:
     assert (ours[options].split()[-1], ours[sockets]) == ("-Djava.io.tmpdir=/tmp/ours", "/tmp/ours")
     assert "-Djava.io.tmpdir=/tmp/ours" in far[options]
     assert sockets not in far  # executors have no such folder
+    assert ours["spark.local.dir"] == "/tmp/ours"
+    assert "spark.local.dir" not in far
     assert own[options].count("java.io.tmpdir") == 1
     assert "java.io.tmpdir" not in elsewhere[options] + spaced[options]
     assert (ours[has_sockets], long[has_sockets], sockets in long) == ("true", "false", False)
@@ -144,14 +146,6 @@ def test_workers_find_the_package() -> None:
     assert embedded["spark.executorEnv.PYTHONPATH"] == "/opt/app:/mine"
     assert cluster["spark.executorEnv.PYTHONPATH"] == "/mine"
     assert "spark.python.daemon.module" not in cluster
-
-
-def test_embedded_spark_leaves_nothing_behind() -> None:
-    """Embedded Spark keeps its files where ours are, a cluster's where its own settings say."""
-    embedded, cluster = (conf_of(user) for user in ({}, {"spark.master": "spark://h:1"}))
-
-    assert embedded["spark.local.dir"] == "/tmp/ours"
-    assert "spark.local.dir" not in cluster
 
 
 def test_a_cluster_is_not_taken_whole() -> None:

@@ -73,26 +73,19 @@ async def test_groups_are_asked_about_in_one_request_per_coordinator(brokers: Gr
     assert len(brokers.requests_of(OFFSET_FETCH)) == 3
 
 
-async def test_a_coordinator_that_moved_is_looked_up_again(brokers: GroupBrokers, groups: Groups) -> None:
-    """NOT_COORDINATOR means: ask who it is now, then repeat; others are not asked again."""
+@pytest.mark.parametrize("down", [set(), {0}], ids=["moved", "dead"])
+async def test_a_coordinator_that_moved_is_looked_up_again(
+    brokers: GroupBrokers, groups: Groups, down: set[int]
+) -> None:
+    """NOT_COORDINATOR or a broken connection means: ask who it is now, then repeat; others are not asked again."""
     brokers.groups = {"a": FakeGroup(0, offsets={PLACE: 1}), "b": FakeGroup(1, offsets={PLACE: 2})}
     await groups.committed(["a", "b"])
+    brokers.down = down
     brokers.groups["a"].coordinator = 2
     committed = await groups.committed(["a", "b"])
 
     assert committed["a"] == {PLACE: CommittedOffset(1, "m")}
     assert [node for node, _ in brokers.requests_of(OFFSET_FETCH)].count(1) == 2
-
-
-async def test_a_coordinator_that_dies_is_looked_up_again(brokers: GroupBrokers, groups: Groups) -> None:
-    """Its connection breaks; another broker has its groups now."""
-    brokers.groups = {"a": FakeGroup(1, offsets={PLACE: 1})}
-    await groups.committed(["a"])
-    brokers.down = {1}
-    brokers.groups["a"].coordinator = 2
-    committed = await groups.committed(["a"])
-
-    assert committed["a"] == {PLACE: CommittedOffset(1, "m")}
 
 
 @pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])

@@ -109,15 +109,6 @@ async def test_a_round_that_another_overtakes_is_gone_through_again() -> None:
     assert coordinators.names == ["JoinGroup", "SyncGroup"] * 2
 
 
-async def test_a_heartbeat_that_meets_a_rebalance_says_so() -> None:
-    """The member decides itself when it joins again, and with what."""
-    member, coordinators = await _joined(ErrorCode.REBALANCE_IN_PROGRESS)
-
-    assert await member.beat() is Heartbeat.REBALANCE
-    assert member.is_in
-    assert coordinators.names == ["Heartbeat"]
-
-
 @pytest.mark.parametrize(
     ("answer", "is_known"),
     [
@@ -138,23 +129,28 @@ async def test_a_member_asks_beside_a_join_whether_it_is_known(answer: Any, is_k
     assert coordinators.names == ["Heartbeat"]
 
 
-@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
-async def test_a_place_that_is_lost_is_not_taken_again_unseen(code: ErrorCode) -> None:
-    """Who was away for a session looks first who is there now."""
-    member, coordinators = await _joined(code)
+@pytest.mark.parametrize(
+    ("answer", "found", "is_in", "asked"),
+    [
+        # The member decides itself when it joins again, and with what.
+        (ErrorCode.REBALANCE_IN_PROGRESS, Heartbeat.REBALANCE, True, [1]),
+        # A member that was away for a session looks first who is there now.
+        (ErrorCode.UNKNOWN_MEMBER_ID, Heartbeat.LOST, False, [1]),
+        (ErrorCode.ILLEGAL_GENERATION, Heartbeat.LOST, False, [1]),
+        # The place moves with the group.
+        *(
+            (it, Heartbeat.OK, True, [1, 2])
+            for it in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, LOST)
+        ),
+    ],
+)
+async def test_what_a_heartbeat_meets(answer: Any, found: Heartbeat, *, is_in: bool, asked: list[int]) -> None:
+    """It says so, and neither joins again nor gives up the place unless that is lost."""
+    member, coordinators = await _joined(answer)
 
-    assert await member.beat() is Heartbeat.LOST
-    assert not member.is_in
-    assert coordinators.names == ["Heartbeat"]
-
-
-@pytest.mark.parametrize("failure", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, LOST])
-async def test_a_coordinator_that_moved_is_looked_up_again(failure: Any) -> None:
-    """The place moves with the group."""
-    member, coordinators = await _joined(failure)
-
-    assert await member.beat() is Heartbeat.OK
-    assert coordinators.asked == [(1, "Heartbeat"), (2, "Heartbeat")]
+    assert await member.beat() is found
+    assert member.is_in is is_in
+    assert coordinators.asked == [(node, "Heartbeat") for node in asked]
 
 
 async def test_a_refusal_names_what_lacks() -> None:
