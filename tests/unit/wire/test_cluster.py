@@ -13,6 +13,7 @@ from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnre
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.groups.requests import JoinGroupRequest
 from mm2py.wire.requests import EARLIEST, LATEST, MAX_TIMESTAMP, MetadataRequest
 from tests.support.clocks import LoopClock, now
 from tests.support.fake_brokers import (
@@ -229,6 +230,19 @@ async def test_silence_closes_the_connection(brokers: FakeBrokers, cluster: Clus
         await cluster.send_to(1, MetadataRequest([]))
 
     assert (connection.is_closed, pytest.approx(now() - started)) == (True, 30)
+
+
+async def test_an_answer_that_waits_for_others_is_waited_for(brokers: FakeBrokers, cluster: Cluster) -> None:
+    """A group's coordinator answers a JoinGroup once all members have joined: up to a session after they were asked."""
+    brokers.versions = {**brokers.versions, JoinGroupRequest.API_KEY: (0, 9)}
+    await cluster.connection(1)
+    brokers.latency_s = 3_600
+    joining = JoinGroupRequest("A-mm2", 30_000, 30_000, "", "node-1", "connect", [("mm2py-1", b"")])
+    started = now()
+    with pytest.raises(BrokerConnectionError, match="no answer within 60 s"):
+        await cluster.send_to(1, joining)
+
+    assert now() - started == pytest.approx(60)
 
 
 async def test_any_broker_will_do(brokers: FakeBrokers, cluster: Cluster) -> None:

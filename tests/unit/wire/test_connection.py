@@ -36,6 +36,24 @@ async def line() -> AsyncIterator[Line]:
     line.connection.close()
 
 
+BODIES = [b"", b"x", b"y" * 300, b"", b"z" * 17]
+
+
+async def test_frames_arrive_whole_wherever_they_are_cut(line: Line) -> None:
+    """Answers are put together again when the stream is cut in two at any byte."""
+    stream = b"".join(frame(number + 1, body) for number, body in enumerate(BODIES))
+    for cut in range(1, len(stream)):
+        cut_line = Line()
+        for _ in BODIES:
+            cut_line.ask()
+        cut_line.feed(stream[:cut])
+        cut_line.feed(stream[cut:])
+        cut_line.connection.close()
+
+        assert [received[4:] for received in cut_line.frames.received] == BODIES
+        assert not cut_line.frames.lost
+
+
 @given(
     st.lists(st.sampled_from([0, 1, 100, 65_531, 65_532, 65_533, 70_000, 200_000, _MIB + 5]), min_size=1, max_size=6),
     st.lists(st.sampled_from([1, 3, 4, 5, 1_000, 65_535, 65_536, 300_000]), min_size=1, max_size=5),

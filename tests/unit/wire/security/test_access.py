@@ -8,9 +8,11 @@ import pytest
 
 from mm2py.wire.error_codes import error_of
 from mm2py.wire.security.access import (
+    BrokerAccessError,
     NotAuthorizedError,
     grant_for,
     login_refusal,
+    next_penalty,
     tls_refusal,
     unseen,
 )
@@ -64,6 +66,22 @@ def test_what_is_not_about_tls() -> None:
 
     assert tls_refusal(one) is None
     assert tls_refusal(ConnectionRefusedError()) is None
+
+
+def test_pauses_grow_to_what_accounts_can_bear() -> None:
+    """Credentials are tried every five minutes at most in the end, certificates every half a minute."""
+    password = BrokerAccessError("B", "b:1", "no", "User:x", "mend", may_lock=True)
+    certificate = BrokerAccessError("B", "b:1", "no", "User:x", "mend")
+    last = {}
+    for error in (password, certificate):
+        penalty = None
+        for _ in range(20):
+            penalty = next_penalty(penalty, error, 0.0, "same", 0.5)
+        assert penalty is not None
+        last[error.may_lock] = penalty.until
+        last[error.may_lock, "changed"] = next_penalty(penalty, error, 0.0, "other", 0.5).until
+
+    assert last == {True: 300.0, False: 30.0, (True, "changed"): 2.0, (False, "changed"): 2.0}
 
 
 @pytest.mark.parametrize(
