@@ -32,7 +32,6 @@ from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.pulse import watch_pulse
 from mm2py.flow.runner import FlowRunner
 from mm2py.flow.supervise import supervise
-from mm2py.flow.task_group import RESTART_PAUSES
 from mm2py.flow.this_node import this_node
 from mm2py.model.connector_configs import RestartRequest
 from mm2py.model.epoch import SETTLING_MS
@@ -289,14 +288,8 @@ class MirrorMaker:
                 await self.worker.take_over(found)
             settings.append(found)
 
-        await supervise(
-            f"{runner.flow}/overrides",
-            prepare,
-            clock=self._clock,
-            backoff=RESTART_PAUSES,
-            jitter=self._jitter,
-            report=self.events.emit,
-        )
+        task, report = f"{runner.flow}/overrides", self.events.emit
+        await supervise(task, prepare, clock=self._clock, jitter=self._jitter, report=report)
         return settings[-1]
 
     def _apply_overrides(self, flow: Flow) -> None:
@@ -322,9 +315,7 @@ class MirrorMaker:
         if self.worker is None:
             return []
         run, report = self.worker.membership.run, self.events.emit
-        place = supervise(
-            "worker/membership", run, clock=self._clock, backoff=RESTART_PAUSES, jitter=self._jitter, report=report
-        )
+        place = supervise("worker/membership", run, clock=self._clock, jitter=self._jitter, report=report)
         return [tasks.create_task(place, name="worker/membership")]
 
     async def _give_way_forever(self, membership: WorkerMembership, tasks: asyncio.TaskGroup) -> None:

@@ -23,7 +23,6 @@ from mm2py.errors import Mm2Error
 from mm2py.flow.control.connect_worker import ConnectWorker
 from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.supervise import leaves, supervise
-from mm2py.flow.task_group import RESTART_PAUSES
 from mm2py.model.health import reasons_unhealthy
 from mm2py.model.state import MirrorView, to_json
 from mm2py.rest.server import RestServer
@@ -83,7 +82,7 @@ async def run_node(
 
 
 async def _serve(server: RestServer, clock: Clock, events: EventLog) -> None:
-    await supervise("rest", server.run, clock=clock, backoff=RESTART_PAUSES, jitter=random.random, report=events.emit)
+    await supervise("rest", server.run, clock=clock, jitter=random.random, report=events.emit)
 
 
 def _hang_up(mirror_maker: MirrorMaker, *, has_terminal: bool) -> None:

@@ -28,8 +28,7 @@ from mm2py.flow.certainty import Certainty
 from mm2py.flow.flow_share import FlowShare
 from mm2py.flow.group_members import beat_interval_s, is_hopeless, who_else
 from mm2py.flow.leader import GroupLeader
-from mm2py.flow.supervise import supervise
-from mm2py.flow.task_group import RESTART_PAUSES, FlowContext, FlowGroup
+from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.flow.this_node import is_alive
 from mm2py.model.node import Node
 from mm2py.model.share import (
@@ -144,15 +143,7 @@ class FlowMembership:
 
     async def run(self) -> None:
         """Decide, until cancelled, what the flow's groups may do; leave the group at the end."""
-        task = f"{self._context.flow}/membership"
-        await supervise(
-            task,
-            self._live,
-            clock=self._clock,
-            backoff=RESTART_PAUSES,
-            jitter=self._context.jitter,
-            report=self._context.events.emit,
-        )
+        await self._context.supervise(f"{self._context.flow}/membership", self._live)
 
     async def _live(self) -> None:
         cluster = Cluster(self._context.settings.target, self._clock)

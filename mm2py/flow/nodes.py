@@ -17,8 +17,7 @@ from mm2py.errors import Mm2Error
 from mm2py.flow.own_status import OwnStatus
 from mm2py.flow.source.group import SourceLife
 from mm2py.flow.status_log import StatusLog
-from mm2py.flow.supervise import supervise
-from mm2py.flow.task_group import RESTART_PAUSES, FlowContext
+from mm2py.flow.task_group import FlowContext
 from mm2py.model.all_nodes import node_view
 from mm2py.model.node import Node
 from mm2py.model.node_status import NodeStatus, decode_status, encode_status, node_id_of
@@ -153,14 +152,7 @@ class FlowNodes:
 
     async def run(self) -> None:
         """Report and follow until cancelled, whenever another node is known; then remove this node's record."""
-        await supervise(
-            f"{self._flow}/nodes",
-            self._live,
-            clock=self._clock,
-            backoff=RESTART_PAUSES,
-            jitter=self._context.jitter,
-            report=self._context.events.emit,
-        )
+        await self._context.supervise(f"{self._flow}/nodes", self._live)
 
     async def _live(self) -> None:
         while True:

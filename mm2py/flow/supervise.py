@@ -16,6 +16,7 @@ from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.telemetry.events import TaskRestarted
 
 
+_PAUSES = Backoff(1.0, 60.0)
 #: After this time without a failure the next one counts as the first.
 _HEALTHY_S = 300.0
 
@@ -25,7 +26,6 @@ async def supervise(
     body: Callable[[], Awaitable[None]],
     *,
     clock: Clock,
-    backoff: Backoff,
     jitter: Callable[[], float],
     report: Callable[[TaskRestarted], None],
 ) -> None:
@@ -34,7 +34,7 @@ async def supervise(
 
     An error whose verdict is `Verdict.STOP_FLOW` is raised, by itself.
     """
-    pauses = backoff.pauses(jitter)
+    pauses = _PAUSES.pauses(jitter)
     while True:
         begun = clock.monotonic()
         failures: tuple[BaseException, ...] = ()
@@ -48,7 +48,7 @@ async def supervise(
             if isinstance(failure, Mm2Error) and failure.verdict is Verdict.STOP_FLOW:
                 raise failure
         if clock.monotonic() - begun >= _HEALTHY_S:
-            pauses = backoff.pauses(jitter)
+            pauses = _PAUSES.pauses(jitter)
         pause_s = next(pauses)
         report(TaskRestarted(task, tuple(map(_named, failures)), pause_s, _traceback(failures)))
         await clock.sleep(pause_s)

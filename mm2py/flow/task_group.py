@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -16,7 +16,6 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
-from mm2py.core.backoff import Backoff
 from mm2py.core.sharing import flow_tasks
 from mm2py.errors import Mm2Error
 from mm2py.flow.control_writers import ControlWriters
@@ -41,7 +40,6 @@ from mm2py.telemetry.events import (
 from mm2py.telemetry.journal import EventLog
 
 
-RESTART_PAUSES = Backoff(1.0, 60.0)
 _STILL = (Wanted.STOPPED, Wanted.DELETED)
 
 
@@ -69,6 +67,26 @@ class FlowContext:
     @property
     def flow(self) -> Flow:
         return self.settings.flow
+
+    async def supervise(self, task: str, body: Callable[[], Awaitable[None]]) -> None:
+        """Run *body*, and again after each failure."""
+        await supervise(task, body, clock=self.clock, jitter=self.jitter, report=self.events.emit)
+
+
+class BackgroundLoop(ABC):
+    """Something that the source group does beside copying, on the same clusters."""
+
+    #: Its name in the log, after ``A->B/source/``.
+    name: ClassVar[str]
+    #: Whether only the flow's owner does it, where several nodes share the flow.
+    is_for_owner: ClassVar[bool] = False
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Work until cancelled. Its errors are reported, and it runs again after a pause; copying continues."""
+
+    async def finish(self) -> None:  # noqa: B027 - most loops leave the rest to the next start
+        """Write what is left, once the last epoch is accounted for and `run` has ended; three seconds at most."""
 
 
 class GroupRequests:
@@ -320,7 +338,6 @@ class FlowGroup(ABC):
                 self.task,
                 self._live_once,
                 clock=self._clock,
-                backoff=RESTART_PAUSES,
                 jitter=self._context.jitter,
                 report=self._restarting,
             )

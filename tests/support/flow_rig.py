@@ -20,8 +20,7 @@ from mm2py.config.flow_settings import (
 )
 from mm2py.errors import ClusterUnreachableError, Mm2Error, Verdict
 from mm2py.flow.reach import Reach
-from mm2py.flow.source.group import BackgroundLoop
-from mm2py.flow.task_group import FlowContext
+from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.model.acl import TopicAcl
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import CopyLimits

@@ -36,7 +36,6 @@ from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.control.takeover import take_over_positions
 from mm2py.flow.control.worker_membership import WorkerMembership
 from mm2py.flow.supervise import supervise
-from mm2py.flow.task_group import RESTART_PAUSES
 from mm2py.model.connector_configs import (
     KeyValue,
     RestartRequest,
@@ -216,14 +215,8 @@ class ConnectWorker:
     async def run(self, hooks: Hooks) -> None:
         """Follow the config topic until cancelled."""
         self._hooks, self._loop = hooks, asyncio.get_running_loop()
-        await supervise(
-            "connectors",
-            self.store.follow,
-            clock=self._clock,
-            backoff=RESTART_PAUSES,
-            jitter=self._jitter,
-            report=self._events.emit,
-        )
+        report = self._events.emit
+        await supervise("connectors", self.store.follow, clock=self._clock, jitter=self._jitter, report=report)
 
     def _on_change(self, names: frozenset[str]) -> None:
         if self._hooks is None:

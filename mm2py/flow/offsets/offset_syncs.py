@@ -20,7 +20,7 @@ from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.plugins import policy_of
-from mm2py.flow.task_group import FlowContext
+from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import MalformedOffsetSyncError, OffsetSync, decode_offset_sync, encode_offset_sync
@@ -72,11 +72,10 @@ class _Delayed:
     since: float
 
 
-class OffsetSyncs:
+class OffsetSyncs(BackgroundLoop):
     """The offset syncs of one flow: a background loop of the source group."""
 
     name = "offset-syncs"
-    is_for_owner = False
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ from mm2py.core.source.broken_history import (
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
 from mm2py.flow.source.group import SourceLife
-from mm2py.flow.task_group import FlowContext
+from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.model.epoch import RECREATED, Ended, PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
@@ -81,11 +81,10 @@ class _Case:
         return self.finding.kind, self.look.topic_id, self.look.remote_topic_id
 
 
-class BrokenHistory:
-    """Answers the questions that the copying of one flow raises."""
+class BrokenHistory(BackgroundLoop):
+    """Answers the questions that the copying of one flow raises; the next life answers those that are left."""
 
     name = "broken history"
-    is_for_owner = False
 
     def __init__(
         self, context: FlowContext, life: SourceLife, undone: dict[TopicPartition, About] | None = None
@@ -122,9 +121,6 @@ class BrokenHistory:
                 suspected_at = self._clock.monotonic()
                 if self._doubts.suspects():
                     await self._reach.once("look for missing topics", self._aliases, self._look_for_topics)
-
-    async def finish(self) -> None:
-        """Leave open questions to the next life: nothing was copied meanwhile."""
 
     async def _answer(self) -> bool:
         cases, fine = [], []

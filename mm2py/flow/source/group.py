@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import attrs
 
@@ -26,8 +26,7 @@ from mm2py.flow.source.position_writer import PositionWriter
 from mm2py.flow.source.positions import Positions
 from mm2py.flow.source.sharing import ShareKeeper
 from mm2py.flow.source.transactions import end_open_transactions
-from mm2py.flow.supervise import supervise
-from mm2py.flow.task_group import RESTART_PAUSES, FlowContext, FlowGroup
+from mm2py.flow.task_group import BackgroundLoop, FlowContext, FlowGroup
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.flow.topics.remote_topics import Topics
 from mm2py.model.overrides import NO_OVERRIDES, Overrides
@@ -51,28 +50,6 @@ T = TypeVar("T")
 _SUMMARY_EVERY_S = 30.0
 #: What a drain leaves, once its time is over, for writing positions, and then for what side loops have left.
 _FINISH_S = 3.0
-
-
-class BackgroundLoop(Protocol):
-    """Something that the source group does beside copying, on the same clusters."""
-
-    @property
-    def name(self) -> str:
-        """Its name in the log, after ``A->B/source/``."""
-        ...
-
-    @property
-    def is_for_owner(self) -> bool:
-        """Whether only the flow's owner does it, where several nodes share the flow."""
-        ...
-
-    async def run(self) -> None:
-        """Work until cancelled. Its errors are reported, and it runs again after a pause; copying continues."""
-        ...
-
-    async def finish(self) -> None:
-        """Write what is left, once the last epoch is accounted for and `run` has ended; three seconds at most."""
-        ...
 
 
 @attrs.frozen
@@ -348,14 +325,7 @@ class SourceGroup(FlowGroup):
         return [side for side in sides if life.tasks.holders.share.is_owner or not side.is_for_owner]
 
     async def _run_side(self, side: BackgroundLoop) -> None:
-        await supervise(
-            f"{self.task}/{side.name}",
-            side.run,
-            clock=self._clock,
-            backoff=RESTART_PAUSES,
-            jitter=self._context.jitter,
-            report=self._events.emit,
-        )
+        await self._context.supervise(f"{self.task}/{side.name}", side.run)
 
     # Its loops.
 

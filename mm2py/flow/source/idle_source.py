@@ -15,7 +15,7 @@ from mm2py.core.source import progress
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.source.group import SourceLife
-from mm2py.flow.task_group import FlowContext
+from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topics.admin import Admin
@@ -24,11 +24,10 @@ from mm2py.wire.topics.admin import Admin
 _LOOK_EVERY_S = 10.0
 
 
-class IdleSourceWatch:
+class IdleSourceWatch(BackgroundLoop):
     """Watches the source of one flow, beside the copying."""
 
     name = "source-watch"
-    is_for_owner = False
 
     def __init__(self, context: FlowContext, measures: FlowMeasures, life: SourceLife) -> None:
         self._source = context.flow.source
@@ -62,9 +61,6 @@ class IdleSourceWatch:
             await self._clock.sleep(_LOOK_EVERY_S)
             if unread := self._unread():
                 await self._reach.once("look at what is not read", [self._source], partial(self._look, unread))
-
-    async def finish(self) -> None:
-        """There is nothing to finish."""
 
     async def _read_retention(self) -> bool:
         """Learn what topics keep; of those whose configs may not be read it stays unknown."""

@@ -17,7 +17,7 @@ from mm2py.flow.source.partitions import SourceTasks
 from mm2py.flow.source.position_writer import PositionWriter
 from mm2py.flow.source.positions import Positions
 from mm2py.flow.source.transactions import end_open_transactions
-from mm2py.flow.task_group import FlowContext
+from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.flow.topics.remote_topics import Mirrored, Topics
 from mm2py.model.flow import TopicPartition
 from mm2py.model.run_chunk import KeptChunk
@@ -32,7 +32,7 @@ _FOLLOW_EVERY_S = 5.0
 _RETRY_S = 0.5
 
 
-class ShareKeeper:
+class ShareKeeper(BackgroundLoop):
     """Has one life of the source group copy our share of what is mirrored, also when it changes."""
 
     #: Its name as a loop beside the copying, which follows what other nodes copy.
@@ -156,9 +156,6 @@ class ShareKeeper:
             await self._clock.sleep(_FOLLOW_EVERY_S)
             if not self._tasks.holders.share.is_whole:
                 await self._context.reach.once("follow other nodes", [self._context.flow.target], self.follow)
-
-    async def finish(self) -> None:
-        """Leave nothing: it only reads."""
 
     def is_kept_here(self, source: TopicPartition) -> bool:
         """Whether this node writes what the positions topic lacks of a partition."""

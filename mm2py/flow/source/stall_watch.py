@@ -9,7 +9,7 @@ import attrs
 
 from mm2py.core.source.stalls import Stall, follow
 from mm2py.flow.source.group import SourceLife
-from mm2py.flow.task_group import FlowContext
+from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.model.flow import TopicPartition
 from mm2py.telemetry.events import PartitionsGoOn, PartitionsHeldUp
 
@@ -25,11 +25,10 @@ class Stalls:
     known: Mapping[TopicPartition, Stall] = attrs.field(factory=dict)
 
 
-class StallWatch:
+class StallWatch(BackgroundLoop):
     """Watches the partitions of one flow, beside the copying."""
 
     name = "stall-watch"
-    is_for_owner = False
 
     def __init__(self, context: FlowContext, stalls: Stalls, life: SourceLife) -> None:
         self._flow = context.flow
@@ -48,9 +47,6 @@ class StallWatch:
             else:
                 # An unreachable cluster is already reported; once it is back, each partition has its time to recover.
                 self._stalls.known = {source: it for source, it in self._stalls.known.items() if it.is_told}
-
-    async def finish(self) -> None:
-        """There is nothing to finish."""
 
     def _look(self) -> None:
         now = self._clock.monotonic()

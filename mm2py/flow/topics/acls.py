@@ -9,7 +9,7 @@ from collections.abc import Collection
 from mm2py.core.topics.acls import AclPlan, mirrored_acls, plan_acls
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of
-from mm2py.flow.task_group import FlowContext
+from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.flow.topics.refusals import RefusalLog
 from mm2py.model.acl import TopicAcl
@@ -26,7 +26,7 @@ _STEP = "synchronise topic ACLs"
 _RETRY_S = 10.0
 
 
-class AclSync:
+class AclSync(BackgroundLoop):
     """The ACLs of one flow's remote topics."""
 
     name = "topic-acls"
@@ -57,9 +57,6 @@ class AclSync:
         while True:
             is_done = await self._reach.once(_STEP, clusters, self._sync_once, within_ms=settings.admin_timeout_ms)
             await self._clock.sleep(interval_s if is_done else min(interval_s, _RETRY_S))
-
-    async def finish(self) -> None:
-        """Leave what is not done yet to the next start."""
 
     async def _sync_once(self) -> bool:
         source = await self._describe(self._source)

@@ -11,7 +11,7 @@ from functools import partial
 from mm2py.core.topics.configs import ConfigPlan, plan_configs
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.plugins import config_filter_of
-from mm2py.flow.task_group import FlowContext
+from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.flow.topics.creation import tell_raised
 from mm2py.flow.topics.refusals import RefusalLog
 from mm2py.flow.topics.remote_topics import Topics
@@ -33,7 +33,7 @@ _LOOKS = 20
 _LOOK_PAUSE_S = 0.1
 
 
-class ConfigSync:
+class ConfigSync(BackgroundLoop):
     """The configs of one flow's remote topics."""
 
     name = "topic-configs"
@@ -96,9 +96,6 @@ class ConfigSync:
             looked_at = now if is_whole else looked_at
             rest_s = interval_s - (self._clock.monotonic() - looked_at)
             await self._wait(min(rest_s, _RETRY_S) if self._new else rest_s)
-
-    async def finish(self) -> None:
-        """Leave what is not done yet to the next start."""
 
     async def _wait(self, seconds: float) -> None:
         """Wait, but not longer than until there are new topics."""
