@@ -339,7 +339,7 @@ class MirrorMaker:
                 flow = runner.flow
                 if self._overrides.stored(flow).revision and runner.reach.is_complete:
                     check = partial(self._overrides.refill, flow)
-                    await runner.reach.once("check overrides", [flow.target], check)
+                    await runner.reach.done("check overrides", [flow.target], check)
 
     def _drain_s(self, settings: FlowSettings) -> float:
         """Return how long a flow's epochs may take to end; on a Spark cluster they do not see stop files."""

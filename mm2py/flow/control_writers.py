@@ -279,10 +279,10 @@ class TaskWriter:
         self._ask()
         await answered
 
-    async def _open(self, cluster: Cluster) -> bool:
+    async def _open(self, cluster: Cluster) -> None:
         await self._confirmed()
         if not self._is_due:
-            return True
+            return
         version, task = self._version, min(self._tasks)
         writer = FencedWriter(task_id(self._settings, task), self._fenced)
         try:
@@ -293,11 +293,11 @@ class TaskWriter:
             self._answered("tasks", writer.transactional_id, error)
             if version == self._version:
                 self._go_plain(task)
-            return True
+            return
         await self._confirmed()
         if version != self._version or task not in self._tasks:
             self._has_news.set()
-            return True
+            return
         self._answered("tasks", writer.transactional_id, None)
         before, self._writer, self._task = self._writer, writer, task
         if self._is_plain:
@@ -307,7 +307,6 @@ class TaskWriter:
             with suppress(Mm2Error):
                 await before.settle(cluster)
         self._has_moved.set()
-        return True
 
     def _go_plain(self, task: int) -> None:
         self._is_plain, self._writer, self._task = True, None, task

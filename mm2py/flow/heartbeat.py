@@ -83,7 +83,7 @@ class HeartbeatGroup(FlowGroup):
         """Write one heartbeat, into a topic that is created if it may be missing; return whether it exists."""
         settings = self._settings
 
-        async def attempt() -> bool:
+        async def attempt() -> None:
             try:
                 if not is_topic_sure:
                     await log.ensure(
@@ -95,9 +95,8 @@ class HeartbeatGroup(FlowGroup):
             except Mm2Error as error:
                 self._last_error, self._hint = str(error), error.hint
                 raise
-            return True
 
-        if not await self._reach.once("emit heartbeats", [self.flow.target], attempt):
+        if not await self._reach.done("emit heartbeats", [self.flow.target], attempt):
             return False
         self._sent += 1
         self._last_ms = self._clock.wall_ms()

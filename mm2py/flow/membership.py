@@ -156,13 +156,8 @@ class FlowMembership:
                 self.share.held = self.place.share
                 self._join_again()
         reach, aliases = self._context.reach, [self._context.flow.target]
-
-        async def connect() -> bool:
-            await cluster.connect()
-            return True
-
         try:
-            await reach.insist(_STEP, aliases, connect)
+            await reach.insist(_STEP, aliases, cluster.connect)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._certainty.watch(self.share.groups), name=f"{self._context.flow}/certainty")
                 tasks.create_task(self._certainty.ask_while_joining(place), name=f"{self._context.flow}/joining")
@@ -171,7 +166,7 @@ class FlowMembership:
                 while True:
                     self._has_news.clear()
                     self._writer.begin_asking()
-                    await reach.once(_STEP, aliases, lambda: self._tend(place))
+                    await reach.done(_STEP, aliases, lambda: self._tend(place))
                     with suppress(TimeoutError):
                         async with asyncio.timeout(self._pause_s()):
                             await self._has_news.wait()
@@ -189,11 +184,11 @@ class FlowMembership:
         now, interval_s = self._clock.monotonic(), self._interval_s
         return min(interval_s, _MOVING_BEAT_S) if self.share.is_moving else interval_s - now % interval_s
 
-    async def _tend(self, place: Membership) -> bool:
+    async def _tend(self, place: Membership) -> None:
         """Keep the membership or join, if possible, and inform the groups."""
         if all(group.has_failed for group in self.share.groups):
             await self._rest(place)
-            return True
+            return
         try:
             await self._decide(place)
         except BrokerAnsweredError as error:
@@ -201,14 +196,13 @@ class FlowMembership:
                 self._is_fenced = True
                 self._forget()
                 self.share.replace_by_namesake()
-                return True
+                return
             if error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 raise NoCoordinatorError(error.cluster, self._group) from error
             if not is_hopeless(error):
                 raise
             self._certainty.forget()
             self.share.go_unguarded(error)
-        return True
 
     async def _decide(self, place: Membership) -> None:
         if place.is_in:

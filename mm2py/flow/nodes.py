@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import attrs
@@ -186,7 +187,7 @@ class FlowNodes:
             log.is_open = False
         return is_done
 
-    async def _once(self, step: str, attempt: Callable[[], Awaitable[bool]]) -> bool:
+    async def _once(self, step: str, attempt: Callable[[], Awaitable[object]]) -> bool:
         """Try a step; no failure of it, whatever it is, may end the flow."""
         try:
             done = await self._context.reach.once(step, [self._flow.target], attempt, within_ms=_ROUND_MS)
@@ -261,12 +262,7 @@ class FlowNodes:
         latest = max((it.overrides_revision for it in self.known.others.values()), default=0)
         if latest > self.own.overrides_revision() and self._is_due(self._asked_overrides, latest, now):
             self._asked_overrides = (latest, now)
-
-            async def catch_up() -> bool:
-                await self.on_overrides(latest)
-                return True
-
-            await self._once("read overrides of another node", catch_up)
+            await self._once("read overrides of another node", partial(self.on_overrides, latest))
 
     @staticmethod
     def _is_due(last: tuple[object, float], what: object, now: float) -> bool:

@@ -161,6 +161,32 @@ class Reach:
         """Try a step of the control plane; None if it failed, or took longer than *within_ms*, which is recorded.
         Fatal errors are raised.
         """
+        found = await self._tried(step, clusters, attempt, within_ms)
+        return found[0] if found else None
+
+    async def done(
+        self,
+        step: str,
+        clusters: Iterable[str],
+        attempt: Callable[[], Awaitable[object]],
+        *,
+        within_ms: int | None = None,
+    ) -> bool:
+        """Try a step as `once` does; return whether it succeeded."""
+        return bool(await self._tried(step, clusters, attempt, within_ms))
+
+    async def insist(self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]]) -> T:
+        """Try a step until it succeeds, with growing pauses."""
+        asked = tuple(clusters)
+        pauses = _PAUSES.pauses(self._jitter)
+        while not (found := await self._tried(step, asked, attempt)):
+            await self._clock.sleep(next(pauses))
+        return found[0]
+
+    async def _tried(
+        self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]], within_ms: int | None = None
+    ) -> tuple[T, ...]:
+        """Return what an attempt returned, nothing if it failed."""
         try:
             result = await (attempt() if within_ms is None else _in_time(attempt, within_ms))
         except Mm2Error as error:
@@ -168,34 +194,17 @@ class Reach:
                 raise
             self._steps.setdefault(step, _Step()).failures += 1
             self.failed(step, error)
-            return None
+            return ()
         self.answered(clusters, step)
         self.succeeded(step)
-        return result
-
-    async def insist(self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try a step until it succeeds, with growing pauses."""
-        asked = tuple(clusters)
-        pauses = _PAUSES.pauses(self._jitter)
-        while True:
-            result = await self.once(step, asked, attempt)
-            if result is not None:
-                return result
-            await self._clock.sleep(next(pauses))
+        return (result,)
 
     async def connect(self, task: str, *clusters: Cluster) -> None:
         """Connect *task* to its *clusters*, however long it takes."""
-
-        async def connect_one(cluster: Cluster) -> None:
-            async def attempt() -> bool:
-                await cluster.connect()
-                return True
-
-            await self.insist("connect", [cluster.alias], attempt)
-
         async with asyncio.TaskGroup() as connecting:
             for cluster in clusters:
-                connecting.create_task(connect_one(cluster), name=f"{task}/connect/{cluster.alias}")
+                connected = self.insist("connect", [cluster.alias], cluster.connect)
+                connecting.create_task(connected, name=f"{task}/connect/{cluster.alias}")
 
 
 async def _in_time(attempt: Callable[[], Awaitable[T]], within_ms: int) -> T:

@@ -274,7 +274,7 @@ class Checkpoints:
             tp.topic for offsets in offsets_of_groups if not isinstance(offsets, BrokerAnsweredError) for tp in offsets
         }
         if any(self._topic_at_target(topic) is not None for topic in topics):
-            await self._reach.once("read the way back", [self._settings.flow.source], self._back.refresh)
+            await self._reach.done("read the way back", [self._settings.flow.source], self._back.refresh)
 
     def _place(self, group: str, source: TopicPartition, committed: CommittedOffset) -> _Place | None:
         """Translate an offset; None if the topic does not belong to this flow."""

@@ -146,14 +146,14 @@ class CheckpointGroup(FlowGroup):
         chosen = self._settings.checkpoints
         while chosen.refresh_enabled:
             await self._clock.sleep(chosen.refresh_interval_s)
-            await self._reach.once(
+            await self._reach.done(
                 "list consumer groups",
                 [self.flow.source],
                 lambda: self._refresh(groups),
                 within_ms=self._settings.admin_timeout_ms,
             )
 
-    async def _refresh(self, groups: Groups) -> bool:
+    async def _refresh(self, groups: Groups) -> None:
         """List and select the groups of the source; groups of unreachable brokers are kept."""
         group_filter = group_filter_of(self._settings)
         listed = await groups.list_groups()
@@ -174,7 +174,6 @@ class CheckpointGroup(FlowGroup):
             self._reach.failed("list the consumer groups of every broker", error)
         if not listed.failures:
             self._reach.answered((), "list the consumer groups of every broker")
-        return True
 
     # Checkpoints.
 
@@ -193,7 +192,7 @@ class CheckpointGroup(FlowGroup):
         else:
             self._round = Round({}, {})
             if checkpoints.log.is_look_due:
-                await self._reach.once("write checkpoints", [self.flow.target], checkpoints.log.look)
+                await self._reach.done("write checkpoints", [self.flow.target], checkpoints.log.look)
             else:
                 self._reach.succeeded("write checkpoints")
         self._show()

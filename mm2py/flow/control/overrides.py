@@ -257,11 +257,10 @@ class OverrideControl:
             raise conflict(flow, stored)
         return stored
 
-    async def refill(self, flow: Flow) -> bool:
+    async def refill(self, flow: Flow) -> None:
         """Write the overrides of *flow* again if their topic was deleted."""
         async with self.lock(flow):
             await self._refill(flow)
-        return True
 
     async def _refill(self, flow: Flow) -> None:
         stored = self._stored.get(flow, NOTHING_STORED)

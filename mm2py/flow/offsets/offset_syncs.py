@@ -172,7 +172,7 @@ class OffsetSyncs(BackgroundLoop):
     async def _once(self, attempt: Callable[[], Awaitable[None]]) -> bool:
         """Try once. A refusal to create, read or write is reported once as one step."""
 
-        async def done() -> bool:
+        async def tried() -> None:
             try:
                 await attempt()
             except BrokerAnsweredError as error:
@@ -183,9 +183,8 @@ class OffsetSyncs(BackgroundLoop):
             except Mm2Error:
                 self._is_topic_sure = False
                 raise
-            return True
 
-        return bool(await self._reach.once("write offset syncs", [self._cluster.alias], done))
+        return await self._reach.done("write offset syncs", [self._cluster.alias], tried)
 
     async def _make_sure(self) -> None:
         """Create the topic if it may be missing."""

@@ -116,13 +116,13 @@ class BrokenHistory(BackgroundLoop):
                     await self._doubts.has_questions.wait()
             self._doubts.has_questions.clear()
             if self._doubts.questions():
-                await self._reach.once("look at what a position is about", self._aliases, self._answer)
+                await self._reach.done("look at what a position is about", self._aliases, self._answer)
             if self._clock.monotonic() - suspected_at >= _SUSPECTS_EVERY_S:
                 suspected_at = self._clock.monotonic()
                 if self._doubts.suspects():
-                    await self._reach.once("look for missing topics", self._aliases, self._look_for_topics)
+                    await self._reach.done("look for missing topics", self._aliases, self._look_for_topics)
 
-    async def _answer(self) -> bool:
+    async def _answer(self) -> None:
         cases, fine = [], []
         for state, look in await self._look(self._doubts.questions()):
             finding = diagnose(state, look)
@@ -148,7 +148,6 @@ class BrokenHistory(BackgroundLoop):
         if any(case.finding.kind is HistoryBreak.RECREATED for case in cases):
             self._life.topics.want_refresh()
         await self._go_on([case for case in cases if isinstance(case.act, GoOn)])
-        return True
 
     def _note_remaking(self, cases: Iterable[_Case]) -> None:
         """Note which topics wait for their remote topic to be deleted; nothing is written to it meanwhile."""
@@ -208,7 +207,7 @@ class BrokenHistory(BackgroundLoop):
         self._doubts.look_later(state.source, _TICK_S)
         return False
 
-    async def _look_for_topics(self) -> bool:
+    async def _look_for_topics(self) -> None:
         """Request a refresh if topics of interrupted partitions are missing, and detect re-created ones."""
         suspects = self._doubts.suspects()
         source, target = self._life.source, self._life.target
@@ -222,7 +221,6 @@ class BrokenHistory(BackgroundLoop):
             elif is_other_topic(state.remote_topic_id, target.topic_id(state.remote_topic)):
                 failure = PartitionFailure(f"{state.remote_topic} at the target is another topic of that name")
                 self._doubts.question(state, Ended.TARGET_REWOUND, failure)
-        return True
 
     # Acting.
 

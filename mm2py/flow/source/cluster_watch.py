@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from mm2py.flow.source.outcomes import Outcomes
 from mm2py.flow.task_group import FlowContext
@@ -30,9 +31,4 @@ async def watch_clusters(context: FlowContext, outcomes: Outcomes, clusters: Ite
 
 async def _ask(context: FlowContext, clusters: Iterable[Cluster]) -> None:
     for cluster in clusters:
-
-        async def attempt(cluster: Cluster = cluster) -> bool:
-            await cluster.refresh_metadata(())
-            return True
-
-        await context.reach.once("look at the brokers", [cluster.alias], attempt)
+        await context.reach.done("look at the brokers", [cluster.alias], partial(cluster.refresh_metadata, ()))

@@ -56,13 +56,13 @@ class IdleSourceWatch(BackgroundLoop):
             now = self._clock.monotonic()
             # Without a query there is no answer: the source may be unreachable.
             if self._topics - self._known or (self._topics and now - read_at >= self._interval_s):
-                await self._reach.once("read what source topics keep", [self._source], self._read_retention)
+                await self._reach.done("read what source topics keep", [self._source], self._read_retention)
                 read_at = now
             await self._clock.sleep(_LOOK_EVERY_S)
             if unread := self._unread():
-                await self._reach.once("look at what is not read", [self._source], partial(self._look, unread))
+                await self._reach.done("look at what is not read", [self._source], partial(self._look, unread))
 
-    async def _read_retention(self) -> bool:
+    async def _read_retention(self) -> None:
         """Learn what topics keep; of those whose configs may not be read it stays unknown."""
         topics = self._topics
         described = await self._admin.topic_configs(topics, RETENTION_CONFIGS)
@@ -73,7 +73,6 @@ class IdleSourceWatch(BackgroundLoop):
                 if retention is not None:
                     found[topic] = retention
         self._measures.retention, self._known = found, topics
-        return True
 
     def _unread(self) -> frozenset[TopicPartition]:
         """Return the partitions that are not being read, or that no epoch has reported for too long."""
@@ -85,7 +84,7 @@ class IdleSourceWatch(BackgroundLoop):
 
         return frozenset(it for it in tasks.ledger.states if it.topic in self._topics and is_untold(it))
 
-    async def _look(self, unread: frozenset[TopicPartition]) -> bool:
+    async def _look(self, unread: frozenset[TopicPartition]) -> None:
         """Bring it up to date."""
         states, cluster = self._life.tasks.ledger.states, self._life.source
         starts = await cluster.list_offsets(unread, EARLIEST)
@@ -97,4 +96,3 @@ class IdleSourceWatch(BackgroundLoop):
             if state is not None:
                 states[source] = progress.look(state, log_start_offset=start, high_watermark=end)
                 self._measures.look(states[source], is_copied=self._life.tasks.holders.is_held(source))
-        return True

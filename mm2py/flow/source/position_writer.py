@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from mm2py.errors import Mm2Error
 from mm2py.flow.offsets import run_store
@@ -71,7 +72,7 @@ class PositionWriter:
         """Recreate and refill deleted topics, even if there is nothing to write."""
         for log in self._logs:
             if log.is_look_due:
-                await self._reach.once(f"look at {log.topic}", self._target, log.look)
+                await self._reach.done(f"look at {log.topic}", self._target, log.look)
 
     async def fence(self) -> None:
         """Have partitions that cannot be planned before written down as they stand, each with a producer of its own."""
@@ -106,13 +107,9 @@ class PositionWriter:
             return True
         begun, is_written = self._clock.monotonic(), False
         before = run_store.steps(self._context.flow, changes)
-
-        async def write() -> bool:
-            await self._positions.write(due, before)
-            return True
-
+        write = partial(self._positions.write, due, before)
         try:
-            is_written = bool(await self._reach.once("write positions", self._target, write))
+            is_written = await self._reach.done("write positions", self._target, write)
         finally:
             if not is_written:
                 self._translations.put_back(changes)

@@ -129,17 +129,16 @@ class ShareKeeper(BackgroundLoop):
     async def _gain(self, tasks: Collection[int]) -> None:
         reach, flow = self._context.reach, self._context.flow
 
-        async def gain() -> bool:
+        async def gain() -> None:
             # A node that vanished may have left a transaction open, or may be about to write.
             await end_open_transactions(self._context.settings, self._target, tasks)
             await self.follow()
             await self.adopt(self._topics.latest)
-            return True
 
-        while not self._is_over() and not await reach.once("take over partitions", flow.aliases, gain):
+        while not self._is_over() and not await reach.done("take over partitions", flow.aliases, gain):
             await self._clock.sleep(_RETRY_S)
 
-    async def follow(self) -> bool:
+    async def follow(self) -> None:
         """Read what other nodes wrote: positions, and where records went, so that their offsets are translated."""
         places = self._topics.latest.places
         chunks: dict[TopicPartition, list[KeptChunk]] = {}
@@ -148,14 +147,13 @@ class ShareKeeper(BackgroundLoop):
         for source, some in chunks.items():
             if source in places and (position := self._positions.known.get(source)) is not None:
                 self._translations.renew(source, some, position, places[source].remote_topic)
-        return True
 
     async def run(self) -> None:
         """Follow the other nodes, where there are any."""
         while True:
             await self._clock.sleep(_FOLLOW_EVERY_S)
             if not self._tasks.holders.share.is_whole:
-                await self._context.reach.once("follow other nodes", [self._context.flow.target], self.follow)
+                await self._context.reach.done("follow other nodes", [self._context.flow.target], self.follow)
 
     def is_kept_here(self, source: TopicPartition) -> bool:
         """Whether this node writes what the positions topic lacks of a partition."""

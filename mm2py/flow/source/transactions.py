@@ -27,9 +27,9 @@ def transactions_of(settings: FlowSettings, transform: Transform | None) -> Tran
     return Transactions(transactional_id, settings.offset_storage.topic, settings.copying.transaction_timeout_ms)
 
 
-async def end_open_transactions(settings: FlowSettings, target: Cluster, tasks: Collection[int]) -> bool:
-    """Abort the open transactions of a flow's *tasks*, and fence their producers. True once that is done. Records after
-    an open transaction in the positions topic cannot be read.
+async def end_open_transactions(settings: FlowSettings, target: Cluster, tasks: Collection[int]) -> None:
+    """Abort the open transactions of a flow's *tasks*, and fence their producers. Records after an open transaction in
+    the positions topic cannot be read.
     """
     transforms = [transform for task, transform in enumerate(transforms_of(settings).tasks) if task in tasks]
     open_ones = [terms for it in transforms if (terms := transactions_of(settings, it)) is not None]
@@ -46,4 +46,3 @@ async def end_open_transactions(settings: FlowSettings, target: Cluster, tasks: 
             group.create_task(end(terms), name=f"{settings.flow}/source/end {terms.transactional_id}")
     if failed:
         raise failed[0]
-    return True

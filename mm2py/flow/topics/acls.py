@@ -55,15 +55,15 @@ class AclSync(BackgroundLoop):
         interval_s = settings.topic_sync.acls_interval_s
         clusters = settings.flow.source, settings.flow.target
         while True:
-            is_done = await self._reach.once(_STEP, clusters, self._sync_once, within_ms=settings.admin_timeout_ms)
+            is_done = await self._reach.done(_STEP, clusters, self._sync_once, within_ms=settings.admin_timeout_ms)
             await self._clock.sleep(interval_s if is_done else min(interval_s, _RETRY_S))
 
-    async def _sync_once(self) -> bool:
+    async def _sync_once(self) -> None:
         source = await self._describe(self._source)
         # Without an authorizer or permission at the target, nothing is sent either.
         target = None if source is None else await self._describe(self._target)
         if source is None or target is None:
-            return True
+            return
         await self._memory.load()
         plan = self._plan(source, target)
         await self._memory.write([*map(SyncedAcl, plan.create), *map(ForgottenAcl, plan.forget)])
@@ -76,7 +76,6 @@ class AclSync(BackgroundLoop):
         if created or deleted:
             changes = (tuple(map(str, created)), tuple(map(str, deleted)))
             self._events.emit(TopicAclsChanged(self._settings.flow, *changes))
-        return True
 
     async def _describe(self, cluster: Cluster) -> frozenset[TopicAcl] | None:
         """Read a cluster's ACLs; None if there is no authorizer, or no permission, which is reported."""

@@ -90,7 +90,7 @@ class ConfigSync(BackgroundLoop):
             is_whole = now - looked_at >= interval_s
             topics = list(self._remote_of) if is_whole else sorted(self._new)
             sync, limit_ms = partial(self._sync_once, topics), self._settings.admin_timeout_ms
-            if not await self._reach.once(_STEP, self._settings.flow.aliases, sync, within_ms=limit_ms):
+            if not await self._reach.done(_STEP, self._settings.flow.aliases, sync, within_ms=limit_ms):
                 await self._clock.sleep(min(interval_s, _RETRY_S))
                 continue
             looked_at = now if is_whole else looked_at
@@ -105,7 +105,7 @@ class ConfigSync(BackgroundLoop):
         except TimeoutError:
             return
 
-    async def _sync_once(self, topics: list[str]) -> bool:
+    async def _sync_once(self, topics: list[str]) -> None:
         remote_of = {topic: self._remote_of[topic] for topic in topics if topic in self._remote_of}
         await self._memory.load()
         plans, refused = await self._look(remote_of)
@@ -131,7 +131,6 @@ class ConfigSync(BackgroundLoop):
         }
         if limits:
             await self._hand_on(limits)
-        return True
 
     async def _look(self, remote_of: Mapping[str, str]) -> tuple[dict[str, ConfigPlan], dict[str, BrokerAnsweredError]]:
         """Describe both sides; return the changes by remote topic, and unreadable configs by topic."""
