@@ -21,7 +21,7 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import SETTINGS
+from tests.support.flow_rig import SETTINGS, flow_context
 
 
 MARK = ProducerMark(7, 0, 0)
@@ -139,7 +139,7 @@ async def running(
     clock = LoopClock()
     events, epochs = EventLog(clock), PretendedEpochs(script, refusals=list(refusals), starts_s=starts_s)
     settings = attrs.evolve(SETTINGS, copying=attrs.evolve(SETTINGS.copying, tasks_max=tasks_max))
-    tasks = SourceTasks(settings, epochs, clock=clock, events=events, jitter=lambda: 0.5)
+    tasks = SourceTasks(flow_context(clock, events, settings), epochs)
     look = mirrored(*range(partitions))
     tasks.adopt(look, positions(look))
     async with asyncio.TaskGroup() as group:

@@ -8,30 +8,24 @@ offset.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import attrs
 
-from mm2py.clock import Clock
-from mm2py.config.settings import FlowSettings
 from mm2py.core.checkpoint.checkpoints import Emission, LogRange, is_own_move, judge_checkpoint
 from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.reverse import ReverseTranslation
-from mm2py.flow.plugins import remote_names_of
-from mm2py.flow.reach import Reach
-from mm2py.flow.unreadable_records import PassedOver
+from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of
+from mm2py.flow.task_group import FlowContext
 from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint, encode_checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
 from mm2py.model.state import GroupOffsetView
-from mm2py.policy.filters import TopicFilter
-from mm2py.policy.replication import ReplicationPolicy, keeps_names
+from mm2py.policy.replication import keeps_names
 from mm2py.telemetry.events import CheckpointsRead, CheckpointsUnreadable, CheckpointsWritten
-from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.fenced_writer import FencedWriter
@@ -48,12 +42,8 @@ _BACK = "it came from the target"
 _NO_RANGE = "the target did not return its log's offsets"
 
 
-class Translator(Protocol):
-    """Translates offsets of a topic-partition."""
-
-    def __call__(self, source: TopicPartition, offset: int, /) -> Translation:
-        """Translate the next offset to read, or say why not."""
-        ...
+#: Translates the next offset to read of a topic-partition, or says why not.
+Translator = Callable[[TopicPartition, int], Translation]
 
 
 @attrs.frozen
@@ -96,40 +86,34 @@ class Checkpoints:
 
     def __init__(
         self,
-        settings: FlowSettings,
+        context: FlowContext,
         source: Cluster,
         target: Cluster,
         *,
-        policy: ReplicationPolicy,
-        topic_filter: TopicFilter,
         forward: Translator,
         back: ReverseTranslation,
-        reach: Reach,
-        clock: Clock,
-        events: EventLog,
-        measures: FlowMeasures | None = None,
-        passed_over: PassedOver | None = None,
+        measures: FlowMeasures,
         writer: FencedWriter | None = None,
     ) -> None:
         """Create them for two open clusters. *forward* translates offsets of topics that this flow mirrors, *back* of
         topics that the flow in the other direction brought to the source. Both take the topic-partition by its name at
         the source.
         """
-        self._settings = settings
-        self._passed_over = passed_over or PassedOver(settings.flow, events)
+        self._settings = settings = context.settings
+        self._passed_over = context.passed_over
         self._source = Groups(source)
         self._target = target
-        self._policy = policy
+        self._policy = policy_of(settings)
         self._name_remote = remote_names_of(settings)
-        self._filter = topic_filter
+        self._filter = topic_filter_of(settings)
         self._forward = forward
         self._back = back
-        self._reach = reach
-        self._clock = clock
-        self._events = events
-        self._measures = measures or FlowMeasures(clock)
-        topic = policy.checkpoints_topic(settings.flow.source)
-        self.log = kept_log(settings.flow, target, topic, events, self._contents, writer=writer)
+        self._reach = context.reach
+        self._clock = context.clock
+        self._events = context.events
+        self._measures = measures
+        topic = self._policy.checkpoints_topic(settings.flow.source)
+        self.log = kept_log(settings.flow, target, topic, context.events, self._contents, writer=writer)
         self._last: dict[str, dict[TopicPartition, Checkpoint]] = {}
         #: Those of the last ones that are missing in the topic, because it was deleted together with their remote
         #: topic.

@@ -15,7 +15,7 @@ from mm2py.flow.checkpoint.checkpoints import Checkpoints, Round, Translator
 from mm2py.flow.checkpoint.group_offsets import GroupOffsets
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.reverse import ReverseTranslation
-from mm2py.flow.plugins import group_filter_of, policy_of, topic_filter_of
+from mm2py.flow.plugins import group_filter_of, policy_of
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.state import GroupOffsetsView
 from mm2py.policy.groups import GroupSelection, judge_group
@@ -113,20 +113,13 @@ class CheckpointGroup(FlowGroup):
 
     async def _open(self, source: Cluster, target: Cluster) -> Checkpoints:
         """Keep former nodes of the flow from writing, so that what is read from now on is final."""
-        policy = policy_of(self._settings)
         return Checkpoints(
-            self._settings,
+            self._context,
             source,
             target,
-            policy=policy,
-            topic_filter=topic_filter_of(self._settings),
             forward=self._forward,
-            back=self._way_back(source, policy),
-            reach=self._reach,
-            clock=self._clock,
-            events=self._events,
+            back=self._way_back(source, policy_of(self._settings)),
             measures=self._measures,
-            passed_over=self._passed_over,
             writer=await self._context.writers.for_owner(target),
         )
 

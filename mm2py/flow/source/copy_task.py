@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
 from typing import Protocol
 
 import attrs
 
-from mm2py.clock import Clock
-from mm2py.config.settings import FlowSettings
 from mm2py.core.backoff import Backoff
 from mm2py.errors import Mm2Error, Verdict
+from mm2py.flow.source.outcomes import Outcomes
 from mm2py.flow.source.transactions import transactions_of
+from mm2py.flow.task_group import FlowContext
 from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionPlan
 from mm2py.model.flow import Flow
 from mm2py.model.rates import RateShare
@@ -26,7 +25,6 @@ from mm2py.model.state import TaskState, TaskView
 from mm2py.model.transform import Transform
 from mm2py.pipeline.copy_job import EpochLostError
 from mm2py.telemetry.events import CopyTaskLost, CopyTaskRecovered
-from mm2py.telemetry.journal import EventLog
 
 
 #: The first epochs of a flow's copy tasks have different lengths, so that their boundaries do not coincide.
@@ -74,18 +72,6 @@ class Planner(Protocol):
         ...
 
 
-class Accounts(Protocol):
-    """Accounts for what a copy task did."""
-
-    async def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
-        """Take over an outcome, all of it even if cancelled."""
-        ...
-
-    def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float, quiet_until: float) -> None:
-        """Note that an epoch brought no outcome; before *quiet_until* it may still write."""
-        ...
-
-
 @attrs.frozen
 class _Numbers:
     """What a copy task shows of its last epoch."""
@@ -106,27 +92,24 @@ class CopyTask:
 
     def __init__(
         self,
-        settings: FlowSettings,
+        context: FlowContext,
         task: int,
-        transform: Transform | None = None,
+        transform: Transform | None,
         *,
         planner: Planner,
-        accounts: Accounts,
+        accounts: Outcomes,
         epochs: Epochs,
-        clock: Clock,
-        events: EventLog,
-        jitter: Callable[[], float],
     ) -> None:
         self.task = task
         #: What its records go through; None where it copies batches unopened.
         self._transform = transform
-        self._settings = settings
+        self._settings = settings = context.settings
         self._planner = planner
         self._accounts = accounts
         self._epochs = epochs
-        self._clock = clock
-        self._events = events
-        self._jitter = jitter
+        self._clock = context.clock
+        self._events = context.events
+        self._jitter = context.jitter
         self._backoff = Backoff(
             settings.copying.restart_backoff_ms / 1000, settings.copying.restart_backoff_max_ms / 1000
         )

@@ -9,18 +9,17 @@ from collections.abc import Callable
 
 import attrs
 
-from mm2py.clock import Clock
 from mm2py.core.source import progress
 from mm2py.core.source.progress import Occurrence, PartitionState, RetryPauses
 from mm2py.flow.source.epoch_events import partition_news
 from mm2py.flow.source.holders import Holders
 from mm2py.flow.source.ledger import Ledger
+from mm2py.flow.task_group import FlowContext
 from mm2py.flow.topics.remote_topics import RemotePartition
 from mm2py.model.epoch import RECREATED, Ended, PartitionFailure
-from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.flow import TopicPartition
 from mm2py.model.state import PartitionStage
 from mm2py.model.topic import is_other_topic
-from mm2py.telemetry.journal import EventLog
 
 
 #: Called with a partition whose history broke, and its new position.
@@ -33,28 +32,20 @@ class Doubts:
     """The doubts of one flow. Partitions whose pause is over are planned again once they are among `Ledger.pausing`."""
 
     def __init__(
-        self,
-        flow: Flow,
-        ledger: Ledger,
-        holders: Holders,
-        *,
-        poke: Callable[[TopicPartition], None],
-        clock: Clock,
-        events: EventLog,
-        jitter: Callable[[], float],
+        self, context: FlowContext, ledger: Ledger, holders: Holders, *, poke: Callable[[TopicPartition], None]
     ) -> None:
         """*poke* has the copy task that holds a partition end its epoch."""
         #: Set when a partition is in question: see `questions`.
         self.has_questions = asyncio.Event()
         #: Called when earlier records are unrelated to what is copied now.
         self.break_listeners: list[BreakListener] = []
-        self._flow = flow
+        self._flow = context.flow
         self._ledger = ledger
         self._holders = holders
         self._poke = poke
-        self._clock = clock
-        self._events = events
-        self._jitter = jitter
+        self._clock = context.clock
+        self._events = context.events
+        self._jitter = context.jitter
         self._pauses = RetryPauses()
 
     def questions(self) -> tuple[PartitionState, ...]:

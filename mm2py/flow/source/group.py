@@ -172,23 +172,14 @@ class SourceGroup(FlowGroup):
 
     def _make_life(self, source: Cluster, target: Cluster) -> SourceLife:
         """Put together what a life works with, for this node's share of the flow."""
-        context, settings = self._context, self._settings
-        known, own = (self._events, self._passed_over), context.writers.tasks
-        memory = SyncedMemory(settings, target, *known, writer=own)
-        admins = Admin(source), Admin(target)
-        topics = Topics(settings, *admins, memory, reach=self._reach, clock=self._clock, events=self._events)
-        tasks = SourceTasks(
-            settings,
-            self._epochs,
-            clock=self._clock,
-            events=self._events,
-            jitter=context.jitter,
-            measures=self._measures,
-        )
+        context = self._context
+        memory = SyncedMemory(context, target)
+        topics = Topics(context, Admin(source), Admin(target), memory)
+        tasks = SourceTasks(context, self._epochs, self._measures)
         tasks.holders.share = self.requests.share
         topics.may_act = tasks.holders.share.is_owner
         tasks.outcomes.listeners.append(self._translations.account)
-        positions = Positions(settings, source, target, *known, writer=own)
+        positions = Positions(context, source, target)
         positions.on_overtaken = self.requests.depose
         writer = PositionWriter(context, tasks, positions, self._translations, logs=(positions.log, memory.log))
         shared = ShareKeeper(
@@ -207,7 +198,7 @@ class SourceGroup(FlowGroup):
         positions.is_kept_here = shared.is_kept_here
         positions.committed = lambda: [it.written for it in tasks.ledger.states.values() if it.written is not None]
         positions.beside = lambda: run_store.records(
-            settings.flow, (it for it in self._translations.everything() if shared.is_kept_here(it.source))
+            self.flow, (it for it in self._translations.everything() if shared.is_kept_here(it.source))
         )
         return SourceLife(source, target, positions, topics, tasks, writer, shared)
 

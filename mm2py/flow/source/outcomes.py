@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import attrs
 
-from mm2py.clock import Clock
 from mm2py.core.lag import tells_end
 from mm2py.core.source import progress
 from mm2py.core.source.progress import Occurrence, PartitionState, RetryPauses
@@ -19,10 +18,9 @@ from mm2py.flow.source.doubts import Doubts
 from mm2py.flow.source.epoch_events import epoch_ended, partition_news
 from mm2py.flow.source.ledger import Ledger
 from mm2py.flow.source.rates import RateShares
+from mm2py.flow.task_group import FlowContext
 from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionFailure, PartitionOutcome, PartitionPlan
-from mm2py.model.flow import Flow
 from mm2py.model.topic import is_other_topic
-from mm2py.telemetry.journal import EventLog
 
 
 #: Outcomes that are accounted for in one turn of the event loop.
@@ -47,16 +45,7 @@ class Outcomes:
     """Accounts for the epochs of one flow, in its ledger, its rate *limits* and its *measures*."""
 
     def __init__(
-        self,
-        flow: Flow,
-        ledger: Ledger,
-        doubts: Doubts,
-        *,
-        limits: RateShares,
-        measures: FlowMeasures,
-        clock: Clock,
-        events: EventLog,
-        jitter: Callable[[], float],
+        self, context: FlowContext, ledger: Ledger, doubts: Doubts, *, limits: RateShares, measures: FlowMeasures
     ) -> None:
         #: Set when a partition was interrupted.
         self.is_interrupted = asyncio.Event()
@@ -64,14 +53,14 @@ class Outcomes:
         self.refusals: dict[tuple[str, str], PartitionFailure] = {}
         #: Called for each outcome of a partition, once it is accounted for.
         self.listeners: list[Listener] = []
-        self._flow = flow
+        self._flow = context.flow
         self._ledger = ledger
         self._doubts = doubts
         self._limits = limits
         self._measures = measures
-        self._clock = clock
-        self._events = events
-        self._jitter = jitter
+        self._clock = context.clock
+        self._events = context.events
+        self._jitter = context.jitter
         self._pauses = RetryPauses()
 
     async def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:

@@ -5,10 +5,8 @@ that is worth it; `flow.source.outcomes` accounts for what came of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from mm2py.clock import Clock
-from mm2py.config.settings import FlowSettings
 from mm2py.core.source import due, progress
 from mm2py.core.source.progress import PartitionState
 from mm2py.flow.measures import FlowMeasures, paused
@@ -19,6 +17,7 @@ from mm2py.flow.source.holders import Holders
 from mm2py.flow.source.ledger import Ledger
 from mm2py.flow.source.outcomes import Outcomes
 from mm2py.flow.source.rates import RateShares
+from mm2py.flow.task_group import FlowContext
 from mm2py.flow.topics.remote_topics import Mirrored
 from mm2py.model.epoch import EpochPlan, PartitionPlan
 from mm2py.model.flow import TopicPartition
@@ -26,7 +25,6 @@ from mm2py.model.overrides import Overrides
 from mm2py.model.positions import Position
 from mm2py.model.rates import RateShare
 from mm2py.model.state import PartitionStage, PartitionView, TaskState, TaskView
-from mm2py.telemetry.journal import EventLog
 
 
 #: How often loads are compared.
@@ -43,58 +41,22 @@ class SourceTasks:
     and their positions, `doubts` those whose history is in question; `outcomes` accounts for epochs.
     """
 
-    def __init__(
-        self,
-        settings: FlowSettings,
-        epochs: Epochs,
-        *,
-        clock: Clock,
-        events: EventLog,
-        jitter: Callable[[], float],
-        measures: FlowMeasures | None = None,
-    ) -> None:
-        self._measures = measures or FlowMeasures(clock)
-        self._settings = settings
-        self._clock = clock
+    def __init__(self, context: FlowContext, epochs: Epochs, measures: FlowMeasures | None = None) -> None:
+        self._measures = measures or FlowMeasures(context.clock)
+        self._settings = settings = context.settings
+        self._clock = context.clock
         #: Whether no epoch is planned.
         self.is_suspended = False
-        self.limits = RateShares(clock)
-        self._transforms = transforms_of(settings)
-        self.holders = Holders(settings, self._transforms, events)
-        self.ledger = Ledger(settings, self._transforms, self.holders, clock)
-        self.doubts = Doubts(
-            settings.flow,
-            self.ledger,
-            self.holders,
-            poke=self._poke_holder,
-            clock=clock,
-            events=events,
-            jitter=jitter,
-        )
-        self.outcomes = Outcomes(
-            settings.flow,
-            self.ledger,
-            self.doubts,
-            limits=self.limits,
-            measures=self._measures,
-            clock=clock,
-            events=events,
-            jitter=jitter,
-        )
+        self.limits = RateShares(context.clock)
+        transforms = transforms_of(settings)
+        self.holders = Holders(settings, transforms, context.events)
+        self.ledger = Ledger(settings, transforms, self.holders, context.clock)
+        self.doubts = Doubts(context, self.ledger, self.holders, poke=self._poke_holder)
+        self.outcomes = Outcomes(context, self.ledger, self.doubts, limits=self.limits, measures=self._measures)
         self._holder, self._states = self.holders.holder, self.ledger.states
         self._tasks = [
-            CopyTask(
-                settings,
-                task,
-                transform,
-                planner=self,
-                accounts=self.outcomes,
-                epochs=epochs,
-                clock=clock,
-                events=events,
-                jitter=jitter,
-            )
-            for task, transform in enumerate([*self._transforms.tasks, *([None] * settings.copying.tasks_max)])
+            CopyTask(context, task, transform, planner=self, accounts=self.outcomes, epochs=epochs)
+            for task, transform in enumerate([*transforms.tasks, *([None] * settings.copying.tasks_max)])
         ]
 
     # What there is to copy.

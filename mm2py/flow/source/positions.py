@@ -16,14 +16,12 @@ from typing import ClassVar, Final
 
 import attrs
 
-from mm2py.config.settings import FlowSettings
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
-from mm2py.flow.control_writers import TaskWriter
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.plugins import transforms_of
+from mm2py.flow.task_group import FlowContext
 from mm2py.flow.topics.remote_topics import RemotePartition
-from mm2py.flow.unreadable_records import PassedOver
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.foreign import UnreadableRecord
@@ -31,7 +29,6 @@ from mm2py.model.group import CommittedOffset
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic, decode_stored
 from mm2py.model.run_chunk import KeptChunk
-from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.groups.consumer_groups import Groups
 from mm2py.wire.produce import init_producer_id
@@ -67,24 +64,15 @@ class Positions:
     `beside` gives what the topic has to hold beside them, and `committed` what others wrote there since it was read.
     """
 
-    def __init__(
-        self,
-        settings: FlowSettings,
-        source: Cluster,
-        target: Cluster,
-        events: EventLog,
-        passed_over: PassedOver | None = None,
-        *,
-        writer: TaskWriter | None = None,
-    ) -> None:
-        self._passed_over = passed_over or PassedOver(settings.flow, events)
-        self._settings = settings
+    def __init__(self, context: FlowContext, source: Cluster, target: Cluster) -> None:
+        self._passed_over = context.passed_over
+        self._settings = settings = context.settings
         self._source = source
         self._target = target
         correct = self._overtaken if settings.copying.is_exactly_once else None
-        topic = settings.offset_storage.topic
-        self.log = kept_log(settings.flow, target, topic, events, self._contents, correct=correct, writer=writer)
-        self._writer = writer
+        self._writer = context.writers.tasks
+        topic, contents = settings.offset_storage.topic, self._contents
+        self.log = kept_log(context.flow, target, topic, context.events, contents, correct=correct, writer=self._writer)
         #: The term of the writer in which the log was read, or compared.
         self._term = 0
         #: Called when another node has written a position of what this node copies.
@@ -113,7 +101,7 @@ class Positions:
     async def read(self) -> Mapping[TopicPartition, Position]:
         """Read the topic; create it if it is missing."""
         settings = self._settings
-        self._term = await self._writer.ready() if self._writer is not None else 0
+        self._term = await self._writer.ready()
         await self.log.ensure(
             settings.offset_storage.partitions,
             settings.offset_storage.replication_factor,
@@ -198,7 +186,7 @@ class Positions:
 
         After a doubt, what the log says is compared first: raise `OvertakenError` if another node wrote meanwhile.
         """
-        if self._writer is None or await self._writer.ready() == self._term:
+        if await self._writer.ready() == self._term:
             return
         async with self._comparing:
             if (term := await self._writer.ready()) == self._term:

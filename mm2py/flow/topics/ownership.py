@@ -12,11 +12,10 @@ from typing import ClassVar
 
 import attrs
 
-from mm2py.config.settings import FlowSettings
 from mm2py.errors import BrokerAnsweredError, Mm2Error
-from mm2py.flow.control_writers import NotOpenError, TaskWriter
+from mm2py.flow.control_writers import NotOpenError
 from mm2py.flow.internal_topics import kept_log
-from mm2py.flow.unreadable_records import PassedOver
+from mm2py.flow.task_group import FlowContext
 from mm2py.model.acl import TopicAcl
 from mm2py.model.foreign import UnreadableRecord
 from mm2py.model.synced import (
@@ -29,7 +28,6 @@ from mm2py.model.synced import (
     encode_synced,
     synced_topic,
 )
-from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord
 
@@ -56,21 +54,13 @@ class SyncedMemory:
     topic creation and config sync take turns, ACLs have their own.
     """
 
-    def __init__(
-        self,
-        settings: FlowSettings,
-        target: Cluster,
-        events: EventLog,
-        passed_over: PassedOver | None = None,
-        *,
-        writer: TaskWriter | None = None,
-    ) -> None:
-        self._passed_over = passed_over or PassedOver(settings.flow, events)
-        self._replication_factor = settings.offset_storage.replication_factor
-        self._cluster, self._group = target.alias, settings.group_id
-        topic = synced_topic(settings.flow.source)
-        self.log = kept_log(settings.flow, target, topic, events, self._contents, writer=writer)
-        self._writer = writer
+    def __init__(self, context: FlowContext, target: Cluster) -> None:
+        self._passed_over = context.passed_over
+        self._replication_factor = context.settings.offset_storage.replication_factor
+        self._cluster, self._group = target.alias, context.settings.group_id
+        self._writer = context.writers.tasks
+        topic = synced_topic(context.flow.source)
+        self.log = kept_log(context.flow, target, topic, context.events, self._contents, writer=self._writer)
         #: The term of the writer in which the topic was read.
         self._term = 0
         self._loading = asyncio.Lock()
@@ -81,7 +71,7 @@ class SyncedMemory:
     async def load(self) -> None:
         """Read the topic, once in each term of its writer; create it if it is missing."""
         async with self._loading:
-            term = await self._writer.ready() if self._writer is not None else 0
+            term = await self._writer.ready()
             if self._is_loaded and term == self._term:
                 return
             self.forget()
@@ -121,7 +111,7 @@ class SyncedMemory:
 
         Raise `NotOpenError` if they follow from what another node may have written over.
         """
-        if self._writer is not None and self._writer.term != self._term:
+        if self._writer.term != self._term:
             raise NotOpenError(self._cluster, self._group)
         with self._explained():
             await self.log.append([LogRecord(*encode_synced(entry)) for entry in entries])

@@ -12,12 +12,10 @@ from typing import ClassVar
 
 import attrs
 
-from mm2py.clock import Clock
-from mm2py.config.settings import FlowSettings
 from mm2py.core.topics.topology import Action, CreateTopic, GrowPartitions, copyable, missing, select
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
 from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
-from mm2py.flow.reach import Reach
+from mm2py.flow.task_group import FlowContext
 from mm2py.flow.topics.creation import TopicCreation
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.model.flow import TopicPartition
@@ -31,7 +29,6 @@ from mm2py.telemetry.events import (
     TopicRemoved,
     TopicsRefreshed,
 )
-from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.security.access import unseen
 from mm2py.wire.topic_log import TooFewBrokersError
@@ -111,27 +108,18 @@ class Mirrored:
 class Topics:
     """The topics of one flow."""
 
-    def __init__(
-        self,
-        settings: FlowSettings,
-        source: Admin,
-        target: Admin,
-        memory: SyncedMemory,
-        *,
-        reach: Reach,
-        clock: Clock,
-        events: EventLog,
-    ) -> None:
-        self._settings = settings
+    def __init__(self, context: FlowContext, source: Admin, target: Admin, memory: SyncedMemory) -> None:
+        self._settings = settings = context.settings
         self._source = source
         self._target = target
-        self._reach = reach
-        self._clock = clock
-        self._events = events
+        self._reach = context.reach
+        self._clock = context.clock
+        self._events = context.events
         self.memory = memory
-        self._creation = TopicCreation(settings, source, target, memory, events)
+        self._creation = TopicCreation(settings, source, target, memory, context.events)
         self._watchers: list[Callable[[Mapping[str, str]], None]] = []
-        self._latest = Mirrored({}, is_settled=False)
+        #: What is mirrored, as of the last refresh.
+        self.latest = Mirrored({}, is_settled=False)
         self._known: frozenset[str] = frozenset()
         self._clashes: Mapping[str, str] = {}
         self._is_idle = False
@@ -141,11 +129,6 @@ class Topics:
         self._policy = policy_of(settings)
         self._filter = topic_filter_of(settings)
         self._transforms = transforms_of(settings)
-
-    @property
-    def latest(self) -> Mirrored:
-        """What is mirrored, as of the last refresh."""
-        return self._latest
 
     async def refresh_once(self) -> Mirrored:
         """List both clusters, bring the target up to date, and return what can be copied now."""
@@ -181,7 +164,7 @@ class Topics:
             missing_partitions=sum(source[topic] for topic in remote_of) - len(found),
             heartbeats=frozenset(filter(self._policy.is_heartbeats_topic, remote_of)),
         )
-        self._latest = mirrored
+        self.latest = mirrored
         self._tell(mirrored, frozenset(remote_of), len(actions), (self._clock.monotonic() - begun) * 1000)
         self._tell_idle(remote_of, source)
         for watcher in self._watchers:
@@ -219,18 +202,18 @@ class Topics:
     def watch(self, watcher: Callable[[Mapping[str, str]], None]) -> None:
         """Call *watcher* with the remote topic of each mirrored topic, now and after each refresh."""
         self._watchers.append(watcher)
-        watcher(self._latest.remote_of)
+        watcher(self.latest.remote_of)
 
     async def measure_again(self) -> None:
         """Update the batch size limits of remote topics; everything else is as of the last refresh."""
-        terms = await self._terms(sorted(set(self._latest.remote_of.values())))
+        terms = await self._terms(sorted(set(self.latest.remote_of.values())))
         # A refresh may have ended meanwhile.
         places = {
             partition: attrs.evolve(place, max_message_bytes=terms[place.remote_topic].max_message_bytes)
-            for partition, place in self._latest.places.items()
+            for partition, place in self.latest.places.items()
             if place.remote_topic in terms
         }
-        self._latest = attrs.evolve(self._latest, places={**self._latest.places, **places})
+        self.latest = attrs.evolve(self.latest, places={**self.latest.places, **places})
 
     def _select(self, source: Mapping[str, int]) -> Mapping[str, str]:
         settings = self._settings

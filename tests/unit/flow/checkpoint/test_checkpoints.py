@@ -10,12 +10,10 @@ import pytest
 
 from mm2py.core.offsets.translation import Precision, Untranslated
 from mm2py.flow.checkpoint.checkpoints import Checkpoints
-from mm2py.flow.reach import Reach
+from mm2py.flow.measures import FlowMeasures
 from mm2py.model.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
-from mm2py.policy.filters import DefaultTopicFilter
-from mm2py.policy.replication import DefaultReplicationPolicy
 from mm2py.telemetry.events import CheckpointsRead, CheckpointsUnreadable, CheckpointsWritten, StepFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
@@ -24,7 +22,7 @@ from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.checkpointing import Shift
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FETCH, FakePartition, FakeTopic
-from tests.support.flow_rig import SETTINGS
+from tests.support.flow_rig import SETTINGS, flow_context
 from tests.support.group_brokers import FakeGroup, GroupBrokers
 
 
@@ -50,16 +48,12 @@ class CheckpointsRig:
 
     def __attrs_post_init__(self) -> None:
         self.made = Checkpoints(
-            SETTINGS,
+            flow_context(self.clock, self.events),
             self.here,
             self.there,
-            policy=DefaultReplicationPolicy(),
-            topic_filter=DefaultTopicFilter.of([".*"]),
             forward=self.forward,
             back=self.back,
-            reach=Reach(SETTINGS.flow, self.clock, self.events, lambda: 0.5),
-            clock=self.clock,
-            events=self.events,
+            measures=FlowMeasures(self.clock),
         )
 
     async def append(self, *records: tuple[bytes, bytes]) -> None:

@@ -31,7 +31,7 @@ from mm2py.telemetry.events import (
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 from tests.support.eventually import eventually
-from tests.support.flow_rig import DRAIN_S, EPOCH_S, SETTINGS
+from tests.support.flow_rig import DRAIN_S, EPOCH_S, SETTINGS, flow_context
 from tests.support.source_tasks import (
     MARK,
     Answer,
@@ -58,8 +58,9 @@ async def test_epoch_follows_epoch() -> None:
 @pytest.mark.parametrize("is_cancelled", [False, True])
 async def test_a_large_outcome_leaves_others_their_turn(is_cancelled: bool) -> None:
     """While thousands of partitions are accounted for, others run; all are accounted for even if that is cancelled."""
-    events = EventLog(LoopClock())
-    tasks = SourceTasks(SETTINGS, PretendedEpochs(), clock=LoopClock(), events=events, jitter=lambda: 0.5)
+    clock = LoopClock()
+    events = EventLog(clock)
+    tasks = SourceTasks(flow_context(clock, events), PretendedEpochs())
     look = mirrored(*range(4_000))
     tasks.adopt(look, positions(look))
     plan = EpochPlan(
@@ -467,7 +468,7 @@ async def test_only_partitions_without_a_producer_leave_a_copy_task_idle() -> No
     """A copy task that may plan nothing yet waits to be told, and does not ask again and again."""
     clock = LoopClock()
     epochs = PretendedEpochs()
-    tasks = SourceTasks(SETTINGS, epochs, clock=clock, events=EventLog(clock), jitter=lambda: 0.5)
+    tasks = SourceTasks(flow_context(clock, EventLog(clock)), epochs)
     look = mirrored(0)
     tasks.adopt(look, positions(look), unwritten=set(look.places))
     async with asyncio.TaskGroup() as group:

@@ -15,7 +15,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, _built
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import DESCRIBE_CONFIGS, PRODUCE, FakeBrokers
-from tests.support.flow_rig import SETTINGS
+from tests.support.flow_rig import SETTINGS, flow_context
 
 
 BUSY, IDLE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -40,7 +40,7 @@ async def test_a_position_of_a_transaction_stays_the_newest() -> None:
         return brokers.produce(node, request)
 
     async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster:
-        positions = Positions(settings, cluster, cluster, events)
+        positions = Positions(flow_context(clock, events, settings), cluster, cluster)
         await positions.read()
         await positions.write([Position(BUSY, 100, 99), Position(IDLE, 7, 6)])
         del brokers.topics[topic]

@@ -19,7 +19,7 @@ from mm2py.model.positions import Position
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.topic_log import LogRecord
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import SETTINGS
+from tests.support.flow_rig import SETTINGS, flow_context
 
 
 class Log:
@@ -70,8 +70,8 @@ class Target:
     def node(self, *, is_exactly_once: bool = False) -> Positions:
         """Return the positions of another node."""
         copying = attrs.evolve(SETTINGS.copying, is_exactly_once=is_exactly_once)
-        settings = attrs.evolve(SETTINGS, copying=copying)
-        positions = Positions(settings, cast("Any", None), cast("Any", self), EventLog(LoopClock()))
+        context = flow_context(self.clock, EventLog(self.clock), attrs.evolve(SETTINGS, copying=copying))
+        positions = Positions(context, cast("Any", None), cast("Any", self))
         positions.log = cast("Any", self.log)
         return positions
 

@@ -22,7 +22,7 @@ from mm2py.model.positions import Position
 from mm2py.model.share import slot_of
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import SETTINGS, flow_context
+from tests.support.flow_rig import flow_context
 from tests.support.source_tasks import PretendedEpochs, mirrored, positions
 
 
@@ -41,13 +41,13 @@ class Rig:
 
     def __init__(self, look: Mirrored, next_upstream: int) -> None:
         clock = LoopClock()
-        events = EventLog(clock)
+        context = flow_context(clock, EventLog(clock))
         self.stored = Stored(positions(look, next_upstream))
-        self.tasks = SourceTasks(SETTINGS, PretendedEpochs(), clock=clock, events=events, jitter=lambda: 0.5)
+        self.tasks = SourceTasks(context, PretendedEpochs())
         self.translations = Translations(flow_runs=100, partition_runs=100)
         self.topics = SimpleNamespace(latest=look)
         self.keeper = ShareKeeper(
-            flow_context(clock, events),
+            context,
             cast("Any", None),
             topics=cast("Any", self.topics),
             positions=cast("Any", self.stored),

@@ -12,22 +12,27 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import CREATE_TOPICS, PRODUCE, FakeBrokers
-from tests.support.flow_rig import SETTINGS
+from tests.support.flow_rig import flow_context
 
 
 TOPIC = "mm2-synced.A.internal"
 ACL = TopicAcl("A.t", PatternType.LITERAL, "User:u", "*", Operation.READ, Permission.ALLOW)
 
 
+def memory_of(cluster: Cluster) -> SyncedMemory:
+    clock = LoopClock()
+    return SyncedMemory(flow_context(clock, EventLog(clock)), cluster)
+
+
 async def test_a_restart_remembers(brokers: FakeBrokers, cluster: Cluster) -> None:
     """What one memory wrote and did not forget, the next one knows; the topic is compacted, with one partition."""
-    first = SyncedMemory(SETTINGS, cluster, EventLog(LoopClock()))
+    first = memory_of(cluster)
     await first.load()
     other = attrs.evolve(ACL, topic="A.u")
     await first.write([SyncedConfig("A.t", "a", ("1",)), SyncedConfig("A.t", "b", ("2",)), SyncedAcl(ACL)])
     await first.write([SyncedConfig("A.t", "a", ("1", "3")), ForgottenConfig("A.t", "b"), SyncedAcl(other)])
     await first.write([ForgottenAcl(other)])
-    second = SyncedMemory(SETTINGS, cluster, EventLog(LoopClock()))
+    second = memory_of(cluster)
     await second.load()
     [(_, request)] = brokers.requests_of(CREATE_TOPICS)
 
@@ -38,7 +43,7 @@ async def test_a_restart_remembers(brokers: FakeBrokers, cluster: Cluster) -> No
 
 async def test_what_could_not_be_written_is_not_remembered(brokers: FakeBrokers, cluster: Cluster) -> None:
     """A refused entry is not known, and the error says which rights the topic needs."""
-    memory = SyncedMemory(SETTINGS, cluster, EventLog(LoopClock()))
+    memory = memory_of(cluster)
     await memory.load()
     brokers.script(PRODUCE, lambda _, request: request.RESPONSE_TYPE([(TOPIC, [(0, 29, -1, -1, 0)])], 0))
     with pytest.raises(NoMemoryError, match="TOPIC_AUTHORIZATION_FAILED") as caught:
@@ -50,7 +55,7 @@ async def test_what_could_not_be_written_is_not_remembered(brokers: FakeBrokers,
 
 async def test_a_topic_that_may_not_be_created(brokers: FakeBrokers, cluster: Cluster) -> None:
     """Without the topic there is no memory, which is reported; a later try finds it if an operator created it."""
-    memory = SyncedMemory(SETTINGS, cluster, EventLog(LoopClock()))
+    memory = memory_of(cluster)
     brokers.script(CREATE_TOPICS, lambda _, request: request.RESPONSE_TYPE(0, [(TOPIC, 29, None)]))
     with pytest.raises(NoMemoryError, match=TOPIC):
         await memory.load()
@@ -63,7 +68,7 @@ async def test_a_node_that_becomes_the_owner_reads_what_the_last_one_wrote(
     brokers: FakeBrokers, cluster: Cluster
 ) -> None:
     """Several nodes share the flow: what this one knew from an earlier time counts no more."""
-    memory, others = (SyncedMemory(SETTINGS, cluster, EventLog(LoopClock())) for _ in range(2))
+    memory, others = (memory_of(cluster) for _ in range(2))
     await memory.load()
     await memory.write([SyncedConfig("A.t", "a", ("1",)), SyncedAcl(ACL)])
     await others.load()
