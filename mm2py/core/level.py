@@ -94,30 +94,23 @@ class Descent:
         return now - self.looks[-1].at if self.looks else 0.0
 
 
-@attrs.frozen
-class Weighed:
-    """A partition's descent, and what its records weigh: bytes each, where that is known of all."""
-
-    descent: Descent
-    weight: float = 1.0
-
-
-def seconds_until_level(each: Iterable[Weighed], now: float) -> float | None:
+def seconds_until_level(each: Iterable[tuple[Descent, float]], now: float) -> float | None:
     """
-    Return when nothing will be left of the partitions, at the rates of the last epochs; 0 if all are level.
+    Return when nothing will be left of the partitions, at the rates of the last epochs; 0 if all are level. Each has a
+    weight, that of its records: bytes each, where that is known of all.
 
     They share what copies them: once one is level, the others get on faster. None while what is left does not shrink,
     and while that is known only of a part of it.
     """
     left = per_s = stale = unknown = 0.0
-    for it in each:
-        there = it.descent.left * it.weight
+    for descent, weight in each:
+        there = descent.left * weight
         left += there
-        stale += there * it.descent.age_s(now)
-        if it.descent.per_s is None:
+        stale += there * descent.age_s(now)
+        if descent.per_s is None:
             unknown += there
         else:
-            per_s += it.descent.per_s * it.weight
+            per_s += descent.per_s * weight
     if not left:
         return 0.0
     if unknown > left * _UNKNOWN_PART or per_s <= 0 or left / per_s > _LONGEST_S:

@@ -12,16 +12,15 @@ from typing import Final
 
 from mm2py.config.settings import FlowSettings
 from mm2py.core.nodes import KnownNodes
-from mm2py.core.topics.topology import copyable, select
+from mm2py.core.topics.topology import copyable
 from mm2py.errors import Mm2Error, TopicsUnknownError
-from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
+from mm2py.flow.plugins import selected_topics, transforms_of
 from mm2py.flow.source.group import SourceGroup, SourceLife
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.flow import TopicPartition
 from mm2py.model.share import slot_of
 from mm2py.model.state import FlowState
-from mm2py.model.topic import TopicsView
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topics.admin import Admin
 
@@ -107,23 +106,7 @@ class PartsElsewhere:
     async def _look(self, settings: FlowSettings) -> Mapping[TopicPartition, str]:
         counts = []
         for endpoint in (settings.source, settings.target):
-            cluster = Cluster(endpoint, self._context.clock)
-            try:
-                await cluster.connect()
-                counts.append(_partition_counts(await Admin(cluster).list_topics()))
-            finally:
-                await cluster.close()
+            async with Cluster(endpoint, self._context.clock) as cluster:
+                counts.append((await Admin(cluster).list_topics()).partition_counts())
         source, target = counts
-        chosen = select(
-            source,
-            settings.flow,
-            policy_of(settings),
-            topic_filter_of(settings),
-            heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
-            transforms=transforms_of(settings),
-        )
-        return copyable(chosen.remote_of, source, target)
-
-
-def _partition_counts(view: TopicsView) -> dict[str, int]:
-    return {name: len(topic.partitions) for name, topic in view.topics.items()}
+        return copyable(selected_topics(settings, source).remote_of, source, target)

@@ -15,7 +15,7 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.core.lag import Growth, Retention, forget_end, lag_s, seconds_until_loss
-from mm2py.core.level import Descent, Weighed, seconds_until_level
+from mm2py.core.level import Descent, seconds_until_level
 from mm2py.core.source.progress import PartitionState
 from mm2py.core.source.stalls import why_it_waits
 from mm2py.core.windows import TimesWindow, Window
@@ -147,9 +147,9 @@ class PartitionMeasures:
             growth = Growth(self.bytes / self.records, self.growth_per_s(state.log.high_watermark, now))
         return waited_s, seconds_until_loss(retention, waited_s=waited_s, lag=lag, growth=growth)
 
-    def weighed(self, record_bytes: float) -> Weighed:
+    def weighed(self, record_bytes: float) -> tuple[Descent, float]:
         """Return what is left to copy; of a partition that has copied nothing yet, records have *record_bytes*."""
-        return Weighed(self.descent, self.bytes / self.records if self.records and self.bytes else record_bytes)
+        return self.descent, self.bytes / self.records if self.records and self.bytes else record_bytes
 
     def is_at_rest(self, end_offset: int, retention: Retention | None, now: float) -> bool:
         """Whether no time that passes changes the view of the partition, with nothing left to copy."""
@@ -400,9 +400,7 @@ class FlowMeasures:
             if now < cached.holds_until or self._renewals <= 0:
                 return cached.view
             self._renewals -= 1
-        waited_s, loss_s = measured.waiting(state, retention, now, wall_ms)
-        level_s = None if state.lag is None else seconds_until_level([measured.weighed(1.0)], now)
-        view = _view_of(state, measured, task, now, waited_s=waited_s, loss_s=loss_s, level_s=level_s)
+        view = _view_of(state, measured, task, measured.waiting(state, retention, now, wall_ms), now)
         # Times of a waiting or lagging partition advance every second.
         is_still = state.stage is PartitionStage.COPYING and view.lag == 0
         if is_still:
@@ -423,11 +421,8 @@ def _view_of(
     state: PartitionState,
     measured: PartitionMeasures,
     task: int | None,
+    waiting: tuple[float | None, float | None],
     now: float,
-    *,
-    waited_s: float | None,
-    loss_s: float | None,
-    level_s: float | None,
 ) -> PartitionView:
     is_copying = state.stage is PartitionStage.COPYING
     reading = measured.window.read(now)
@@ -451,9 +446,9 @@ def _view_of(
         byte_rate=reading.byte_rate,
         age=reading.age,
         latency=reading.latency,
-        lag_s=waited_s,
-        seconds_until_loss=loss_s,
-        seconds_until_level=level_s,
+        lag_s=waiting[0],
+        seconds_until_loss=waiting[1],
+        seconds_until_level=None if state.lag is None else seconds_until_level([measured.weighed(1.0)], now),
         last_timestamp_ms=last_ms if last_ms >= 0 else None,
     )
 

@@ -141,13 +141,8 @@ class FlowNodes:
 
     async def append(self, record: LogRecord) -> None:
         """Append another record to the topic of statuses, for the other nodes to read. Raise the target's errors."""
-        async with asyncio.timeout(_ROUND_MS / 1000):
-            cluster = Cluster(self._context.settings.target, self._clock)
-            try:
-                await cluster.connect()
-                await StatusLog(self._context, cluster).append(record)
-            finally:
-                await cluster.close()
+        async with asyncio.timeout(_ROUND_MS / 1000), Cluster(self._context.settings.target, self._clock) as cluster:
+            await StatusLog(self._context, cluster).append(record)
 
     # Its loop.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from mm2py.config.settings import FlowSettings
+from mm2py.core.topics.topology import Selected, select
 from mm2py.core.transform.matching import TopicTransforms
 from mm2py.policy.filters import ConfigPropertyFilter, TopicFilter
 from mm2py.policy.groups import GroupFilter
@@ -50,6 +51,18 @@ def group_filter_of(settings: FlowSettings) -> GroupFilter:
 def transforms_of(settings: FlowSettings) -> TopicTransforms:
     """Return the transforms of each topic; heartbeats are mirrored unchanged."""
     return TopicTransforms(settings.transforms, policy_of(settings).is_heartbeats_topic)
+
+
+def selected_topics(settings: FlowSettings, source_topics: Mapping[str, int]) -> Selected:
+    """Return what a flow mirrors of the topics that the source has, each with its number of partitions."""
+    return select(
+        source_topics,
+        settings.flow,
+        policy_of(settings),
+        topic_filter_of(settings),
+        heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
+        transforms=transforms_of(settings),
+    )
 
 
 def remote_names_of(settings: FlowSettings) -> Callable[[str], str]:

@@ -26,7 +26,7 @@ from mm2py.flow.source.broken_history import BrokenHistory
 from mm2py.flow.source.copy_task import Epochs
 from mm2py.flow.source.group import SourceGroup, SourceLife
 from mm2py.flow.source.idle_source import IdleSourceWatch
-from mm2py.flow.source.stall_watch import Stalls, StallWatch
+from mm2py.flow.source.stall_watch import StallWatch
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.flow.this_node import this_node
 from mm2py.flow.topics.acls import AclSync
@@ -90,10 +90,10 @@ class FlowRunner:
         self._measures = measures or FlowMeasures(clock)
         sides = (
             partial(_offset_syncs, context, self.translations),
-            partial(_config_sync, context),
-            partial(_acl_sync, context),
+            lambda life: ConfigSync(context, life.source, life.target, life.topics, on_limits=life.keeper.go_on),
+            lambda life: AclSync(context, life.source, life.target, life.topics.memory),
             partial(BrokenHistory, context, undone={}),
-            partial(StallWatch, context, Stalls()),
+            partial(StallWatch, context, {}),
         )
         watches = (partial(IdleSourceWatch, context, self._measures),)
         self._source = (
@@ -253,11 +253,3 @@ def _offset_syncs(context: FlowContext, translations: Translations, life: Source
     syncs = OffsetSyncs(context, translations, life.source, life.target, life.tasks.ledger.states)
     life.tasks.outcomes.listeners.append(syncs.note)
     return syncs
-
-
-def _config_sync(context: FlowContext, life: SourceLife) -> ConfigSync:
-    return ConfigSync(context, life.source, life.target, life.topics, on_limits=life.keeper.go_on)
-
-
-def _acl_sync(context: FlowContext, life: SourceLife) -> AclSync:
-    return AclSync(context, life.source, life.target, life.topics.memory)

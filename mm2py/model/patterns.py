@@ -102,7 +102,8 @@ class NamePatterns:
     """A compiled list of names and regular expressions."""
 
     members: tuple[str, ...]
-    _regex: re.Pattern[str] | None = attrs.field(repr=False, eq=False)
+    #: All members as one Python expression, None if there are none.
+    regex: re.Pattern[str] | None = attrs.field(repr=False, eq=False)
 
     @classmethod
     def compile(cls, members: Sequence[str]) -> NamePatterns:
@@ -115,14 +116,9 @@ class NamePatterns:
                 compile_java(member)
         return cls(tuple(members), compile_java("|".join(members)))
 
-    @property
-    def regex(self) -> re.Pattern[str] | None:
-        """All members as one Python expression, None if there are none."""
-        return self._regex
-
     def matches(self, name: str) -> bool:
         """Whether one member matches the whole of *name*."""
-        return self._regex is not None and self._regex.fullmatch(name) is not None
+        return self.regex is not None and self.regex.fullmatch(name) is not None
 
 
 def compile_java(pattern: str) -> re.Pattern[str]:

@@ -39,6 +39,10 @@ class TopicsView:
 
     topics: Mapping[str, TopicDescription]
 
+    def partition_counts(self) -> dict[str, int]:
+        """Return how many partitions each topic has."""
+        return {name: len(topic.partitions) for name, topic in self.topics.items()}
+
 
 @attrs.frozen
 class NewTopic:

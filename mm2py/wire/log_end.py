@@ -23,7 +23,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import error_of
 from mm2py.wire.metadata import UNKNOWN_EPOCH
-from mm2py.wire.requests import THROTTLE, answer, by_topic
+from mm2py.wire.requests import LATEST, THROTTLE, answer, by_topic
 
 
 _NO_REPLICA = -1
@@ -83,6 +83,18 @@ async def log_ends(cluster: Cluster, partitions: Collection[TopicPartition]) -> 
     """
     answers = await epoch_ends(cluster, {tp: cluster.leader_epoch(tp) for tp in partitions})
     return {tp: answer.end for tp, answer in answers.items() if isinstance(answer, EpochEnd) and answer.end >= 0}
+
+
+async def whole_ends(
+    cluster: Cluster, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int | BrokerAnsweredError]:
+    """Return the end offset of each partition, what is not on all replicas yet included."""
+    ends = await cluster.list_offsets(partitions, LATEST)
+    for partition, log_end in (await log_ends(cluster, partitions)).items():
+        end = ends[partition]
+        if isinstance(end, int):
+            ends[partition] = max(end, log_end)
+    return ends
 
 
 async def epoch_ends(

@@ -5,8 +5,8 @@ remote topic stays.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
+from typing import ClassVar
 
 import attrs
 
@@ -17,13 +17,6 @@ from mm2py.policy.replication import ReplicationPolicy
 from mm2py.policy.selection import judge_topic
 
 
-class ActionReason(enum.Enum):
-    """Why an action is due, in the words of the log."""
-
-    NO_REMOTE_TOPIC = "the source has the topic, the target has no remote topic of it"
-    FEWER_PARTITIONS = "the source has more partitions than the remote topic"
-
-
 @attrs.frozen
 class CreateTopic:
     """Create the remote topic of *topic*."""
@@ -31,7 +24,8 @@ class CreateTopic:
     topic: str
     remote_topic: str
     partitions: int
-    reason: ActionReason = ActionReason.NO_REMOTE_TOPIC
+    #: Why it is due, in the words of the log.
+    reason: ClassVar[str] = "the source has the topic, the target has no remote topic of it"
 
 
 @attrs.frozen
@@ -41,7 +35,7 @@ class GrowPartitions:
     remote_topic: str
     before: int
     after: int
-    reason: ActionReason = ActionReason.FEWER_PARTITIONS
+    reason: ClassVar[str] = "the source has more partitions than the remote topic"
 
 
 Action = CreateTopic | GrowPartitions

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import random
 from array import array
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import attrs
@@ -20,10 +19,9 @@ from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.control.connector_offsets import PartitionOffsets, altered_positions
 from mm2py.core.sharing import flow_tasks
-from mm2py.core.topics.topology import select
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.control_writers import ControlWriters
-from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of, transforms_of
+from mm2py.flow.plugins import remote_names_of, selected_topics
 from mm2py.flow.reach import Reach
 from mm2py.model.connector_offset import SOURCE, ConnectorOffset, is_of, offset_key, read_key, read_value
 from mm2py.model.flow import Flow, TopicPartition
@@ -34,7 +32,7 @@ from mm2py.telemetry.events import OffsetsAltered
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fenced_writer import has_transactions
-from mm2py.wire.log_end import log_ends
+from mm2py.wire.log_end import whole_ends
 from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.topics.admin import Admin
@@ -103,16 +101,9 @@ class ConnectorOffsets:
         settings = self._settings
         async with self._open() as target, Cluster(settings.source, self._clock) as source:
             positions = (await self._read(target, SOURCE)).positions
-            there = (await Admin(source).list_topics()).topics
-            selected = select(
-                {name: len(topic.partitions) for name, topic in there.items()},
-                settings.flow,
-                policy_of(settings),
-                topic_filter_of(settings),
-                heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
-                transforms=transforms_of(settings),
-            )
-            mirrored = {TopicPartition(topic, it) for topic in selected.remote_of for it in there[topic].partitions}
+            there = await Admin(source).list_topics()
+            selected = selected_topics(settings, there.partition_counts())
+            mirrored = {TopicPartition(it, at) for it in selected.remote_of for at in there.topics[it].partitions}
             asked = dict.fromkeys(filter(takes, mirrored | positions.keys()), timestamp_ms)
             return Survey(positions, selected.remote_of, await self._places(source, target, asked))
 
@@ -232,21 +223,15 @@ class ConnectorOffsets:
         starts = await source.list_offsets(there, EARLIEST) if there else {}
         ends = await source.list_offsets(there, LATEST) if there else {}
         remotes = [it for it in remote_of.values() if it.partition in target.partitions_of(it.topic)]
-        remote_ends = await _remote_ends(target, remotes)
+        remote_ends = await whole_ends(target, remotes) if remotes else {}
         places: dict[TopicPartition, PartitionOffsets | str] = {}
         for it, remote in remote_of.items():
             answers = (starts.get(it), ends.get(it), remote_ends.get(remote, 0))
             places[it] = _place(answers, (source.topic_id(it.topic), target.topic_id(remote.topic)), since.get(it))
         return places
 
-    @asynccontextmanager
-    async def _open(self) -> AsyncIterator[Cluster]:
-        cluster = Cluster(self._settings.target, self._clock)
-        try:
-            await cluster.connect()
-            yield cluster
-        finally:
-            await cluster.close()
+    def _open(self) -> Cluster:
+        return Cluster(self._settings.target, self._clock)
 
 
 def _place(
@@ -271,20 +256,6 @@ async def _since(
     for at_ms in set(timestamps_ms.values()):
         found |= await source.offsets_since([it for it, at in timestamps_ms.items() if at == at_ms], at_ms)
     return found
-
-
-async def _remote_ends(
-    target: Cluster, partitions: Collection[TopicPartition]
-) -> Mapping[TopicPartition, int | BrokerAnsweredError]:
-    """Return the target's log end offsets, including records not on all replicas yet."""
-    if not partitions:
-        return {}
-    ends = await target.list_offsets(partitions, LATEST)
-    for partition, log_end in (await log_ends(target, partitions)).items():
-        end = ends[partition]
-        if isinstance(end, int):
-            ends[partition] = max(end, log_end)
-    return ends
 
 
 def _members(flow: Flow, source: TopicPartition) -> dict[str, Any]:

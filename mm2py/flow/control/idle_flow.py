@@ -122,5 +122,4 @@ async def _join(place: Membership, metadata: bytes) -> bool:
 
 
 def _taken(settings: FlowSettings, found: Occupied) -> FlowRunsError:
-    rest = found.node.rest if found.node is not None else ""
-    return FlowRunsError(str(settings.flow), found.by, settings.group_id, rest)
+    return FlowRunsError(str(settings.flow), found.by, settings.group_id, found.rest)

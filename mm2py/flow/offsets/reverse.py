@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Protocol
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
@@ -30,45 +29,33 @@ from mm2py.wire.topic_log import LogRecord, TopicLog
 _REFUSED_S = 60.0
 
 
-class ReverseTranslation(Protocol):
-    """Translates offsets of records that came from the target."""
-
-    async def refresh(self) -> None:
-        """Refresh it before a round; raises the cluster's error."""
-        ...
-
-    def source_of(self, remote: TopicPartition, /) -> TopicPartition | None:
-        """
-        Return the origin of the *remote* partition; None if nothing is known yet.
-
-        A router of that flow may have renamed the topic, so that the remote one's name does not tell.
-        """
-        ...
-
-    def __call__(self, remote: TopicPartition, offset: int, /) -> Translation:
-        """Translate an offset of the *remote* partition, or return why not."""
-        ...
-
-
-class BorrowedTranslations:
-    """The translations of a flow that this node runs: always up to date. A reload may replace them."""
+class ReverseTranslation:
+    """Translates offsets of records that came from the target, by the translations *lent* of a flow that this node
+    runs: always up to date. A reload may replace them.
+    """
 
     def __init__(self, lent: Callable[[], Translations | None]) -> None:
         self._lent = lent
 
     async def refresh(self) -> None:
-        return
+        """Refresh it before a round; raises the cluster's error."""
 
-    def source_of(self, remote: TopicPartition, /) -> TopicPartition | None:
+    def source_of(self, remote: TopicPartition) -> TopicPartition | None:
+        """
+        Return the origin of the *remote* partition; None if nothing is known yet.
+
+        A router of that flow may have renamed the topic, so that the remote one's name does not tell.
+        """
         lent = self._lent()
         return None if lent is None else lent.source_of(remote)
 
-    def __call__(self, remote: TopicPartition, offset: int, /) -> Translation:
+    def __call__(self, remote: TopicPartition, offset: int) -> Translation:
+        """Translate an offset of the *remote* partition, or return why not."""
         lent = self._lent()
         return Untranslated.NOT_MIRRORED if lent is None else lent.upstream(remote, offset)
 
 
-class StoredTranslations:
+class StoredTranslations(ReverseTranslation):
     """The translations that another node stores for *flow* on *cluster*, which is that flow's target. They are as old
     as its last flush of positions; records copied since count as not copied yet. *names* returns the naming of that
     flow's remote topics, and is called again for new records, because settings may be reloaded.
@@ -84,6 +71,7 @@ class StoredTranslations:
         partition_runs: int,
         clock: Clock,
     ) -> None:
+        super().__init__(lambda: self._translations)
         self._flow = flow
         self._names = names
         self._sizes = (flow_runs, partition_runs)
@@ -115,14 +103,6 @@ class StoredTranslations:
             raise
         if has_news:
             self._translations = self._made()
-
-    def source_of(self, remote: TopicPartition, /) -> TopicPartition | None:
-        return None if self._translations is None else self._translations.source_of(remote)
-
-    def __call__(self, remote: TopicPartition, offset: int, /) -> Translation:
-        if self._translations is None:
-            return Untranslated.NOT_MIRRORED
-        return self._translations.upstream(remote, offset)
 
     def _take(self, record: LogRecord) -> bool:
         """Add one record of the positions topic; return whether it has news."""
@@ -156,7 +136,7 @@ class ReverseFlow:
     def translation(self, source: Cluster, policy: ReplicationPolicy) -> ReverseTranslation:
         """Return what it knows of where records came from: lent in this node, or as another node keeps it."""
         if self.translations is not None:
-            return BorrowedTranslations(lambda: self.translations)
+            return ReverseTranslation(lambda: self.translations)
         return StoredTranslations(
             Flow(self._flow.target, self._flow.source),
             source,

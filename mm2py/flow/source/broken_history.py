@@ -7,7 +7,7 @@ it, so that a crash in between ends in the same decision.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 import attrs
@@ -27,7 +27,7 @@ from mm2py.core.source.broken_history import (
     reset,
 )
 from mm2py.core.source.progress import PartitionState
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
+from mm2py.errors import BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
 from mm2py.flow.source.group import SourceLife
 from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.model.epoch import RECREATED, Ended, PartitionFailure
@@ -43,9 +43,8 @@ from mm2py.telemetry.events import (
     SourceTruncated,
     StepFailed,
 )
-from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
-from mm2py.wire.log_end import EpochEnd, epoch_ends, log_ends
+from mm2py.wire.log_end import EpochEnd, epoch_ends, whole_ends
 from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topics.admin import Admin
 
@@ -168,7 +167,7 @@ class BrokenHistory(BackgroundLoop):
         starts = await source.list_offsets(tps, EARLIEST)
         ends = await source.list_offsets(tps, LATEST)
         histories = await epoch_ends(source, {it.source: it.leader.epoch for it in present if it.leader is not None})
-        remote_ends = await _remote_ends(target, list(map(_remote_of, present)))
+        remote_ends = await whole_ends(target, list(map(_remote_of, present)))
         # Offsets are asked for by name: they count where that stood for the same topics all the while.
         after = await self._topic_ids(present)
         found: list[tuple[PartitionState, Observation]] = []
@@ -313,15 +312,3 @@ class BrokenHistory(BackgroundLoop):
 
 def _remote_of(state: PartitionState) -> TopicPartition:
     return TopicPartition(state.remote_topic, state.source.partition)
-
-
-async def _remote_ends(
-    target: Cluster, partitions: Collection[TopicPartition]
-) -> Mapping[TopicPartition, int | BrokerAnsweredError]:
-    """Return where the logs end at the target, what is not on all replicas yet included."""
-    ends = await target.list_offsets(partitions, LATEST)
-    for partition, log_end in (await log_ends(target, partitions)).items():
-        end = ends[partition]
-        if isinstance(end, int):
-            ends[partition] = max(end, log_end)
-    return ends

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import attrs
-
 from mm2py.core.source.stalls import Stall, follow
 from mm2py.flow.source.group import SourceLife
 from mm2py.flow.task_group import BackgroundLoop, FlowContext
@@ -18,19 +16,13 @@ _LOOK_EVERY_S: Final = 5.0
 _NAMED: Final = 10
 
 
-@attrs.define
-class Stalls:
-    """The blocked partitions, and what was reported; it outlives the lives of the source group."""
-
-    known: Mapping[TopicPartition, Stall] = attrs.field(factory=dict)
-
-
 class StallWatch(BackgroundLoop):
     """Watches the partitions of one flow, beside the copying."""
 
     name = "stall-watch"
 
-    def __init__(self, context: FlowContext, stalls: Stalls, life: SourceLife) -> None:
+    def __init__(self, context: FlowContext, stalls: dict[TopicPartition, Stall], life: SourceLife) -> None:
+        """Create one; *stalls*, one for all lives of the source group, holds the blocked partitions."""
         self._flow = context.flow
         self._reach = context.reach
         self._clock = context.clock
@@ -46,12 +38,16 @@ class StallWatch(BackgroundLoop):
                 self._look()
             else:
                 # An unreachable cluster is already reported; once it is back, each partition has its time to recover.
-                self._stalls.known = {source: it for source, it in self._stalls.known.items() if it.is_told}
+                self._know({source: it for source, it in self._stalls.items() if it.is_told})
+
+    def _know(self, stalls: Mapping[TopicPartition, Stall]) -> None:
+        self._stalls.clear()
+        self._stalls.update(stalls)
 
     def _look(self) -> None:
         now = self._clock.monotonic()
-        followed = follow(self._stalls.known, self._ledger.wanted(), now=now)
-        self._stalls.known = followed.stalls
+        followed = follow(self._stalls, self._ledger.wanted(), now=now)
+        self._know(followed.stalls)
         for hint in dict.fromkeys(it.why.hint for it in followed.begun):
             some = [it for it in followed.begun if it.why.hint == hint]
             message = some[0].why.message

@@ -134,16 +134,16 @@ class Topics:
         """List both clusters, bring the target up to date, and return what can be copied now."""
         begun = self._clock.monotonic()
         view = await self._source.list_topics()
-        source = _partition_counts(view)
+        source = view.partition_counts()
         remote_of = self._select(source)
         seen = await self._target.list_topics()
         self._refuse_own_topics(remote_of)
-        target: Mapping[str, int] = _partition_counts(seen)
+        target: Mapping[str, int] = seen.partition_counts()
         actions = missing(remote_of, source, target) if self.may_act else ()
         refused = await self._act(actions, view)
         if len(actions) > len(refused):
             seen = await self._look_for(lambda found: missing(remote_of, source, found), refused)
-            target = _partition_counts(seen)
+            target = seen.partition_counts()
         await self._clock.sleep(0)  # others have a turn of the event loop between steps that look at each partition
         places = copyable(remote_of, source, target)
         terms = await self._terms(sorted(set(places.values())))
@@ -250,10 +250,10 @@ class Topics:
         flow = self._settings.flow
         for a in new:
             if created[a.remote_topic] is None:
-                self._events.emit(TopicCreated(flow, a.topic, a.remote_topic, a.partitions, a.reason.value))
+                self._events.emit(TopicCreated(flow, a.topic, a.remote_topic, a.partitions, a.reason))
         for b in grown:
             if extended[b.remote_topic] is None:
-                self._events.emit(PartitionsGrown(flow, b.remote_topic, b.before, b.after, b.reason.value))
+                self._events.emit(PartitionsGrown(flow, b.remote_topic, b.before, b.after, b.reason))
         self._note_refusals("create remote topics", created)
         self._note_refusals("grow remote topics", extended)
         return {topic: error for topic, error in {**created, **extended}.items() if error is not None}
@@ -279,7 +279,7 @@ class Topics:
         seen = TopicsView({})
         for _ in range(_LOOKS):
             seen = await self._target.list_topics()
-            left = {action.remote_topic for action in lacking(_partition_counts(seen))}
+            left = {action.remote_topic for action in lacking(seen.partition_counts())}
             if left <= refused.keys():
                 break
             await self._clock.sleep(_LOOK_PAUSE_S)
@@ -312,7 +312,3 @@ class Topics:
             near = near_misses(self._settings.topics.names, source)
             hint = f"near are {', '.join(near)}" if near else "see topics, topics.exclude and replication.policy.class"
             self._events.emit(NoTopicsMatched(self._settings.flow, len(source), hint))
-
-
-def _partition_counts(view: TopicsView) -> dict[str, int]:
-    return {name: len(topic.partitions) for name, topic in view.topics.items()}

@@ -11,7 +11,7 @@ import pytest
 
 from mm2py.core.offsets.translation import Precision, Translated, Untranslated
 from mm2py.errors import BrokerAnsweredError
-from mm2py.flow.offsets.reverse import BorrowedTranslations, StoredTranslations
+from mm2py.flow.offsets.reverse import ReverseTranslation, StoredTranslations
 from mm2py.flow.offsets.translations import Translations
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position, encode_position
@@ -139,7 +139,7 @@ def test_what_is_lent_is_that_of_the_flow_as_it_is_now() -> None:
     for downstream, life in zip((9, 19), lives, strict=True):
         life.adopt({ORDERS: Position(ORDERS, 100, downstream)}, {ORDERS: REMOTE.topic})
     now: Translations | None = None
-    lent = BorrowedTranslations(lambda: now)
+    lent = ReverseTranslation(lambda: now)
     found = []
     for life in (*lives, None):
         now = life

@@ -10,7 +10,7 @@ import pytest
 
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import ClusterUnreachableError
-from mm2py.flow.source.stall_watch import Stalls, StallWatch
+from mm2py.flow.source.stall_watch import StallWatch
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import PartitionStage
@@ -31,7 +31,7 @@ class StallWatchRig(LoopRig):
             PartitionState(it, "A.t", 100, 99, stage=PartitionStage.BACKING_OFF, failure=NO_LEADER) for it in places
         ]
         life: Any = SimpleNamespace(tasks=SimpleNamespace(ledger=SimpleNamespace(wanted=lambda: self.states)))
-        self.loop = StallWatch(self.context, Stalls(), life)
+        self.loop = StallWatch(self.context, {}, life)
 
     def go_on(self) -> None:
         self.states = [attrs.evolve(it, stage=PartitionStage.COPYING, failure=None) for it in self.states]
