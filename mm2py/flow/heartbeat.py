@@ -7,8 +7,6 @@ that their number is Java's; see `HeartbeatTurn`. A flow that only emits heartbe
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
-
 from mm2py.core.backoff import Backoff
 from mm2py.errors import Mm2Error
 from mm2py.flow.internal_topics import kept_log
@@ -17,7 +15,6 @@ from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.heartbeat import Heartbeat, encode_heartbeat
 from mm2py.model.state import HeartbeatsView
 from mm2py.telemetry.events import HeartbeatsResumed, HeartbeatsStarted
-from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
 
@@ -45,10 +42,7 @@ class HeartbeatGroup(FlowGroup):
     async def _live(self) -> None:
         settings = self._settings
         policy = policy_of(settings)
-        async with AsyncExitStack() as open_clusters:
-            target = Cluster(settings.target, self._clock)
-            open_clusters.push_async_callback(target.close)
-            await self._reach.connect(self.task, target)
+        async with self._reach.connected(self.task, settings.target) as (target,):
             log = kept_log(self.flow, target, policy.heartbeats_topic(), self._events)
             while await self._goes_on():
                 if not await self._first_beat(log):

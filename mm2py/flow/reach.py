@@ -6,7 +6,8 @@ refuses a step, is reported once for each refusal.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
 import attrs
@@ -14,6 +15,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.core.backoff import Backoff
 from mm2py.errors import AdminTimeoutError, BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
+from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow
 from mm2py.model.state import ClusterView, StepView
@@ -199,12 +201,18 @@ class Reach:
         self.succeeded(step)
         return (result,)
 
-    async def connect(self, task: str, *clusters: Cluster) -> None:
-        """Connect *task* to its *clusters*, however long it takes."""
-        async with asyncio.TaskGroup() as connecting:
+    @asynccontextmanager
+    async def connected(self, task: str, *endpoints: ClusterEndpoint) -> AsyncIterator[list[Cluster]]:
+        """Connect *task* to its clusters, however long it takes, and close them at the end."""
+        clusters = [Cluster(endpoint, self._clock) for endpoint in endpoints]
+        async with AsyncExitStack() as open_clusters:
             for cluster in clusters:
-                connected = self.insist("connect", [cluster.alias], cluster.connect)
-                connecting.create_task(connected, name=f"{task}/connect/{cluster.alias}")
+                open_clusters.push_async_callback(cluster.close)
+            async with asyncio.TaskGroup() as connecting:
+                for cluster in clusters:
+                    connected = self.insist("connect", [cluster.alias], cluster.connect)
+                    connecting.create_task(connected, name=f"{task}/connect/{cluster.alias}")
+            yield clusters
 
 
 async def _in_time(attempt: Callable[[], Awaitable[T]], within_ms: int) -> T:

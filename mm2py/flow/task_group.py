@@ -222,7 +222,7 @@ class FlowGroup(ABC):
         last_ms = max(self._settings.copying.shutdown_ms, self._settings.copying.drain_ms)
         share = whole_share(flow_tasks(self._settings)[0])
         self.requests = GroupRequests((epoch_ms + last_ms) / 1000, share, is_for_owner=self.is_for_owner)
-        self._state = FlowState.STARTING
+        self.state = FlowState.STARTING
         self._is_up = False
         #: It may hold something of its share: see `until_released`.
         self._is_working = False
@@ -244,18 +244,14 @@ class FlowGroup(ABC):
         return f"{self.flow}/{self.name}"
 
     @property
-    def state(self) -> FlowState:
-        return self._state
-
-    @property
     def has_failed(self) -> bool:
         """Whether it failed permanently."""
-        return self._state is FlowState.FAILED
+        return self.state is FlowState.FAILED
 
     def view(self) -> GroupView:
         """Return a view of the group."""
         wanted = self.requests.wanted
-        return GroupView(self.connector, self._state, self._last_error, self._hint, self._restarts, wanted, self._falls)
+        return GroupView(self.connector, self.state, self._last_error, self._hint, self._restarts, wanted, self._falls)
 
     # Restarts.
 
@@ -265,7 +261,7 @@ class FlowGroup(ABC):
             return
         self._restarts += 1
         if self.has_failed:
-            self._state = FlowState.STARTING
+            self.state = FlowState.STARTING
         self._events.emit(ConnectorRestarted(self.flow, self.connector, is_alone=False, by=by))
         self.requests.end_life()
 
@@ -297,7 +293,7 @@ class FlowGroup(ABC):
                 else:
                     await self._live_on(tasks)
         if not self.has_failed:
-            self._state = FlowState.DRAINED
+            self.state = FlowState.DRAINED
 
     async def _live_on(self, tasks: asyncio.TaskGroup) -> None:
         """Live, and restart after each failure, until the group must end its life or fails permanently."""
@@ -308,17 +304,17 @@ class FlowGroup(ABC):
         end.cancel()
         if not life.done():
             if self._is_up:
-                self._state = FlowState.DRAINING
+                self.state = FlowState.DRAINING
             else:  # so there is nothing to drain
                 life.cancel()
             await asyncio.wait({life})
         if not self.has_failed:
-            self._state = FlowState.STARTING
+            self.state = FlowState.STARTING
 
     async def _stand_still(self) -> None:
         """Stay stopped until the group must run again, or end."""
-        if self._state is not FlowState.STARTING:
-            self._state = FlowState.DRAINING
+        if self.state is not FlowState.STARTING:
+            self.state = FlowState.DRAINING
         with suppress(Mm2Error):  # without Spark there are no epochs to wait for
             await self._settle()
         self._enter(FlowState.STOPPED)
@@ -329,7 +325,7 @@ class FlowGroup(ABC):
             self._events.emit(ConnectorStopped(self.flow, self.connector, is_deleted, requests.wanted_by))
             await requests.until(lambda wanted=wanted: requests.wanted is not wanted or requests.is_leaving)  # type: ignore[misc]
         if not requests.is_leaving:
-            self._state = FlowState.STARTING
+            self.state = FlowState.STARTING
             self._events.emit(ConnectorStarted(self.flow, self.connector, requests.wanted_by))
 
     async def _supervised(self) -> None:
@@ -389,7 +385,7 @@ class FlowGroup(ABC):
         self._enter(FlowState.RUNNING)
 
     def _enter(self, state: FlowState, error: str = "", hint: str = "") -> None:
-        self._state, self._last_error, self._hint = state, error, hint
+        self.state, self._last_error, self._hint = state, error, hint
 
     async def _goes_on(self) -> bool:
         """Wait while the group is held back or paused; return whether to work then, False if its life ends."""
@@ -404,7 +400,7 @@ class FlowGroup(ABC):
             self._events.emit(ConnectorPaused(self.flow, self.connector, requests.wanted_by))
             await requests.until(lambda: not requests.is_paused or requests.draining.is_set())
             if not requests.draining.is_set():
-                self._is_up, self._state = False, FlowState.STARTING
+                self._is_up, self.state = False, FlowState.STARTING
                 self._events.emit(ConnectorResumed(self.flow, self.connector, requests.wanted_by))
         return not requests.draining.is_set()
 
@@ -419,5 +415,5 @@ class FlowGroup(ABC):
             return False
 
         await self.requests.until(is_over)
-        if self._state is FlowState.STANDBY:
+        if self.state is FlowState.STANDBY:
             self._enter(FlowState.STARTING)

@@ -95,7 +95,7 @@ def position_key(cluster: str, source: TopicPartition) -> bytes:
     return f'["{_CONNECTOR}",{{{members}}}]'.encode()
 
 
-def encode_position(cluster: str, position: Position) -> tuple[bytes, bytes, list[tuple[str, bytes]]]:
+def encode_position(cluster: str, position: Position) -> tuple[bytes, bytes, tuple[tuple[str, bytes], ...]]:
     """Return key, value and headers of the record for *position* of the source *cluster*. Nothing replicated yet
     becomes offset -1, which Java treats as a partition without an offset.
     """
@@ -114,7 +114,7 @@ def encode_position(cluster: str, position: Position) -> tuple[bytes, bytes, lis
     if position.search_from is not None:
         headers.append((SEARCH_HEADER, b"%d" % position.search_from))
     value = b'{"offset":%d}' % (position.next_upstream - 1)
-    return position_key(cluster, position.source), value, headers
+    return position_key(cluster, position.source), value, tuple(headers)
 
 
 def decode_position(

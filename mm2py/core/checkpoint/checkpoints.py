@@ -136,35 +136,14 @@ def is_own_move(offset: int, before: int | None, *, is_active: bool, was_active:
     return offset != before and (is_active or was_active)
 
 
-class Move(enum.Enum):
-    """The decision on a group's offset at the target."""
-
-    FIRST = "the target has none"
-    FORWARD = "the group is further on at the source"
-    BACK = "the group is further back at the source"
-    UNCHANGED = "it is the same"
-    BEYOND = "the target's log ends before it: a consumer would be reset, and might skip all that comes"
-    AHEAD = "the group is further on at the target"
-
-    @property
-    def is_written(self) -> bool:
-        """Whether the offset is written."""
-        return self in {Move.FIRST, Move.FORWARD, Move.BACK, Move.BEYOND}
-
-
-def judge_offset(wanted: int, current: int | None, *, may_rewind: bool, end: int | None = None) -> Move:
-    """Decide whether *wanted* replaces *current*, None if the target has no offset. *end* is the target's end offset,
-    read after *current*, None if it was not read.
+def is_offset_due(wanted: int, current: int | None, *, may_rewind: bool, end: int | None = None) -> bool:
+    """Whether *wanted* replaces *current*, None if the target has no offset: if the group is further on at the source,
+    or further back and it *may_rewind*. *end* is the target's end offset, read after *current*, None if it was not
+    read: a consumer at an offset beyond it would be reset, and might skip all that comes.
     """
-    if current is None:
-        return Move.FIRST
-    if wanted == current:
-        return Move.UNCHANGED
-    if wanted > current:
-        return Move.FORWARD
-    if end is not None and current > end:
-        return Move.BEYOND
-    return Move.BACK if may_rewind else Move.AHEAD
+    if current is None or wanted >= current:
+        return wanted != current
+    return may_rewind or (end is not None and current > end)
 
 
 def due_offsets(
@@ -175,7 +154,7 @@ def due_offsets(
     due = {}
     for tp, offset in wanted.items():
         held = current.get(tp)
-        move = judge_offset(offset.offset, held.offset if held else None, may_rewind=may_rewind, end=known_ends.get(tp))
-        if move.is_written:
+        at = held.offset if held else None
+        if is_offset_due(offset.offset, at, may_rewind=may_rewind, end=known_ends.get(tp)):
             due[tp] = offset
     return due

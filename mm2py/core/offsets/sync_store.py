@@ -38,18 +38,9 @@ class SyncSlots:
     def __init__(self, first: Sync) -> None:
         self._slots = [first] * SLOTS
 
-    @property
-    def points(self) -> tuple[Sync, ...]:
-        """Return the syncs that are kept, oldest first."""
-        return tuple(dict.fromkeys(reversed(self._slots)))
-
-    def slot(self, at: int) -> Sync:
-        """Return the sync in a slot."""
-        return self._slots[at]
-
-    def add(self, new: Sync, *, is_only_newest: bool = False) -> None:
-        """Add a sync. A rewind, or *is_only_newest*, makes it the only known one."""
-        if is_only_newest or new.upstream < self._slots[0].upstream:
+    def add(self, new: Sync) -> None:
+        """Add a sync. A rewind makes it the only known one."""
+        if new.upstream < self._slots[0].upstream:
             self._slots = [new] * SLOTS
         else:
             self._insert(new)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 
 from mm2py.flow.checkpoint.checkpoints import Checkpoints, Round, Translator
 from mm2py.flow.checkpoint.group_offsets import GroupOffsets
@@ -77,25 +76,18 @@ class CheckpointGroup(FlowGroup):
     async def _live_as_owner(self) -> None:
         settings, chosen = self._settings, self._settings.checkpoints
         flow = settings.flow
-        async with AsyncExitStack() as open_clusters:
-            source, target = Cluster(settings.source, self._clock), Cluster(settings.target, self._clock)
-            for cluster in (source, target):
-                open_clusters.push_async_callback(cluster.close)
-            await self._reach.connect(self.task, source, target)
+        async with self._reach.connected(self.task, settings.source, settings.target) as (source, target):
             if not await self._goes_on():
                 return
             checkpoints = await self._reach.insist(
                 "open transactional ids", [flow.target], lambda: self._open(source, target)
             )
             offsets = GroupOffsets(
-                flow,
+                self._context,
                 Groups(target),
-                may_rewind=chosen.sync_rewinds,
                 last_of=checkpoints.last_of,
                 ends_of=checkpoints.ends_of,
                 may_write=lambda: not self.requests.is_deposed and self._context.writers.is_certain(),
-                clock=self._clock,
-                events=self._events,
             )
             self._round, self._offsets = Round({}, {}), offsets if chosen.is_synced else None
             groups = Groups(source)

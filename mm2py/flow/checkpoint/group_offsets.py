@@ -15,13 +15,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 
 import attrs
 
-from mm2py.clock import Clock
 from mm2py.core.checkpoint.checkpoints import AtTarget, due_offsets, judge_group_at_target
 from mm2py.errors import BrokerAnsweredError
-from mm2py.model.flow import Flow, TopicPartition
+from mm2py.flow.task_group import FlowContext
+from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset, GroupDescription
 from mm2py.telemetry.events import GroupOffsetsSynced, GroupSyncResumed, GroupSyncSkipped
-from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.consumer_groups import Groups
 
@@ -66,28 +65,25 @@ class GroupOffsets:
 
     def __init__(
         self,
-        flow: Flow,
+        context: FlowContext,
         groups: Groups,
         *,
-        may_rewind: bool,
         last_of: Callable[[str], Mapping[TopicPartition, int]],
         ends_of: Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]],
         may_write: Callable[[], bool],
-        clock: Clock,
-        events: EventLog,
     ) -> None:
         """Create them for the *groups* of the target. *last_of* returns the last checkpoints of a group, for its first
         round, and *ends_of* the target's end offsets. *may_write* is asked right before each write is sent.
         """
         self.states: dict[str, Synced] = {}
-        self._flow = flow
+        self._flow = context.flow
         self._groups = groups
-        self._may_rewind = may_rewind
+        self._may_rewind = context.settings.checkpoints.sync_rewinds
         self._last_of = last_of
         self._ends_of = ends_of
         self._may_write = may_write
-        self._clock = clock
-        self._events = events
+        self._clock = context.clock
+        self._events = context.events
         self._seen: dict[str, dict[TopicPartition, int]] = {}
 
     async def sync_once(self, wanted: Mapping[str, Offsets]) -> frozenset[str]:

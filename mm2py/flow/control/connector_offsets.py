@@ -134,10 +134,7 @@ class ConnectorOffsets:
                 async with Cluster(self._settings.source, self._clock) as source:
                     places = await self._places(source, target, {one.source: one.timestamp_ms for one in kept_ones})
             altered = altered_positions(kept_ones, kept.positions, places, is_taken_over=is_taken_over)
-            records = []
-            for one in altered:
-                key, value, headers = encode_position(self._flow.source, one.position)
-                records.append(LogRecord(key, value, tuple(headers)))
+            records = [LogRecord(*encode_position(self._flow.source, one.position)) for one in altered]
             await self._write(target, [*tombstones, *records])
         repeated, skipped = sum(one.repeated for one in altered), sum(one.skipped for one in altered)
         count = len(altered) + len(removed)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import attrs
 
@@ -24,12 +24,13 @@ from mm2py.errors import (
     OverridesNotStoredError,
     UnknownFlowError,
 )
+from mm2py.flow.control.connect_worker import ConnectWorker
 from mm2py.flow.control.override_store import OverrideStore, OverridesUnavailableError, conflict
 from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.internal_topics import recreated
 from mm2py.flow.runner import FlowRunner
 from mm2py.model.flow import Flow
-from mm2py.model.overrides import Overrides, Wanted
+from mm2py.model.overrides import Overrides
 from mm2py.model.stored_overrides import NOTHING_STORED, StoredOverrides
 from mm2py.telemetry.events import (
     LiveSettingsChanged,
@@ -48,18 +49,6 @@ Lines = Mapping[str, str]
 ConfigVerb = Callable[[Overrides, Flow, str, Mapping[str, object], MirrorSettings], Overrides]
 
 
-class TargetStates(Protocol):
-    """Where target states of task groups are kept, if not with a flow's other overrides: by a Connect worker."""
-
-    def states(self, flow: Flow) -> dict[str, Wanted]:
-        """Return those that are not RUNNING."""
-        ...
-
-    async def set_states(self, flow: Flow, wanted: Mapping[str, Wanted], *, by: str) -> None:
-        """Store those of some task groups, and apply them."""
-        ...
-
-
 @attrs.frozen
 class _Validated:
     """The combined settings of a file and live lines, flow by flow: valid while neither of them changes."""
@@ -74,7 +63,7 @@ class OverrideControl:
     The overrides of the flows of one node.
 
     `file` has the settings of the files, `live` the same with live settings over them. *apply* is called for a flow
-    whose overrides changed.
+    whose overrides changed. A Connect worker keeps the target *states* of task groups elsewhere than in overrides.
     """
 
     def __init__(
@@ -84,7 +73,7 @@ class OverrideControl:
         *,
         clock: Clock,
         events: EventLog,
-        states: TargetStates | None = None,
+        states: ConnectWorker | None = None,
     ) -> None:
         self._states = states
         self.file = settings

@@ -42,8 +42,7 @@ async def take_over_positions(
                 theirs.pop(found, None)
         if ours.positions or ours.removed or not theirs:
             return
-        rows = (encode_position(alias, position) for position in theirs.values())
-        await log.append([LogRecord(key, value, tuple(headers)) for key, value, headers in rows])
+        await log.append([LogRecord(*encode_position(alias, position)) for position in theirs.values()])
     report(ConnectorPositionsTakenOver(settings.flow, connector, topic, len(theirs)))
 
 

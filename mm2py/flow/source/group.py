@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
 from typing import TypeVar
 
 import attrs
@@ -109,7 +108,7 @@ class SourceGroup(FlowGroup):
 
     def restart_alone(self, *, by: str = "") -> None:
         """Restart the background loops, and refresh the topics at once; copying continues."""
-        if self._state is not FlowState.RUNNING:
+        if self.state is not FlowState.RUNNING:
             self.restart(by=by)
             return
         self._restarts += 1
@@ -121,16 +120,16 @@ class SourceGroup(FlowGroup):
         tasks = self._source_tasks
         if task not in (tasks.holders.running if tasks is not None else range(self._settings.copying.tasks_max)):
             return False
-        if tasks is None or self._state in {FlowState.FAILED, FlowState.RESTARTING}:
+        if tasks is None or self.state in {FlowState.FAILED, FlowState.RESTARTING}:
             self.restart(by=by)
-        elif self._state is FlowState.RUNNING:
+        elif self.state is FlowState.RUNNING:
             tasks.restart(task)
             self._events.emit(CopyTaskRestarted(self.flow, task, by))
         return True
 
     def lost_tasks(self) -> tuple[int, ...]:
         tasks = self._source_tasks
-        return tasks.ailing() if tasks is not None and self._state is FlowState.RUNNING else ()
+        return tasks.ailing() if tasks is not None and self.state is FlowState.RUNNING else ()
 
     async def _settle(self) -> None:
         await self._epochs.settle(self.flow)
@@ -143,12 +142,8 @@ class SourceGroup(FlowGroup):
     async def _live(self) -> None:
         # Epochs of a life that failed may still be writing.
         await self._epochs.settle(self.flow)
-        async with AsyncExitStack() as open_clusters:
-            settings = self._settings
-            source, target = Cluster(settings.source, self._clock), Cluster(settings.target, self._clock)
-            for cluster in (source, target):
-                open_clusters.push_async_callback(cluster.close)
-            await self._reach.connect(self.task, source, target)
+        settings = self._settings
+        async with self._reach.connected(self.task, settings.source, settings.target) as (source, target):
             if not await self._goes_on():
                 return
             self._context.writers.tasks.restart()
@@ -257,7 +252,7 @@ class SourceGroup(FlowGroup):
                     await self._change_share(life)
                 self._is_refreshing = is_settled = False
                 life.topics.want_refresh()
-            self._state = FlowState.DRAINING
+            self.state = FlowState.DRAINING
             begun = self._clock.monotonic()
             life.tasks.drain()
             _, late = await asyncio.wait({copying}, timeout=self.requests.drain_within_s)
@@ -360,7 +355,7 @@ class SourceGroup(FlowGroup):
     def show(self, view: FlowView) -> FlowView:
         """Put into a flow's *view* what the group copies and how fast."""
         tasks = self._source_tasks
-        if tasks is None or self._state is FlowState.STANDBY:  # other nodes have had its partitions since
+        if tasks is None or self.state is FlowState.STANDBY:  # other nodes have had its partitions since
             return self._measures.flow(view)
         partitions, copy_tasks = tasks.partition_views(), tasks.task_views()
         return self._measures.flow(

@@ -233,11 +233,7 @@ class Positions:
         return self._records(it for it in newest.values() if last[it.source].next_upstream < it.next_upstream)
 
     def _records(self, positions: Iterable[Position]) -> list[LogRecord]:
-        records = []
-        for position in positions:
-            key, value, headers = encode_position(self._settings.flow.source, position)
-            records.append(LogRecord(key, value, tuple(headers)))
-        return records
+        return [LogRecord(*encode_position(self._settings.flow.source, position)) for position in positions]
 
     async def _written_out(self, positions: Collection[Position]) -> list[LogRecord]:
         """Return the records of *positions*; others have a turn of the event loop now and then."""

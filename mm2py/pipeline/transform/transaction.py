@@ -92,11 +92,7 @@ class Committer:
 
     async def commit(self, positions: Collection[Position]) -> None:
         """Write *positions*, and make all of the transaction visible. If this raises, it is not known whether it is."""
-        records = []
-        for position in positions:
-            key, value, headers = encode_position(self._alias, position)
-            records.append(LogRecord(key, value, tuple(headers)))
-        await self.append(self._log, records)
+        await self.append(self._log, [LogRecord(*encode_position(self._alias, it)) for it in positions])
         await self._producer.commit()
         self.is_open, self.is_begun = True, False
 

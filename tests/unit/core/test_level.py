@@ -64,8 +64,8 @@ def test_it_is_never_negative_and_0_if_nothing_is_left(
     level_s = seconds_until_level(found, 60.0 + age_s)
 
     assert level_s is None or 0 <= level_s <= 30 * 86_400
-    assert any(it.descent.left for it in found) or level_s == 0
-    assert len(max((it.descent.looks for it in found), key=len, default=())) <= 3
+    assert any(descent.left for descent, _ in found) or level_s == 0
+    assert len(max((descent.looks for descent, _ in found), key=len, default=())) <= 3
 
 
 def test_it_is_unknown_while_what_is_left_does_not_shrink() -> None:

@@ -263,9 +263,9 @@ async def test_what_a_restart_touches(
         group.restart_alone = lambda **_: done.append("alone")
         group.lost_tasks = lambda: (2,)
         group.restart_task = lambda task, **_: done.append(f"task {task}")
-        before, group._state = group._state, state
+        before, group.state = group.state, state
         flow.runner.requests.restart_here(Restart("MirrorToyConnector", None, include_tasks, only_failed))
-        group._state = before
+        group.state = before
         flow.runner.drain(within_s=5.0)
 
     assert done == expected

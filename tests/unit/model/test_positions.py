@@ -75,7 +75,7 @@ def test_value_is_java_s_last_replicated_offset() -> None:
     """The value holds the last replicated offset, one less than the next to read, and no header without need."""
     encoded = encode_position("A", Position(FOO, 124))
 
-    assert encoded == (FOO_KEY, b'{"offset":123}', [])
+    assert encoded == (FOO_KEY, b'{"offset":123}', ())
 
 
 def test_headers_carry_what_java_does_not_keep() -> None:
@@ -84,13 +84,13 @@ def test_headers_carry_what_java_does_not_keep() -> None:
     position = Position(FOO, 124, 77, ids[0], ProducerMark(4000, 2, 31), ids[1], LeaderMark(12, 700))
     _, _, headers = encode_position("A", position)
 
-    assert headers == [
+    assert headers == (
         (DOWNSTREAM_HEADER, b"77"),
         (TOPIC_ID_HEADER, b"1gp1R00ESh-1y9yvSBsR9g"),
         (PRODUCER_HEADER, b"4000:2:31"),
         (REMOTE_TOPIC_ID_HEADER, b"Zq1R00ESh-1y9yvSBsR9gA"),
         (LEADER_HEADER, b"12:700"),
-    ]
+    )
 
 
 def test_a_start_that_does_not_count_yet_is_read_as_such() -> None:
@@ -98,7 +98,7 @@ def test_a_start_that_does_not_count_yet_is_read_as_such() -> None:
     position = Position(FOO, 124, search_from=20)
     key, value, headers = encode_position("A", position)
 
-    assert headers == [(SEARCH_HEADER, b"20")]
+    assert headers == ((SEARCH_HEADER, b"20"),)
     assert decode_position(key, value, headers) == ("A", position)
 
 

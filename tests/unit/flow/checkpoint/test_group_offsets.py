@@ -11,7 +11,7 @@ import pytest
 from mm2py.core.checkpoint.checkpoints import AtTarget
 from mm2py.errors import BrokerConnectionError
 from mm2py.flow.checkpoint.group_offsets import GroupOffsets
-from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
 from mm2py.telemetry.events import GroupOffsetsSynced, GroupSyncResumed, GroupSyncSkipped
 from mm2py.telemetry.journal import EventLog
@@ -19,10 +19,10 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.consumer_groups import Groups
 from tests.support.clocks import LoopClock
+from tests.support.flow_rig import FLOW, SETTINGS, flow_context
 from tests.support.group_brokers import DESCRIBE, OFFSET_COMMIT, OFFSET_FETCH, FakeGroup, GroupBrokers
 
 
-FLOW = Flow("A", "B")
 REMOTE = TopicPartition("A.foo", 0)
 OTHER = TopicPartition("A.foo", 1)
 
@@ -85,15 +85,13 @@ class GroupOffsetsRig:
     may_write: bool = True
 
     def __attrs_post_init__(self) -> None:
+        checkpoints = attrs.evolve(SETTINGS.checkpoints, sync_rewinds=self.may_rewind)
         self.offsets = GroupOffsets(
-            FLOW,
+            flow_context(self.clock, self.events, attrs.evolve(SETTINGS, checkpoints=checkpoints)),
             self.groups,
-            may_rewind=self.may_rewind,
             last_of=lambda _group: self.last,
             ends_of=self.ends_of,
             may_write=lambda: self.may_write,
-            clock=self.clock,
-            events=self.events,
         )
 
     offsets: GroupOffsets = attrs.field(init=False)
