@@ -7,20 +7,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
+from mm2py.config.settings import FlowSettings
 from mm2py.core.membership import Occupied
 from mm2py.core.sharing import flow_tasks
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.agreement import SettingsAgreement
+from mm2py.flow.group_members import STOP_ONE, with_grant
 from mm2py.flow.heartbeat_turn import HeartbeatTurn
-from mm2py.flow.membership_events import newly_shared, runs_elsewhere, unguarded, who_runs, why_elsewhere
+from mm2py.flow.reach import Reach
 from mm2py.flow.task_group import FlowContext, FlowGroup
+from mm2py.model.flow import Flow
 from mm2py.model.share import NO_SHARE, Share, SharedFlow, whole_share
-from mm2py.telemetry.events import FlowTakenOver
+from mm2py.telemetry.events import (
+    Event,
+    FlowRunsElsewhere,
+    FlowShared,
+    FlowTakenOver,
+    FlowUnguarded,
+    InstanceFenced,
+)
+from mm2py.wire.error_codes import ErrorCode
 
 
 #: For how long at most something moves: it is copied once all have joined again.
 _MOVING_S = 10.0
+_HINTS: Final[dict[int, str]] = {
+    ErrorCode.INVALID_SESSION_TIMEOUT: "set session.timeout.ms to what the brokers allow (group.*.timeout.ms)"
+}
+_NAMESAKE_HINT: Final = "give each node a group.instance.id of its own; this one continues when the other has gone"
 
 
 class FlowShare:
@@ -181,7 +197,7 @@ class FlowShare:
         if shared is not None and share.is_empty:
             why, hint = self.agreement.why_not(shared, member_id)
             if not why:
-                why = who_runs(self._context.flow, shared)
+                why = _who_runs(self._context.flow, shared)
                 hint = self._spare_hint()
         for group in self.groups:
             group.requests.give(share, why, hint)
@@ -213,7 +229,7 @@ class FlowShare:
         self._taken_at = now if self._taken_at is None else self._taken_at
         self._unguarded_by = ""
         if self._settings.refuses:
-            why, hint = why_elsewhere(self._context.settings, taken)
+            why, hint = _why_elsewhere(self._context.settings, taken)
             for group in self.groups:
                 if was_ours and group.requests.is_admitted:
                     group.requests.depose()
@@ -223,7 +239,7 @@ class FlowShare:
         is_told = self._told is not None and (taken.node is None or self._told.by == taken.by)
         if is_sure and not is_told and not taken.is_settling:
             self._told = taken
-            self._context.events.emit(runs_elsewhere(self._context.settings, taken, was_ours=was_ours))
+            self._context.events.emit(_runs_elsewhere(self._context.settings, taken, was_ours=was_ours))
             self._was_ours = False
 
     def _tell_shares(self, before: SharedFlow | None, shared: SharedFlow) -> None:
@@ -233,12 +249,12 @@ class FlowShare:
             if self._told is not None:
                 emit(FlowTakenOver(flow, self._told.by, self._clock.monotonic() - self._taken_at))
             self._taken_at, self._told = None, None
-        if (event := newly_shared(flow, before, shared, self._share)) is not None:
+        if (event := _newly_shared(flow, before, shared, self._share)) is not None:
             emit(event)
 
     def go_unguarded(self, error: BrokerAnsweredError) -> None:
         """Work without membership, as no other member is known: report what is missing, and retry."""
-        event = unguarded(self._context.settings, self._context.reach, error)
+        event = _unguarded(self._context.settings, self._context.reach, error)
         if self._unguarded_by != event.error:
             self._unguarded_by = event.error
             self._context.events.emit(event)
@@ -251,3 +267,43 @@ class FlowShare:
 
 async def _nothing() -> None:
     return
+
+
+def _newly_shared(flow: Flow, before: SharedFlow | None, shared: SharedFlow, ours: Share) -> FlowShared | None:
+    """Report who shares the flow if that has changed, and several nodes do so or did."""
+    shares, known = shared.shares, before.shares if before is not None else {}
+    if shares == known or not (len(shares) > 1 or len(known) > 1):
+        return None
+    by_node = "; ".join(sorted(f"{node}: {shared.share_of(member)}" for member, node in shared.nodes.items()))
+    return FlowShared(flow, len(shares), str(ours), str(shared.owner or "none"), by_node)
+
+
+def _who_runs(flow: Flow, shared: SharedFlow) -> str:
+    """Return why a node without a share stands by."""
+    others = [str(node) for member, node in shared.nodes.items() if not shared.share_of(member).is_empty]
+    return f"{' and '.join(sorted(others)) or 'no node'} runs {flow}"
+
+
+def _why_elsewhere(settings: FlowSettings, taken: Occupied) -> tuple[str, str]:
+    """Return why this node stands by, and a hint."""
+    if taken.is_namesake:
+        return f"{taken.by} has the same group.instance.id, {settings.membership.instance}", _NAMESAKE_HINT
+    return f"{taken.by} runs {settings.flow}", STOP_ONE
+
+
+def _unguarded(settings: FlowSettings, reach: Reach, error: BrokerAnsweredError) -> FlowUnguarded:
+    """Report that the flow's group cannot be joined, and what is missing."""
+    error = with_grant(error, settings.group_id)
+    hint = reach.hint_for(error) or _HINTS.get(error.code, "")
+    return FlowUnguarded(settings.flow, settings.group_id, str(error), hint)
+
+
+def _runs_elsewhere(settings: FlowSettings, taken: Occupied, *, was_ours: bool) -> Event:
+    """Report that another node has the flow's group, or our name in it."""
+    then = "steps back and stands by" if was_ours else "stands by and copies nothing"
+    if not settings.membership.refuses:
+        then = "copies nevertheless: copy.on.second.node is warn"
+    flow, group = settings.flow, settings.group_id
+    if taken.is_namesake:
+        return InstanceFenced(flow, group, settings.membership.instance, taken.by, then, _NAMESAKE_HINT)
+    return FlowRunsElsewhere(flow, group, taken.by, taken.since, taken.rest, then, STOP_ONE)

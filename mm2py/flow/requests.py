@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
 from mm2py.errors import OverrideConflictError, UnknownConnectorError, UnknownTaskError
 from mm2py.flow.nodes import FlowNodes
-from mm2py.flow.override_events import events_of
 from mm2py.flow.shared_restarts import SharedRestarts
 from mm2py.flow.source.group import SourceGroup
 from mm2py.flow.task_group import FlowContext, FlowGroup
-from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
+from mm2py.model.flow import Flow
+from mm2py.model.overrides import NO_LIMIT, NO_OVERRIDES, Overrides, Wanted
 from mm2py.model.restart import Restart
 from mm2py.model.state import FlowState, FlowView
+from mm2py.telemetry.events import (
+    Event,
+    PartitionPaused,
+    PartitionResumed,
+    RateLimited,
+    RateLimitLifted,
+    TopicPaused,
+    TopicResumed,
+)
 
 
 _DOWN = (FlowState.FAILED, FlowState.RESTARTING)
@@ -50,7 +59,7 @@ class FlowRequests:
         """
         before, self.overrides = self.overrides, overrides
         self._changed = (by, at_ms)
-        for event in events_of(self._flow, before, overrides, by):
+        for event in _events_of(self._flow, before, overrides, by):
             self._events.emit(event)
         if self._source is not None:
             self._source.apply_overrides(overrides)
@@ -119,3 +128,25 @@ class FlowRequests:
                     raise OverrideConflictError(f"{connector} of {self._flow} is stopped", "resume it instead")
                 return group
         raise UnknownConnectorError(str(self._flow), connector)
+
+
+def _events_of(flow: Flow, before: Overrides, after: Overrides, by: str) -> Iterator[Event]:
+    """Return an event for each topic, partition and limit whose override changed; task groups report their own."""
+    for topic in sorted(after.topics - before.topics):
+        yield TopicPaused(flow, topic, by)
+    for partition in sorted(after.partitions - before.partitions):
+        yield PartitionPaused(flow, partition, by)
+    for topic in sorted(before.topics - after.topics):
+        yield TopicResumed(flow, topic, by)
+    for partition in sorted(before.partitions - after.partitions):
+        if not after.is_paused(partition):
+            yield PartitionResumed(flow, partition, by)
+    was, now = {"": before.limit, **before.topic_limits}, {"": after.limit, **after.topic_limits}
+    for topic in sorted({*was, *now}):
+        limit = now.get(topic, NO_LIMIT)
+        if limit == was.get(topic, NO_LIMIT):
+            continue
+        if limit.is_none:
+            yield RateLimitLifted(flow, topic, by)
+        else:
+            yield RateLimited(flow, topic, limit.bytes_per_s, limit.records_per_s, by)

@@ -37,6 +37,7 @@ from mm2py.flow.control.takeover import take_over_positions
 from mm2py.flow.control.worker_membership import WorkerMembership
 from mm2py.flow.supervise import supervise
 from mm2py.model.connector_configs import (
+    ConnectorsTopic,
     KeyValue,
     RestartRequest,
     StoredConnector,
@@ -48,6 +49,8 @@ from mm2py.model.flow import Flow
 from mm2py.model.overrides import Wanted
 from mm2py.telemetry.events import ConnectorNotRun, ConnectorStored
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.topic_log import TopicLog
 
 
 Configs = Mapping[str, Mapping[str, str]]
@@ -361,3 +364,24 @@ class ConnectWorker:
 
     def _of_flow(self, flow: Flow) -> Iterator[tuple[str, Place]]:
         return ((name, place) for name, place in self.composition.places.items() if place.flow == flow)
+
+
+def worker_group(path: Path) -> str | None:
+    """Return the group of a distributed worker's file; None if *path* is another kind of file."""
+    entries = read_worker(path).entries
+    if "clusters" in entries or not {"config.storage.topic", "group.id"} <= entries.keys():
+        return None
+    return entries["group.id"].value.strip()
+
+
+async def read_worker_settings(path: Path, clock: Clock) -> Composition:
+    """Read the worker's file and its connectors. Raise ConfigError if the file is invalid."""
+    worker = read_worker(path)
+    [endpoint] = compose(path, worker, {}).settings.clusters.values()
+    topic, stored = config_storage(worker).topic, ConnectorsTopic()
+    async with Cluster(endpoint, clock) as cluster:
+        await cluster.refresh_metadata({topic})
+        if cluster.partitions_of(topic):
+            for record in await TopicLog(cluster, topic).read_all():
+                stored.take(record.key, record.value)
+    return compose(path, worker, {name: one.config for name, one in stored.connectors.items()})

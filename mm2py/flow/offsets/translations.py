@@ -1,5 +1,9 @@
 """The offset translations of one flow: filled by the source group, used by the checkpoint group. They are in memory,
-so that translating needs no cluster; `flow.offsets.run_store` stores them on the target.
+so that translating needs no cluster.
+
+They are stored on the target, in the positions topic, right before the positions that depend on them, or with them. So
+after a crash everything before a position is known, and the resume finds the records after it, one by one. Translations
+beyond the position do no harm: the resume finds the same.
 """
 
 from __future__ import annotations
@@ -13,11 +17,12 @@ from mm2py.core.offsets.stored_runs import changed_chunks, chunk_count, cut_chun
 from mm2py.core.offsets.sync_store import Sync
 from mm2py.core.offsets.translation import RunIndex, Translation, Untranslated
 from mm2py.model.epoch import PartitionOutcome
-from mm2py.model.flow import TopicPartition
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.offset_sync import OffsetSync
 from mm2py.model.positions import Position
-from mm2py.model.run_chunk import KeptChunk, RunChunk
+from mm2py.model.run_chunk import KeptChunk, RunChunk, chunk_key, encode_chunk
 from mm2py.model.topic import is_other_topic
+from mm2py.wire.topic_log import LogRecord
 
 
 @attrs.frozen
@@ -28,6 +33,11 @@ class Change:
     number: int
     topic_id: str | None = None
     chunk: RunChunk | None = None
+
+    def record(self, flow: Flow) -> LogRecord:
+        """Return the record of the positions topic."""
+        key = chunk_key(flow.source, self.source, self.number)
+        return LogRecord(key, None if self.chunk is None else encode_chunk(self.chunk, self.topic_id))
 
 
 @attrs.define(eq=False)

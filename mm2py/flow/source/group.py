@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import attrs
 
 from mm2py.errors import Mm2Error
 from mm2py.flow.measures import FlowMeasures
-from mm2py.flow.offsets import run_store
 from mm2py.flow.offsets.translations import Translations
-from mm2py.flow.source.cluster_watch import watch_clusters
 from mm2py.flow.source.copy_task import Epochs
 from mm2py.flow.source.partitions import SourceTasks
 from mm2py.flow.source.position_writer import PositionWriter
@@ -47,6 +46,8 @@ from mm2py.wire.topics.admin import Admin
 T = TypeVar("T")
 
 _SUMMARY_EVERY_S = 30.0
+#: How often a cluster that is away is asked whether it is back.
+_AWAY_TICK_S = 1.0
 #: What a drain leaves, once its time is over, for writing positions, and then for what side loops have left.
 _FINISH_S = 3.0
 
@@ -192,9 +193,9 @@ class SourceGroup(FlowGroup):
         positions.is_copied_here = lambda partition: partition in tasks.ledger.states
         positions.is_kept_here = shared.is_kept_here
         positions.committed = lambda: [it.written for it in tasks.ledger.states.values() if it.written is not None]
-        positions.beside = lambda: run_store.records(
-            self.flow, (it for it in self._translations.everything() if shared.is_kept_here(it.source))
-        )
+        positions.beside = lambda: [
+            it.record(self.flow) for it in self._translations.everything() if shared.is_kept_here(it.source)
+        ]
         return SourceLife(source, target, positions, topics, tasks, writer, shared)
 
     def _started(self, tasks: SourceTasks) -> None:
@@ -301,7 +302,7 @@ class SourceGroup(FlowGroup):
             loops.create_task(body, name=f"{self.task}/{name}")
             for name, body in (
                 ("topics", life.topics.refresh_forever(life.keeper.adopt, is_settled=is_settled)),
-                ("clusters", watch_clusters(self._context, life.tasks.outcomes, (life.source, life.target))),
+                ("clusters", self._watch_clusters_forever(life)),
                 ("summary", self._summarise_forever()),
                 *((side.name, self._run_side(side)) for side in self._ours(life, sides)),
             )
@@ -325,6 +326,24 @@ class SourceGroup(FlowGroup):
         except Mm2Error as error:
             self._reach.failed(f"finish {name}", error)
             return None
+
+    async def _watch_clusters_forever(self, life: SourceLife) -> None:
+        """Find out, after a partition was interrupted, whether a cluster is away, and when it is back."""
+        outcomes = life.tasks.outcomes
+        while True:
+            await outcomes.is_interrupted.wait()
+            outcomes.is_interrupted.clear()
+            refusals, outcomes.refusals = outcomes.refusals, {}
+            for refusal in refusals.values():
+                self._reach.refused(refusal)
+            await self._ask(life.source, life.target)
+            while not self._reach.is_complete:
+                await self._clock.sleep(_AWAY_TICK_S)
+                await self._ask(life.source, life.target)
+
+    async def _ask(self, *clusters: Cluster) -> None:
+        for cluster in clusters:
+            await self._reach.done("look at the brokers", [cluster.alias], partial(cluster.refresh_metadata, ()))
 
     async def _summarise_forever(self) -> None:
         while True:

@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import partial
 
 from mm2py.errors import Mm2Error
-from mm2py.flow.offsets import run_store
 from mm2py.flow.offsets.translations import Change, Translations
 from mm2py.flow.source.partitions import SourceTasks
 from mm2py.flow.source.positions import Positions
@@ -106,7 +105,9 @@ class PositionWriter:
             self._reach.succeeded("write positions")
             return True
         begun, is_written = self._clock.monotonic(), False
-        before = run_store.steps(self._context.flow, changes)
+        # Removals go first, so that they remove no newer chunks.
+        removed = [change.record(self._context.flow) for change in changes if change.chunk is None]
+        before = [removed, [change.record(self._context.flow) for change in changes if change.chunk is not None]]
         write = partial(self._positions.write, due, before)
         try:
             is_written = await self._reach.done("write positions", self._target, write)
