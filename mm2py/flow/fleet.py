@@ -8,8 +8,8 @@ restarts with the new ones; all others continue undisturbed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 
 from mm2py.config.settings import FlowSettings
 from mm2py.core.control.reload import FlowChanges
@@ -17,8 +17,6 @@ from mm2py.flow.runner import FlowRunner
 from mm2py.flow.sharing import FlowSharing
 from mm2py.model.flow import Flow
 
-
-T = TypeVar("T")
 
 #: Time limit for other nodes to notice that this one ends, and to take over: a heartbeat, and the end of an epoch.
 _PART_S = 4.0
@@ -36,7 +34,7 @@ class Fleet:
         drain_s: Callable[[FlowSettings], float],
         *,
         slack_s: float,
-        prepare: Callable[[FlowRunner], Awaitable[FlowSettings]],
+        prepare: Callable[[FlowRunner], Coroutine[Any, Any, FlowSettings]],
     ) -> None:
         self._make = make
         self._prepare = prepare
@@ -106,22 +104,19 @@ class Fleet:
             self.add([settings])
             self._succeed(runner)
             runner = self._runners[settings.flow]
-        await self._run_prepared(runner)
+        runner.on_end = self._news.set
+        await runner.run()
+        self._news.set()
 
     async def _prepared(self, runner: FlowRunner) -> FlowSettings | None:
         """Return the settings for *runner*; None if it is drained before they are known."""
         async with asyncio.TaskGroup() as tasks:
-            preparing = tasks.create_task(_awaited(self._prepare(runner)), name=f"{runner.flow}/overrides")
+            preparing = tasks.create_task(self._prepare(runner), name=f"{runner.flow}/overrides")
             leaving = tasks.create_task(runner.until_draining(), name=f"{runner.flow}/leaving")
             await asyncio.wait({preparing, leaving}, return_when=asyncio.FIRST_COMPLETED)
             preparing.cancel()
             leaving.cancel()
         return None if runner.is_draining else preparing.result()
-
-    async def _run_prepared(self, runner: FlowRunner) -> None:
-        runner.on_end = self._news.set
-        await runner.run()
-        self._news.set()
 
     async def change(self, changes: FlowChanges, tasks: asyncio.TaskGroup) -> bool:
         """Drain changed and removed flows and start new ones; return whether all drains ended in time."""
@@ -180,7 +175,3 @@ class Fleet:
             if not self._is_changing and all(runner.is_over for runner in purpose):
                 return
             await self._news.wait()
-
-
-async def _awaited(awaitable: Awaitable[T]) -> T:
-    return await awaitable

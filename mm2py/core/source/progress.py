@@ -35,18 +35,10 @@ _FRESH_SHARE = 0.5
 _LEAST_RATE = 64.0
 #: Endings that put the history of the source or the target in doubt: `core.source.broken_history` decides.
 QUESTIONABLE = frozenset({Ended.OUT_OF_RANGE, Ended.TARGET_REWOUND, Ended.RECREATED, Ended.TRUNCATED})
-_SHORT = Backoff(0.5, 5.0)
-_LONG = Backoff(5.0, 300.0)
-
-
-@attrs.frozen
-class RetryPauses:
-    """How long to wait after which kind of failure."""
-
-    #: A broker was unavailable or a leader moved; the first pause is 0, because the copier has already waited.
-    interrupted: Backoff = attrs.field(default=_SHORT)
-    #: An operator has to act, and may have done so.
-    stopped: Backoff = attrs.field(default=_LONG)
+#: A broker was unavailable or a leader moved; the first pause is 0, because the copier has already waited.
+_INTERRUPTED = Backoff(0.5, 5.0)
+#: An operator has to act, and may have done so.
+_STOPPED = Backoff(5.0, 300.0)
 
 
 class Occurrence(enum.Enum):
@@ -205,7 +197,6 @@ def account(
     elapsed_s: float,
     now: float,
     jitter: float,
-    pauses: RetryPauses,
 ) -> Accounted:
     """
     Apply an epoch's outcome to a partition; *outcome* is None if it did nothing and learnt nothing.
@@ -235,13 +226,12 @@ def account(
         case Ended.INTERRUPTED:
             occurrences.append(Occurrence.INTERRUPTED)
             failures = 1 if outcome.records else state.failures + 1
-            moved = _pausing(
-                moved, PartitionStage.BACKING_OFF, failures, now, pauses.interrupted.pause_s(failures - 1, jitter)
-            )
+            pause_s = _INTERRUPTED.pause_s(failures - 1, jitter)
+            moved = _pausing(moved, PartitionStage.BACKING_OFF, failures, now, pause_s)
         case Ended.FAILED:
             failures = state.failures + 1 if state.stage is PartitionStage.STOPPED else 1
             occurrences.append(Occurrence.STOPPED)
-            moved = _pausing(moved, PartitionStage.STOPPED, failures, now, pauses.stopped.pause_s(failures, jitter))
+            moved = _pausing(moved, PartitionStage.STOPPED, failures, now, _STOPPED.pause_s(failures, jitter))
     return Accounted(moved, tuple(occurrences))
 
 
@@ -363,9 +353,9 @@ def question(state: PartitionState, ended: Ended, failure: PartitionFailure | No
     )
 
 
-def clear_doubt(state: PartitionState, *, now: float, jitter: float, pauses: RetryPauses) -> PartitionState:
+def clear_doubt(state: PartitionState, *, now: float, jitter: float) -> PartitionState:
     """Clear the doubt: both clusters match the position."""
-    pause_s = pauses.interrupted.pause_s(state.failures, jitter)
+    pause_s = _INTERRUPTED.pause_s(state.failures, jitter)
     return attrs.evolve(
         _unrepaired(state), is_questioned=False, failures=state.failures + 1, retry_at=now + pause_s, look_at=0.0
     )
@@ -386,9 +376,7 @@ def _unrepaired(state: PartitionState) -> PartitionState:
     )
 
 
-def stop(
-    state: PartitionState, failure: PartitionFailure, *, now: float, jitter: float, pauses: RetryPauses
-) -> PartitionState:
+def stop(state: PartitionState, failure: PartitionFailure, *, now: float, jitter: float) -> PartitionState:
     """Stop the partition because of the state of both clusters; they are checked again later."""
     is_stopped = state.stage is PartitionStage.STOPPED
     failures = state.failures + 1 if is_stopped else 1
@@ -400,7 +388,7 @@ def stop(
         failed_at=state.failed_at if is_stopped else now,
         retry_at=math.inf,
         is_questioned=True,
-        look_at=now + pauses.stopped.pause_s(failures, jitter),
+        look_at=now + _STOPPED.pause_s(failures, jitter),
         bytes_per_s=0.0,
     )
 

@@ -63,12 +63,8 @@ class Translations:
         self._kept: dict[TopicPartition, list[KeptChunk]] = {}
         self._written: dict[TopicPartition, int] = {}
         self._is_ready = False
+        #: How many runs are in memory.
         self._runs = 0
-
-    @property
-    def runs(self) -> int:
-        """Return how many runs are in memory."""
-        return self._runs
 
     # Queries.
 

@@ -210,16 +210,12 @@ class BrokenHistory(BackgroundLoop):
         """Request a refresh if topics of interrupted partitions are missing, and detect re-created ones."""
         suspects = self._doubts.suspects()
         source, target = self._life.source, self._life.target
-        await source.refresh_metadata({state.source.topic for state in suspects})
-        await target.refresh_metadata({state.remote_topic for state in suspects})
+        ids = await self._topic_ids(suspects)
         for state in suspects:
             if not source.partitions_of(state.source.topic) or not target.partitions_of(state.remote_topic):
                 self._life.topics.want_refresh()
-            elif is_other_topic(state.topic_id, source.topic_id(state.source.topic)):
-                self._doubts.question(state, Ended.RECREATED, RECREATED)
-            elif is_other_topic(state.remote_topic_id, target.topic_id(state.remote_topic)):
-                failure = PartitionFailure(f"{state.remote_topic} at the target is another topic of that name")
-                self._doubts.question(state, Ended.TARGET_REWOUND, failure)
+            else:
+                self._doubts.compare(state, *ids[state.source])
 
     # Acting.
 

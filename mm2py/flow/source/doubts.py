@@ -10,12 +10,11 @@ from collections.abc import Callable
 import attrs
 
 from mm2py.core.source import progress
-from mm2py.core.source.progress import Occurrence, PartitionState, RetryPauses
+from mm2py.core.source.progress import Occurrence, PartitionState
 from mm2py.flow.source.epoch_events import partition_news
 from mm2py.flow.source.holders import Holders
 from mm2py.flow.source.ledger import Ledger
 from mm2py.flow.task_group import FlowContext
-from mm2py.flow.topics.remote_topics import RemotePartition
 from mm2py.model.epoch import RECREATED, Ended, PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import PartitionStage
@@ -46,7 +45,6 @@ class Doubts:
         self._clock = context.clock
         self._events = context.events
         self._jitter = context.jitter
-        self._pauses = RetryPauses()
 
     def questions(self) -> tuple[PartitionState, ...]:
         """Return partitions whose history is in doubt and that no task is copying."""
@@ -65,11 +63,11 @@ class Doubts:
             and not state.is_questioned
         )
 
-    def compare(self, state: PartitionState, place: RemotePartition) -> None:
+    def compare(self, state: PartitionState, topic_id: str | None, remote_topic_id: str | None) -> None:
         """Question a partition whose topic, or remote one, is another of its name by now."""
-        if is_other_topic(state.topic_id, place.topic_id):
+        if is_other_topic(state.topic_id, topic_id):
             self.question(state, Ended.RECREATED, RECREATED)
-        elif is_other_topic(state.remote_topic_id, place.remote_topic_id):
+        elif is_other_topic(state.remote_topic_id, remote_topic_id):
             message = f"{state.remote_topic} at the target is another topic of that name"
             self.question(state, Ended.TARGET_REWOUND, PartitionFailure(message))
 
@@ -91,7 +89,7 @@ class Doubts:
         states, now = self._ledger.states, self._clock.monotonic()
         if source not in states:
             return
-        states[source] = progress.clear_doubt(states[source], now=now, jitter=self._jitter(), pauses=self._pauses)
+        states[source] = progress.clear_doubt(states[source], now=now, jitter=self._jitter())
         self._ledger.pausing.add(source)
 
     def stop(self, source: TopicPartition, failure: PartitionFailure) -> None:
@@ -99,7 +97,7 @@ class Doubts:
         before, now = self._ledger.states.get(source), self._clock.monotonic()
         if before is None:
             return
-        after = progress.stop(before, failure, now=now, jitter=self._jitter(), pauses=self._pauses)
+        after = progress.stop(before, failure, now=now, jitter=self._jitter())
         self._ledger.states[source] = after
         if before.stage is not PartitionStage.STOPPED:
             event = partition_news(self._flow, Occurrence.STOPPED, before, after, now=now)

@@ -12,7 +12,7 @@ import attrs
 
 from mm2py.core.lag import tells_end
 from mm2py.core.source import progress
-from mm2py.core.source.progress import Occurrence, PartitionState, RetryPauses
+from mm2py.core.source.progress import Occurrence, PartitionState
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.source.doubts import Doubts
 from mm2py.flow.source.epoch_events import epoch_ended, partition_news
@@ -61,7 +61,6 @@ class Outcomes:
         self._clock = context.clock
         self._events = context.events
         self._jitter = context.jitter
-        self._pauses = RetryPauses()
 
     async def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
         """Take over an epoch's outcome, all of it even if cancelled."""
@@ -95,9 +94,7 @@ class Outcomes:
             if tells_end(None, before, fetches=fetches):
                 self._measures.look(before)
             return
-        accounted = progress.account(
-            before, partition, elapsed_s=ended.took_s, now=ended.at, jitter=ended.jitter, pauses=self._pauses
-        )
+        accounted = progress.account(before, partition, elapsed_s=ended.took_s, now=ended.at, jitter=ended.jitter)
         after = ledger.states[planned.source] = accounted.state
         if partition is not None and partition.records:
             ledger.note_produced(planned.source)

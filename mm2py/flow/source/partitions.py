@@ -74,7 +74,8 @@ class SourceTasks:
         """Copy the partitions of *mirrored* from now on; new ones begin at *positions*: see `Ledger`."""
         self.ledger.adopt(mirrored, positions, unwritten)
         for state in self.ledger.mirrored():
-            self.doubts.compare(state, mirrored.places[state.source])
+            place = mirrored.places[state.source]
+            self.doubts.compare(state, place.topic_id, place.remote_topic_id)
         self._assign()
 
     # Who copies it.

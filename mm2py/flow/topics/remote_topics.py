@@ -96,10 +96,6 @@ class Mirrored:
     heartbeats: frozenset[str] = frozenset()
 
     @functools.cached_property
-    def topics(self) -> frozenset[str]:
-        return frozenset(partition.topic for partition in self.places)
-
-    @functools.cached_property
     def remote_of(self) -> Mapping[str, str]:
         """The remote topic of each topic."""
         return {partition.topic: place.remote_topic for partition, place in self.places.items()}
@@ -182,7 +178,10 @@ class Topics:
         while True:
             is_over = is_settled and not settings.refresh_enabled
             pause_s = interval_s if is_settled else min(interval_s, _UNSETTLED_REFRESH_S)
-            await self.until_due(None if is_over else pause_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if is_over else pause_s):
+                    await self._wanted.wait()
+            self._wanted.clear()
             mirrored = await self._reach.once(
                 "refresh topics", self._settings.flow.aliases, refresh, within_ms=self._settings.admin_timeout_ms
             )
@@ -191,13 +190,6 @@ class Topics:
     def want_refresh(self) -> None:
         """Request a refresh soon, to fix or report something."""
         self._wanted.set()
-
-    async def until_due(self, interval_s: float | None) -> None:
-        """Wait until *interval_s* is over, or until a refresh is requested; with None only the latter."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(interval_s):
-                await self._wanted.wait()
-        self._wanted.clear()
 
     def watch(self, watcher: Callable[[Mapping[str, str]], None]) -> None:
         """Call *watcher* with the remote topic of each mirrored topic, now and after each refresh."""

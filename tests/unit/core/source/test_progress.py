@@ -15,7 +15,6 @@ from mm2py.core.source.progress import (
     Occurrence,
     PartitionState,
     Repair,
-    RetryPauses,
     account,
     clear_doubt,
     lose,
@@ -58,7 +57,7 @@ def outcome(**changes: object) -> PartitionOutcome:
 
 
 def after(before: PartitionState, told: PartitionOutcome | None) -> tuple[PartitionState, tuple[Occurrence, ...]]:
-    accounted = account(before, told, elapsed_s=2.0, now=NOW, jitter=0.5, pauses=RetryPauses())
+    accounted = account(before, told, elapsed_s=2.0, now=NOW, jitter=0.5)
     return accounted.state, accounted.occurrences
 
 
@@ -222,7 +221,6 @@ def test_a_stop_remembers_when_it_began() -> None:
         elapsed_s=1.0,
         now=NOW + 60,
         jitter=0.5,
-        pauses=RetryPauses(),
     )
 
     assert accounted.state.failed_at == NOW
@@ -242,8 +240,8 @@ def test_a_lost_epoch_leaves_everything_unsure() -> None:
 
 def test_a_stop_without_an_epoch_is_not_planned() -> None:
     """A partition that must not be copied is never planned, but checked again at growing intervals."""
-    stopped = stop(state(), FAILURE, now=NOW, jitter=0.5, pauses=RetryPauses())
-    again = stop(stopped, FAILURE, now=NOW + 10, jitter=0.5, pauses=RetryPauses())
+    stopped = stop(state(), FAILURE, now=NOW, jitter=0.5)
+    again = stop(stopped, FAILURE, now=NOW + 10, jitter=0.5)
 
     assert next_plans([stopped], now=1e12) == ()
     assert [it.look_at for it in (stopped, again)] == [NOW + 5, NOW + 20]
@@ -253,7 +251,7 @@ def test_a_stop_without_an_epoch_is_not_planned() -> None:
 def test_a_partition_in_question_is_not_planned_until_it_is_cleared() -> None:
     """While both clusters are examined nothing is copied; a cleared doubt is planned again after a short pause."""
     questioned = question(state(), Ended.TRUNCATED, FAILURE, now=NOW)
-    cleared = clear_doubt(questioned, now=NOW + 1, jitter=0.5, pauses=RetryPauses())
+    cleared = clear_doubt(questioned, now=NOW + 1, jitter=0.5)
 
     assert next_plans([questioned], now=1e12) == ()
     assert len(next_plans([cleared], now=NOW + 10)) == 1

@@ -111,7 +111,7 @@ def test_a_second_life_takes_over_what_another_node_has_stored_since() -> None:
     frozen.account(outcome(Run(30, 28, 5), position=35), 30)
 
     assert [frozen.downstream(SOURCE, at) for at in (5, 14, 32)] == [Translated(5), Translated(12), Translated(30)]
-    assert frozen.runs == 2
+    assert frozen._runs == 2
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_topic_recreated_while_running_is_forgotten() -> None:
     translations.learn(OffsetSync(SOURCE, 9, 9))
     translations.adopt({SOURCE: Position(SOURCE, 0, 9, "two")}, REMOTE_OF)
 
-    assert translations.runs == 0
+    assert translations._runs == 0
     assert translations.downstream(SOURCE, 0) == Translated(10)
     assert translations.downstream(SOURCE, 5) == Translated(10, Precision.END)
 
@@ -192,7 +192,7 @@ def test_the_flow_s_bound_falls_on_the_longest() -> None:
     translations.account(attrs.evolve(outcome(*few, position=20), source=other), 0)
     translations.account(outcome(*(Run(n * 2, n, 1) for n in range(200)), position=400), 0)
 
-    assert translations.runs <= 100
+    assert translations._runs <= 100
     assert [translations.downstream(other, n * 2) for n in range(10)] == [Translated(n) for n in range(10)]
     assert translations.downstream(SOURCE, 398) == Translated(199)
 
@@ -205,7 +205,7 @@ def test_very_many_partitions_pass_the_bound_rather_than_hang() -> None:
     for tp in sources:
         translations.account(attrs.evolve(outcome(Run(0, 0, 5), position=5), source=tp), 0)
 
-    assert translations.runs == 20
+    assert translations._runs == 20
 
 
 def test_only_changes_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
