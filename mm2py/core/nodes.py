@@ -82,8 +82,6 @@ class KnownNodes:
         self._us = us
         #: The assignment that this node follows.
         self.shared: SharedFlow | None = None
-        #: Whether this node waits for another one that has the flow.
-        self.is_standby = False
         #: The shares of the nodes in the flow's group, by node, and which member this one is.
         self.members: Mapping[str, Share] = {}
         self.member_id = ""
@@ -102,11 +100,11 @@ class KnownNodes:
 
     # By the assignment.
 
-    def assign(self, shared: SharedFlow | None, now: float, *, is_standby: bool = False) -> bool:
+    def assign(self, shared: SharedFlow | None, now: float) -> bool:
         """Follow the assignment *shared*, None without one; return whether anything is new."""
-        if (shared, is_standby) == (self.shared, self.is_standby):
+        if shared == self.shared:
             return False
-        self.shared, self.is_standby = shared, is_standby
+        self.shared = shared
         nodes = {} if shared is None else {node.id: member for member, node in shared.nodes.items()}
         self.member_id = nodes.get(self.own_id, "")
         self.members = {} if shared is None else {it: shared.share_of(member) for it, member in nodes.items()}
@@ -120,9 +118,9 @@ class KnownNodes:
 
     @property
     def is_shared(self) -> bool:
-        """Whether another node is known: a member of the group, one that we wait for, or one that vanished."""
+        """Whether another node is known: a member of the group, or one that vanished."""
         others = len(self.members) - (self.own_id in self.members)
-        return self.is_standby or bool(self._heard) or others > 0
+        return bool(self._heard) or others > 0
 
     # By what was heard.
 

@@ -23,6 +23,7 @@ from mm2py.core.backoff import Backoff, Contention
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
 from mm2py.flow.reach import Reach
 from mm2py.flow.source.transactions import end_open_transactions
+from mm2py.flow.supervise import until_set
 from mm2py.model.flow import TopicPartition
 from mm2py.telemetry.events import ControlWritesUnguarded, FlowFenced
 from mm2py.telemetry.journal import EventLog
@@ -245,9 +246,7 @@ class TaskWriter:
 
     async def until_moved(self) -> None:
         """Wait until nothing is written under the id of a task that is not held any more."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_READY_S if self._is_due else 0):
-                await self._has_moved.wait()
+        await until_set(self._has_moved, _READY_S if self._is_due else 0)
 
     @property
     def _is_due(self) -> bool:

@@ -17,9 +17,8 @@ from mm2py.errors import Mm2Error, TopicsUnknownError
 from mm2py.flow.plugins import selected_topics, transforms_of
 from mm2py.flow.source.group import SourceGroup, SourceLife
 from mm2py.flow.task_group import FlowContext
-from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.flow import TopicPartition
-from mm2py.model.share import slot_of
+from mm2py.model.share import Elsewhere, slot_of
 from mm2py.model.state import FlowState
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topics.admin import Admin

@@ -112,11 +112,11 @@ class Fleet:
         """Return the settings for *runner*; None if it is drained before they are known."""
         async with asyncio.TaskGroup() as tasks:
             preparing = tasks.create_task(self._prepare(runner), name=f"{runner.flow}/overrides")
-            leaving = tasks.create_task(runner.until_draining(), name=f"{runner.flow}/leaving")
+            leaving = tasks.create_task(runner.draining.wait(), name=f"{runner.flow}/leaving")
             await asyncio.wait({preparing, leaving}, return_when=asyncio.FIRST_COMPLETED)
             preparing.cancel()
             leaving.cancel()
-        return None if runner.is_draining else preparing.result()
+        return None if runner.draining.is_set() else preparing.result()
 
     async def change(self, changes: FlowChanges, tasks: asyncio.TaskGroup) -> bool:
         """Drain changed and removed flows and start new ones; return whether all drains ended in time."""

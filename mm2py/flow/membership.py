@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from functools import partial
 
 import attrs
@@ -23,11 +22,12 @@ from mm2py.core.membership import (
     has_ended,
 )
 from mm2py.core.sharing import flow_tasks
-from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.certainty import Certainty
 from mm2py.flow.flow_share import FlowShare
 from mm2py.flow.group_members import beat_interval_s, is_hopeless, who_else
 from mm2py.flow.leader import GroupLeader
+from mm2py.flow.supervise import in_passing, until_set
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.flow.this_node import is_alive
 from mm2py.model.node import Node
@@ -45,8 +45,6 @@ from mm2py.wire.groups.membership import Heartbeat, MemberIdentity, Membership
 
 
 _STEP = "find out who runs the flow"
-#: Time limit for leaving the group at the end of a flow.
-_LEAVE_S = 2.0
 #: Interval of heartbeats while something moves.
 _MOVING_BEAT_S = 0.25
 _SPARE_HINT = "it takes over when a node ends; for more nodes to copy, raise tasks.max"
@@ -167,16 +165,12 @@ class FlowMembership:
                     self._has_news.clear()
                     self._writer.begin_asking()
                     await reach.done(_STEP, aliases, lambda: self._tend(place))
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(self._pause_s()):
-                            await self._has_news.wait()
+                    await until_set(self._has_news, self._pause_s())
         finally:
             # The flow ends, or is being cancelled: other nodes must not have to wait for the session to expire.
             self.place = Place(place.place, self.share.held) if place.place is not None else None
             if not self._hands_over and not self._comes_back:
-                with suppress(Mm2Error, TimeoutError):
-                    async with asyncio.timeout(_LEAVE_S):
-                        await place.leave()
+                await in_passing(place.leave())
             await cluster.close()
 
     def _pause_s(self) -> float:

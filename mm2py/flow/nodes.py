@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -18,6 +17,7 @@ from mm2py.errors import Mm2Error
 from mm2py.flow.own_status import OwnStatus
 from mm2py.flow.source.group import SourceLife
 from mm2py.flow.status_log import StatusLog
+from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.all_nodes import node_view
 from mm2py.model.node import Node
@@ -72,10 +72,10 @@ class FlowNodes:
 
     # What the flow knows.
 
-    def know(self, shared: SharedFlow | None, *, is_standby: bool = False) -> None:
-        """Follow the assignment *shared*, None without one; *is_standby* if this node waits for another one."""
+    def know(self, shared: SharedFlow | None) -> None:
+        """Follow the assignment *shared*, None without one."""
         before = self.known.own_share
-        if self.known.assign(shared, self._clock.monotonic(), is_standby=is_standby):
+        if self.known.assign(shared, self._clock.monotonic()):
             self.own.note_share(before, self.known.own_share)
             self.wake()
 
@@ -128,7 +128,7 @@ class FlowNodes:
         known, now = self.known, self._clock.monotonic()
         shared = known.shared
         this = node_view(self.own.shown(view), shared, is_this=True, heard_s=0.0, answers=True)
-        if shared is None and not known.is_standby and view.state is not FlowState.STANDBY:
+        if shared is None and view.state is not FlowState.STANDBY:
             this = attrs.evolve(this, is_owner=True, assigned=tuple(task.task for task in view.tasks))
         found = [this]
         unheard = {} if shared is None else {node.id: NodeStatus(node, 0) for node in shared.nodes.values()}
@@ -170,9 +170,7 @@ class FlowNodes:
     async def _pause(self) -> None:
         await self._clock.sleep(_LEAST_PAUSE_S)
         interval_s = IDLE_INTERVAL_S if self._is_idle else INTERVAL_S
-        with suppress(TimeoutError):
-            async with asyncio.timeout(interval_s - _LEAST_PAUSE_S):
-                await self._news.wait()
+        await until_set(self._news, interval_s - _LEAST_PAUSE_S)
         self._news.clear()
 
     async def _try(self, log: StatusLog) -> bool:

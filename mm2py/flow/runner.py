@@ -76,7 +76,8 @@ class FlowRunner:
         ends = {end.alias: end for end in (settings.source, settings.target)}
         #: Which of its clusters answers.
         self.reach = Reach(settings.flow, clock, events, jitter, lambda alias: principal_of(ends[alias]))
-        self._draining = asyncio.Event()
+        #: Set once the flow is asked to end.
+        self.draining = asyncio.Event()
         self._drain_within_s = 0.0
         #: What prevents the flow from starting: state, error and hint.
         self._held: tuple[FlowState, str, str] | None = None
@@ -141,7 +142,7 @@ class FlowRunner:
     def drain(self, *, within_s: float) -> None:
         """Ask the flow to end its epochs, write its positions and return from `run`."""
         self._drain_within_s = within_s
-        self._draining.set()
+        self.draining.set()
 
     def hold(self, error: Mm2Error | None, state: FlowState | None = None) -> None:
         """Show what prevents the flow from starting, which needs attention unless it is retried; None: nothing."""
@@ -149,15 +150,6 @@ class FlowRunner:
         if error is not None:
             state = state or (FlowState.STARTING if error.verdict in _PASSING else FlowState.FAILED)
             self._held = (state, str(error), error.hint)
-
-    @property
-    def is_draining(self) -> bool:
-        """Whether the flow was asked to end."""
-        return self._draining.is_set()
-
-    async def until_draining(self) -> None:
-        """Wait until the flow is asked to end."""
-        await self._draining.wait()
 
     @property
     def is_over(self) -> bool:
@@ -191,7 +183,7 @@ class FlowRunner:
             self.on_end()
 
     async def _drain_in_order(self, running: dict[FlowGroup, asyncio.Task[None]]) -> None:
-        await self._draining.wait()
+        await self.draining.wait()
         for group in running:
             if group is not self._checkpoints:
                 group.requests.drain(within_s=self._drain_within_s if group is self._source else _QUICK_DRAIN_S)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
-from contextlib import suppress
 from typing import Final
 
 import attrs
 
-from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.supervise import in_passing
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.flow import TopicPartition
 from mm2py.model.node_status import PARTITION, status_key, status_topic
@@ -20,7 +19,6 @@ from mm2py.wire.topic_log import LogRecord, TopicLog
 
 
 _SETTING: Final = "status.storage.replication.factor"
-_LEAVE_S: Final = 2.0
 #: So often a topic may be unknown right after it was created: nodes create it at once, and brokers may be busy.
 _MISSES: Final = 3
 #: The first read goes back so many records: a log that was not compacted for long may be large.
@@ -100,8 +98,5 @@ class StatusLog:
 
     async def leave(self, node_id: str) -> None:
         """Remove this node's own record, if there is one and the target answers."""
-        if not self._has_written:
-            return
-        with suppress(Mm2Error, TimeoutError):
-            async with asyncio.timeout(_LEAVE_S):
-                await self.remove([node_id])
+        if self._has_written:
+            await in_passing(self.remove([node_id]))

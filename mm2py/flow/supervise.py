@@ -1,5 +1,5 @@
 """
-Run, pause, run again.
+Run, pause, run again; and wait.
 
 The one place that catches everything: a bug in one flow must not stop another. Cancellation passes through, and so
 does an error that says the flow must stop.
@@ -7,8 +7,10 @@ does an error that says the flow must stop.
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 
 from mm2py.clock import Clock
 from mm2py.core.backoff import Backoff
@@ -19,6 +21,8 @@ from mm2py.telemetry.events import TaskRestarted
 _PAUSES = Backoff(1.0, 60.0)
 #: After this time without a failure the next one counts as the first.
 _HEALTHY_S = 300.0
+#: Time limit for leaving a group, or a topic, at the end.
+_LAST_S = 2.0
 
 
 async def supervise(
@@ -52,6 +56,20 @@ async def supervise(
         pause_s = next(pauses)
         report(TaskRestarted(task, tuple(map(_named, failures)), pause_s, _traceback(failures)))
         await clock.sleep(pause_s)
+
+
+async def until_set(event: asyncio.Event, within_s: float | None) -> None:
+    """Wait until *event* is set, but no longer than *within_s*."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            await event.wait()
+
+
+async def in_passing(last: Awaitable[None]) -> None:
+    """Await what spares others a time-out at an end; let it be if it fails, or takes long."""
+    with suppress(Mm2Error, TimeoutError):
+        async with asyncio.timeout(_LAST_S):
+            await last
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

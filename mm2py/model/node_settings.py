@@ -45,16 +45,12 @@ class NodeSettings:
 
 def node_settings_members(settings: NodeSettings) -> dict[str, Any]:
     """Return settings as JSON values."""
-    return {
-        "values": dict(sorted(settings.values.items())),
-        "fixed": dict(sorted(settings.fixed.items())),
-        "own": dict(sorted(settings.own.items())),
-    }
+    return {field.name: dict(sorted(getattr(settings, field.name).items())) for field in attrs.fields(NodeSettings)}
 
 
 def read_node_settings(value: Mapping[str, Any]) -> NodeSettings:
     """Parse the output of `node_settings_members`. Raise TypeError or AttributeError for anything else."""
-    return NodeSettings(*(_texts(value.get(name, {})) for name in ("values", "fixed", "own")))
+    return NodeSettings(*(_texts(value.get(field.name, {})) for field in attrs.fields(NodeSettings)))
 
 
 def _texts(value: Mapping[str, Any]) -> dict[str, str]:

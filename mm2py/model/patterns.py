@@ -33,21 +33,6 @@ _POSIX = {
     "XDigit": "0-9a-fA-F",
     "Space": r" \t\n\x0b\f\r",
 }
-_NOT_POSIX = {
-    "Lower": r"\x00-`{-\U0010ffff",
-    "Upper": r"\x00-@\[-\U0010ffff",
-    "ASCII": r"\x80-\U0010ffff",
-    "Alpha": r"\x00-@\[-`{-\U0010ffff",
-    "Digit": r"\x00-/:-\U0010ffff",
-    "Alnum": r"\x00-/:-@\[-`{-\U0010ffff",
-    "Punct": r"\x00- 0-9A-Za-z\x7f-\U0010ffff",
-    "Graph": r"\x00- \x7f-\U0010ffff",
-    "Print": r"\x00-\x1f\x7f-\U0010ffff",
-    "Blank": r"\x00-\x08\n-\x1f!-\U0010ffff",
-    "Cntrl": r" -~\x80-\U0010ffff",
-    "XDigit": r"\x00-/:-@G-`g-\U0010ffff",
-    "Space": r"\x00-\x08\x0e-\x1f!-\U0010ffff",
-}
 _HORIZONTAL = r" \t\xa0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000"
 _VERTICAL = r"\n\x0b\f\r\x85\u2028\u2029"
 _EVERYWHERE = {char: "\\" + char for char in "dDwWsStnrf"} | {"a": r"\x07", "e": r"\x1b"}
@@ -263,11 +248,10 @@ class _Translation:
 
     def _property(self, prop: re.Match[str]) -> str:
         name = (prop.group(2) or prop.group(3)).removeprefix("Is")
-        table = _POSIX if prop.group(1) == "p" else _NOT_POSIX
-        if name not in table:
+        if name not in _POSIX:
             known = ", ".join(f"\\p{{{known}}}" for known in ("Alpha", "Digit", "Alnum", "Lower", "Upper", "Punct"))
             raise self._refuse(f"{prop.group()} is not supported; supported are {known} and the like")
-        return table[name]
+        return _POSIX[name] if prop.group(1) == "p" else _all_but(_POSIX[name])
 
     def _character_class(self) -> None:
         text, at = self._text, self._at + 1
@@ -294,6 +278,12 @@ class _Translation:
             out.append("\\" + char if char in "]&~|" or is_literal_dash else char)
             at += 1
         raise self._refuse("a class [ is not closed")
+
+
+def _all_but(inside: str) -> str:
+    """Return what a class of ASCII characters does not have, as the inside of a Python character class."""
+    absent = (code for code in range(128) if re.match(f"[{inside}]", chr(code)) is None)
+    return "".join(f"\\x{code:02x}" for code in absent) + r"\x80-\U0010ffff"
 
 
 def _unquote(pattern: str) -> str:

@@ -157,6 +157,16 @@ class SharedFlow:
         return next((self.nodes[it] for it, share in self.shares.items() if share.is_owner), None)
 
 
+@attrs.frozen
+class Elsewhere:
+    """A partition that another node copies. `node` is the `worker_id` of that one by the flow's assignment; empty if it
+    is unknown, or if the partition is moving.
+    """
+
+    remote_topic: str
+    node: str = ""
+
+
 def lasting_names(nodes: Mapping[str, Node]) -> frozenset[str]:
     """Return the members of a group by names that outlast a restart, as far as they have one."""
     return frozenset(node.instance or member_id for member_id, node in nodes.items())

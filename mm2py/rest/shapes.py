@@ -10,11 +10,11 @@ import attrs
 
 import mm2py
 from mm2py.config.settings import MirrorSettings
-from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group_move import GroupMove, moves_of
 from mm2py.model.health import HealthIssue, all_issues, flow_issues, is_healthy, node_issues
 from mm2py.model.overrides import Overrides, RateLimit, Wanted
+from mm2py.model.share import Elsewhere
 from mm2py.model.state import (
     FlowView,
     GroupOffsetsView,

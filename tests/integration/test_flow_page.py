@@ -9,9 +9,9 @@ import pytest
 from playwright.async_api import Browser
 
 from mm2py.core.control.overrides import SOURCE
-from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
+from mm2py.model.share import Elsewhere
 from mm2py.model.state import FlowState, GroupView
 from mm2py.telemetry.events import ClusterUnreachable
 from tests.support.browser import PHONE, looking

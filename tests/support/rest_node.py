@@ -28,10 +28,10 @@ from mm2py.flow.control.connector_store import Decide
 from mm2py.flow.control.control import Control
 from mm2py.model.connector_configs import ConnectorsTopic, RestartRequest, StoredConnector, config_record
 from mm2py.model.connector_offset import ConnectorOffset
-from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides
+from mm2py.model.share import Elsewhere
 from mm2py.model.state import (
     ClusterView,
     ConnectorStatus,

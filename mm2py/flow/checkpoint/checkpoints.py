@@ -186,7 +186,9 @@ class Checkpoints:
                 standing[place.group, place.remote] = checkpoint
                 due += [checkpoint] if is_due else []
         if due:
-            await self._write(due, wall_ms)
+            await self.log.append(_records(due, wall_ms))
+            for checkpoint in due:
+                self._remember(checkpoint)
             took_ms = (self._clock.monotonic() - begun) * 1000
             for it in due:
                 self._measures.checkpointed(it.group, it.remote, round(took_ms))
@@ -216,11 +218,6 @@ class Checkpoints:
         if emission is Emission.HELD_BACK and last is not None:
             return last, False
         return new, emission.is_due or (place.group, place.remote) in self._unwritten
-
-    async def _write(self, due: Sequence[Checkpoint], wall_ms: int) -> None:
-        await self.log.append(_records(due, wall_ms))
-        for checkpoint in due:
-            self._remember(checkpoint)
 
     async def _contents(self) -> Sequence[LogRecord]:
         """Return the last checkpoints, except those beyond the current end of the target's log."""

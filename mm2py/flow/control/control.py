@@ -34,10 +34,10 @@ from mm2py.flow.control.overrides import OverrideControl
 from mm2py.flow.fleet import Fleet
 from mm2py.flow.runner import FlowRunner
 from mm2py.model.connector_offset import ConnectorOffset
-from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.overrides import Overrides, Wanted
 from mm2py.model.restart import Restart
+from mm2py.model.share import Elsewhere
 from mm2py.model.state import FlowState, NodeView
 from mm2py.telemetry.events import NodeDrained, NodeResumed
 from mm2py.telemetry.journal import EventLog

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import ClassVar, Final
 
 import attrs
@@ -18,6 +18,7 @@ from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE, Occupied, judge_members
 from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.flow.supervise import in_passing
 from mm2py.flow.this_node import is_alive, this_node
 from mm2py.model.node import encode_node
 from mm2py.model.share import SharedFlow, encode_shared_flow
@@ -29,7 +30,6 @@ from mm2py.wire.groups.membership import Membership
 #: The command's session in the group: it sends no heartbeats, so its work must be done before.
 _SESSION_S: Final = 45.0
 _WORK_S: Final = 40.0
-_LEAVE_S: Final = 2.0
 
 
 @attrs.define(eq=False)
@@ -92,9 +92,7 @@ async def kept_idle(settings: FlowSettings, clock: Clock) -> AsyncIterator[None]
             raise
         finally:
             # Without it, nodes wait for the session to expire.
-            with suppress(Mm2Error, TimeoutError):
-                async with asyncio.timeout(_LEAVE_S):
-                    await place.leave()
+            await in_passing(place.leave())
 
 
 def _membership(settings: FlowSettings, target: Cluster) -> Membership:

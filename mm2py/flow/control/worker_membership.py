@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import attrs
 
@@ -21,6 +20,7 @@ from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE, NoCoordinatorError, O
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.group_members import STOP_ONE, beat_interval_s, is_hopeless, who_else, with_grant
 from mm2py.flow.runner import FlowRunner
+from mm2py.flow.supervise import in_passing
 from mm2py.flow.this_node import this_node
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.node import Node
@@ -33,10 +33,6 @@ from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.membership import Heartbeat, Membership
 from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.security.contexts import principal_of
-
-
-#: Time limit for leaving the group at the end.
-_LEAVE_S: Final = 2.0
 
 
 @attrs.define(eq=False)
@@ -107,9 +103,7 @@ class WorkerMembership:
                     self._failed(error)
                 await self._clock.sleep(interval_s)
         finally:
-            with suppress(Mm2Error, TimeoutError):
-                async with asyncio.timeout(_LEAVE_S):
-                    await place.leave()
+            await in_passing(place.leave())
             await cluster.close()
 
     async def _tend(self, place: Membership) -> None:

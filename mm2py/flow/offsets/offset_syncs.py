@@ -20,6 +20,7 @@ from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.plugins import policy_of
+from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.flow import TopicPartition
@@ -144,7 +145,7 @@ class OffsetSyncs(BackgroundLoop):
                 is_done = await self._once(self._write) and is_done
             if is_done:
                 pauses = _RETRY_PAUSES.pauses(self._jitter)
-                await self._wait()
+                await until_set(self._has_pending, _TICK_S)
             else:
                 await self._clock.sleep(next(pauses))
 
@@ -154,13 +155,6 @@ class OffsetSyncs(BackgroundLoop):
             self._promote(before=None)
             if self._pending:
                 await self._once(self._write)
-
-    async def _wait(self) -> None:
-        try:
-            async with asyncio.timeout(_TICK_S):
-                await self._has_pending.wait()
-        except TimeoutError:
-            self._has_pending.clear()
 
     def _promote(self, *, before: float | None) -> None:
         """Write syncs that are not due but have no newer one, so that an idle partition's last record is exact."""

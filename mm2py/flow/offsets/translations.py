@@ -20,24 +20,15 @@ from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.offset_sync import OffsetSync
 from mm2py.model.positions import Position
-from mm2py.model.run_chunk import KeptChunk, RunChunk, chunk_key, encode_chunk
+from mm2py.model.run_chunk import KeptChunk, chunk_key, encode_chunk
 from mm2py.model.topic import is_other_topic
 from mm2py.wire.topic_log import LogRecord
 
 
-@attrs.frozen
-class Change:
-    """A chunk of a source partition's index to be written, or removed if it is None."""
-
-    source: TopicPartition
-    number: int
-    topic_id: str | None = None
-    chunk: RunChunk | None = None
-
-    def record(self, flow: Flow) -> LogRecord:
-        """Return the record of the positions topic."""
-        key = chunk_key(flow.source, self.source, self.number)
-        return LogRecord(key, None if self.chunk is None else encode_chunk(self.chunk, self.topic_id))
+def chunk_record(flow: Flow, kept: KeptChunk) -> LogRecord:
+    """Return the record of the positions topic that holds a chunk, or removes it if it is None."""
+    key = chunk_key(flow.source, kept.source, kept.number)
+    return LogRecord(key, None if kept.chunk is None else encode_chunk(kept.chunk, kept.topic_id))
 
 
 @attrs.define(eq=False)
@@ -190,22 +181,23 @@ class Translations:
             self._runs += len(index)
         self.adopt({source: position}, {source: remote})
 
-    def take_changes(self, sources: Collection[TopicPartition] | None = None) -> list[Change]:
+    def take_changes(self, sources: Collection[TopicPartition] | None = None) -> list[KeptChunk]:
         """Return the changes to write since the last call: first removals, then changed chunks, of *sources* or of all
         partitions. If they could not be written, they are returned to `put_back`.
         """
-        removed: list[Change] = []
-        changed: list[Change] = []
+        removed: list[KeptChunk] = []
+        changed: list[KeptChunk] = []
         for source in self._changed() if sources is None else sources:
             known = self._known.get(source)
             index = known.index if known is not None else None
             if index is None and source in self._kept:
                 continue  # of a topic that is not mirrored at present
             count, written = chunk_count(index) if index is not None else 0, self._written.get(source, 0)
-            removed += [Change(source, number) for number in range(count, written)]
+            removed += [KeptChunk(source, number) for number in range(count, written)]
             if index is not None and known is not None:
                 changed += [
-                    Change(source, number, known.topic_id, cut_chunk(index, number)) for number in changed_chunks(index)
+                    KeptChunk(source, number, known.topic_id, cut_chunk(index, number))
+                    for number in changed_chunks(index)
                 ]
                 index.first_changed = None
             self._written[source] = count
@@ -222,20 +214,20 @@ class Translations:
                 found.append(source)
         return sorted(found)
 
-    def everything(self) -> list[Change]:
+    def everything(self) -> list[KeptChunk]:
         """Return the full content for the topic, keeping unwritten changes pending."""
         kept = [one for some in self._kept.values() for one in some]
         known = [(source, it.topic_id, it.index) for source, it in self._known.items() if it.index is not None]
         return [
-            *(Change(one.source, one.number, one.topic_id, one.chunk) for one in kept),
+            *kept,
             *(
-                Change(source, number, topic_id, cut_chunk(index, number))
+                KeptChunk(source, number, topic_id, cut_chunk(index, number))
                 for source, topic_id, index in known
                 for number in range(chunk_count(index))
             ),
         ]
 
-    def put_back(self, changes: Iterable[Change]) -> None:
+    def put_back(self, changes: Iterable[KeptChunk]) -> None:
         """Record that *changes* may not have been written."""
         for change in changes:
             self._written[change.source] = max(change.number + 1, self._written.get(change.source, 0))

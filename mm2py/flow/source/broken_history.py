@@ -6,9 +6,7 @@ it, so that a crash in between ends in the same decision.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 
 import attrs
 
@@ -29,6 +27,7 @@ from mm2py.core.source.broken_history import (
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
 from mm2py.flow.source.group import SourceLife
+from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.model.epoch import RECREATED, Ended, PartitionFailure
 from mm2py.model.flow import TopicPartition
@@ -110,9 +109,7 @@ class BrokenHistory(BackgroundLoop):
         """Look whenever a partition is in question."""
         suspected_at = self._clock.monotonic()
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_TICK_S):
-                    await self._doubts.has_questions.wait()
+            await until_set(self._doubts.has_questions, _TICK_S)
             self._doubts.has_questions.clear()
             if self._doubts.questions():
                 await self._reach.done("look at what a position is about", self._aliases, self._answer)

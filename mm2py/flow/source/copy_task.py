@@ -17,6 +17,7 @@ from mm2py.core.backoff import Backoff
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.flow.source.outcomes import Outcomes
 from mm2py.flow.source.transactions import transactions_of
+from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionPlan
 from mm2py.model.flow import Flow
@@ -287,7 +288,7 @@ class CopyTask:
         until = self._clock.monotonic() + pause_s
         while not self._is_draining and (left := until - self._clock.monotonic()) > 0:
             self._poked.clear()
-            await self._poked_within(left)
+            await until_set(self._poked, left)
             if self._is_hurried:
                 self._lost_in_a_row = 0
                 until = min(until, self._quiet_until)
@@ -303,11 +304,4 @@ class CopyTask:
         if retry_at is None or math.isinf(retry_at):
             await self._poked.wait()
         else:
-            await self._poked_within(max(0.0, retry_at - self._clock.monotonic()))
-
-    async def _poked_within(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._poked.wait()
-        except TimeoutError:
-            return
+            await until_set(self._poked, max(0.0, retry_at - self._clock.monotonic()))

@@ -17,7 +17,7 @@ import attrs
 
 from mm2py.errors import Mm2Error
 from mm2py.flow.measures import FlowMeasures
-from mm2py.flow.offsets.translations import Translations
+from mm2py.flow.offsets.translations import Translations, chunk_record
 from mm2py.flow.source.copy_task import Epochs
 from mm2py.flow.source.partitions import SourceTasks
 from mm2py.flow.source.position_writer import PositionWriter
@@ -194,7 +194,7 @@ class SourceGroup(FlowGroup):
         positions.is_kept_here = shared.is_kept_here
         positions.committed = lambda: [it.written for it in tasks.ledger.states.values() if it.written is not None]
         positions.beside = lambda: [
-            it.record(self.flow) for it in self._translations.everything() if shared.is_kept_here(it.source)
+            chunk_record(self.flow, it) for it in self._translations.everything() if shared.is_kept_here(it.source)
         ]
         return SourceLife(source, target, positions, topics, tasks, writer, shared)
 
@@ -250,7 +250,9 @@ class SourceGroup(FlowGroup):
                     break
                 await _cancel(others)
                 if self._has_new_share(life):
-                    await self._change_share(life)
+                    await life.keeper.apply(self.requests.share)
+                    self._applied = life.tasks.holders.share
+                    self.requests.wake()
                 self._is_refreshing = is_settled = False
                 life.topics.want_refresh()
             self.state = FlowState.DRAINING
@@ -268,12 +270,6 @@ class SourceGroup(FlowGroup):
 
     def _has_new_share(self, life: SourceLife) -> bool:
         return self.requests.share != life.tasks.holders.share
-
-    async def _change_share(self, life: SourceLife) -> None:
-        share = self.requests.share
-        await life.keeper.apply(share)
-        self._applied = share
-        self.requests.wake()
 
     async def until_released(self) -> None:
         await self.requests.until(lambda: not self._is_working or self._applied == self.requests.share)

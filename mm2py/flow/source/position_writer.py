@@ -6,18 +6,18 @@ With them goes what is known of where records went, never later than the positio
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 
 from mm2py.errors import Mm2Error
-from mm2py.flow.offsets.translations import Change, Translations
+from mm2py.flow.offsets.translations import Translations, chunk_record
 from mm2py.flow.source.partitions import SourceTasks
 from mm2py.flow.source.positions import Positions
+from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.positions import Position
+from mm2py.model.run_chunk import KeptChunk
 from mm2py.telemetry.events import PositionsWritten, TranslationsWritten
 from mm2py.wire.kept_log import KeptLog
 from mm2py.wire.topic_log import LogRecord
@@ -56,9 +56,7 @@ class PositionWriter:
         # Flows of a node start together. Each writes at a time of its own, or they would hold up all else together.
         written_at = self._clock.monotonic() - interval_s * self._context.jitter()
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(interval_s, _TICK_S)):
-                    await self._tasks.ledger.has_unfenced.wait()
+            await until_set(self._tasks.ledger.has_unfenced, min(interval_s, _TICK_S))
             self._tasks.ledger.has_unfenced.clear()
             await self.fence()
             await self._look_at_logs()
@@ -106,8 +104,9 @@ class PositionWriter:
             return True
         begun, is_written = self._clock.monotonic(), False
         # Removals go first, so that they remove no newer chunks.
-        removed = [change.record(self._context.flow) for change in changes if change.chunk is None]
-        before = [removed, [change.record(self._context.flow) for change in changes if change.chunk is not None]]
+        flow = self._context.flow
+        removed = [chunk_record(flow, change) for change in changes if change.chunk is None]
+        before = [removed, [chunk_record(flow, change) for change in changes if change.chunk is not None]]
         write = partial(self._positions.write, due, before)
         try:
             is_written = await self._reach.done("write positions", self._target, write)
@@ -121,7 +120,7 @@ class PositionWriter:
     def _note(
         self,
         written: Sequence[Position],
-        changes: Sequence[Change],
+        changes: Sequence[KeptChunk],
         before: Sequence[Sequence[LogRecord]],
         took_ms: float,
     ) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from mm2py.core.topics.configs import ConfigPlan, plan_configs
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.plugins import config_filter_of
+from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.flow.topics.creation import tell_raised
 from mm2py.flow.topics.refusals import RefusalLog
@@ -95,15 +96,7 @@ class ConfigSync(BackgroundLoop):
                 continue
             looked_at = now if is_whole else looked_at
             rest_s = interval_s - (self._clock.monotonic() - looked_at)
-            await self._wait(min(rest_s, _RETRY_S) if self._new else rest_s)
-
-    async def _wait(self, seconds: float) -> None:
-        """Wait, but not longer than until there are new topics."""
-        try:
-            async with asyncio.timeout(max(0.0, seconds)):
-                await self._has_new.wait()
-        except TimeoutError:
-            return
+            await until_set(self._has_new, max(0.0, min(rest_s, _RETRY_S) if self._new else rest_s))
 
     async def _sync_once(self, topics: list[str]) -> None:
         remote_of = {topic: self._remote_of[topic] for topic in topics if topic in self._remote_of}

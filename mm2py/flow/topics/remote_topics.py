@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import ClassVar
 
 import attrs
@@ -15,6 +14,7 @@ import attrs
 from mm2py.core.topics.topology import Action, CreateTopic, GrowPartitions, copyable, missing, select
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
 from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
+from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import FlowContext
 from mm2py.flow.topics.creation import TopicCreation
 from mm2py.flow.topics.ownership import SyncedMemory
@@ -178,9 +178,7 @@ class Topics:
         while True:
             is_over = is_settled and not settings.refresh_enabled
             pause_s = interval_s if is_settled else min(interval_s, _UNSETTLED_REFRESH_S)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(None if is_over else pause_s):
-                    await self._wanted.wait()
+            await until_set(self._wanted, None if is_over else pause_s)
             self._wanted.clear()
             mirrored = await self._reach.once(
                 "refresh topics", self._settings.flow.aliases, refresh, within_ms=self._settings.admin_timeout_ms

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import attrs
 
 import mm2py
-from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group_move import GroupMove, moves_of
 from mm2py.model.health import node_issues
 from mm2py.model.overrides import Overrides
+from mm2py.model.share import Elsewhere
 from mm2py.model.state import (
     ClusterView,
     FlowView,

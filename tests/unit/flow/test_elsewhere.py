@@ -11,9 +11,8 @@ import pytest
 from mm2py.errors import TopicsUnknownError
 from mm2py.flow import elsewhere
 from mm2py.flow.elsewhere import PartsElsewhere
-from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.flow import TopicPartition
-from mm2py.model.share import ALL_SLOTS, Share, slot_of
+from mm2py.model.share import ALL_SLOTS, Elsewhere, Share, slot_of
 from mm2py.model.state import FlowState
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster

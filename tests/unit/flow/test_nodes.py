@@ -261,7 +261,7 @@ async def test_a_topic_that_cannot_be_created_is_reported_once_and_tried_again(b
 
     brokers.script(CREATE_TOPICS, *[refuse] * 4)
     async with running(ONE) as (one,):
-        one.its.know(None, is_standby=True)
+        one.its.know(shared(ONE, OTHER))
         await asyncio.sleep(200)
         (failed,) = one.events.of(StepFailed)
         await asyncio.sleep(60)
@@ -278,7 +278,7 @@ async def test_a_topic_that_brokers_learn_of_late_is_no_event(brokers: FakeBroke
 
     brokers.script(CREATE_TOPICS, exists, exists)
     async with running(ONE) as (one,):
-        one.its.know(None, is_standby=True)
+        one.its.know(shared(ONE, OTHER))
         await asyncio.sleep(40)
 
         assert not one.events.of(StepFailed)

@@ -112,7 +112,7 @@ async def test_a_restart_that_reaches_no_node_is_refused(brokers: FakeBrokers, m
         await asyncio.sleep(60)
         with pytest.raises(OverrideConflictError, match="on node other:8083, which does not answer"):
             await here.asks.ask(Restart(SOURCE, 1))
-        one.its.know(None, is_standby=True)
+        one.its.know(None)
         with pytest.raises(OverrideConflictError, match="and knows no node that does"):
             await here.asks.ask(Restart(SOURCE, 1))
 

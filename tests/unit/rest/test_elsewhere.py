@@ -9,9 +9,9 @@ from mm2py.cli.flow_pages import topics_page
 from mm2py.cli.sheets import Sheet
 from mm2py.core.control.overrides import pause_topic
 from mm2py.errors import TopicsUnknownError
-from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES
+from mm2py.model.share import Elsewhere
 from tests.support.rest_asking import Asking
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from mm2py.core.offsets import stored_runs as kept_runs
 from mm2py.core.offsets.translation import Precision, Translated, Untranslated
-from mm2py.flow.offsets.translations import Change, Translations
+from mm2py.flow.offsets.translations import Translations
 from mm2py.model.epoch import PartitionOutcome, Run
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import OffsetSync
@@ -40,7 +40,7 @@ def restarted(
 ) -> Translations:
     """Return the translations of the next life, which finds what *before* has to write."""
     after = made()
-    after.load(KeptChunk(it.source, it.number, it.topic_id, it.chunk) for it in before.take_changes())
+    after.load(before.take_changes())
     after.adopt({SOURCE: Position(SOURCE, position, downstream, topic_id)}, REMOTE_OF)
     return after
 
@@ -84,7 +84,7 @@ def test_a_second_life_in_one_process_keeps_what_is_in_memory() -> None:
     """A group that failed reads what was stored again; what it had learnt since is not given up for it."""
     translations = begun()
     translations.account(outcome(Run(0, 0, 10), position=10), 0)
-    kept = [KeptChunk(it.source, it.number, it.topic_id, it.chunk) for it in translations.take_changes()]
+    kept = translations.take_changes()
     translations.account(outcome(Run(12, 10, 5), position=18), 10)
     translations.load(kept)
     translations.adopt({SOURCE: Position(SOURCE, 10, 9, "one")}, REMOTE_OF)
@@ -252,4 +252,4 @@ def test_what_is_forgotten_is_removed() -> None:
     second.load(KeptChunk(it.source, it.number, it.topic_id, it.chunk) for it in first.take_changes())
     second.forget(SOURCE)
 
-    assert second.take_changes() == [Change(SOURCE, 0)]
+    assert second.take_changes() == [KeptChunk(SOURCE, 0)]

@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 import pytest
 
-from mm2py.model.elsewhere import Elsewhere
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.overrides import Overrides
+from mm2py.model.share import Elsewhere
 from mm2py.model.state import FlowState, FlowView, GroupOffsetsView, MirrorView, PartitionStage, PartitionView
 from mm2py.rest.page.history import History
 from mm2py.rest.page.stream import MOST_VIEWERS, QUEUED_TICKS, LiveStream, Viewer
