@@ -18,25 +18,27 @@ from mm2py.model.positions import Position
 WRITE_AHEAD_BYTES = 256 * 1024 * 1024
 
 
-def begin(
-    position: Position,
-    *,
-    remote_topic: str,
-    topic_id: str | None,
-    remote_topic_id: str | None,
-    is_written: bool = True,
-) -> PartitionState:
-    """
-    Continue from a *position* that was read, or decided; unknown topic ids become those of the existing topics.
-    """
+@attrs.frozen
+class RemotePartition:
+    """The remote partition of a topic-partition, its batch size limit, and whether it keeps timestamps for sure."""
+
+    remote_topic: str
+    topic_id: str | None
+    max_message_bytes: int
+    remote_topic_id: str | None = None
+    keeps_timestamps: bool = False
+
+
+def begin(position: Position, place: RemotePartition, *, is_written: bool = True) -> PartitionState:
+    """Continue from a *position* that was read, or decided; unknown topic ids become those of the existing topics."""
     state = PartitionState(
         source=position.source,
-        remote_topic=remote_topic,
+        remote_topic=place.remote_topic,
         position=position.next_upstream,
         downstream=position.downstream,
         written=position if is_written else None,
-        topic_id=position.topic_id or topic_id,
-        remote_topic_id=position.remote_topic_id or remote_topic_id,
+        topic_id=position.topic_id or place.topic_id,
+        remote_topic_id=position.remote_topic_id or place.remote_topic_id,
         producer=position.producer,
         produced_ms=position.written_ms,
         leader=position.leader,
@@ -47,19 +49,17 @@ def begin(
     return attrs.evolve(state, position=position.search_from, repair=search)
 
 
-def place(
-    state: PartitionState, *, remote_topic: str, is_transformed: bool, max_message_bytes: int, keeps_timestamps: bool
-) -> PartitionState:
+def put(state: PartitionState, place: RemotePartition, *, is_transformed: bool) -> PartitionState:
     """Record where the partition goes. Where that is nothing new it is the same object, with the plan that it has."""
     before = state.remote_topic, state.is_transformed, state.max_message_bytes, state.keeps_timestamps
-    if before == (remote_topic, is_transformed, max_message_bytes, keeps_timestamps):
+    if before == (place.remote_topic, is_transformed, place.max_message_bytes, place.keeps_timestamps):
         return state
     return attrs.evolve(
         state,
-        remote_topic=remote_topic,
+        remote_topic=place.remote_topic,
         is_transformed=is_transformed,
-        max_message_bytes=max_message_bytes,
-        keeps_timestamps=keeps_timestamps,
+        max_message_bytes=place.max_message_bytes,
+        keeps_timestamps=place.keeps_timestamps,
     )
 
 
@@ -78,9 +78,8 @@ def fence(state: PartitionState, written: Position) -> PartitionState:
 
 def take_over(state: PartitionState, written: Position) -> PartitionState:
     """Continue from a position that another node has *written*, with the producer that it has claimed."""
-    begun = begin(
-        written, remote_topic=state.remote_topic, topic_id=state.topic_id, remote_topic_id=state.remote_topic_id
-    )
+    place = RemotePartition(state.remote_topic, state.topic_id, state.max_message_bytes, state.remote_topic_id)
+    begun = begin(written, place)
     return attrs.evolve(
         state,
         position=begun.position,

@@ -14,15 +14,13 @@ from collections.abc import Mapping
 
 import attrs
 
-from mm2py.core.topics.limits import BROKER_NAMES, is_wide_enough, limits_beneath, wider_limits
+from mm2py.core.topics.limits import BROKER_NAMES, Configs, is_wide_enough, limits_beneath, wider_limits
 from mm2py.model.topic import ConfigEntry, ConfigSource
 from mm2py.policy.filters import ConfigPropertyFilter, is_ruled_out
 
 
 #: They name replicas of one cluster's brokers, so they are never copied.
 NEVER_COPIED = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
-
-Configs = Mapping[str, ConfigEntry]
 
 
 @attrs.frozen

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 
 import attrs
 
-from mm2py.core.checkpoint.checkpoints import AtTarget, due_offsets, judge_group_at_target
+from mm2py.core.checkpoint.checkpoints import AtTarget, Offsets, due_offsets, judge_group_at_target
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.flow import TopicPartition
@@ -39,7 +39,6 @@ _JOINED = (
     ErrorCode.STALE_MEMBER_EPOCH,
 )
 
-Offsets = Mapping[TopicPartition, CommittedOffset]
 Described = GroupDescription | BrokerAnsweredError
 Committed = Offsets | BrokerAnsweredError
 

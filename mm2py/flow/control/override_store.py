@@ -102,7 +102,8 @@ class OverrideStore:
         OverridesUnreadableError, OverridesUnavailableError, or the error of an unreachable target.
         """
         async with self._open() as cluster:
-            return self._counting(await self._records(cluster))
+            winner = self._winner(await self._records(cluster))
+            return NOTHING_STORED if winner is None else self._decoded(winner)
 
     async def write(self, overrides: Overrides, *, before: StoredOverrides, by: str) -> StoredOverrides:
         """Write *overrides*, a change of those *before*, and make sure that they are effective. The topic is created
@@ -149,10 +150,6 @@ class OverrideStore:
             return []
         key = overrides_key(self.flow)
         return [record for record in await TopicLog(cluster, self.topic).read_all() if record.key == key]
-
-    def _counting(self, records: Iterable[LogRecord]) -> StoredOverrides:
-        winner = self._winner(records)
-        return NOTHING_STORED if winner is None else self._decoded(winner)
 
     def _winner(self, records: Iterable[LogRecord]) -> LogRecord | None:
         """Return the effective record; an invalid one is effective unless a valid one follows."""

@@ -14,10 +14,11 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.source import due, progress
+from mm2py.core.source.due import RemotePartition
 from mm2py.core.source.progress import PartitionState
 from mm2py.core.transform.matching import TopicTransforms
 from mm2py.flow.source.holders import Holders
-from mm2py.flow.topics.remote_topics import Mirrored, RemotePartition
+from mm2py.flow.topics.remote_topics import Mirrored
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides
@@ -64,21 +65,10 @@ class Ledger:
         for partition, place in mirrored.places.items():
             state = self.states.get(partition)
             if state is None and partition in positions:
-                state = due.begin(
-                    positions[partition],
-                    remote_topic=place.remote_topic,
-                    topic_id=place.topic_id,
-                    remote_topic_id=place.remote_topic_id,
-                    is_written=partition not in unwritten,
-                )
+                state = due.begin(positions[partition], place, is_written=partition not in unwritten)
             if state is not None:
-                self.states[partition] = due.place(
-                    state,
-                    remote_topic=place.remote_topic,
-                    is_transformed=self._transforms.has_task(partition.topic),
-                    max_message_bytes=place.max_message_bytes,
-                    keeps_timestamps=place.keeps_timestamps,
-                )
+                is_transformed = self._transforms.has_task(partition.topic)
+                self.states[partition] = due.put(state, place, is_transformed=is_transformed)
         self.has_unfenced.set()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:

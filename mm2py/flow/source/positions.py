@@ -16,12 +16,12 @@ from typing import ClassVar, Final
 
 import attrs
 
+from mm2py.core.source.due import RemotePartition
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.plugins import transforms_of
 from mm2py.flow.task_group import FlowContext
-from mm2py.flow.topics.remote_topics import RemotePartition
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.foreign import UnreadableRecord

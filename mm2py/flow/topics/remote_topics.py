@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import attrs
 
+from mm2py.core.source.due import RemotePartition
 from mm2py.core.topics.topology import Action, CreateTopic, GrowPartitions, copyable, missing, select
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
 from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
@@ -63,17 +64,6 @@ class CopyIntoItselfError(Mm2Error):
     def __str__(self) -> str:
         one = f"{self.source} and {self.target} are one cluster ({self.cluster_id})"
         return f"{one}: each record of topic {self.topic} would be copied into that topic again, without end"
-
-
-@attrs.frozen
-class RemotePartition:
-    """The remote partition of a topic-partition, its batch size limit, and whether it keeps timestamps for sure."""
-
-    remote_topic: str
-    topic_id: str | None
-    max_message_bytes: int
-    remote_topic_id: str | None = None
-    keeps_timestamps: bool = False
 
 
 @attrs.frozen

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2py.core.source.due import begin, due_positions, next_plans, next_retry_at
+from mm2py.core.source.due import RemotePartition, begin, due_positions, next_plans, next_retry_at
 from mm2py.core.source.progress import (
     PRODUCER_LIFE_MS,
     Occurrence,
@@ -171,7 +171,7 @@ SEARCHED = Position(TP, 100, None, search_from=20)
 
 
 def searching() -> PartitionState:
-    return begin(SEARCHED, remote_topic="A.t", topic_id=None, remote_topic_id=None)
+    return begin(SEARCHED, RemotePartition("A.t", None, 1_048_588))
 
 
 def test_a_start_is_searched_for_before_it_counts() -> None:

@@ -11,12 +11,13 @@ import attrs
 
 from mm2py.core.offsets.translation import Precision, Translated
 from mm2py.core.source import due
+from mm2py.core.source.due import RemotePartition
 from mm2py.core.source.progress import PartitionState
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.source.partitions import SourceTasks
 from mm2py.flow.source.sharing import ShareKeeper
-from mm2py.flow.topics.remote_topics import Mirrored, RemotePartition
+from mm2py.flow.topics.remote_topics import Mirrored
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.share import slot_of
@@ -61,7 +62,7 @@ class Rig:
     def begin_again(self, source: TopicPartition, position: Position) -> None:
         """Have the history of a partition found broken, and its new position stored."""
         self.stored.known[source] = position
-        state: PartitionState = due.begin(position, remote_topic="A.t", topic_id=None, remote_topic_id=None)
+        state: PartitionState = due.begin(position, RemotePartition("A.t", None, 1_048_588))
         self.tasks.ledger.states[source] = state
         self.keeper.begin_again(state)
 
