@@ -24,7 +24,7 @@ from mm2py.flow.requests import FlowRequests
 from mm2py.flow.sharing import FlowSharing
 from mm2py.flow.source.broken_history import BrokenHistory
 from mm2py.flow.source.copy_task import Epochs
-from mm2py.flow.source.group import SourceGroup, SourceLife
+from mm2py.flow.source.group import SourceGroup
 from mm2py.flow.source.idle_source import IdleSourceWatch
 from mm2py.flow.source.stall_watch import StallWatch
 from mm2py.flow.task_group import FlowContext, FlowGroup
@@ -90,7 +90,7 @@ class FlowRunner:
         #: They outlive this runner, if the daemon keeps them.
         self._measures = measures or FlowMeasures(clock)
         sides = (
-            partial(_offset_syncs, context, self.translations),
+            partial(OffsetSyncs, context, self.translations),
             lambda life: ConfigSync(context, life.source, life.target, life.topics, on_limits=life.keeper.go_on),
             lambda life: AclSync(context, life.source, life.target, life.topics.memory),
             partial(BrokenHistory, context, undone={}),
@@ -239,9 +239,3 @@ class FlowRunner:
         if state is FlowState.DRAINED and any(group.state not in _ENDS for group in self._groups):
             return FlowState.DRAINING
         return state
-
-
-def _offset_syncs(context: FlowContext, translations: Translations, life: SourceLife) -> OffsetSyncs:
-    syncs = OffsetSyncs(context, translations, life.source, life.target, life.tasks.ledger.states)
-    life.tasks.outcomes.listeners.append(syncs.note)
-    return syncs

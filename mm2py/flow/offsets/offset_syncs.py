@@ -7,7 +7,7 @@ MirrorMaker copied.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import ClassVar
 
@@ -20,13 +20,13 @@ from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.plugins import policy_of
+from mm2py.flow.source.group import SourceLife
 from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import MalformedOffsetSyncError, OffsetSync, decode_offset_sync, encode_offset_sync
 from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten
-from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.topic_log import LogRecord
 
@@ -78,34 +78,25 @@ class OffsetSyncs(BackgroundLoop):
 
     name = "offset-syncs"
 
-    def __init__(
-        self,
-        context: FlowContext,
-        translations: Translations,
-        source: Cluster,
-        target: Cluster,
-        states: Mapping[TopicPartition, PartitionState],
-    ) -> None:
-        """Create it for partitions that stand where *states* say."""
+    def __init__(self, context: FlowContext, translations: Translations, life: SourceLife) -> None:
+        """Create it for the partitions of a *life* of the source group."""
         settings = context.settings
-        policy = policy_of(settings)
-        self._is_at_source = settings.offset_syncs.location == "source"
-        cluster = source if self._is_at_source else target
-        other = settings.flow.target if self._is_at_source else settings.flow.source
+        is_at_source = settings.offset_syncs.location == "source"
+        other = settings.flow.target if is_at_source else settings.flow.source
         self._flow = settings.flow
         self._settings = settings.offset_syncs
-        self._cluster = cluster
+        self._cluster = life.source if is_at_source else life.target
         #: At the source nothing fences a node that was replaced.
-        self._writer = None if self._is_at_source else context.writers.tasks
-        topic = policy.offset_syncs_topic(other)
-        self._log = kept_log(settings.flow, cluster, topic, context.events, self._contents, writer=self._writer)
+        self._writer = None if is_at_source else context.writers.tasks
+        topic = policy_of(settings).offset_syncs_topic(other)
+        self._log = kept_log(self._flow, self._cluster, topic, context.events, self._contents, writer=self._writer)
         self._reach = context.reach
         self._clock = context.clock
         self._events = context.events
         self._jitter = context.jitter
         self._passed_over = context.passed_over
         self._translations = translations
-        self._states = states
+        self._states = life.tasks.ledger.states
         self._still_s = settings.copying.epoch_ms / 1000
         self._progress: dict[TopicPartition, SyncProgress] = {}
         self._delayed: dict[TopicPartition, _Delayed] = {}
@@ -113,6 +104,7 @@ class OffsetSyncs(BackgroundLoop):
         self._has_pending = asyncio.Event()
         self._is_topic_sure = False
         self._is_read = False
+        life.tasks.outcomes.listeners.append(self.note)
 
     def note(self, outcome: PartitionOutcome, begun_at: int) -> None:
         """Add an epoch's acknowledgements of a partition."""

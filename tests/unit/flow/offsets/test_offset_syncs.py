@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import cast
 
 import attrs
 import pytest
@@ -15,6 +16,7 @@ from mm2py.errors import ClusterUnreachableError, Mm2Error
 from mm2py.flow.offsets import offset_syncs
 from mm2py.flow.offsets.offset_syncs import OffsetSyncs
 from mm2py.flow.offsets.translations import Translations
+from mm2py.flow.source.group import SourceLife
 from mm2py.model.epoch import PartitionOutcome, Run
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.offset_sync import OffsetSync, decode_offset_sync, encode_offset_sync
@@ -108,9 +110,10 @@ async def running(
 
     monkeypatch.setattr(offset_syncs, "kept_log", open_log)
     translations = Translations(flow_runs=100, partition_runs=100)
-    source, target = cast("Any", Cluster("A")), cast("Any", Cluster("B"))
-    known = {state.source: state for state in states}
-    syncs = OffsetSyncs(flow_context(clock, events, settings), translations, source, target, known)
+    ledger = SimpleNamespace(states={state.source: state for state in states})
+    tasks = SimpleNamespace(ledger=ledger, outcomes=SimpleNamespace(listeners=[]))
+    life = cast("SourceLife", SimpleNamespace(source=Cluster("A"), target=Cluster("B"), tasks=tasks))
+    syncs = OffsetSyncs(flow_context(clock, events, settings), translations, life)
     is_at_target = keys.get("offset-syncs.topic.location") == "target"
     assert made == ["mm2-offset-syncs.A.internal on B" if is_at_target else "mm2-offset-syncs.B.internal on A"]
     async with asyncio.TaskGroup() as group:
