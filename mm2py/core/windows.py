@@ -127,23 +127,6 @@ class Window:
         )
 
 
-class TimesWindow:
-    """The same for a time without a rate."""
-
-    __slots__ = ("_window",)
-
-    def __init__(self) -> None:
-        self._window = Window()
-
-    def note(self, now: float, value_ms: int) -> None:
-        """Add one measurement."""
-        self._window.note(now, 1, 0, age=None, latency=MeasuredTime(1, value_ms, value_ms, value_ms, value_ms))
-
-    def view(self, now: float) -> TimesView | None:
-        """Return the measurements; None before the first."""
-        return self._window.read(now).latency
-
-
 def _shown(last_ms: int | None, samples: Sequence[_Times]) -> TimesView | None:
     if last_ms is None:
         return None

@@ -18,9 +18,9 @@ from mm2py.core.lag import Growth, Retention, forget_end, lag_s, seconds_until_l
 from mm2py.core.level import Descent, seconds_until_level
 from mm2py.core.source.progress import PartitionState
 from mm2py.core.source.stalls import why_it_waits
-from mm2py.core.windows import TimesWindow, Window
+from mm2py.core.windows import Window
 from mm2py.model.counters import Counters, Effort
-from mm2py.model.epoch import EpochOutcome, EpochPlan, Histogram, PartitionOutcome
+from mm2py.model.epoch import EpochOutcome, EpochPlan, Histogram, MeasuredTime, PartitionOutcome
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import (
     CopiedHeartbeatsView,
@@ -261,7 +261,7 @@ class FlowMeasures:
         #: Those that are behind, or were lately.
         self._behind: dict[TopicPartition, PartitionMeasures] = {}
         self._tasks: dict[int, TaskMeasures] = {}
-        self._groups: dict[tuple[str, TopicPartition], TimesWindow] = {}
+        self._groups: dict[tuple[str, TopicPartition], Window] = {}
         self._window: deque[_Sample] = deque()
         self._totals = _Totals()
         #: How many views may still be made again that are merely old.
@@ -318,13 +318,14 @@ class FlowMeasures:
 
     def checkpointed(self, group: str, remote: TopicPartition, took_ms: int) -> None:
         """Record the time from reading a group until its checkpoint was written."""
-        window = self._groups.setdefault((group, remote), TimesWindow())
-        window.note(self._clock.monotonic(), took_ms)
+        window = self._groups.setdefault((group, remote), Window())
+        took = MeasuredTime(1, took_ms, took_ms, took_ms, took_ms)
+        window.note(self._clock.monotonic(), 1, 0, age=None, latency=took)
 
     def checkpoint_latency(self, group: str, remote: TopicPartition) -> TimesView | None:
         """Return the measurements of a group's checkpoints."""
         window = self._groups.get((group, remote))
-        return None if window is None else window.view(self._clock.monotonic())
+        return None if window is None else window.read(self._clock.monotonic()).latency
 
     # Views.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 
 import attrs
 
@@ -51,7 +50,8 @@ class FlowSharing:
         self._settings = context.settings
         self._clock = context.clock
         self._epochs = epochs
-        self._us = partial(_named, us, context.settings.membership.instance)
+        # In a flow's group a node is known by its `group.instance.id`, too.
+        self._us: Callable[[], Node] = lambda: attrs.evolve(us(), instance=context.settings.membership.instance)
         #: What this node and the others that run the flow know of each other.
         self.nodes = FlowNodes(context, self._us, view)
         self.membership = membership = FlowMembership(context, self._us, before_takeover)
@@ -148,8 +148,3 @@ class FlowSharing:
         until = self._clock.monotonic() + within_s
         while not share.has_given and self._clock.monotonic() < until:
             await self._clock.sleep(_PARTED_LOOK_S)
-
-
-def _named(us: Callable[[], Node], instance: str) -> Node:
-    """Return a node by its `group.instance.id` in a flow's group, too."""
-    return attrs.evolve(us(), instance=instance)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mm2py.core.windows import TimesWindow, Window
+from mm2py.core.windows import Window
 from mm2py.model.epoch import MeasuredTime
 from mm2py.model.state import TimesView
 
@@ -88,10 +88,10 @@ def test_what_is_read_and_not_acknowledged_has_an_age_alone() -> None:
 
 def test_single_times() -> None:
     """What is measured one by one, a checkpoint's latency, is kept in the same way."""
-    window = TimesWindow()
-    nothing = window.view(0.0)
-    window.note(0.0, 30)
-    window.note(1.0, 10)
+    window = Window()
+    nothing = window.read(0.0).latency
+    window.note(0.0, 1, 0, age=None, latency=measured(30))
+    window.note(1.0, 1, 0, age=None, latency=measured(10))
 
     assert nothing is None
-    assert window.view(2.0) == TimesView(10, 10, 30, 20.0)
+    assert window.read(2.0).latency == TimesView(10, 10, 30, 20.0)
