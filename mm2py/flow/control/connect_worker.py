@@ -212,6 +212,9 @@ class ConnectWorker:
         configs = {name: one.config for name, one in connectors.items()}
         return compose(self._path, read_worker(self._path, self._overrides), configs, is_strict=self._is_strict)
 
+    async def _tried(self, connectors: Mapping[str, StoredConnector]) -> Composition:
+        return await asyncio.to_thread(self._composed, connectors)
+
     async def run(self, hooks: Hooks) -> None:
         """Follow the config topic until cancelled."""
         self._hooks, self._loop = hooks, asyncio.get_running_loop()
@@ -239,7 +242,7 @@ class ConnectWorker:
         """Return the problems that *config* would have as connector *name*, together with all others."""
         before = self.composition.idle
         others = {key: one for key, one in self.store.connectors.items() if key != name}
-        now = await asyncio.to_thread(self._composed, {**others, name: StoredConnector(config)})
+        now = await self._tried({**others, name: StoredConnector(config)})
         own = now.idle.get(name)
         problems = [] if own is None or own.why is Idleness.WAITING else list(own.problems)
         for other, idle in now.idle.items():
