@@ -4,8 +4,6 @@ one `Control` for all its flows.
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
@@ -33,6 +31,7 @@ from mm2py.flow.control.connector_offsets import ConnectorOffsets
 from mm2py.flow.control.overrides import OverrideControl
 from mm2py.flow.fleet import Fleet
 from mm2py.flow.runner import FlowRunner
+from mm2py.flow.this_node import this_node
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.overrides import Overrides, Wanted
@@ -67,7 +66,7 @@ class Control:
         self, flow: Flow, change: Callable[[Overrides], Overrides], *, by: str = ""
     ) -> Overrides:
         """Store changed overrides of *flow* on the target cluster, then apply them within seconds; return them."""
-        return await self._overrides.change(flow, change, by=by or _this_process())
+        return await self._overrides.change(flow, change, by=by or str(this_node()))
 
     # Restarts (KIP-745).
 
@@ -77,14 +76,14 @@ class Control:
         """Restart a connector on all nodes that run it, see `SharedRestarts`. Raise UnknownConnectorError,
         OverrideConflictError if no node is known that runs it, and RestartNotPassedOnError.
         """
-        restart = Restart(connector, None, include_tasks, only_failed, by or _this_process())
+        restart = Restart(connector, None, include_tasks, only_failed, by or str(this_node()))
         await self._runner(flow).requests.restart(restart)
 
     async def restart_task(self, flow: Flow, connector: str, task: int, *, by: str = "") -> None:
         """Restart one task of a connector, on whichever node it runs. Raise UnknownTaskError if it has no such task,
         OverrideConflictError if the task's node does not answer, and RestartNotPassedOnError.
         """
-        await self._runner(flow).requests.restart(Restart(connector, task, by=by or _this_process()))
+        await self._runner(flow).requests.restart(Restart(connector, task, by=by or str(this_node())))
 
     def _runner(self, flow: Flow) -> FlowRunner:
         runner = self._fleet.runner(flow)
@@ -113,7 +112,7 @@ class Control:
     def drain_node(self, *, is_drained: bool, by: str = "") -> None:
         """Have this node give up all its tasks to other nodes, or take its part again; a restart ends it, too."""
         if self._fleet.is_drained is not is_drained:
-            author = by or _this_process()
+            author = by or str(this_node())
             self._events.emit(NodeDrained(author) if is_drained else NodeResumed(author))
         self._fleet.set_drained(is_drained=is_drained)
 
@@ -168,13 +167,13 @@ class Control:
         altered = self._offsets_of(flow, connector)
         requested = read_offsets(flow, connector, offsets)
         async with self._stopped(flow, connector):
-            await altered.alter(connector, requested, by=by or _this_process())
+            await altered.alter(connector, requested, by=by or str(this_node()))
 
     async def reset_offsets(self, flow: Flow, connector: str, *, by: str = "") -> None:
         """Remove all offsets of a stopped connector, so that it starts where its settings say."""
         offsets = self._offsets_of(flow, connector)
         async with self._stopped(flow, connector):
-            await offsets.reset(connector, by=by or _this_process())
+            await offsets.reset(connector, by=by or str(this_node()))
 
     def _offsets_of(self, flow: Flow, connector: str) -> ConnectorOffsets:
         groups = {group.connector: group for group in self._runner(flow).view().groups}
@@ -213,8 +212,3 @@ class Control:
             raise
         except Mm2Error as error:
             raise OverridesNotStoredError(str(flow), flow.target, str(error)) from error
-
-
-def _this_process() -> str:
-    """Return the author of requests that do not name one."""
-    return f"mm2py on {socket.gethostname()}, process {os.getpid()}"
