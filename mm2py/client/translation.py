@@ -14,7 +14,6 @@ from collections.abc import Collection, Mapping
 import attrs
 
 from mm2py.core.offsets.known_offsets import KnownOffsets, stored_index
-from mm2py.core.offsets.sync_store import Sync
 from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import MalformedOffsetSyncError, decode_offset_sync
@@ -51,7 +50,7 @@ class KnownPartitions:
         except MalformedOffsetSyncError:
             return
         known = self._syncs[-1].setdefault(sync.source, _Known())
-        known.learn(Sync(sync.upstream, sync.downstream))
+        known.learn(sync)
         known.synced_ms = record.timestamp_ms or 0
 
     def take_position(self, record: LogRecord) -> None:

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 import attrs
 
 from mm2py.core.offsets.stored_runs import put_together
-from mm2py.core.offsets.sync_store import Sync, SyncSlots
+from mm2py.core.offsets.sync_store import SyncSlots
 from mm2py.core.offsets.translation import RunIndex, Translated, Translation, Untranslated
+from mm2py.model.offset_sync import OffsetSync
 from mm2py.model.positions import Position
 from mm2py.model.run_chunk import KeptChunk
 from mm2py.model.topic import is_other_topic
@@ -32,7 +33,7 @@ class KnownOffsets:
     index: RunIndex | None = None
     syncs: SyncSlots | None = None
 
-    def learn(self, sync: Sync) -> None:
+    def learn(self, sync: OffsetSync) -> None:
         """Take an offset sync, in the order of the log."""
         if self.syncs is None:
             self.syncs = SyncSlots(sync)

@@ -8,21 +8,12 @@ its own record is known to have been copied; so any offset past it becomes the s
 
 from __future__ import annotations
 
-import attrs
-
 from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
+from mm2py.model.offset_sync import OffsetSync
 
 
 SLOTS = 64
 _LARGEST = 2**63 - 1
-
-
-@attrs.frozen
-class Sync:
-    """The source's record at `upstream` is at `downstream` of the target."""
-
-    upstream: int
-    downstream: int
 
 
 class SyncSlots:
@@ -35,17 +26,17 @@ class SyncSlots:
 
     __slots__ = ("_slots",)
 
-    def __init__(self, first: Sync) -> None:
+    def __init__(self, first: OffsetSync) -> None:
         self._slots = [first] * SLOTS
 
-    def add(self, new: Sync) -> None:
+    def add(self, new: OffsetSync) -> None:
         """Add a sync. A rewind makes it the only known one."""
         if new.upstream < self._slots[0].upstream:
             self._slots = [new] * SLOTS
         else:
             self._insert(new)
 
-    def _insert(self, new: Sync) -> None:
+    def _insert(self, new: OffsetSync) -> None:
         slots, old = self._slots, list(self._slots)
         slots[0] = carry = new
         reading = 0
@@ -86,13 +77,13 @@ class SyncSlots:
         return Translated(found.upstream + step, Precision.OFFSET_SYNCS)
 
 
-def _is_recent(newer: Sync, older: Sync, i: int, j: int) -> bool:
+def _is_recent(newer: OffsetSync, older: OffsetSync, i: int, j: int) -> bool:
     """Whether invariant B holds; past what Java's 64 bits hold it does."""
     limit = older.upstream + (1 << j) - (1 << i)
     return newer is older or limit > _LARGEST or newer.upstream <= limit
 
 
-def _is_apart(newer: Sync, older: Sync, i: int) -> bool:
+def _is_apart(newer: OffsetSync, older: OffsetSync, i: int) -> bool:
     """Whether invariant C holds; past what Java's 64 bits hold it does not."""
     limit = older.upstream + (1 << max(i - 2, 0))
     return newer is older or (limit <= _LARGEST and newer.upstream >= limit)

@@ -14,7 +14,6 @@ import attrs
 
 from mm2py.core.offsets.known_offsets import KnownOffsets, stored_index
 from mm2py.core.offsets.stored_runs import changed_chunks, chunk_count, cut_chunk, put_together
-from mm2py.core.offsets.sync_store import Sync
 from mm2py.core.offsets.translation import RunIndex, Translation, Untranslated
 from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.flow import Flow, TopicPartition
@@ -137,7 +136,7 @@ class Translations:
 
     def learn(self, sync: OffsetSync) -> None:
         """Add an existing offset sync, in the order of the log."""
-        self._known.setdefault(sync.source, _Known()).learn(Sync(sync.upstream, sync.downstream))
+        self._known.setdefault(sync.source, _Known()).learn(sync)
 
     def forget(self, source: TopicPartition) -> None:
         """Drop the translations of a source partition: its topic, or its remote one, was re-created."""

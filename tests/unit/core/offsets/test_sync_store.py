@@ -8,23 +8,29 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from mm2py.core.offsets.sync_store import SLOTS, Sync, SyncSlots
+from mm2py.core.offsets.sync_store import SLOTS, SyncSlots
 from mm2py.core.offsets.translation import Precision, Translated, Untranslated
+from mm2py.model.flow import TopicPartition
+from mm2py.model.offset_sync import OffsetSync
+
+
+def sync(upstream: int, downstream: int) -> OffsetSync:
+    return OffsetSync(TopicPartition("t", 0), upstream, downstream)
 
 
 def fed(upstreams: Iterable[int], slots: SyncSlots | None = None) -> SyncSlots:
     for upstream in upstreams:
-        sync = Sync(upstream, upstream)
+        one = sync(upstream, upstream)
         if slots is None:
-            slots = SyncSlots(sync)
+            slots = SyncSlots(one)
         else:
-            slots.add(sync)
+            slots.add(one)
     assert slots is not None
     return slots
 
 
 def points(slots: SyncSlots) -> list[int]:
-    return [sync.upstream for sync in dict.fromkeys(reversed(slots._slots))]
+    return [one.upstream for one in dict.fromkeys(reversed(slots._slots))]
 
 
 def by_syncs(offset: int) -> Translated:
@@ -33,14 +39,14 @@ def by_syncs(offset: int) -> Translated:
 
 def test_offset_translation() -> None:
     """Past a sync only one more is known; before all of them nothing (testOffsetTranslation)."""
-    slots = SyncSlots(Sync(100, 200))
+    slots = SyncSlots(sync(100, 200))
 
     assert slots.downstream(150) == by_syncs(201)
-    slots.add(Sync(150, 251))
+    slots.add(sync(150, 251))
     assert [slots.downstream(at) for at in (150, 5)] == [by_syncs(251), Untranslated.TOO_OLD]
-    slots.add(Sync(200, 10))
+    slots.add(sync(200, 10))
     assert slots.downstream(200) == by_syncs(10)
-    slots.add(Sync(20, 20))
+    slots.add(sync(20, 20))
     assert slots.downstream(20) == by_syncs(20)
 
 
@@ -50,7 +56,7 @@ def test_past_offset_translation() -> None:
     fed(range(1010, 10_001, 10), slots)
 
     assert points(slots) == [1000, 4840, 6760, 8680, 9160, 9640, 9880, 9940, 9970, 9990, 10_000]
-    slots.add(Sync(1500, 11_000))
+    slots.add(sync(1500, 11_000))
     assert points(slots) == [1500]
 
 
@@ -72,7 +78,7 @@ def test_a_group_far_behind_goes_back_far() -> None:
 
 
 def assert_invariants(slots: SyncSlots) -> None:
-    upstreams = [sync.upstream for sync in slots._slots]
+    upstreams = [one.upstream for one in slots._slots]
     for i in range(SLOTS):
         for j in range(i + 1, SLOTS):
             if slots._slots[i] is slots._slots[j]:
@@ -86,7 +92,7 @@ def test_consistently_spaced_syncs(spacing: int) -> None:
     """The invariants hold however far apart syncs are (testConsistentlySpacedSyncs)."""
     slots = fed([0])
     for upstream in range(spacing, spacing * 400, spacing):
-        slots.add(Sync(upstream, upstream))
+        slots.add(sync(upstream, upstream))
         if upstream % (spacing * 13) == 0:
             assert_invariants(slots)
 
@@ -97,7 +103,7 @@ def test_randomly_spaced_syncs(spacings: Sequence[int]) -> None:
     slots, upstream = fed([0]), 0
     for spacing in spacings:
         upstream += spacing
-        slots.add(Sync(upstream, upstream))
+        slots.add(sync(upstream, upstream))
     assert_invariants(slots)
 
     for at in range(0, upstream + 3, max(1, upstream // 50)):
