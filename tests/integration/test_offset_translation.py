@@ -224,7 +224,7 @@ async def test_few_runs_in_memory_are_never_ahead(
         truth = await over.truth(0)
         answers = [flow.runner.translations.downstream(TopicPartition(over.topic, 0), at) for at in range(1_201)]
 
-    assert flow.runner.translations.runs <= 64
+    assert flow.runner.translations._runs <= 64
     translated = [answer for answer in answers if isinstance(answer, Translated)]
     assert len(translated) == 1_201
     assert all(answer.offset <= truth.downstream_of(at) for at, answer in enumerate(translated))
