@@ -132,9 +132,8 @@ def test_records_weigh() -> None:
 def test_time_passes_between_two_looks() -> None:
     descent = _looked(lambda at: 100 * (300 - at), _every(60, 120))
 
-<<<<<<< HEAD
-    assert seconds_until_level([Weighed(descent)], 150) == pytest.approx(150)
-    assert seconds_until_level([Weighed(descent)], 320) == 0
+    assert seconds_until_level([(descent, 1.0)], 150) == pytest.approx(150)
+    assert seconds_until_level([(descent, 1.0)], 320) == 0
 
 
 @pytest.mark.parametrize("was_level", [True, False])
@@ -143,10 +142,10 @@ def test_while_a_partition_is_not_copied_it_only_grows(*, was_level: bool) -> No
     descent = _looked(lambda at: 0 if was_level else 100 * (300 - at), [0, 10, 20], copied_per_s=100)
     for at, lag in ((25, 30_000), (60, 50_000), (90, 60_000)):
         descent = descent.at_rest(lag, at=at)
-    found = [seconds_until_level([Weighed(descent)], 90)]
+    found = [seconds_until_level([(descent, 1.0)], 90)]
     for at, lag in ((110, 59_900), (120, 58_900), (130, 57_900)):
         descent = descent.after(lag, copied_per_s=100, at=at)
-        found.append(seconds_until_level([Weighed(descent)], at))
+        found.append(seconds_until_level([(descent, 1.0)], at))
 
     assert found == ([None, None, 589, 579] if was_level else [600, 599, 589, 579])
     assert Descent().at_rest(0, at=0).at_rest(3, at=10).left == 0
@@ -156,8 +155,8 @@ def test_it_is_unknown_until_it_is_known_of_nearly_all() -> None:
     """A copy task whose epochs end later than those of others may have most of what is left."""
     known, once = (_looked(lambda at: 100 * (300 - at), times) for times in ([0, 10], [10]))
 
-    assert seconds_until_level([Weighed(known), Weighed(once)], 10) is None
-    assert seconds_until_level([Weighed(known), Weighed(once, 0.05)], 10) == pytest.approx(304.5)
+    assert seconds_until_level([(known, 1.0), (once, 1.0)], 10) is None
+    assert seconds_until_level([(known, 1.0), (once, 0.05)], 10) == pytest.approx(304.5)
 
 
 def test_a_rate_that_grows_is_followed_soon() -> None:
@@ -168,8 +167,4 @@ def test_a_rate_that_grows_is_followed_soon() -> None:
     for epochs, lag in enumerate(lags):
         descent = descent.after(lag, copied_per_s=0, at=10.0 * epochs)
 
-    assert seconds_until_level([Weighed(descent)], 70) == pytest.approx(lags[-1] / 110, rel=0.01)
-=======
-    assert seconds_until_level([(descent, 1.0)], 150) == pytest.approx(150)
-    assert seconds_until_level([(descent, 1.0)], 320) == 0
->>>>>>> a1baa2d (flow: do once what was written out twice)
+    assert seconds_until_level([(descent, 1.0)], 70) == pytest.approx(lags[-1] / 110, rel=0.01)

@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
+from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.catch_up import CatchUp
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.throttle import Throttle
-from tests.support.copy_rig import CopyRig, rig_of
+from tests.support.copy_rig import REMOTE, CopyRig, rig_of
 
 
 async def _waits(rig: CopyRig) -> list[float]:
