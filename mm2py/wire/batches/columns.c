@@ -38,60 +38,51 @@ static void put(struct binaries *to, int64_t index, const uint8_t *bytes, int64_
         to->size += size;
 }
 
-/* Read a length and as many bytes into *to*; without *to* pass over them. */
+/* Read a length and as many bytes into *to*. */
 static int take(const uint8_t **at, const uint8_t *end, int64_t least, struct binaries *to, int64_t index) {
     int64_t size;
     if (!read_number(at, end, 5, &size) || size < least || size > end - *at) return 0;
-    if (size < -1) return 0;
-    if (to) put(to, index, *at, size);
+    put(to, index, *at, size);
     if (size > 0) *at += size;
     return 1;
 }
 
 /* Read key, value and headers, which fill the record exactly. */
 static int take_rest(const uint8_t *at, const uint8_t *end, struct columns *to) {
-    int64_t headers, row = to ? to->records : 0;
-    if (!take(&at, end, -1, to ? &to->key : 0, row) || !take(&at, end, -1, to ? &to->value : 0, row)) return 0;
+    int64_t headers;
+    if (!take(&at, end, -1, &to->key, to->records) || !take(&at, end, -1, &to->value, to->records)) return 0;
     if (!read_number(&at, end, 5, &headers) || headers < 0) return 0;
     for (; headers; headers--) {
-        int64_t number = to ? to->headers : 0;
-        if (!take(&at, end, 0, to ? &to->header_key : 0, number)) return 0;
-        if (!take(&at, end, -1, to ? &to->header_value : 0, number)) return 0;
-        if (to) to->headers++;
+        if (!take(&at, end, 0, &to->header_key, to->headers)) return 0;
+        if (!take(&at, end, -1, &to->header_value, to->headers)) return 0;
+        to->headers++;
     }
     return at == end;
 }
 
-/* Take the records from *from* up to, and without, *before* out of one batch. */
-static int take_batch(struct columns *to, const uint8_t *batch, int64_t size, int64_t from, int64_t before) {
-    int64_t base = (int64_t)get64(batch), first = (int64_t)get64(batch + 27), last = (int64_t)get64(batch + 35);
-    int attributes = batch[22], is_stamped = attributes & LOG_APPEND_TIME;
-    int32_t records = (int32_t)get32(batch + 57);
-    const uint8_t *at = batch + HEADER, *end = batch + size;
-    if (attributes & CODEC) return NOT_FOR_US;
+/* Take the records from *from_offset* up to, and without, *before* out of one batch. */
+static int take_batch(struct columns *to, const uint8_t *batch, int64_t size, int64_t from_offset, int64_t before) {
+    struct reading from = reading_of(batch, size);
+    struct record record;
+    if (from.attributes & CODEC) return NOT_FOR_US;
     /* Only counting comes first, and what was counted is sound. */
-    if (!to->offsets && mm2py_crc32c(batch + 21, size - 21) != get32(batch + 17)) return BAD_CHECKSUM;
-    for (int32_t n = 0; n < records; n++) {
-        int64_t length, since, delta;
-        if (!read_number(&at, end, 5, &length) || length < 1 || length > end - at) return MALFORMED;
-        const uint8_t *record_end = at + length;
-        uint8_t record_attributes = *at++;
-        if (!read_number(&at, record_end, 10, &since) || !read_number(&at, record_end, 5, &delta)) return MALFORMED;
-        int64_t offset = (int64_t)((uint64_t)base + (uint64_t)delta);
-        int is_wanted = offset >= from && offset < before;
-        if (record_attributes & 0x80 || !take_rest(at, record_end, is_wanted ? to : 0)) return MALFORMED;
-        if (is_wanted) {
-            if (to->offsets) {
-                to->offsets[to->records] = offset;
-                to->timestamps[to->records] = is_stamped ? last : (int64_t)((uint64_t)first + (uint64_t)since);
-                to->kinds[to->records] = is_stamped ? 1 : 0;
-                to->header_ends[to->records + 1] = (int32_t)to->headers;
-            }
-            to->records++;
+    if (!to->offsets && !is_intact(batch, size)) return BAD_CHECKSUM;
+    while (from.left) {
+        if (!read_record(&from, &record)) return MALFORMED;
+        if (record.offset < from_offset || record.offset >= before) {
+            if (!is_whole(record.rest, record.end)) return MALFORMED;
+            continue;
         }
-        at = record_end;
+        if (!take_rest(record.rest, record.end, to)) return MALFORMED;
+        if (to->offsets) {
+            to->offsets[to->records] = record.offset;
+            to->timestamps[to->records] = record.timestamp;
+            to->kinds[to->records] = from.attributes & LOG_APPEND_TIME ? 1 : 0;
+            to->header_ends[to->records + 1] = (int32_t)to->headers;
+        }
+        to->records++;
     }
-    return at == end ? OK : MALFORMED;
+    return from.at == from.end ? OK : MALFORMED;
 }
 
 /*

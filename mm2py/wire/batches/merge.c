@@ -15,52 +15,23 @@ struct range {
     int64_t end, after;
 };
 
-/* Pass over a length and as many bytes; a null only where it is allowed. */
-static int skip_bytes(const uint8_t **at, const uint8_t *end, int64_t least) {
-    int64_t size;
-    if (!read_number(at, end, 5, &size) || size < least || size > end - *at) return 0;
-    if (size > 0) *at += size;
-    return 1;
-}
-
-/* Whether key, value and headers fill the record exactly. */
-static int is_whole(const uint8_t *at, const uint8_t *end) {
-    int64_t headers;
-    if (!skip_bytes(&at, end, -1) || !skip_bytes(&at, end, -1)) return 0;
-    if (!read_number(&at, end, 5, &headers) || headers < 0) return 0;
-    while (headers--)
-        if (!skip_bytes(&at, end, 0) || !skip_bytes(&at, end, -1)) return 0;
-    return at == end;
-}
-
 /* Append the records of one batch, which begins at *batch* and has *size* bytes, all of them there. */
 static int append_batch(struct filling *to, const uint8_t *batch, int64_t size, int64_t from_offset) {
-    int64_t base = (int64_t)get64(batch), first = (int64_t)get64(batch + 27), last = (int64_t)get64(batch + 35);
-    int attributes = batch[22], is_stamped = attributes & LOG_APPEND_TIME;
-    int32_t records = (int32_t)get32(batch + 57);
-    const uint8_t *at = batch + HEADER, *end = batch + size;
-    to->outcome->offset = base;
-    if (attributes & (CODEC | CONTROL)) return NOT_FOR_US;
-    if (mm2py_crc32c(batch + 21, size - 21) != get32(batch + 17)) return BAD_CHECKSUM;
-    for (int32_t n = 0; n < records; n++) {
-        int64_t length, since, delta;
-        if (!read_number(&at, end, 5, &length) || length < 1 || length > end - at) return MALFORMED;
-        const uint8_t *record_end = at + length;
-        uint8_t record_attributes = *at++;
-        if (!read_number(&at, record_end, 10, &since) || !read_number(&at, record_end, 5, &delta)) return MALFORMED;
-        /* No attributes of records are defined; aiokafka, which reads them as a number, refuses these too. */
-        if (record_attributes & 0x80 || !is_whole(at, record_end)) return MALFORMED;
-        int64_t offset = (int64_t)((uint64_t)base + (uint64_t)delta);
-        if (offset >= from_offset) {
-            int64_t timestamp = is_stamped ? last : (int64_t)((uint64_t)first + (uint64_t)since);
-            uint8_t *rest;
-            int status = mm2py_add_record(to, offset, timestamp, record_attributes, record_end - at, &rest);
-            if (status != OK) return status;
-            memcpy(rest, at, (size_t)(record_end - at));
-        }
-        at = record_end;
+    struct reading from = reading_of(batch, size);
+    struct record record;
+    to->outcome->offset = from.base;
+    if (from.attributes & (CODEC | CONTROL)) return NOT_FOR_US;
+    if (!is_intact(batch, size)) return BAD_CHECKSUM;
+    while (from.left) {
+        if (!read_record(&from, &record) || !is_whole(record.rest, record.end)) return MALFORMED;
+        if (record.offset < from_offset) continue;
+        int64_t rest_size = record.end - record.rest;
+        uint8_t *rest;
+        int status = mm2py_add_record(to, record.offset, record.timestamp, record.attributes, rest_size, &rest);
+        if (status != OK) return status;
+        memcpy(rest, record.rest, (size_t)rest_size);
     }
-    return at == end ? OK : MALFORMED;
+    return from.at == from.end ? OK : MALFORMED;
 }
 
 /*

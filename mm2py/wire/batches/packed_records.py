@@ -18,8 +18,9 @@ from crc32c import crc32c
 
 from mm2py.wire.batches import native
 from mm2py.wire.batches.batch import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD_BYTES
+from mm2py.wire.batches.batch import batches as views
 from mm2py.wire.batches.native import Made, Outcome, Rebuilt
-from mm2py.wire.batches.payloads import DECODERS, sized
+from mm2py.wire.batches.payloads import body_of, sized
 from mm2py.wire.batches.rebuild import UNDECODABLE
 
 
@@ -184,13 +185,12 @@ def unpack(batches: Iterable[bytes], *, from_offset: int, before: int) -> Packed
 
 def _plain(batch: bytes) -> bytes | bytearray:
     """Return a batch without compression. Raise what a codec raises, or `ValueError`."""
-    codec = batch[_CODEC_AT] & CODEC_MASK
-    if not codec:
+    if not batch[_CODEC_AT] & CODEC_MASK:
         return batch
-    decode = DECODERS.get(codec)
-    if decode is None or (_checksum(batch),) != _CRC.unpack_from(batch, _CRC_AT):
-        raise ValueError(codec)
-    return _with_body(batch, decode(batch[HEADER_BYTES:]), 0)
+    (view,) = views(memoryview(batch))
+    if not view.matches_crc():
+        raise ValueError(view.crc)
+    return _with_body(batch, body_of(view), 0)
 
 
 def _with_body(batch: bytes | memoryview, body: bytes, codec: int) -> bytearray:
@@ -198,12 +198,8 @@ def _with_body(batch: bytes | memoryview, body: bytes, codec: int) -> bytearray:
     made = bytearray(batch[:HEADER_BYTES]) + body
     _LENGTH.pack_into(made, _LENGTH_AT, len(made) - LOG_OVERHEAD_BYTES)
     made[_CODEC_AT] = made[_CODEC_AT] & ~CODEC_MASK | codec
-    _CRC.pack_into(made, _CRC_AT, _checksum(made))
+    _CRC.pack_into(made, _CRC_AT, crc32c(memoryview(made)[_SIGNED_FROM:]))
     return made
-
-
-def _checksum(batch: bytes | bytearray) -> int:
-    return int(crc32c(memoryview(batch)[_SIGNED_FROM:]))
 
 
 def pack(

@@ -35,8 +35,7 @@ Parts = tuple[bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...]
 #: After every offset.
 NO_END: Final = 1 << 63
 _NO_CODEC: Final = 0
-#: By the number of a codec in a batch's attributes.
-DECODERS: Final = {1: gzip_decode, 2: snappy_decode, 3: lz4_decode, 4: zstd_decode}
+_DECODERS: Final = {1: gzip_decode, 2: snappy_decode, 3: lz4_decode, 4: zstd_decode}
 #: Base offset, length, magic, crc, attributes, last offset delta, base timestamp, record count; then the first byte of
 #: the first record, whose length begins there.
 _GLANCE: Final = struct.Struct(">qi4xbIhiq22xiB")
@@ -157,7 +156,7 @@ def read(batch: RecordBatchView) -> Payloads:
     if not (is_old or batch.matches_crc()):
         raise UnreadableBatchError(batch.base_offset, BAD_CHECKSUM)
     try:
-        return _read_old(batch) if is_old else _walk(_body(batch), batch)
+        return _read_old(batch) if is_old else _walk(body_of(batch), batch)
     except UnreadableBatchError:
         raise
     except IndexError:
@@ -166,11 +165,12 @@ def read(batch: RecordBatchView) -> Payloads:
         raise UnreadableBatchError(batch.base_offset, str(error) or type(error).__name__) from error
 
 
-def _body(batch: RecordBatchView) -> bytes:
+def body_of(batch: RecordBatchView) -> bytes:
+    """Return the records of a batch without compression. Raise `UnreadableBatchError`, or what a codec raises."""
     body = bytes(batch.view[HEADER_BYTES:])
     if batch.codec == _NO_CODEC:
         return body
-    decode = DECODERS.get(batch.codec)
+    decode = _DECODERS.get(batch.codec)
     if decode is None:
         raise UnreadableBatchError(batch.base_offset, f"its codec, {batch.codec}, is none that is known")
     return bytes(decode(body))

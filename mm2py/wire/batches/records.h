@@ -114,4 +114,67 @@ static inline uint8_t *write_number(uint8_t *p, int64_t value) {
     return p;
 }
 
+/* The records of a batch, from one to the next: *left* of them, of which the next one begins at *at*. */
+struct reading {
+    const uint8_t *at, *end;
+    int64_t base, first_timestamp, max_timestamp;
+    int attributes;
+    int32_t left;
+};
+
+/* A record; *rest* is its part from the key on. */
+struct record {
+    int64_t offset, timestamp;
+    uint8_t attributes;
+    const uint8_t *rest, *end;
+};
+
+/* Begin to read the batch at *batch*, which has *size* bytes, all of them there. */
+static inline struct reading reading_of(const uint8_t *batch, int64_t size) {
+    int32_t records = (int32_t)get32(batch + 57);
+    struct reading from = {batch + HEADER, batch + size, (int64_t)get64(batch), (int64_t)get64(batch + 27),
+                           (int64_t)get64(batch + 35), batch[22], records > 0 ? records : 0};
+    return from;
+}
+
+static inline int is_intact(const uint8_t *batch, int64_t size) {
+    return mm2py_crc32c(batch + 21, size - 21) == get32(batch + 17);
+}
+
+/* Read the next record up to its key, and go on behind it. */
+static inline int read_record(struct reading *from, struct record *found) {
+    int64_t length, since, delta;
+    if (!read_number(&from->at, from->end, 5, &length) || length < 1 || length > from->end - from->at) return 0;
+    found->end = from->at + length;
+    found->attributes = *from->at++;
+    if (!read_number(&from->at, found->end, 10, &since) || !read_number(&from->at, found->end, 5, &delta)) return 0;
+    found->rest = from->at;
+    found->offset = (int64_t)((uint64_t)from->base + (uint64_t)delta);
+    found->timestamp = from->max_timestamp;
+    if (!(from->attributes & LOG_APPEND_TIME))
+        found->timestamp = (int64_t)((uint64_t)from->first_timestamp + (uint64_t)since);
+    from->at = found->end;
+    from->left--;
+    /* No attributes of records are defined; aiokafka, which reads them as a number, refuses these too. */
+    return !(found->attributes & 0x80);
+}
+
+/* Pass over a length and as many bytes; a null only where it is allowed. */
+static inline int skip_bytes(const uint8_t **at, const uint8_t *end, int64_t least) {
+    int64_t size;
+    if (!read_number(at, end, 5, &size) || size < least || size > end - *at) return 0;
+    if (size > 0) *at += size;
+    return 1;
+}
+
+/* Whether key, value and headers fill the record exactly. */
+static inline int is_whole(const uint8_t *at, const uint8_t *end) {
+    int64_t headers;
+    if (!skip_bytes(&at, end, -1) || !skip_bytes(&at, end, -1)) return 0;
+    if (!read_number(&at, end, 5, &headers) || headers < 0) return 0;
+    while (headers--)
+        if (!skip_bytes(&at, end, 0) || !skip_bytes(&at, end, -1)) return 0;
+    return at == end;
+}
+
 #endif

@@ -43,10 +43,10 @@ _TAKEN: Final = {
     "key": _BYTES,
     "value": _BYTES,
 }
-_HEADERS_TYPES: Final = frozenset(
-    {"array<struct<key:string,value:binary>>", "array<struct<key:string,value:string>>", "array<void>", "void"}
-)
 _HEADERS: Final = "array<struct<key: string, value: binary>>"
+#: As Spark itself writes that.
+_HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
+_HEADERS_TYPES: Final = frozenset({_HEADERS_TYPE, "array<struct<key:string,value:string>>", "array<void>", "void"})
 _REORDERS: Final = re.compile(
     r"^[\s:+\-|*()\d]*(?P<what>Exchange|ShuffleQueryStage|Sort\b|Coalesce|Union|TakeOrdered\w*|CollectLimit|GlobalLimit"
     r"|LocalLimit|\w*Aggregate|Window|Generate|Expand|CartesianProduct|SortMergeJoin|ShuffledHashJoin)",
@@ -219,13 +219,13 @@ def _in_our_columns(transform: Transform, made: DataFrame) -> DataFrame:
     columns = [f.col(name) for name in NAMES[:4]]
     columns += [f.lit(0).alias("timestamp_type")]
     columns += [_as(types, name, "binary") for name in ("key", "value")]
-    return made.select(*columns, _as(types, "headers", _HEADERS))
+    return made.select(*columns, _as(types, "headers", _HEADERS_TYPE))
 
 
 def _as(types: dict[str, list[str]], name: str, kind: str) -> Column:
     # A column that is cast is another one, even if it was of that type.
     column = f.col(name)
-    return column if types[name] == [kind.replace(": ", ":").replace(", ", ",")] else column.cast(kind).alias(name)
+    return column if types[name] == [kind] else column.cast(kind).alias(name)
 
 
 def _judge_column(transform: Transform, name: str, found: list[str]) -> None:

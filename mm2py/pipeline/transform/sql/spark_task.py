@@ -78,15 +78,13 @@ def write_ranges(carried: Sequence[str], batches: Iterator[pa.RecordBatch]) -> I
     with uncollected(), CarriedColumns(carried, len(plan.partitions)) as columns:
         rows = whole_input(batches)
         if len(plan.partitions) == 1:
-            by_range = [list(rows)]
+            (one,) = plan.partitions
+            whole = columns.joined(0, list(rows))
+            outcomes: list[RangeOutcome | str] = [here.run(_written(plan, one, whole, here.state))]
         else:
             held = by_source(rows, limit_bytes=_MOST_BYTES, held_bytes=columns.size_bytes)
-            by_range = [held.get(one.source, []) for one in plan.partitions]
-        whole = [columns.joined(number, its) for number, its in enumerate(by_range)]
-        if len(plan.partitions) == 1:
-            outcomes: list[RangeOutcome | str] = [here.run(_written(plan, plan.partitions[0], whole[0], here.state))]
-        else:
-            outcomes = here.run(all_written(plan, whole, here.state))
+            each = [columns.joined(number, held.get(it.source, ())) for number, it in enumerate(plan.partitions)]
+            outcomes = here.run(all_written(plan, each, here.state))
     yield pa.RecordBatch.from_pydict({OUTCOME: [pickle.dumps(outcomes)]})
 
 
