@@ -254,7 +254,7 @@ async def test_java_mm2_and_we_read_each_other_s_positions(
     choose = DefaultPartitioner()
     numbers = list(range(len({record.partition for record in records} | set(range(25)))))
     assert decoded == [("A", Position(tp, 100)) for tp in partitions_of(fresh, 3)]
-    assert [(record.key, record.value, []) for record in theirs] == [
+    assert [(record.key, record.value, ()) for record in theirs] == [
         encode_position("A", Position(tp, 100)) for tp in partitions_of(fresh, 3)
     ]
     assert [record.partition for record in theirs] == [choose(record.key, numbers, numbers) for record in theirs]
