@@ -162,7 +162,8 @@ class Comparison:
     def _find_anchor(self) -> Want | None:
         source, target = ([mark for _, mark in window] for window in self._windows)
         are_over = tuple(self._has_ended[side] and not self._rows[side].left for side in (SOURCE, TARGET))
-        anchor = find_anchor(source, target, are_over)
+        # Once both are over, all that is left can be paired: a short match at the end may be of a record that moved.
+        anchor = find_anchor(source, target, (False, False) if all(are_over) else are_over)
         is_end = False
         if anchor is None and all(are_over):
             anchor, is_end = (len(source), len(target)), True
