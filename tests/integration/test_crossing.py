@@ -49,6 +49,12 @@ _STATEMENTS = {
         (),
     ),
     "SELECT * EXCEPT (offset), offset + 1 AS offset FROM records": (_WHOLE, _WHOLE, ()),
+    "SELECT * FROM records WHERE offset % 2 = 0": (("offset",), ("offset",), _COLUMNS),
+    "SELECT * EXCEPT (key), CAST(offset AS STRING) AS key FROM records": (
+        ("offset",),
+        ("offset", "key"),
+        ("timestamp", "value", "headers"),
+    ),
     "SELECT * FROM records r WHERE r.topic LIKE 'orders%'": (("topic", "offset"), ("offset",), _COLUMNS),
     "SELECT * FROM (SELECT * FROM records WHERE partition > 3) WHERE timestamp_type = 0": (
         ("partition", "offset", "timestamp_type"),
@@ -81,6 +87,13 @@ _ALONE = {
     "hanging",
 }
 
+#: Those for which an offset must be the record's own.
+_LOOK_AT_OFFSETS = {
+    "SELECT * EXCEPT (offset), offset + 1 AS offset FROM records",
+    "SELECT * FROM records WHERE offset % 2 = 0",
+    "SELECT * EXCEPT (key), CAST(offset AS STRING) AS key FROM records",
+}
+
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, tuple[Crossing, bool]]:
@@ -104,12 +117,13 @@ async def _found() -> dict[str, tuple[Crossing, bool]]:
 @pytest.mark.parametrize("text", _STATEMENTS)
 def test_only_what_is_looked_at_is_read(found: dict[str, tuple[Crossing, bool]], text: str) -> None:
     """Only what the statement may have changed is returned, topic and partition included; the rest is carried."""
-    assert found[text][0] == Crossing(*_STATEMENTS[text])
+    assert found[text][0] == Crossing(*_STATEMENTS[text], has_row_ids=text not in {*_ALONE, *_LOOK_AT_OFFSETS})
 
 
 def test_functions(found: dict[str, tuple[Crossing, bool]]) -> None:
     """A function is analysed as well."""
-    assert found["masked"][0] == Crossing(("offset", "value"), ("offset", "value"), ("timestamp", "key", "headers"))
+    carried = ("timestamp", "key", "headers")
+    assert found["masked"][0] == Crossing(("offset", "value"), ("offset", "value"), carried, has_row_ids=True)
 
 
 def test_what_is_more_than_row_by_row_has_each_range_alone(found: dict[str, tuple[Crossing, bool]]) -> None:
@@ -119,9 +133,10 @@ def test_what_is_more_than_row_by_row_has_each_range_alone(found: dict[str, tupl
 
 def test_several_ranges_are_told_apart_by_their_places(found: dict[str, tuple[Crossing, bool]]) -> None:
     """Topic, partition and offset are read and returned in addition, unless a statement changes them."""
-    kept, changed = found["masked"][0], found["SELECT * EXCEPT (topic), concat(topic, 'x') AS topic FROM records"][0]
+    kept = found["SELECT * EXCEPT (key), CAST(offset AS STRING) AS key FROM records"][0]
+    changed = found["SELECT * EXCEPT (topic), concat(topic, 'x') AS topic FROM records"][0]
 
     assert kept.keeps_places
-    places = ("topic", "partition", "offset", "value")
-    assert kept.with_places() == Crossing(places, places, kept.carried)
+    places = ("topic", "partition", "offset")
+    assert kept.with_places() == Crossing(places, (*places, "key"), kept.carried)
     assert not changed.keeps_places

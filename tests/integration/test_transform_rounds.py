@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,9 @@ _LONG_S = 150.0
 _NOW = "CAST(current_timestamp() AS STRING) AS value"
 _TOLD = f"SELECT * EXCEPT (value), {_NOW} FROM records"
 _DRAWN = f"SELECT * EXCEPT (key, value), uuid() AS key, {_NOW} FROM records"
+#: What is true of one record, the last of its partition.
+_BY_OFFSET = "offset = 200"
+_BY_VALUE = "CAST(substring(CAST(value AS STRING), 1, 12) AS INT) = 2007"
 
 
 @pytest.mark.parametrize("statement", [_DRAWN, _TOLD])
@@ -76,15 +79,25 @@ async def test_a_function_that_looks_at_its_records_stops_its_topic(
 
 
 @pytest.mark.parametrize(
-    "support", [pytest.param("disabled", marks=pytest.mark.soak(only="exactly-once has the same jobs")), "enabled"]
+    ("support", "found_by"),
+    [
+        pytest.param("disabled", _BY_OFFSET, marks=pytest.mark.soak(only="exactly-once has the same jobs")),
+        ("enabled", _BY_OFFSET),
+        ("enabled", _BY_VALUE),
+    ],
+    ids=["at least once", "offsets", "row ids"],
 )
 async def test_many_ranges_have_few_jobs_and_a_bad_one_fails_alone(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, support: str
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, support: str, found_by: str
 ) -> None:
-    """Of two topics with forty partitions every record arrives once, but for a bad one that is left out."""
+    """
+    Of two topics with forty partitions every record arrives once, but for a bad one that is left out.
+
+    A statement that looks at offsets has topic and partition beside them, any other one has row ids in their place.
+    """
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     topics = (f"{prefix}-one", f"{prefix}-two")
-    bad = "IF(topic LIKE '%two' AND partition = 7 AND offset = 150, raise_error('no good'), value)"
+    bad = f"IF(topic LIKE '%two' AND partition = 7 AND {found_by}, raise_error('no good'), value)"
     keys = {
         "tasks.max": 1,
         "TM->B.topics": f"{prefix}-.*",
@@ -95,27 +108,27 @@ async def test_many_ranges_have_few_jobs_and_a_bad_one_fails_alone(
     }
     settings = flow_settings(source, target, alias="TM", **keys)
 
-    async def produced() -> None:
+    async def produced(count: int) -> None:
         for topic in topics:
-            await produce_numbers(source, topic, count=2_000, partitions=20)
+            await produce_numbers(source, topic, count=count, partitions=20)
 
     for topic in topics:
         await create_topic(source, topic, partitions=20)
-    await produced()
+    await produced(2_000)
     async with spark_of() as spark, running_flow(settings, tmp_path, spark=spark) as flow:
         view = flow.runner.view
         with jobs_counted() as jobs:
             await eventually(lambda: view().records == 4_000, within_s=_LONG_S, what="it is mirrored")
-        await produced()
-        await eventually(lambda: view().records == 7_999, within_s=_LONG_S, what="the rest is mirrored")
+        await produced(2_020)
+        await eventually(lambda: view().records == 8_039, within_s=_LONG_S, what="the rest is mirrored")
         await flow.drain()
 
     wanted = {topic: await read_numbers(source, topic) for topic in topics}
-    del wanted[topics[1]][7][150]
+    del wanted[topics[1]][7][200]
     found = {it: await read_numbers(target, f"TM.{it}", reads_committed=True) for it in topics}
     assert not flow.events.of(ResumeUnproven)
     assert found == wanted
-    assert [(it.source, it.offset) for it in flow.events.of(RecordLeftOut)] == [(TopicPartition(topics[1], 7), 150)]
+    assert [(it.source, it.offset) for it in flow.events.of(RecordLeftOut)] == [(TopicPartition(topics[1], 7), 200)]
     assert 0 < len(jobs) < 20
 
 
@@ -140,8 +153,8 @@ class OneFails(StepRows):
         self._rows = session.one_row.mapPartitions(first_range_fails)
         self._rows.id()  # else threads that use it first at the same time make one of their own each
 
-    def jobs(self, ranges: int) -> int:
-        return ranges
+    def jobs(self, ranges: Sequence[PartitionPlan]) -> int:
+        return len(ranges)
 
 
 @contextmanager

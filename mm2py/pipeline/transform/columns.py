@@ -6,6 +6,7 @@ The columns are those of Spark's own Kafka connector, with the headers as an arr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
 from typing import Any, Final
@@ -51,6 +52,9 @@ ARROW: Final = pa.schema(
 #: What is written of a record.
 _WRITTEN: Final = ("offset", "timestamp", "key", "value", "headers")
 _MICROS: Final = 1000
+#: As Arrow has them: each time it is given a number of Python's, it looks for dateutil on the whole path.
+_TIMES_MICROS: Final = pa.scalar(_MICROS, pa.int64())
+_ZERO: Final = pa.scalar(0, pa.int64())
 _NO_TIMESTAMP: Final = -1
 
 
@@ -58,14 +62,25 @@ def to_arrow(
     topic: str, partition: int, records: RecordColumns | PackedRecords, names: Sequence[str] = NAMES
 ) -> pa.RecordBatch:
     """Return records of one partition as an Arrow batch; of their columns those of *names*, in that order."""
-    count = len(records)
     arrays = _packed_arrays(records) if isinstance(records, PackedRecords) else _arrays(records)
-    millis = arrays[1]
-    if count and pc.min(millis).as_py() < 0:
-        millis = pc.if_else(pc.less(millis, 0), None, millis)
-    arrays[1] = pc.multiply(millis, _MICROS).cast(_TIMESTAMP)
-    places = [pa.repeat(pa.scalar(topic), count), pa.repeat(pa.scalar(partition, pa.int32()), count)]
-    return pa.RecordBatch.from_arrays(places + arrays, schema=ARROW).select(list(names))
+    columns = dict(zip(NAMES[2:], arrays, strict=True))
+    if "timestamp" in names:
+        columns["timestamp"] = _timestamps(columns["timestamp"])
+    for name, place in (("topic", topic), ("partition", partition)):
+        if name in names:
+            columns[name] = pa.repeat(pa.scalar(place, ARROW.field(name).type), len(records))
+    return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=_schema_of(tuple(names)))
+
+
+@functools.cache
+def _schema_of(names: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([ARROW.field(name) for name in names])
+
+
+def _timestamps(millis: pa.Array) -> pa.Array:
+    if len(millis) and pc.min(millis).as_py() < 0:
+        millis = pc.if_else(pc.less(millis, _ZERO), pa.scalar(None, pa.int64()), millis)
+    return pc.multiply(millis, _TIMES_MICROS).cast(_TIMESTAMP)
 
 
 def _arrays(columns: RecordColumns) -> list[pa.Array]:

@@ -13,7 +13,7 @@ import base64
 import itertools
 import pickle
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
@@ -89,8 +89,8 @@ class TransformRows(Protocol):
     def prepare(self) -> None:
         """Get ready. Raise `TransformRefusedError`."""
 
-    def jobs(self, ranges: int) -> int:
-        """Return how many jobs that many ranges have."""
+    def jobs(self, ranges: Sequence[PartitionPlan]) -> int:
+        """Return how many jobs these ranges have."""
 
     def rows(self, ranges: int) -> Callable[[], RDD[Any]]:
         """
@@ -118,8 +118,8 @@ class StepRows:
     def prepare(self) -> None:
         """Do nothing: the rows are ready."""
 
-    def jobs(self, ranges: int) -> int:
-        return min(ranges, _STEP_JOBS)
+    def jobs(self, ranges: Sequence[PartitionPlan]) -> int:
+        return min(len(ranges), _STEP_JOBS)
 
     def rows(self, _ranges: int) -> Callable[[], RDD[Any]]:
         return lambda: self._rows
@@ -188,7 +188,7 @@ class TransformJobs:
         apart = tuple(one for one in plan.partitions if one.source in alone)
         others = tuple(one for one in plan.partitions if one.source not in alone)
         yield from _parts(plan, apart, len(apart))
-        yield from _parts(plan, others, self._rows.jobs(len(others)))
+        yield from _parts(plan, others, self._rows.jobs(others))
 
     def _outcomes(self, ready: asyncio.Future[Callable[[], RDD[Any]]], plan: EpochPlan) -> _Outcomes | str:
         """Run the job of *plan*; return the outcomes of its ranges, or Spark's message if it failed; blocks."""

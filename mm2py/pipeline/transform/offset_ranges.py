@@ -14,9 +14,9 @@ from mm2py.model.flow import TopicPartition
 #: What a Spark task holds in memory before it sends it, and what all tasks of a micro-batch may hold together.
 RANGE_BYTES: Final = 16 * 1024 * 1024
 MICRO_BATCH_BYTES: Final = 64 * 1024 * 1024
-#: What a record is taken to be before one was seen, with Python's own share.
+#: What a record is taken to be before one was seen, and what its columns add to its bytes.
 _FIRST_RECORD_BYTES: Final = 512.0
-_OVERHEAD_BYTES: Final = 128.0
+_OVERHEAD_BYTES: Final = 32.0
 _FRESH_SHARE: Final = 0.5
 _LEAST_PART: Final = 1 / 65_536
 #: A range grows only if this many times its size would still be done in time.

@@ -31,6 +31,8 @@ class Crossing:
     reads: tuple[str, ...] = NAMES
     gives: tuple[str, ...] = NAMES
     carried: tuple[str, ...] = ()
+    #: Whether offsets are only passed on, so that others can travel in their place.
+    has_row_ids: bool = False
 
     def with_places(self) -> Crossing:
         """Return this with topic and partition, which tell records of several ranges apart."""
@@ -59,7 +61,14 @@ def crossing_of(transform: Analysed) -> Crossing:
         return Crossing(NAMES, gives, carried)
     # Without a column there are no rows.
     reads = tuple(name for name in NAMES if before[name] in used or name == "offset")
-    return Crossing(reads, gives, carried)
+    return Crossing(reads, gives, carried, has_row_ids=_has_row_ids(transform, kept, gives, before["offset"]))
+
+
+def _has_row_ids(transform: Analysed, kept: set[str], gives: tuple[str, ...], offset: int) -> bool:
+    if not transform.is_row_by_row or "offset" not in kept:
+        return False
+    used = used_columns(transform.made.select(*(name for name in gives if name != "offset")))
+    return used is not None and offset not in used
 
 
 def _carried(kept: set[str]) -> tuple[str, ...]:

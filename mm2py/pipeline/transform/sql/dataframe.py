@@ -88,21 +88,25 @@ def held(session: SparkSession, records: pa.Table) -> DataFrame:
     return session.createDataFrame(records, SCHEMA)
 
 
-def records_of_job(session: SparkSession, reads: Sequence[str] = NAMES, carried: Sequence[str] = ()) -> DataFrame:
+def records_of_job(
+    session: SparkSession, reads: Sequence[str] = NAMES, carried: Sequence[str] = (), *, has_row_ids: bool = False
+) -> DataFrame:
     """Return the records of a job's ranges; only the columns *reads* have their values, and *carried* is put aside."""
     schema = ", ".join(f"{name} {SCHEMA_TYPES[name]}" for name in reads)
-    read = functools.partial(read_ranges, tuple(reads), tuple(carried))
+    read = functools.partial(read_ranges, tuple(reads), tuple(carried), has_row_ids=has_row_ids)
     records = map_in_arrow(_one_row(session), read, schema)
     return records.select(*(f.col(name) if name in reads else _unread(name) for name in NAMES))
 
 
-def written(made: DataFrame, carried: Sequence[str] = ()) -> DataFrame:
+def written(made: DataFrame, carried: Sequence[str] = (), *, has_row_ids: bool = False) -> DataFrame:
     """Write what was *made* of a job's records, with the columns that were *carried*; return the outcomes."""
     types = dict(made.dtypes)
     end = [(f.lit(END) if name == "offset" else f.lit(None)).cast(types[name]).alias(name) for name in made.columns]
     # Spark reads the two partitions of a union in order where it makes one of them.
     whole = made.unionAll(_one_row(made.sparkSession).select(*end)).coalesce(1)
-    return map_in_arrow(whole, functools.partial(write_ranges, tuple(carried)), f"{OUTCOME} BINARY")
+    return map_in_arrow(
+        whole, functools.partial(write_ranges, tuple(carried), has_row_ids=has_row_ids), f"{OUTCOME} BINARY"
+    )
 
 
 def _one_row(session: SparkSession) -> DataFrame:

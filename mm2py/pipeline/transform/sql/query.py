@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import SparkSession as SqlSession
 
+from mm2py.model.epoch import PartitionPlan
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.internals import is_deterministic, make_current
 from mm2py.pipeline.spark.session import SparkSession
@@ -20,6 +21,7 @@ from mm2py.pipeline.transform.offset_ranges import MICRO_BATCH_BYTES, RANGE_BYTE
 from mm2py.pipeline.transform.sql import dataframe as frames
 from mm2py.pipeline.transform.sql.column_pruning import Crossing, crossing_of
 from mm2py.pipeline.transform.sql.spark_task import OUTCOME
+from mm2py.pipeline.transform.validation import end_of
 
 
 _CONF: Final = {
@@ -37,6 +39,8 @@ _CONF: Final = {
 _ALONE_MOST: Final = 8
 #: Each of them has its share of a micro-batch's bytes, which is what a Spark task may hold.
 _JOBS_OF_MANY: Final = MICRO_BATCH_BYTES // RANGE_BYTES
+#: Where a job with several ranges costs nothing more: how many records cost as much as a job itself, 30 to 40 ms.
+_RECORDS_OF_JOB: Final = 10_000
 
 
 class Sql:
@@ -72,7 +76,7 @@ class Query:
     def __init__(self, sql: Sql, transform: Transform) -> None:
         self._sql = sql
         self._transform = transform
-        self._crossing = Crossing()
+        self.crossing = Crossing()
         self._outcomes: DataFrame | None = None
         #: For jobs with several ranges.
         self._outcomes_of_many: DataFrame | None = None
@@ -82,13 +86,20 @@ class Query:
     def prepare(self) -> None:
         with self._sql.use() as sql:
             analysed = frames.analysed(sql, self._transform)
-            self._crossing = crossing_of(analysed)
-            made = self._made(sql, self._crossing)
+            self.crossing = crossing_of(analysed)
+            made = self._made(sql, self.crossing)
             self._outcomes = made if is_deterministic(made) else None
-            self.takes_many = bool(self._outcomes) and self._crossing.keeps_places and analysed.is_row_by_row
+            self.takes_many = bool(self._outcomes) and self.crossing.keeps_places and analysed.is_row_by_row
 
-    def jobs(self, ranges: int) -> int:
-        return ranges if not self.takes_many or ranges <= _ALONE_MOST else _JOBS_OF_MANY
+    def jobs(self, ranges: Sequence[PartitionPlan]) -> int:
+        if self.takes_many and self.crossing.has_row_ids:
+            records = sum(end_of(one) - one.position for one in ranges)
+            return min(len(ranges), _JOBS_OF_MANY, 1 + records // _RECORDS_OF_JOB)
+        return _JOBS_OF_MANY if self._has_places(len(ranges)) else len(ranges)
+
+    def _has_places(self, ranges: int) -> bool:
+        """Whether the records of so many ranges travel with topic and partition."""
+        return self.takes_many and not self.crossing.has_row_ids and ranges > _ALONE_MOST
 
     def rows(self, ranges: int) -> Callable[[], RDD[Any]]:
         """
@@ -98,19 +109,19 @@ class Query:
         """
         if self._outcomes is None:
             return self._with_new_seeds
-        outcomes = self._outcomes if self.jobs(ranges) == ranges else self._of_many()
+        outcomes = self._of_many() if self._has_places(ranges) else self._outcomes
         rows = self._planned(outcomes.select(OUTCOME))
         return lambda: rows
 
     def _of_many(self) -> DataFrame:
         if self._outcomes_of_many is None:
             with self._sql.use() as sql:
-                self._outcomes_of_many = self._made(sql, self._crossing.with_places())
+                self._outcomes_of_many = self._made(sql, self.crossing.with_places())
         return self._outcomes_of_many
 
     def _with_new_seeds(self) -> RDD[Any]:
         with self._sql.use() as sql:
-            return self._planned(self._made(sql, self._crossing))
+            return self._planned(self._made(sql, self.crossing))
 
     def _planned(self, outcomes: DataFrame) -> RDD[Any]:
         try:
@@ -124,6 +135,7 @@ class Query:
         made.write.format("noop").mode("overwrite").save()
 
     def _made(self, sql: SqlSession, crossing: Crossing) -> DataFrame:
-        records = frames.records_of_job(sql, crossing.reads, crossing.carried)
+        has_row_ids = crossing.has_row_ids
+        records = frames.records_of_job(sql, crossing.reads, crossing.carried, has_row_ids=has_row_ids)
         made = frames.transformed(sql, self._transform, records).select(*crossing.gives)
-        return frames.written(made, crossing.carried)
+        return frames.written(made, crossing.carried, has_row_ids=has_row_ids)

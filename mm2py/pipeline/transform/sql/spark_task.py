@@ -9,8 +9,9 @@ several ranges nothing is written before that row either: what was written of a 
 from __future__ import annotations
 
 import pickle
+import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -28,6 +29,7 @@ from mm2py.pipeline.transform.offset_ranges import RANGE_BYTES
 from mm2py.pipeline.transform.results import RangeOutcome
 from mm2py.pipeline.transform.spark_task import range_plan, reader_of
 from mm2py.pipeline.transform.sql.carried_columns import CarriedColumns, kept_for_writer
+from mm2py.pipeline.transform.sql.row_ids import by_row_id, with_row_ids
 from mm2py.pipeline.transform.write import RangeWriter
 
 
@@ -56,8 +58,12 @@ class JobTooLargeError(Mm2Error):
         return f"the ranges of this Spark task hold {self.size_bytes} bytes, more than are written at once"
 
 
+#: Which rows of a batch are of which range of the job: the range's number, and its rows with their offsets.
+Split = Callable[[pa.RecordBatch], Iterable[tuple[int, pa.RecordBatch]]]
+
+
 def read_ranges(
-    names: Sequence[str], carried: Sequence[str], rows: Iterator[pa.RecordBatch]
+    names: Sequence[str], carried: Sequence[str], rows: Iterator[pa.RecordBatch], *, has_row_ids: bool
 ) -> Iterator[pa.RecordBatch]:
     """Return the columns *names* of the records in this task's ranges, one range after the other; keep *carried*."""
     exhaust(rows)
@@ -69,29 +75,23 @@ def read_ranges(
         with kept_for_writer(number, carried) as keep:
             while (batch := here.run(anext(offset_range, None))) is not None:
                 keep(batch)
-                yield batch.select(list(names))
+                read = batch.select(list(names))
+                yield with_row_ids(read, number, one.position) if has_row_ids else read
 
 
-def write_ranges(carried: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def write_ranges(
+    carried: Sequence[str], batches: Iterator[pa.RecordBatch], *, has_row_ids: bool
+) -> Iterator[pa.RecordBatch]:
     """Write the transformed records of this task's ranges to the target, and return the outcomes."""
     plan, here = range_plan(), this_worker()
-    with uncollected(), CarriedColumns(carried, len(plan.partitions)) as columns:
-        rows = whole_input(batches)
-        if len(plan.partitions) == 1:
-            (one,) = plan.partitions
-            whole = columns.joined(0, list(rows))
-            outcomes: list[RangeOutcome | str] = [here.run(_written(plan, one, whole, here.state))]
-        else:
-            held = by_source(rows, limit_bytes=_MOST_BYTES, held_bytes=columns.size_bytes)
-            each = [columns.joined(number, held.get(it.source, ())) for number, it in enumerate(plan.partitions)]
-            outcomes = here.run(all_written(plan, each, here.state))
+    count = len(plan.partitions)
+    with uncollected(), CarriedColumns(carried, count) as columns:
+        limit_bytes = _MOST_BYTES if count > 1 else sys.maxsize
+        split = split_of(plan.partitions, has_row_ids=has_row_ids)
+        held = by_range(whole_input(batches), split, limit_bytes=limit_bytes, held_bytes=columns.size_bytes)
+        each = [columns.joined(number, held.get(number, ())) for number in range(count)]
+        outcomes = here.run(all_written(plan, each, here.state))
     yield pa.RecordBatch.from_pydict({OUTCOME: [pickle.dumps(outcomes)]})
-
-
-async def _written(
-    plan: EpochPlan, one: PartitionPlan, rows: Sequence[pa.RecordBatch], state: WorkerState
-) -> RangeOutcome:
-    return await RangeWriter(plan, one, state, SystemClock()).write(rows)
 
 
 async def all_written(
@@ -101,33 +101,49 @@ async def all_written(
     outcomes: list[RangeOutcome | str] = []
     for one, its in zip(plan.partitions, rows, strict=True):
         try:
-            outcomes.append(await _written(plan, one, its, state))
+            outcomes.append(await RangeWriter(plan, one, state, SystemClock()).write(its))
         except Exception:  # noqa: BLE001 - the outcomes of the others must not be lost with it
             outcomes.append(traceback.format_exc())
     return outcomes
 
 
-def by_source(
-    rows: Iterable[pa.RecordBatch], *, limit_bytes: int, held_bytes: Callable[[], int] = int
-) -> dict[TopicPartition, list[pa.RecordBatch]]:
+def split_of(ranges: Sequence[PartitionPlan], *, has_row_ids: bool) -> Split:
+    """Return what tells the rows of *ranges* apart: by their ids, or else by topic and partition where need be."""
+    if has_row_ids:
+        positions = [one.position for one in ranges]
+        return lambda rows: by_row_id(rows, positions)
+    if len(ranges) == 1:
+        return lambda rows: ((0, rows),)
+    numbers = {one.source: number for number, one in enumerate(ranges)}
+    return lambda rows: _by_source(rows, numbers)
+
+
+def _by_source(rows: pa.RecordBatch, numbers: Mapping[TopicPartition, int]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    at = 0
+    places = zip(rows.column("topic").to_pylist(), rows.column("partition").to_pylist(), strict=True)
+    for place, same in groupby(places):
+        count = sum(1 for _ in same)
+        yield numbers[TopicPartition(*place)], rows.slice(at, count)
+        at += count
+
+
+def by_range(
+    rows: Iterable[pa.RecordBatch], split: Split, *, limit_bytes: int, held_bytes: Callable[[], int] = int
+) -> dict[int, list[pa.RecordBatch]]:
     """
-    Sort rows by their topic and partition.
+    Sort rows by the number of their range.
 
     Raise `JobTooLargeError` at the end if they take too much memory with *held_bytes*, which is asked for then.
     """
-    held: dict[TopicPartition, list[pa.RecordBatch]] = {}
+    held: dict[int, list[pa.RecordBatch]] = {}
     size_bytes = 0
     for batch in rows:
         size_bytes += batch.nbytes
         if size_bytes > limit_bytes:
             held.clear()
             continue
-        at = 0
-        places = zip(batch.column("topic").to_pylist(), batch.column("partition").to_pylist(), strict=True)
-        for place, same in groupby(places):
-            count = sum(1 for _ in same)
-            held.setdefault(TopicPartition(*place), []).append(batch.slice(at, count))
-            at += count
+        for number, its in split(batch):
+            held.setdefault(number, []).append(its)
     size_bytes += held_bytes()
     if size_bytes > limit_bytes:
         raise JobTooLargeError(size_bytes)

@@ -7,7 +7,7 @@ import base64
 import pickle
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import attrs
@@ -63,8 +63,8 @@ class PretendedSpark:
     def prepare(self) -> None:
         return
 
-    def jobs(self, ranges: int) -> int:
-        return min(ranges, self.jobs_max or ranges)
+    def jobs(self, ranges: Sequence[PartitionPlan]) -> int:
+        return min(len(ranges), self.jobs_max or len(ranges))
 
     def rows(self, _ranges: int) -> Callable[[], PretendedSpark]:
         self.rounds += 1

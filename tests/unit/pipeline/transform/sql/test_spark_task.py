@@ -16,7 +16,15 @@ from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.pipeline.transform.columns import ARROW
 from mm2py.pipeline.transform.failures import raised_in
 from mm2py.pipeline.transform.sql import spark_task as module
-from mm2py.pipeline.transform.sql.spark_task import END, InputCutOffError, JobTooLargeError, by_source, whole_input
+from mm2py.pipeline.transform.sql.row_ids import with_row_ids
+from mm2py.pipeline.transform.sql.spark_task import (
+    END,
+    InputCutOffError,
+    JobTooLargeError,
+    by_range,
+    split_of,
+    whole_input,
+)
 
 
 _NAMES = ("offset", "timestamp", "key", "value", "headers")
@@ -63,10 +71,35 @@ def _placed(*places: tuple[str, int, int]) -> pa.RecordBatch:
 def test_rows_are_sorted_by_their_source_in_their_order() -> None:
     """However Spark cuts them into batches; the same partition of another topic is another source."""
     batches = [_placed(("t", 0, 1), ("t", 0, 2)), _placed(("t", 0, 5), ("u", 0, 1), ("t", 1, 7))]
-    held = by_source(batches, limit_bytes=999)
+    ranges = [_range("t", 1), _range("t", 0), _range("u", 0)]
+    held = by_range(batches, split_of(ranges, has_row_ids=False), limit_bytes=999)
 
-    found = {source: [row["offset"] for rows in parts for row in rows.to_pylist()] for source, parts in held.items()}
-    assert found == {TopicPartition("t", 0): [1, 2, 5], TopicPartition("u", 0): [1], TopicPartition("t", 1): [7]}
+    assert _offsets(held) == {1: [1, 2, 5], 2: [1], 0: [7]}
+
+
+def _range(topic: str, partition: int, position: int = 0) -> PartitionPlan:
+    return PartitionPlan(TopicPartition(topic, partition), f"A.{topic}", position, None, is_unsure=False)
+
+
+def _offsets(held: dict[int, list[pa.RecordBatch]]) -> dict[int, list[int]]:
+    return {number: [row["offset"] for rows in parts for row in rows.to_pylist()] for number, parts in held.items()}
+
+
+def test_rows_with_ids_get_their_offsets_back() -> None:
+    """However Spark cuts them into batches, and whatever a transform drops; each range starts where it will."""
+    starts, length = (10, 0, 2**62, 7), 2**40
+    offsets = {0: [10, 11, 10 + length], 1: [0, length], 2: [2**62 + 3], 3: [7, 8, 9]}
+    ranges = [_range("t", number, start) for number, start in enumerate(starts)]
+    parts = [with_row_ids(_batch(*its), number, starts[number]) for number, its in offsets.items()]
+    ids = [it for part in parts for it in part.column("offset").to_pylist()]
+    split = split_of(ranges, has_row_ids=True)
+
+    assert ids == sorted(set(ids))
+    for size in range(1, len(ids) + 1):
+        cut = [_batch(*ids[at : at + size]) for at in range(0, len(ids), size)]
+        assert _offsets(by_range(cut, split, limit_bytes=9_999)) == offsets
+    left = [it for at, it in enumerate(ids) if at not in (0, 4, 5)]
+    assert _offsets(by_range([_batch(*left)], split, limit_bytes=999)) == {0: [11, 10 + length], 1: [0], 3: [7, 8, 9]}
 
 
 def test_a_job_that_holds_too_much_is_refused_once_all_of_it_is_read() -> None:
@@ -75,9 +108,10 @@ def test_a_job_that_holds_too_much_is_refused_once_all_of_it_is_read() -> None:
     size_bytes = batches[0].nbytes
     given, alive = iter(batches), len(batches)
 
-    assert len(by_source(batches, limit_bytes=alive * size_bytes)) == 10
+    split = split_of([_range("t", number) for number in range(10)], has_row_ids=False)
+    assert len(by_range(batches, split, limit_bytes=alive * size_bytes)) == 10
     with pytest.raises(JobTooLargeError, match=f" {alive * size_bytes} bytes"):
-        by_source(given, limit_bytes=alive * size_bytes - 1)
+        by_range(given, split, limit_bytes=alive * size_bytes - 1)
     assert next(given, None) is None
 
 
