@@ -79,22 +79,23 @@ async def test_a_function_that_looks_at_its_records_stops_its_topic(
 
 
 @pytest.mark.parametrize(
-    ("support", "found_by"),
+    "case",
     [
-        pytest.param("disabled", _BY_OFFSET, marks=pytest.mark.soak(only="exactly-once has the same jobs")),
+        pytest.param(("disabled", _BY_OFFSET), marks=pytest.mark.soak(only="exactly-once has the same jobs")),
         ("enabled", _BY_OFFSET),
         ("enabled", _BY_VALUE),
     ],
     ids=["at least once", "offsets", "row ids"],
 )
 async def test_many_ranges_have_few_jobs_and_a_bad_one_fails_alone(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, support: str, found_by: str
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, case: tuple[str, str]
 ) -> None:
     """
     Of two topics with forty partitions every record arrives once, but for a bad one that is left out.
 
     A statement that looks at offsets has topic and partition beside them, any other one has row ids in their place.
     """
+    support, found_by = case
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     topics = (f"{prefix}-one", f"{prefix}-two")
     bad = f"IF(topic LIKE '%two' AND partition = 7 AND {found_by}, raise_error('no good'), value)"
