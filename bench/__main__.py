@@ -66,6 +66,14 @@ def make_parser() -> argparse.ArgumentParser:
         "--tasks", type=int, default=1, help="tasks.max of mm2py and of Java's defaults, as both have it"
     )
     parser.add_argument("--tuned-tasks", type=int, default=1, help="tasks.max of java-tuned; on two cores one is best")
+    parser.add_argument(
+        "--set",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="of mm2py's configuration, spark.master for example; may be repeated",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every single run to FILE")
     parser.add_argument("--logs", type=Path, metavar="DIRECTORY", help="keep configuration files and logs there")
     return parser
@@ -96,12 +104,18 @@ def read_order(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Or
         latency_s=given.latency_seconds,
         tasks_max=given.tasks,
         tuned_tasks_max=given.tuned_tasks,
+        ours=tuple(given.set),
     )
 
 
 def _records_of(text: str) -> tuple[str, int]:
     name, _, records = text.partition("=")
     return name, int(records)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, _, value = text.partition("=")
+    return key, value
 
 
 def _chosen(text: str, known: dict[str, _Known]) -> tuple[_Known, ...]:

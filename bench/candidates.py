@@ -56,6 +56,8 @@ class FlowSettings:
     goal: Goal
     #: Keys of the flow beside those that all have.
     transforms: tuple[tuple[str, str], ...] = ()
+    #: Keys that only mm2py has.
+    ours: tuple[tuple[str, str], ...] = ()
 
     @property
     def remote_topic(self) -> str:
@@ -91,6 +93,8 @@ class Candidate(enum.Enum):
     def properties(self, flow: FlowSettings) -> dict[str, str]:
         """The keys of this candidate's configuration file."""
         settings = _common(flow)
+        if self.is_ours:
+            settings |= dict(flow.ours)
         if self is Candidate.JAVA_TUNED:
             settings |= _tuned(flow)
         if self is Candidate.GO:

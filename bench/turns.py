@@ -41,6 +41,7 @@ class Order:
     latency_s: float
     tasks_max: int
     tuned_tasks_max: int
+    ours: tuple[tuple[str, str], ...] = ()
 
     def records_for(self, shape: Shape) -> int:
         """Return how many records are loaded for *shape*."""
@@ -145,6 +146,7 @@ class Turns:
             tasks_max=self._order.tuned_tasks_max if is_tuned else self._order.tasks_max,
             goal=goal,
             transforms=transforms,
+            ours=self._order.ours,
         )
 
     def _failed(self, candidate: Candidate, what: str, error: MirrorFailedError) -> None:

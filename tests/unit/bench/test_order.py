@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import make_parser, read_order
-from bench.candidates import BEFORE_AT, Candidate
-from bench.shapes import SHAPES
+from bench.candidates import BEFORE_AT, Candidate, FlowSettings, Goal
+from bench.shapes import SHAPES, Codec
 from bench.turns import Order
 
 
@@ -41,6 +41,15 @@ def test_another_checkout_takes_turns_if_it_is_named(tmp_path: Path, monkeypatch
     assert both.candidates == (Candidate.MM2PY, Candidate.BEFORE)
     assert Candidate.BEFORE.environment()["PYTHONPATH"].split(":")[0] == str(tmp_path)
     assert Candidate.MM2PY.environment()["PYTHONPATH"].split(":")[0] != str(tmp_path)
+
+
+def test_mm2py_can_have_keys_of_its_own() -> None:
+    """A value may have an equals sign; Java, which would not know them, does not get them."""
+    keys = order("--set", "spark.master=spark://h:1", "--set", "spark.driver.extraJavaOptions=-Da=b").ours
+    flow = FlowSettings("a", "b", "h:1", "h:2", "t", Codec.NONE, 1, Goal.LATENCY, ours=keys)
+    added = Candidate.MM2PY.properties(flow).items() - Candidate.JAVA.properties(flow).items()
+
+    assert added == {("spark.master", "spark://h:1"), ("spark.driver.extraJavaOptions", "-Da=b")}
 
 
 def test_a_shape_can_have_a_number_of_its_own() -> None:
