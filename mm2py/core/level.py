@@ -70,6 +70,8 @@ class Descent:
     def after(self, lag: int, *, copied_per_s: float, at: float) -> Descent:
         """Return it with another look, at which *lag* records were not copied; lately *copied_per_s* were."""
         looks = self.looks
+        if not lag and looks and not self.is_at_rest and self.is_over:
+            return self  # as it is with most of very many
         was_level = bool(looks) and not looks[-1].left
         is_level = lag <= copied_per_s * _LEVEL_S or (was_level and lag <= _FEW)
         look = Look(at, 0 if is_level else lag)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import attrs
 
@@ -63,25 +63,43 @@ class Outcomes:
         self._jitter = context.jitter
 
     async def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
-        """Take over an epoch's outcome, all of it even if cancelled."""
+        """
+        Take over an epoch's outcome, all of it even if cancelled.
+
+        No plan depends on partitions of which it tells nothing. Of very many, that is most: they follow in later turns
+        of the event loop, since records wait for the next plan.
+        """
         # One moment for all: what failed together comes back together.
         ended = _EndedEpoch(plan, outcome, took_s, self._clock.monotonic(), self._jitter())
         self._measures.account(plan, outcome, took_s)
         self._limits.account(plan, outcome, took_s)
         outcomes = {partition.source: partition for partition in outcome.partitions}
-        left = iter(plan.partitions)
+        news = [planned for planned in plan.partitions if planned.source in outcomes]
+        left = iter(news)
         try:
             # Others have a turn of the event loop now and then: these partitions are held until they are put back.
-            for _ in range(len(plan.partitions) // _ACCOUNTED_A_TURN):
+            for _ in range(len(news) // _ACCOUNTED_A_TURN):
                 for planned in itertools.islice(left, _ACCOUNTED_A_TURN):
-                    self._account(ended, planned, outcomes.get(planned.source))
+                    self._account(ended, planned, outcomes[planned.source])
                 await self._clock.sleep(0)
         finally:
             for planned in left:
-                self._account(ended, planned, outcomes.get(planned.source))
-            states = self._ledger.states
-            lag = sum(states[planned.source].lag or 0 for planned in plan.partitions)
-            self._events.emit(epoch_ended(plan, outcome, took_s, lag))
+                self._account(ended, planned, outcomes[planned.source])
+            others = [planned for planned in plan.partitions if planned.source not in outcomes]
+            asyncio.get_running_loop().call_soon(self._account_others, ended, iter(others))
+
+    def _account_others(self, ended: _EndedEpoch, left: Iterator[PartitionPlan]) -> None:
+        """Note that nothing was learnt of partitions but that their ends are where they were, and report the epoch."""
+        states = self._ledger.states
+        some = list(itertools.islice(left, _ACCOUNTED_A_TURN))
+        for planned in some:
+            if planned.source in states:
+                self._account(ended, planned, None)
+        if some:
+            asyncio.get_running_loop().call_soon(self._account_others, ended, left)
+            return
+        lag = sum(states[planned.source].lag or 0 for planned in ended.plan.partitions if planned.source in states)
+        self._events.emit(epoch_ended(ended.plan, ended.outcome, ended.took_s, lag))
 
     def _account(self, ended: _EndedEpoch, planned: PartitionPlan, partition: PartitionOutcome | None) -> None:
         """Take over what became of one partition; None if nothing was learnt but that the end is where it was."""
