@@ -1,0 +1,75 @@
+"""What came of an epoch is accounted for in turns of the event loop, and the next plan waits only for what it needs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import attrs
+import pytest
+
+from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.source.partitions import SourceTasks
+from mm2py.model.epoch import EpochPlan
+from mm2py.telemetry.events import EpochEnded
+from mm2py.telemetry.journal import EventLog
+from tests.support.clocks import LoopClock
+from tests.support.flow_rig import SETTINGS, flow_context
+from tests.support.source_tasks import PretendedEpochs, copied, mirrored, positions
+
+
+def _planned(partitions: int, measures: FlowMeasures | None = None) -> tuple[SourceTasks, EventLog, EpochPlan]:
+    """Plan an epoch of one of two copy tasks that have so many partitions."""
+    clock = LoopClock()
+    events = EventLog(clock)
+    tasks = SourceTasks(flow_context(clock, events), PretendedEpochs(), measures)
+    look = mirrored(*range(partitions))
+    tasks.adopt(look, positions(look))
+    plan = EpochPlan(
+        *(SETTINGS.flow, 0, 0, SETTINGS.source, SETTINGS.target, tasks.take_partitions(0)),
+        limits=SETTINGS.limits, epoch_ms=1_000, drain_ms=1_000,
+    )  # fmt: skip
+    return tasks, events, plan
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_large_outcome_leaves_others_their_turn(is_cancelled: bool) -> None:
+    """While thousands of partitions are accounted for, others run; all are accounted for even if that is cancelled."""
+    tasks, events, plan = _planned(4_000)
+    accounting = asyncio.ensure_future(tasks.outcomes.account(plan, copied(plan), took_s=1.0))
+    turns = 0
+    while not accounting.done():
+        await asyncio.sleep(0)
+        turns += 1
+        if is_cancelled:
+            accounting.cancel()
+
+    assert accounting.cancelled() == is_cancelled
+    assert turns >= (2 if is_cancelled else 4)
+    assert {tasks.ledger.states[it.source].position for it in plan.partitions} == {10}
+    await asyncio.sleep(0)
+    assert [event.partitions for event in events.of(EpochEnded)] == [len(plan.partitions)]
+
+
+async def test_the_next_plan_waits_for_no_partition_without_news() -> None:
+    """
+    Those of which an epoch tells nothing are accounted for in later turns; by then they may be gone.
+
+    What they carried fades, and their end at the source is known to be where it was.
+    """
+    measures = FlowMeasures(LoopClock())
+    tasks, events, plan = _planned(4_000, measures)
+    states, asked_s = tasks.ledger.states, measures.asked_s
+    await tasks.outcomes.account(plan, attrs.evolve(copied(plan), fetches=1), took_s=1.0)
+    await asyncio.sleep(0.5)
+    first, gone, *others = (it.source for it in plan.partitions)
+    carried = {source: states[source].bytes_per_s or 0.0 for source in (first, *others)}
+    whole = copied(plan)
+    await tasks.outcomes.account(plan, attrs.evolve(whole, partitions=whole.partitions[:1], fetches=1), took_s=1.0)
+
+    assert asked_s(first) == 0.0
+    assert {asked_s(source) for source in others} == {0.5}
+    assert len(events.of(EpochEnded)) == 1
+    del states[gone]
+    await asyncio.sleep(0.1)
+    assert len(events.of(EpochEnded)) == 2
+    assert all((states[source].bytes_per_s or 0.0) < carried[source] for source in others)
