@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import json
 import struct
 import sys
@@ -26,7 +27,7 @@ from bench import content
 from bench.batches import ProducerId
 from bench.broker import Broker, connected
 from bench.candidates import Candidate, FlowSettings
-from bench.mirror import Mirror, running
+from bench.mirror import Mirror, MirrorFailedError, running
 from bench.shapes import Codec
 from bench.tree import Strangers
 from mm2py.devkit.process import LoggedProcess, start_process
@@ -90,14 +91,30 @@ async def measure(
                 await asyncio.to_thread(probe.kill)
 
 
+async def measure_alone(bootstrap: str, topic: str, source: Broker, directory: Path, *, seconds: float) -> Latencies:
+    """Return what the brokers and both probes take by themselves: the consumer reads the topic at the source."""
+    await source.create_topic(topic, PARTITIONS)
+    await asyncio.to_thread(directory.mkdir, parents=True)
+    probes = (
+        _probe(directory, "produce", bootstrap, topic),
+        _probe(directory, "consume", bootstrap, topic, str(seconds)),
+    )
+    try:
+        return Latencies(**json.loads(await _said(None, probes[1], FOUND, WARM_UP_S + seconds + ANSWER_LIMIT_S)))
+    finally:
+        for probe in probes:
+            await asyncio.to_thread(probe.kill)
+
+
 def _probe(directory: Path, role: str, *arguments: str) -> LoggedProcess:
     command = [sys.executable, "-m", "bench.latency", role, *arguments]
     checkout = Path(__file__).parent.parent
     return start_process(role, command, log_file=directory / f"{role}.log", cwd=checkout)
 
 
-async def _said(mirror: Mirror, probe: LoggedProcess, word: str, within_s: float) -> str:
+async def _said(mirror: Mirror | None, probe: LoggedProcess, word: str, within_s: float) -> str:
     """What the probe printed after *word*."""
+    failed = functools.partial(MirrorFailedError, "no mirror") if mirror is None else mirror.failed
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         ended = not probe.is_running
@@ -106,10 +123,11 @@ async def _said(mirror: Mirror, probe: LoggedProcess, word: str, within_s: float
             if said == word:
                 return rest
         if ended:
-            raise mirror.failed(f"the {probe.name} probe ended: {probe.log_tail()}")
-        mirror.check()
+            raise failed(f"the {probe.name} probe ended: {probe.log_tail()}")
+        if mirror is not None:
+            mirror.check()
         await asyncio.sleep(0.1)
-    raise mirror.failed(f"no {word!r} from the {probe.name} probe within {within_s:g} s")
+    raise failed(f"no {word!r} from the {probe.name} probe within {within_s:g} s")
 
 
 async def produce(bootstrap: str, topic: str) -> None:

@@ -18,7 +18,7 @@ from rich.table import Table
 import mm2py
 from bench.candidates import Candidate
 from bench.copying import CopyRun
-from bench.latency import LatencyRun
+from bench.latency import Latencies, LatencyRun
 from bench.load import LoadedTopic
 from bench.shapes import Codec
 from mm2py.devkit.jars import KAFKA_VERSION, java_command
@@ -102,6 +102,8 @@ class Results:
     loaded: list[LoadedTopic] = attrs.Factory(list)
     copies: list[CopyRun] = attrs.Factory(list)
     latencies: list[LatencyRun] = attrs.Factory(list)
+    #: Without a mirror.
+    alone: list[Latencies] = attrs.Factory(list)
     failures: list[Failure] = attrs.Factory(list)
 
     def as_json(self) -> dict[str, Any]:
@@ -196,6 +198,11 @@ def _latencies(results: Results) -> Table:
             f"{_median(mine, lambda run: run.strangers_cores):.2f}",
             *(_ratio(p99, candidate, base) for base in bases),
         )
+    if results.alone:
+        counts = [f"{sum(getattr(it, name) for it in results.alone):,}" for name in ("records", "missing", "repeated")]
+        names = ("p50_ms", "p99_ms", "p999_ms", "max_ms")
+        figures = [f"{statistics.median(getattr(it, name) for it in results.alone):.2f}" for name in names]
+        table.add_row("no mirror", NOTHING, *counts, *figures)
     return table
 
 

@@ -18,7 +18,7 @@ from bench.broker import Broker, connected
 from bench.candidates import Candidate, FlowSettings, Goal
 from bench.compacting import compact
 from bench.copying import copy
-from bench.latency import measure
+from bench.latency import measure, measure_alone
 from bench.load import LoadedTopic, load
 from bench.mirror import MirrorFailedError
 from bench.report import Failure, Machine, Results
@@ -89,7 +89,8 @@ class Turns:
             if self._order.latency_s:
                 if not self._order.shapes:
                     await _warm_up(source, target)
-                for _ in range(self._order.runs):
+                for number in range(self._order.runs):
+                    await self._measure_alone(f"bench-alone-{number}", source)
                     await self._measure_in_turn(source, target)
 
     async def _copy_in_turn(self, loaded: LoadedTopic, target: Broker) -> None:
@@ -105,6 +106,13 @@ class Turns:
                 self.results.copies.append(run)
                 self._say(f"{loaded.shape.name}, {candidate.value}: {run.records_per_s:,.0f} records/s")
             await _clean(target)
+
+    async def _measure_alone(self, topic: str, source: Broker) -> None:
+        directory, seconds = self._directory / topic, self._order.latency_s
+        found = await measure_alone(self._source_at, topic, source, directory, seconds=seconds)
+        self.results.alone.append(found)
+        self._say(f"latency, no mirror: p50 {found.p50_ms:.2f} ms, p99 {found.p99_ms:.2f} ms")
+        await source.delete_topics([topic])
 
     async def _measure_in_turn(self, source: Broker, target: Broker) -> None:
         for candidate in self._next_turn():

@@ -68,6 +68,14 @@ def test_latency_table_compares_the_tails(results: Results) -> None:
     assert rows == ["mm2py 40 20,000 0 0 1.00 8.00 20.0 30.0 0.250 0.04 0.50"]
 
 
+def test_the_latency_without_a_mirror_stands_below(results: Results) -> None:
+    """It is the part of each row that is not the mirror's."""
+    results.alone += [Latencies(10_000, 0, 0, p50_ms, 2.0, 5.0, 9.0) for p50_ms in (0.9, 1.1, 1.0)]
+    (row,) = [" ".join(line.split()) for line in printed(results) if "no mirror" in line]
+
+    assert row == "no mirror - 30,000 0 0 1.00 2.00 5.00 9.00"
+
+
 def test_failures_are_told_with_their_log(results: Results) -> None:
     """A run that does not count is not passed over in silence."""
     results.failures.append(Failure(Candidate.JAVA, "wide", "stands still", "[last words]"))
