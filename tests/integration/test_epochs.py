@@ -92,6 +92,7 @@ async def test_a_worker_that_lacks_the_plan_before_gets_all_of_the_next(
     plan = copy_plan(primary, backup, prefix, count, epoch_ms=2_000)
     async with Cluster(plan.target, SystemClock()) as target:
         partitions = await fenced(dict(enumerate(plan.partitions)), target)
+    tracker = (await spark.host.session()).context.statusTracker()
     outcomes = []
     for rounds in range(3):
         await produce_numbers(primary.bootstrap_servers, prefix, count=10, partitions=count)
@@ -106,6 +107,8 @@ async def test_a_worker_that_lacks_the_plan_before_gets_all_of_the_next(
             )
         if rounds == 1:
             os.kill(int(outcomes[-1].worker.rpartition(":")[2]), signal.SIGKILL)
+            # Until Spark has noticed, its task would be given the next plan, and that epoch be lost.
+            await eventually(lambda: not tracker.getActiveJobsIds(), within_s=10, what="the task has ended")
 
     assert [outcome.records for outcome in outcomes] == [10, 10, 10]
     workers = [outcome.worker for outcome in outcomes]
