@@ -39,7 +39,7 @@ _CONF: Final = {
 _ALONE_MOST: Final = 8
 #: Each of them has its share of a micro-batch's bytes, which is what a Spark task may hold.
 _JOBS_OF_MANY: Final = MICRO_BATCH_BYTES // RANGE_BYTES
-#: Where a job with several ranges costs nothing more: how many records cost as much as a job itself, 30 to 40 ms.
+#: Where a job with several ranges costs nothing more, so many records are worth another one that runs beside it.
 _RECORDS_OF_JOB: Final = 10_000
 
 
