@@ -109,7 +109,7 @@ def read_order(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Or
 
 
 def _records_of(text: str) -> tuple[str, int]:
-    name, _, records = text.partition("=")
+    name, records = _setting(text)
     return name, int(records)
 
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import functools
 import json
 import struct
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,8 @@ async def measure(
     """Run *candidate* on a topic of its own, into which records trickle from the start."""
     await source.create_topic(flow.topic, PARTITIONS)
     async with running(candidate, flow, directory) as mirror:
-        producer = _probe(directory, "produce", flow.source, flow.topic)
-        consumer = _probe(directory, "consume", flow.target, flow.remote_topic, str(seconds))
-        try:
+        ends = (flow.source, flow.topic), (flow.target, flow.remote_topic)
+        async with _probing(directory, *ends, seconds) as consumer:
             await _said(mirror, consumer, STARTS, START_LIMIT_S + WARM_UP_S)
             before = mirror.tree.cpu()
             strangers = Strangers()
@@ -86,23 +86,26 @@ async def measure(
             used = mirror.tree.cpu().since(before)
             latencies = Latencies(**json.loads(found))
             return LatencyRun(candidate, seconds, latencies, used.tree_s / seconds, strangers.cores())
-        finally:
-            for probe in (producer, consumer):
-                await asyncio.to_thread(probe.kill)
 
 
 async def measure_alone(bootstrap: str, topic: str, source: Broker, directory: Path, *, seconds: float) -> Latencies:
     """Return what the brokers and both probes take by themselves: the consumer reads the topic at the source."""
     await source.create_topic(topic, PARTITIONS)
     await asyncio.to_thread(directory.mkdir, parents=True)
-    probes = (
-        _probe(directory, "produce", bootstrap, topic),
-        _probe(directory, "consume", bootstrap, topic, str(seconds)),
-    )
+    async with _probing(directory, (bootstrap, topic), (bootstrap, topic), seconds) as consumer:
+        return Latencies(**json.loads(await _said(None, consumer, FOUND, WARM_UP_S + seconds + ANSWER_LIMIT_S)))
+
+
+@contextlib.asynccontextmanager
+async def _probing(
+    directory: Path, source: tuple[str, str], target: tuple[str, str], seconds: float
+) -> AsyncIterator[LoggedProcess]:
+    """Produce to *source*, a broker and a topic, and yield what consumes *target*."""
+    producer, consumer = _probe(directory, "produce", *source), _probe(directory, "consume", *target, str(seconds))
     try:
-        return Latencies(**json.loads(await _said(None, probes[1], FOUND, WARM_UP_S + seconds + ANSWER_LIMIT_S)))
+        yield consumer
     finally:
-        for probe in probes:
+        for probe in (producer, consumer):
             await asyncio.to_thread(probe.kill)
 
 
