@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -89,24 +89,23 @@ def held(session: SparkSession, records: pa.Table) -> DataFrame:
 
 
 def records_of_job(
-    session: SparkSession, reads: Sequence[str] = NAMES, carried: Sequence[str] = (), *, has_row_ids: bool = False
+    session: SparkSession, reads: tuple[str, ...], carried: tuple[str, ...], *, has_row_ids: bool
 ) -> DataFrame:
     """Return the records of a job's ranges; only the columns *reads* have their values, and *carried* is put aside."""
     schema = ", ".join(f"{name} {SCHEMA_TYPES[name]}" for name in reads)
-    read = functools.partial(read_ranges, tuple(reads), tuple(carried), has_row_ids=has_row_ids)
+    read = functools.partial(read_ranges, reads, carried, has_row_ids=has_row_ids)
     records = map_in_arrow(_one_row(session), read, schema)
     return records.select(*(f.col(name) if name in reads else _unread(name) for name in NAMES))
 
 
-def written(made: DataFrame, carried: Sequence[str] = (), *, has_row_ids: bool = False) -> DataFrame:
+def written(made: DataFrame, carried: tuple[str, ...], *, has_row_ids: bool) -> DataFrame:
     """Write what was *made* of a job's records, with the columns that were *carried*; return the outcomes."""
     types = dict(made.dtypes)
     end = [(f.lit(END) if name == "offset" else f.lit(None)).cast(types[name]).alias(name) for name in made.columns]
     # Spark reads the two partitions of a union in order where it makes one of them.
     whole = made.unionAll(_one_row(made.sparkSession).select(*end)).coalesce(1)
-    return map_in_arrow(
-        whole, functools.partial(write_ranges, tuple(carried), has_row_ids=has_row_ids), f"{OUTCOME} BINARY"
-    )
+    write = functools.partial(write_ranges, carried, has_row_ids=has_row_ids)
+    return map_in_arrow(whole, write, f"{OUTCOME} BINARY")
 
 
 def _one_row(session: SparkSession) -> DataFrame:
