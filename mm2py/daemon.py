@@ -91,7 +91,7 @@ class MirrorMaker:
             secrets_key_file=settings.secrets_key_file,
             uses_sql=any(flow.is_enabled and flow.transforms.use_spark for flow in settings.flows),
         )
-        self._epochs = EpochRunner(self._spark, clock, events)
+        self._epochs = EpochRunner(self._spark, clock, events, plans_port=settings.plans_port)
         #: Counters continue across a reload of their flow.
         self._measures: dict[Flow, FlowMeasures] = {}
         self._started_ms = clock.wall_ms()

@@ -71,6 +71,8 @@ class MirrorSettings:
     #: How many topic-partitions, and how many topics and groups, have their own series.
     metrics_partitions_max: int = 2_000
     metrics_topics_max: int = 1_000
+    #: Where a Spark cluster's executors get further plans from this process: 0 for any port, -1 for none.
+    plans_port: int = 0
     #: The file with the key that encrypts secrets sent to Spark's executors; empty if there is none.
     secrets_key_file: str = ""
     rest: RestSettings = attrs.field(factory=RestSettings)
@@ -178,7 +180,6 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
     lines = classify_all(layers, aliases)
     found = lint(document, layers, lines, aliases)
     problems = [*resolved.problems, *found.problems, *_judge_clusters(document, layers)]
-    problems.extend(_judge_targets(targets, aliases))
     flows: list[FlowSettings] = []
     for flow in running_flows(layers, targets):
         settings = _flow(layers, flow)
@@ -186,7 +187,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
             flows.append(settings)
         else:
             problems.extend(settings)
-    problems.extend((*_judge_secrets(flows, layers), *judge_rest(layers)))
+    problems.extend((*_judge_targets(targets, aliases), *_judge_secrets(flows, layers), *judge_rest(layers)))
     if not problems and not given.may_be_idle:
         problems.extend(_judge_flows(document, flows, layers, targets))
     if problems:
@@ -203,6 +204,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
         log_level=of.text("log.level"),
         metrics_partitions_max=of.number("metrics.partitions.max"),
         metrics_topics_max=of.number("metrics.topics.max"),
+        plans_port=of.number("copy.plans.port"),
         secrets_key_file=of.text("secrets.key.file").strip(),
         rest=rest,
         notes=(

@@ -159,9 +159,9 @@ class EpochPlan:
     All that a copy task needs to know for one epoch.
 
     The epoch ends `epoch_ms` after its Spark task started; requests in flight then have `drain_ms` to be answered. No
-    request is sent to the target after that. `stop_file` ends the epoch early where the worker can see that file;
-    otherwise, the epoch runs its full time. It runs longer, for `longest_ms` at most, while connections are being
-    opened or partitions are unsure: that must not start over in each epoch and so never end.
+    request is sent to the target after that. `stop_file` ends the epoch early where the worker can see that file; one
+    elsewhere is told so if it is connected. It runs longer, for `longest_ms` at most, while connections are opened or
+    partitions are unsure: that must not start over in each epoch and so never end.
     """
 
     flow: Flow

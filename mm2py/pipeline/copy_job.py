@@ -2,8 +2,8 @@
 A Spark job that runs epochs of a copy task, one after another, in one Spark task.
 
 The first plan travels inside the job's function, sealed where it carries secrets: measured against
-`parallelize([plan])`, which writes a file and reads it back in the JVM, that halves what the start of a job takes. On
-embedded Spark the task then stays for as long as it is given further plans, over a Unix socket of the daemon's.
+`parallelize([plan])`, which writes a file and reads it back in the JVM, that halves what the start of a job takes. The
+task then stays for as long as it is given further plans: see `mm2py.pipeline.plan_server`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import itertools
 import pickle
 from collections.abc import Callable
 from concurrent.futures import Executor
-from pathlib import Path
 from typing import ClassVar
 
 import attrs
@@ -23,7 +21,7 @@ from py4j.protocol import Py4JError
 
 from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.model.epoch import EpochOutcome, EpochPlan
-from mm2py.pipeline.copy.next_plans import read_message, read_number, short_path, write_message
+from mm2py.pipeline.copy.next_plans import NOTHING, Messages, PlansFrom
 from mm2py.pipeline.copy.spark_task import run_epochs
 from mm2py.pipeline.spark.internals import collected
 from mm2py.pipeline.spark.session import JOB_FAILED, SparkSession, message_of
@@ -80,23 +78,30 @@ class CopyJob:
         self._payload: Payload | None = None
         self._ended: asyncio.Future[EpochOutcome] | None = None
         #: To the worker that has the Spark task, once it has connected.
-        self._worker: asyncio.StreamWriter | None = None
+        self._worker: Messages | None = None
+        #: Whether it ever has.
+        self.has_connected = False
         self._is_ending = False
         self._rest: asyncio.TimerHandle | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether its Spark task waits for further plans."""
-        is_connected = self._worker is not None and not self._worker.is_closing() and not self._is_ending
+        is_connected = self._worker is not None and not self._worker.is_closing and not self._is_ending
         return is_connected and self._ended is not None and not self._ended.done()
 
     @property
     def has_ended(self) -> bool:
         return self._ended is not None and self._ended.done()
 
-    def begin(
-        self, payload: Payload, thread: Executor, plans_from: tuple[str, int] | None
-    ) -> asyncio.Future[EpochOutcome]:
+    @property
+    def unconnected_worker(self) -> str | None:
+        """The worker that ran it to its end without having connected; None if there is none."""
+        if self.has_connected or self._ended is None or not self._ended.done() or self._ended.cancelled():
+            return None
+        return self._ended.result().worker if self._ended.exception() is None else None
+
+    def begin(self, payload: Payload, thread: Executor, plans_from: PlansFrom | None) -> asyncio.Future[EpochOutcome]:
         """Submit the job from *thread*; return its end. *plans_from* is where its task may get further plans."""
         self._payload, plan = payload, payload.plan
         self.group = f"{plan.flow}/source/{plan.task}/{plan.epoch}"
@@ -111,7 +116,12 @@ class CopyJob:
         self._wake()
         self._payload = payload
         self.outcome = asyncio.get_running_loop().create_future()
-        write_message(self._worker, payload.content)
+        self._worker.write(payload.content)
+
+    def end_epoch(self) -> None:
+        """Have the epoch under way end early, where its worker has connected."""
+        if self._worker is not None and not self._worker.is_closing and not self.outcome.done():
+            self._worker.write(NOTHING)
 
     def rest(self, seconds: float) -> None:
         """End the job unless another plan comes within *seconds*."""
@@ -125,16 +135,16 @@ class CopyJob:
         if self._worker is not None:
             self._worker.close()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, worker: Messages) -> None:
         """Take outcomes from the worker that has connected until it leaves."""
-        self._worker = writer
+        self._worker, self.has_connected = worker, True
         if self._is_ending:
-            writer.close()
-        while (message := await read_message(reader)) is not None:
+            worker.close()
+        while (message := await worker.read()) is not None:
             read = functools.partial(pickle.loads, message)
             outcome: EpochOutcome | None = read() if len(message) <= _READ_HERE_BYTES else await asyncio.to_thread(read)
             if outcome is None and self._payload is not None:
-                write_message(writer, self._payload.whole())
+                worker.write(self._payload.whole())
             elif outcome is not None:
                 self._take(outcome)
         self._worker = None
@@ -165,44 +175,7 @@ class CopyJob:
         self.outcome.set_exception(error)
 
 
-class PlanServer:
-    """Where the Spark tasks of copy jobs on this machine get further plans: a Unix socket in a folder of ours."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = str(folder / "epoch-plans.sock")
-        self._server: asyncio.Server | None = None
-        self._starting = asyncio.Lock()
-        self._jobs: dict[int, CopyJob] = {}
-        self._numbers = itertools.count(1)
-
-    async def expect(self, job: CopyJob) -> tuple[str, int] | None:
-        """Return where a worker has to connect, and as whom, to reach *job*; None if it cannot."""
-        async with self._starting:  # all copy tasks begin at the same moment
-            if self._server is None:
-                with contextlib.suppress(OSError), short_path(self._path) as short:
-                    self._server = await asyncio.start_unix_server(self._serve, short)
-        if self._server is None:
-            return None
-        for number in [number for number, known in self._jobs.items() if known.has_ended]:
-            del self._jobs[number]
-        number = next(self._numbers)
-        self._jobs[number] = job
-        return self._path, number
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            job = self._jobs.pop(await read_number(reader) or 0, None)
-            if job is not None:
-                await job.serve(reader, writer)
-        finally:
-            writer.close()
-
-    def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-
-
-def _run_job(session: SparkSession, group: str, payload: Payload, plans_from: tuple[str, int] | None) -> EpochOutcome:
+def _run_job(session: SparkSession, group: str, payload: Payload, plans_from: PlansFrom | None) -> EpochOutcome:
     """Run the job to its end; if its worker cannot do with the plan that it got, with the whole one."""
     plan, name = payload.plan, payload.plan.name
     description = name if plans_from is None else f"{plan.flow} source {plan.task}, from epoch {plan.epoch}"
@@ -219,7 +192,7 @@ def _run_job(session: SparkSession, group: str, payload: Payload, plans_from: tu
     return outcome
 
 
-def _outcome_of(session: SparkSession, payload: bytes, plans_from: tuple[str, int] | None) -> EpochOutcome | None:
+def _outcome_of(session: SparkSession, payload: bytes, plans_from: PlansFrom | None) -> EpochOutcome | None:
     rows = session.one_row.mapPartitions(functools.partial(run_epochs, payload, plans_from))
     outcome: EpochOutcome | None = collected(rows)[0]
     return outcome
@@ -233,7 +206,9 @@ def judge_failure(message: str) -> tuple[str, bool]:
     failure = message.split("most recent failure: ", 1)[-1]
     first = (failure.splitlines() or [""])[0]
     if _TRACEBACK in failure:
-        tail = failure[failure.rindex(_TRACEBACK) :].splitlines()[1:]
+        start = failure.rindex(_TRACEBACK)
+        margin = failure[:start].rpartition("\n")[2]  # within a group of exceptions
+        tail = [line.removeprefix(margin) for line in failure[start:].splitlines()[1:]]
         raised = [line for line in tail if line and not line[0].isspace()]
         cause = (raised[0] if raised else first).strip()
         return cause, EpochRepeatedError.__name__ in cause

@@ -1,8 +1,8 @@
 """
 Epochs of copy tasks in Spark jobs, awaited from asyncio.
 
-An epoch is a Spark job with one Spark task. On embedded Spark, where there are slots for all who need one, the task
-stays and runs the next epoch, too: see `mm2py.pipeline.copy_job`. Each copy task has a thread of its own, because
+An epoch is a Spark job with one Spark task. Where there are slots for all who need one, the task stays and runs the
+next epoch, too: see `mm2py.pipeline.copy_job`. Each copy task has a thread of its own, because
 Spark ties job group and description to the calling thread.
 """
 
@@ -27,7 +27,8 @@ from mm2py.model.flow import Flow
 from mm2py.model.state import SparkView
 from mm2py.pipeline.copy.sent_plan import KeptPlan, SentPlan, difference
 from mm2py.pipeline.copy.spark_task import name_file
-from mm2py.pipeline.copy_job import CopyJob, EpochLostError, Payload, PlanServer, cancel, has_slot
+from mm2py.pipeline.copy_job import CopyJob, EpochLostError, Payload, cancel, has_slot
+from mm2py.pipeline.plan_server import PlanServer
 from mm2py.pipeline.spark.patience import done_within
 from mm2py.pipeline.spark.processes import kill_worker
 from mm2py.pipeline.spark.sealing import seal
@@ -86,7 +87,8 @@ class EpochRunner:
     An epoch whose awaiter is cancelled continues in Spark: `settle` waits for those of a flow.
     """
 
-    def __init__(self, host: SparkHost, clock: Clock, events: EventLog) -> None:
+    def __init__(self, host: SparkHost, clock: Clock, events: EventLog, *, plans_port: int = 0) -> None:
+        """Create it; executors of a cluster get further plans at *plans_port*."""
         self._host = host
         self._clock = clock
         self._events = events
@@ -94,7 +96,8 @@ class EpochRunner:
         self._running: dict[tuple[Flow, int], _Running] = {}
         #: The last Spark job of each copy task.
         self._jobs: dict[tuple[Flow, int], CopyJob] = {}
-        self._plans = PlanServer(host.scratch)
+        port = None if host.settings.is_embedded else plans_port
+        self._plans = PlanServer(host.scratch, clock, events, port=port)
         self._numbers = itertools.count()
         #: The last plan of each copy task whose outcome came back.
         self._known: dict[tuple[Flow, int], KeptPlan] = {}
@@ -142,7 +145,7 @@ class EpochRunner:
             job.go_on(payload)
             return job
         job = CopyJob(session)
-        plans_from = await self._plans.expect(job) if self._host.settings.is_embedded else None
+        plans_from = await self._plans.expect(job)
         self._jobs[key] = job
         job.begin(payload, self._thread(key), plans_from).add_done_callback(lambda _: self._forget(key, job))
         return job
@@ -152,10 +155,14 @@ class EpochRunner:
             del self._jobs[key]
 
     def _may_stay(self) -> bool:
-        """Whether a Spark task may keep its slot between two epochs: there is one more than anything here uses."""
+        """Whether a Spark task may keep its slot between two epochs: there is one more than anything here uses. On a
+        cluster, whose slots come and go, none of ours waits for one.
+        """
         slots = self._host.settings.slots
+        if slots is None:
+            return not self.records.running and all(it.job.has_connected for it in self._running.values())
         used = self._running.keys() | {key for key, job in self._jobs.items() if job.is_open}
-        return slots is not None and len(used) + self.records.running < slots
+        return len(used) + self.records.running < slots
 
     async def _end_late(self, running: _Running) -> None:
         """End a late epoch by force; Spark then reports how it ended."""
@@ -208,7 +215,7 @@ class EpochRunner:
         running = self._running.get((flow, task))
         if running is None:
             return self.records.nudge(flow, task)
-        running.stop_file.touch()
+        _end_early(running)
         return True
 
     def is_waiting(self, flow: Flow, task: int) -> bool:
@@ -231,13 +238,13 @@ class EpochRunner:
     async def settle(self, flow: Flow) -> None:
         """Wait until no epoch of *flow* can write any more; cancel those that take too long."""
         await self.records.settle(flow)
+        left = [running for running in self._running.values() if running.plan.flow == flow]
+        for running in left:
+            _end_early(running)
         for job in [job for key, job in self._jobs.items() if key[0] == flow]:
             job.end()
-        left = [running for running in self._running.values() if running.plan.flow == flow]
         if not left:
             return
-        for running in left:
-            running.stop_file.touch()
         longest_s = max(running.plan.drain_ms for running in left) / 1000 + _SETTLE_SLACK_S
         _, late = await asyncio.wait({running.outcome for running in left}, timeout=longest_s)
         if late:
@@ -285,6 +292,12 @@ class EpochRunner:
                 running.is_waiting = True
                 waited_s = self._clock.monotonic() - begun
                 self._events.emit(WaitingForSlot(plan.flow, plan.task, plan.epoch, waited_s))
+
+
+def _end_early(running: _Running) -> None:
+    """Have an epoch end: a worker elsewhere cannot see the file, and one that has just started has not connected."""
+    running.stop_file.touch()
+    running.job.end_epoch()
 
 
 def _due_s(plan: EpochPlan) -> float:

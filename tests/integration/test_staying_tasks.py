@@ -13,10 +13,13 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from mm2py.clock import SystemClock
 from mm2py.model.epoch import EpochOutcome
 from mm2py.pipeline.copy.sent_plan import MANY, KeptPlan
-from mm2py.pipeline.copy_job import CopyJob, EpochLostError, PlanServer
+from mm2py.pipeline.copy_job import CopyJob, EpochLostError
+from mm2py.pipeline.plan_server import PlanServer
 from mm2py.pipeline.spark.session import SparkSession
+from mm2py.telemetry.journal import EventLog
 from tests.support.epochs import FLOW, Spark, idle_partitions, idle_plan, lose, spark_of
 from tests.support.eventually import eventually
 
@@ -77,12 +80,13 @@ async def test_tasks_that_begin_at_the_same_moment_share_one_socket(tmp_path: Pa
         lines = psutil.Process().net_connections("unix")
         return sum(str(it.laddr).endswith("epoch-plans.sock") for it in lines)
 
-    server, before = PlanServer(tmp_path), sockets()
+    clock = SystemClock()
+    server, before = PlanServer(tmp_path, clock, EventLog(clock), port=None), sockets()
     places = await asyncio.gather(*(server.expect(CopyJob(cast("SparkSession", None))) for _ in range(3)))
     made = sockets() - before
     server.close()
 
-    assert len({number for _, number in filter(None, places)}) == 3
+    assert len({place.job for place in filter(None, places)}) == 3
     assert made == 1
 
 

@@ -192,6 +192,10 @@ _COPY = Section(
         Key("copy.drain.ms", Kind.LONG, "5000", Place.FLOW,
             "How long to wait for requests in flight at an epoch's end. A lost copy task's partitions are not "
             "planned again before this time has passed.", check=at_least(100)),
+        Key("copy.plans.port", Kind.INT, "0", Place.TOP,
+            "On a Spark cluster, the port of this process where executors get plans: so a copy task need not be a new "
+            "Spark job in each epoch, and ends one at once when a change waits. 0 is any free port, -1 none.",
+            check=at_least(-1)),
         Key("copy.buffer.bytes", Kind.LONG, "33554432", Place.FLOW,
             "Bytes of batches that one copy task may buffer. When the buffer is full, it stops fetching.",
             check=at_least(65536)),

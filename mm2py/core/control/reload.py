@@ -45,6 +45,7 @@ def needing_restart(before: MirrorSettings, after: MirrorSettings) -> tuple[str,
         "metrics.topics.max": before.metrics_topics_max != after.metrics_topics_max,
         "listeners": rest_before.listeners != rest_after.listeners,
         "listeners.https.ssl": (rest_before.tls, rest_before.client_auth) != (rest_after.tls, rest_after.client_auth),
+        "copy.plans.port": before.plans_port != after.plans_port,
         "secrets.key.file": before.secrets_key_file != after.secrets_key_file,
     }
     return tuple(sorted(spark | {key for key, differs in others.items() if differs}))

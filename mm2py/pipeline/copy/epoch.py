@@ -36,18 +36,21 @@ _STARTED_AT_ONCE: Final = 100
 _SENDING_SHARE: Final = 0.6
 
 
-async def copy_epoch(plan: EpochPlan, clock: Clock, hosted: WorkerState) -> EpochOutcome:
-    """Run the epoch of *plan* and return its outcome. Failures of clusters, brokers and partitions are part of the
-    outcome. Only a bug raises, and then the daemon treats the epoch as lost.
+async def copy_epoch(
+    plan: EpochPlan, clock: Clock, hosted: WorkerState, is_asked_to_end: asyncio.Event | None = None
+) -> EpochOutcome:
+    """Run the epoch of *plan*, which ends early where the event is set, and return its outcome. Failures of clusters,
+    brokers and partitions are part of the outcome. Only a bug raises, and then the daemon treats the epoch as lost.
     """
-    return await _Epoch(plan, clock, hosted).run()
+    return await _Epoch(plan, clock, hosted, is_asked_to_end or asyncio.Event()).run()
 
 
 class _Epoch:
-    def __init__(self, plan: EpochPlan, clock: Clock, hosted: WorkerState) -> None:
+    def __init__(self, plan: EpochPlan, clock: Clock, hosted: WorkerState, is_asked_to_end: asyncio.Event) -> None:
         self._plan = plan
         self._clock = clock
         self._hosted = hosted
+        self._is_asked_to_end = is_asked_to_end
         self._loop = asyncio.get_running_loop()
         self._copies = hosted.copies_of(plan)
         self._source = hosted.cluster(plan.source, clock)
@@ -93,7 +96,9 @@ class _Epoch:
 
     def _is_over(self) -> bool:
         stop_file = self._plan.stop_file
-        return self._loop.time() >= self._deadline or (stop_file is not None and os.path.exists(stop_file))  # noqa: PTH110
+        if self._is_asked_to_end.is_set() or self._loop.time() >= self._deadline:
+            return True
+        return stop_file is not None and os.path.exists(stop_file)  # noqa: PTH110
 
     async def _copy(self) -> None:
         plan = self._plan

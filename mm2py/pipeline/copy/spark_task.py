@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -10,19 +11,19 @@ from pyspark import TaskContext
 from mm2py.clock import SystemClock
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.pipeline.copy.epoch import copy_epoch
-from mm2py.pipeline.copy.next_plans import NextPlans
+from mm2py.pipeline.copy.next_plans import NextPlans, PlansFrom
 from mm2py.pipeline.copy.sent_plan import SentPlan
 from mm2py.pipeline.copy.worker_state import WorkerState, worker_name
 from mm2py.pipeline.spark.sealing import unseal
 from mm2py.pipeline.spark.worker import exhaust, refuse_repetition, this_worker
 
 
-def run_epochs(payload: bytes, plans_from: tuple[str, int] | None, rows: Iterable[object]) -> list[EpochOutcome | None]:
+def run_epochs(payload: bytes, plans_from: PlansFrom | None, rows: Iterable[object]) -> list[EpochOutcome | None]:
     """
     Run the sealed `SentPlan` *payload* to its end, and the plans that follow; Spark calls it once a job, with the rows
     of its Spark partition.
 
-    Where *plans_from* names the daemon's socket and the job's number, further plans come from there until it is closed.
+    Where *plans_from* names a socket of the daemon's, further plans come from there until it is closed.
     The last outcome is returned: it need not have arrived there. It is None if this worker needs the whole first plan.
     """
     exhaust(rows)
@@ -32,27 +33,28 @@ def run_epochs(payload: bytes, plans_from: tuple[str, int] | None, rows: Iterabl
     return [worker.run(_run(sent, plans_from, worker.state))]
 
 
-async def _run(sent: SentPlan, plans_from: tuple[str, int] | None, state: WorkerState) -> EpochOutcome | None:
-    next_plans = None if plans_from is None else await NextPlans.open(*plans_from)
-    if next_plans is None:
-        return await _run_one(sent, state)
-    try:
-        while True:
-            outcome = await _run_one(sent, state)
-            payload = await next_plans.after(outcome)
-            if payload is None:
-                return outcome
-            sent = unseal(payload)
-    finally:
-        await next_plans.close()
+async def _run(sent: SentPlan, plans_from: PlansFrom | None, state: WorkerState) -> EpochOutcome | None:
+    if plans_from is None:
+        return await _run_one(sent, state, None)
+    async with asyncio.TaskGroup() as tasks:
+        next_plans = NextPlans(plans_from, tasks)
+        try:
+            while True:
+                outcome = await _run_one(sent, state, next_plans.is_asked_to_end)
+                payload = await next_plans.after(outcome)
+                if payload is None:
+                    return outcome
+                sent = unseal(payload)
+        finally:
+            await next_plans.close()
 
 
-async def _run_one(sent: SentPlan, state: WorkerState) -> EpochOutcome | None:
+async def _run_one(sent: SentPlan, state: WorkerState, is_asked_to_end: asyncio.Event | None) -> EpochOutcome | None:
     plan = state.plans.whole(sent)
     if plan is None:
         return None
     _leave_name(plan)
-    return await copy_epoch(plan, SystemClock(), state)
+    return await copy_epoch(plan, SystemClock(), state, is_asked_to_end)
 
 
 def name_file(stop_file: str) -> str:

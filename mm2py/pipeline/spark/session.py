@@ -123,6 +123,9 @@ class SparkSession:
     one_row: RDD[int]
     gateway: Any
     process: subprocess.Popen[bytes]
+    #: Where executors reach this process, and where it listens for them.
+    driver_host: str
+    bind_address: str
     #: Calls into a JVM that hangs keep their threads until it is killed; those of others must not run short. They end
     #: when the last reference to this life is gone.
     threads: ThreadPoolExecutor = attrs.field(
@@ -353,12 +356,14 @@ def _open(
         if not settings.is_embedded:
             context.addPyFile(str(_zip_package(scratch)))
         one_row = context.parallelize([0], 1)
+        host = str(context.getConf().get("spark.driver.host"))
+        address = str(context.getConf().get("spark.driver.bindAddress", host))
     except Exception as error:
         _bury_process(gateway.proc)
         gateway.shutdown()
         forget_gateway()
         raise SparkStartError(settings.master, _reason(last_words, str(error))) from error
-    return SparkSession(context, one_row, gateway, gateway.proc)
+    return SparkSession(context, one_row, gateway, gateway.proc, host, address)
 
 
 def _listen(read_end: int, last_words: deque[str], tell: Callable[[str], object]) -> None:

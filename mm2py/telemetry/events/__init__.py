@@ -54,6 +54,7 @@ from mm2py.telemetry.events.epochs import (
     CopyTaskLate,
     CopyTaskLost,
     CopyTaskRecovered,
+    CopyTasksNotReached,
     EpochEnded,
     WaitingForSlot,
 )
@@ -166,6 +167,7 @@ __all__ = [
     "CopyTaskLost",
     "CopyTaskRecovered",
     "CopyTaskRestarted",
+    "CopyTasksNotReached",
     "DaemonDraining",
     "DaemonStarted",
     "DaemonStoodStill",

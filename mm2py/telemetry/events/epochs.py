@@ -89,3 +89,17 @@ class WaitingForSlot(Event):
     epoch: int
     waited_s: float
     hint: str = "give Spark more slots (spark.master=local[N], more cores on the cluster) or lower tasks.max"
+
+
+@attrs.frozen
+class CopyTasksNotReached(Event):
+    """Executors of a Spark cluster cannot get further plans from this process, so each epoch is a Spark job."""
+
+    level = Level.WARN
+
+    #: Where they were to connect.
+    address: str
+    #: ``host:pid`` of the one that did not; empty if this process could not listen.
+    worker: str
+    error: str
+    hint: str = "open a port for them and set copy.plans.port to it; with -1 records only wait longer between epochs"

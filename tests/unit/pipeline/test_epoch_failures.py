@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
 from mm2py.errors import Mm2Error
@@ -30,6 +32,22 @@ _CHAINED = _RAISED.replace(
     "ValueError: no such thing\n\nDuring handling of the above exception, another exception occurred:\n\n"
     "Traceback (most recent call last):\n  File x, line 1, in y\nKeyError: 'z'\n\n",
 )
+
+
+def _in_a_group() -> str:
+    """Return how Python prints what is raised within a `TaskGroup`."""
+    try:
+        try:
+            int("one")
+        except ValueError as error:
+            message = "unhandled errors in a TaskGroup"
+            raise ExceptionGroup(message, [error]) from None
+    except ExceptionGroup as group:
+        return "".join(traceback.format_exception(group))
+
+
+_NO_NUMBER = "ValueError: invalid literal for int() with base 10: 'one'"
+_GROUPED = f"{_ABORTED}org.apache.spark.api.python.PythonException: {_in_a_group()}\n\tat org.apache.spark.api"
 _REPEATED_ERROR = "mm2py.pipeline.spark.worker.EpochRepeatedError"
 _REPEATED = _RAISED.replace("ValueError: no such thing", f"{_REPEATED_ERROR}: again")
 _KILLED = f"""{_ABORTED}org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting …
@@ -45,6 +63,7 @@ _STOPPED = "Job 3 cancelled because SparkContext was shut down"
     [
         pytest.param(_RAISED, "ValueError: no such thing", False, id="the task raised"),
         pytest.param(_CHAINED, "KeyError: 'z'", False, id="the task raised while raising"),
+        pytest.param(_GROUPED, _NO_NUMBER, False, id="the task raised in a group"),
         pytest.param(_REPEATED, f"{_REPEATED_ERROR}: again", True, id="Spark ran the plan again"),
         pytest.param(_KILLED, "its Python worker was killed", False, id="worker killed"),
         pytest.param(
