@@ -2,8 +2,8 @@
 Latency at a fixed rate: from the moment a record is due to be sent to the moment a consumer of the target has it.
 
 A producer and a consumer, each a process of its own so that neither waits for the other, are started as ``python -m
-bench.latency``. The value of each record carries its number and when it was due, so that a producer that had to wait
-hides nothing; both processes read the same clock.
+bench.latency``. The value of each batch's first record carries a number and when it was due, so that a producer that
+had to wait hides nothing; both processes read the same clock.
 The consumer lets the mirror warm up, then takes every record that arrives for the asked time.
 """
 
@@ -13,11 +13,12 @@ import argparse
 import asyncio
 import contextlib
 import functools
+import itertools
 import json
 import struct
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ import attrs
 from aiokafka.record._crecords import DefaultRecordBatchBuilder, MemoryRecords
 
 from bench import content
-from bench.batches import ProducerId
+from bench.batches import ProducerId, Template, walk
 from bench.broker import Broker, connected
 from bench.candidates import Candidate, FlowSettings
 from bench.mirror import Mirror, MirrorFailedError, running
@@ -35,7 +36,6 @@ from mm2py.devkit.process import LoggedProcess, start_process
 
 
 PARTITIONS = 8
-RECORDS_PER_S = 500
 VALUE_BYTES = 200
 WARM_UP_S = 10.0
 START_LIMIT_S = 90.0
@@ -45,11 +45,31 @@ STARTS = "measuring"
 FOUND = "measured"
 
 MARK = struct.Struct(">qq")  # the record's number, and when it was due in nanoseconds
+#: Where a mark is among the bytes of many records.
+MARKED = bytes.fromhex("6d6d3270792d6c6174656e6379a7f31c")
+
+
+@attrs.frozen
+class Load:
+    """What the producer sends: so many records a second, in batches of `batch_records`."""
+
+    records_per_s: int = 500
+    batch_records: int = 1
+
+    @property
+    def batches_per_s(self) -> float:
+        return self.records_per_s / self.batch_records
+
+    def __str__(self) -> str:
+        batches = f" in batches of {self.batch_records}" if self.batch_records > 1 else ""
+        return f"{self.records_per_s:,} records/s{batches}"
 
 
 @attrs.frozen
 class Latencies:
-    """What the consumer saw: milliseconds from sending to receipt, and whether the numbers were complete."""
+    """What the consumer saw: milliseconds from sending to receipt, and whether the numbers were complete; `records` are
+    those with numbers, one in each batch.
+    """
 
     records: int
     missing: int
@@ -72,13 +92,13 @@ class LatencyRun:
 
 
 async def measure(
-    candidate: Candidate, flow: FlowSettings, source: Broker, directory: Path, *, seconds: float
+    candidate: Candidate, flow: FlowSettings, source: Broker, directory: Path, *, sent: Load, seconds: float
 ) -> LatencyRun:
-    """Run *candidate* on a topic of its own, into which records trickle from the start."""
+    """Run *candidate* on a topic of its own, into which records go from the start."""
     await source.create_topic(flow.topic, PARTITIONS)
     async with running(candidate, flow, directory) as mirror:
         ends = (flow.source, flow.topic), (flow.target, flow.remote_topic)
-        async with _probing(directory, *ends, seconds) as consumer:
+        async with _probing(directory, *ends, sent, seconds) as consumer:
             await _said(mirror, consumer, STARTS, START_LIMIT_S + WARM_UP_S)
             before = mirror.tree.cpu()
             strangers = Strangers()
@@ -88,20 +108,23 @@ async def measure(
             return LatencyRun(candidate, seconds, latencies, used.tree_s / seconds, strangers.cores())
 
 
-async def measure_alone(bootstrap: str, topic: str, source: Broker, directory: Path, *, seconds: float) -> Latencies:
+async def measure_alone(
+    bootstrap: str, topic: str, source: Broker, directory: Path, *, sent: Load, seconds: float
+) -> Latencies:
     """Return what the brokers and both probes take by themselves: the consumer reads the topic at the source."""
     await source.create_topic(topic, PARTITIONS)
     await asyncio.to_thread(directory.mkdir, parents=True)
-    async with _probing(directory, (bootstrap, topic), (bootstrap, topic), seconds) as consumer:
+    async with _probing(directory, (bootstrap, topic), (bootstrap, topic), sent, seconds) as consumer:
         return Latencies(**json.loads(await _said(None, consumer, FOUND, WARM_UP_S + seconds + ANSWER_LIMIT_S)))
 
 
 @contextlib.asynccontextmanager
 async def _probing(
-    directory: Path, source: tuple[str, str], target: tuple[str, str], seconds: float
+    directory: Path, source: tuple[str, str], target: tuple[str, str], sent: Load, seconds: float
 ) -> AsyncIterator[LoggedProcess]:
     """Produce to *source*, a broker and a topic, and yield what consumes *target*."""
-    producer, consumer = _probe(directory, "produce", *source), _probe(directory, "consume", *target, str(seconds))
+    producer = _probe(directory, "produce", *source, str(sent.records_per_s), str(sent.batch_records))
+    consumer = _probe(directory, "consume", *target, str(seconds))
     try:
         yield consumer
     finally:
@@ -133,18 +156,17 @@ async def _said(mirror: Mirror | None, probe: LoggedProcess, word: str, within_s
     raise failed(f"no {word!r} from the {probe.name} probe within {within_s:g} s")
 
 
-async def produce(bootstrap: str, topic: str) -> None:
-    """Send one record every 1/500 s, each in a batch of its own, never waiting for the one before."""
-    values = content.records(value_bytes=VALUE_BYTES - MARK.size, seed=1)
+async def produce(bootstrap: str, topic: str, load: Load) -> None:
+    """Send batch after batch, each when it is due, never waiting for the one before."""
+    batches = template(load.batch_records)
     async with connected(bootstrap) as broker, asyncio.TaskGroup() as answers:
         producer = await broker.init_producer_id()
         started, started_ns = time.monotonic(), time.time_ns()
         number = 0
         while True:
-            due_s = number / RECORDS_PER_S
+            due_s = number / load.batches_per_s
             await asyncio.sleep(max(0.0, started + due_s - time.monotonic()))
-            key, value = next(values)
-            batch = _one_record(producer, number, started_ns + int(due_s * 1e9), key, value)
+            batch = marked(batches, producer, number, started_ns + int(due_s * 1e9))
             answers.create_task(_answered(broker.produce(topic, [(number % PARTITIONS, batch)])))
             number += 1
 
@@ -153,12 +175,22 @@ async def _answered(sent: Coroutine[Any, Any, None]) -> None:
     await sent
 
 
-def _one_record(producer: ProducerId, number: int, due_ns: int, key: bytes, value: bytes) -> bytes:
-    builder = DefaultRecordBatchBuilder(
-        2, Codec.NONE.value, 0, producer.id, producer.epoch, number // PARTITIONS, 1 << 20
-    )
-    builder.append(0, due_ns // 1_000_000, key, MARK.pack(number, due_ns) + value, [])
-    return bytes(builder.build())
+def template(records: int) -> Template:
+    """Build the batch that is sent again and again; its first record has room for a mark."""
+    values = content.records(value_bytes=VALUE_BYTES - MARK.size - len(MARKED), seed=1)
+    builder = DefaultRecordBatchBuilder(2, Codec.NONE.value, 0, 0, 0, 0, 1 << 30)
+    for index, (key, value) in enumerate(itertools.islice(values, records)):
+        head = bytes(len(MARKED)) if index else MARKED
+        builder.append(index, 0, key, head + bytes(MARK.size) + value, [])
+    return Template(bytes(builder.build()), records, 0)
+
+
+def marked(batches: Template, producer: ProducerId, number: int, due_ns: int) -> bytes:
+    """Return the batch with that number, in turn of one partition after the other."""
+    data = bytearray(batches.data)
+    MARK.pack_into(data, data.index(MARKED) + len(MARKED), number, due_ns)
+    sequence = number // PARTITIONS * batches.records % (1 << 31)
+    return attrs.evolve(batches, data=bytes(data)).stamped(producer, sequence, due_ns // 1_000_000)
 
 
 async def consume(bootstrap: str, topic: str, seconds: float) -> None:
@@ -180,13 +212,24 @@ async def receive(broker: Broker, topic: str, positions: list[int], *, until_s: 
         record_sets = await broker.fetch(topic, positions, FETCH_WAIT_MS)
         now_ns = time.time_ns()
         for partition, record_set in record_sets:
-            for number, due_ns, offset in marks(record_set):
-                if offset >= positions[partition]:
-                    positions[partition] = offset + 1
-                    received.append((number, (now_ns - due_ns) / 1e6))
+            at = 0
+            for after, _, size in walk(record_set):
+                if after > positions[partition]:
+                    positions[partition] = after
+                    batch = record_set[at : at + size]
+                    received += [(number, (now_ns - due_ns) / 1e6) for number, due_ns in numbered(batch)]
+                at += size
         if received and not deadline:
             deadline = time.monotonic() + until_s
     return received
+
+
+def numbered(batch: bytes) -> Iterator[tuple[int, int]]:
+    """Yield number and due time of each record that has them; a mirror may have put several batches into one."""
+    at = batch.find(MARKED)
+    while at >= 0:
+        yield MARK.unpack_from(batch, at + len(MARKED))
+        at = batch.find(MARKED, at + len(MARKED) + MARK.size)
 
 
 def marks(record_set: bytes) -> list[tuple[int, int, int]]:
@@ -233,12 +276,12 @@ def main() -> None:
     parser.add_argument("role", choices=("produce", "consume"))
     parser.add_argument("bootstrap")
     parser.add_argument("topic")
-    parser.add_argument("seconds", type=float, nargs="?", default=0.0)
+    parser.add_argument("figures", type=float, nargs="+", help="records a second and in a batch, or seconds")
     given = parser.parse_args()
     if given.role == "produce":
-        asyncio.run(produce(given.bootstrap, given.topic))
+        asyncio.run(produce(given.bootstrap, given.topic, Load(*map(int, given.figures))))
     else:
-        asyncio.run(consume(given.bootstrap, given.topic, given.seconds))
+        asyncio.run(consume(given.bootstrap, given.topic, *given.figures))
 
 
 if __name__ == "__main__":

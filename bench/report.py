@@ -18,7 +18,7 @@ from rich.table import Table
 import mm2py
 from bench.candidates import Candidate
 from bench.copying import CopyRun
-from bench.latency import Latencies, LatencyRun
+from bench.latency import Latencies, LatencyRun, Load
 from bench.load import LoadedTopic
 from bench.shapes import Codec
 from mm2py.devkit.jars import KAFKA_VERSION, java_command
@@ -102,6 +102,7 @@ class Results:
     loaded: list[LoadedTopic] = attrs.Factory(list)
     copies: list[CopyRun] = attrs.Factory(list)
     latencies: list[LatencyRun] = attrs.Factory(list)
+    latency_load: Load = attrs.Factory(Load)
     #: Without a mirror.
     alone: list[Latencies] = attrs.Factory(list)
     failures: list[Failure] = attrs.Factory(list)
@@ -178,7 +179,7 @@ def _copies(results: Results) -> Table:
 def _latencies(results: Results) -> Table:
     bases = _bases(results.latencies)
     table = _table(
-        "Latency at 500 records/s, producer to consumer (medians)",
+        f"Latency at {results.latency_load}, producer to consumer (medians)",
         (*LATENCY_COLUMNS, *(f"p99 / {base.value}" for base in bases)),
     )
     groups = _grouped(results.latencies)

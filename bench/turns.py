@@ -18,7 +18,7 @@ from bench.broker import Broker, connected
 from bench.candidates import Candidate, FlowSettings, Goal
 from bench.compacting import compact
 from bench.copying import copy
-from bench.latency import measure, measure_alone
+from bench.latency import Load, measure, measure_alone
 from bench.load import LoadedTopic, load
 from bench.mirror import MirrorFailedError
 from bench.report import Failure, Machine, Results
@@ -39,6 +39,7 @@ class Order:
     records_of: Mapping[str, int]
     runs: int
     latency_s: float
+    latency_load: Load
     tasks_max: int
     tuned_tasks_max: int
     ours: tuple[tuple[str, str], ...] = ()
@@ -69,7 +70,7 @@ class Turns:
         self._flows = 0
         self._turns = 0
         self._console = Console(stderr=True, highlight=False)
-        self.results = Results(Machine.look())
+        self.results = Results(Machine.look(), latency_load=order.latency_load)
 
     async def run(self) -> None:
         """Everything that was ordered."""
@@ -108,8 +109,10 @@ class Turns:
             await _clean(target)
 
     async def _measure_alone(self, topic: str, source: Broker) -> None:
-        directory, seconds = self._directory / topic, self._order.latency_s
-        found = await measure_alone(self._source_at, topic, source, directory, seconds=seconds)
+        order, directory = self._order, self._directory / topic
+        found = await measure_alone(
+            self._source_at, topic, source, directory, sent=order.latency_load, seconds=order.latency_s
+        )
         self.results.alone.append(found)
         self._say(f"latency, no mirror: p50 {found.p50_ms:.2f} ms, p99 {found.p99_ms:.2f} ms")
         await source.delete_topics([topic])
@@ -119,7 +122,9 @@ class Turns:
             flow = self._flow(candidate, f"bench-latency-{self._flows + 1}", Codec.NONE, Goal.LATENCY)
             directory = self._directory / flow.source_alias
             try:
-                run = await measure(candidate, flow, source, directory, seconds=self._order.latency_s)
+                run = await measure(
+                    candidate, flow, source, directory, sent=self._order.latency_load, seconds=self._order.latency_s
+                )
             except MirrorFailedError as error:
                 self._failed(candidate, "latency", error)
             else:
