@@ -41,7 +41,7 @@ _GROWTH_S = 30.0
 #: Maximum age of a view of an idle partition whose rates are not 0 yet.
 _VIEW_KEPT_S = 5.0
 #: How many such views are made again at once. With more partitions than that the age grows with their number.
-_RENEWALS = 2_500
+_RENEWALS = 1_000
 #: The stages of partitions that are to be level some time: neither paused nor in need of an operator.
 _COPIED = frozenset({PartitionStage.COPYING, PartitionStage.BACKING_OFF})
 #: Number of epochs of each copy task to show.
@@ -116,18 +116,19 @@ class PartitionMeasures:
 
     def look(self, state: PartitionState, now: float, *, is_copied: bool) -> None:
         """Record the partition's lag, which the source has just reported."""
-        if state.lag is not None and not is_copied:
-            self.descent = self.descent.at_rest(state.lag, at=now)
-        elif state.lag is not None:
+        lag, end_offset = state.lag, state.log.high_watermark
+        if lag is not None and not is_copied:
+            self.descent = self.descent.at_rest(lag, at=now)
+        elif lag is not None:
             passed_s = 0.0 if self._asked_at is None else now - self._asked_at
             copied_per_s = (self.records - self._records_then) / passed_s if passed_s > 0 else 0.0
-            self.descent = self.descent.after(state.lag, copied_per_s=copied_per_s, at=now)
+            self.descent = self.descent.after(lag, copied_per_s=copied_per_s, at=now)
             self._records_then = self.records
         self._asked_at = now
-        if state.lag == 0:
+        if lag == 0:
             self.caught_up_at = now
-        if state.log.high_watermark >= 0 and (not self._ends or now - self._ends[-1].at >= _GROWTH_S):
-            self._ends = (*self._ends[-1:], _End(now, state.log.high_watermark))
+        if end_offset >= 0 and (not self._ends or now - self._ends[-1].at >= _GROWTH_S):
+            self._ends = (*self._ends[-1:], _End(now, end_offset))
 
     def waiting(
         self, state: PartitionState, retention: Retention | None, now: float, wall_ms: int

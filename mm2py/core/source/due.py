@@ -5,7 +5,7 @@ worth it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import attrs
 
@@ -96,11 +96,7 @@ def take_over(state: PartitionState, written: Position) -> PartitionState:
 
 
 def due_positions(
-    states: Iterable[PartitionState],
-    *,
-    is_interval_over: bool,
-    is_transformed: Callable[[str], bool] = lambda _: False,
-    is_exactly_once: bool = False,
+    states: Iterable[PartitionState], *, is_interval_over: bool, is_exactly_once: bool = False
 ) -> tuple[Position, ...]:
     """Return the positions to be written now. All that changed, or before the interval is over those that advanced
     far, and those of transformed topics: after a crash, their records are written again from the written position on.
@@ -110,10 +106,11 @@ def due_positions(
     return tuple(
         state.standing
         for state in states
-        if state.repair is None
+        # First what keeps out most of very many.
+        if (is_interval_over or state.unwritten_bytes >= WRITE_AHEAD_BYTES or state.is_transformed)
+        and state.repair is None
         and (state.producer is not None or state.is_transformed)  # else it is written with its next producer
-        and (is_interval_over or state.unwritten_bytes >= WRITE_AHEAD_BYTES or is_transformed(state.source.topic))
-        and not (is_exactly_once and is_transformed(state.source.topic))
+        and not (is_exactly_once and state.is_transformed)
         and state.standing != state.written
     )
 

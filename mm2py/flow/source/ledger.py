@@ -138,10 +138,7 @@ class Ledger:
     def due_positions(self, *, is_interval_over: bool) -> tuple[Position, ...]:
         """Return the positions to be written now."""
         return due.due_positions(
-            self.states.values(),
-            is_interval_over=is_interval_over,
-            is_transformed=self._transforms.has_task,
-            is_exactly_once=self._is_exactly_once,
+            self.states.values(), is_interval_over=is_interval_over, is_exactly_once=self._is_exactly_once
         )
 
     def note_written(self, positions: Iterable[Position]) -> None:

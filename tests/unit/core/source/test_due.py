@@ -83,22 +83,19 @@ def test_a_position_without_a_producer_waits_for_one() -> None:
 def test_positions_of_transformed_topics_do_not_wait() -> None:
     """What was written since would be written again after a crash: it cannot be compared with its source."""
     moved = state(position=150, downstream=149)
-    other = state(source=TopicPartition("u", 1), position=150, downstream=149)
+    other = state(source=TopicPartition("u", 1), position=150, downstream=149, is_transformed=True)
 
-    due = due_positions([moved, other], is_interval_over=False, is_transformed=lambda topic: topic == "u")
-
-    assert due == (other.standing,)
+    assert due_positions([moved, other], is_interval_over=False) == (other.standing,)
 
 
 def test_positions_of_transactions_are_not_written_beside_them() -> None:
     """One that was written late would take back what a later transaction committed."""
     moved = state(position=150, downstream=149)
-    other = state(source=TopicPartition("u", 1), position=150, downstream=149, unwritten_bytes=WRITE_AHEAD_BYTES)
+    there, far = TopicPartition("u", 1), WRITE_AHEAD_BYTES
+    other = state(source=there, position=150, downstream=149, unwritten_bytes=far, is_transformed=True)
 
     for is_over in (False, True):
-        due = due_positions(
-            [moved, other], is_interval_over=is_over, is_transformed=lambda topic: topic == "u", is_exactly_once=True
-        )
+        due = due_positions([moved, other], is_interval_over=is_over, is_exactly_once=True)
         assert due == ((moved.standing,) if is_over else ())
 
 
