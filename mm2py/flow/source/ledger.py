@@ -92,7 +92,10 @@ class Ledger:
 
     def wanted(self) -> tuple[PartitionState, ...]:
         """Return those partitions that are mirrored and not paused."""
-        return tuple(state for state in self.mirrored() if not self.overrides.is_paused(state.source))
+        mirrored, is_paused = self.mirrored(), self.overrides.is_paused
+        if not self.overrides.has_pauses:
+            return tuple(mirrored)
+        return tuple(state for state in mirrored if not is_paused(state.source))
 
     def of_topic(self, topic: str) -> tuple[PartitionState, ...]:
         """Return the mirrored partitions of a source topic."""
