@@ -81,6 +81,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--brokers", type=int, help="of each cluster: 1, or 2 where leaders move")
     parser.add_argument("--tasks", type=int, default=2)
     parser.add_argument("--rate", type=int, default=500, metavar="RECORDS", help="a second, in all")
+    parser.add_argument("--refresh", type=int, default=20, metavar="SECONDS", help="refresh.topics.interval.seconds")
     parser.add_argument("--settle", type=float, default=10.0, metavar="SECONDS", help="from one step to the next")
     parser.add_argument("--idle", type=float, default=30.0, metavar="SECONDS")
     parser.add_argument("--busy", type=float, metavar="SECONDS", help="before topics are created or leaders move, too")
@@ -119,6 +120,7 @@ def read_order(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Or
         rate=given.rate,
         idle_s=given.idle,
         settle_s=given.settle,
+        refresh_s=given.refresh,
         busy_s=given.busy or BUSY_S[part],
         epoch_ms=given.epoch_ms,
         limit_s=given.limit,

@@ -43,6 +43,8 @@ class Order:
     rate: int
     idle_s: float
     settle_s: float
+    #: How often topics are refreshed: so often that several refreshes fall into what is measured.
+    refresh_s: int
     busy_s: float
     epoch_ms: int
     limit_s: float
@@ -105,8 +107,7 @@ class Order:
             "A->B.enabled": "true",
             "A->B.topics": "idle-.*, busy-.*, new-.*",
             "tasks.max": str(self.tasks_max),
-            # So that several refreshes fall into what is measured.
-            "refresh.topics.interval.seconds": "20",
+            "refresh.topics.interval.seconds": str(self.refresh_s),
             "replication.factor": copies,
             "config.storage.replication.factor": copies,
             "offset.storage.replication.factor": copies,
