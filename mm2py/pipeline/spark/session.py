@@ -356,8 +356,9 @@ def _open(
         if not settings.is_embedded:
             context.addPyFile(str(_zip_package(scratch)))
         one_row = context.parallelize([0], 1)
-        host = str(context.getConf().get("spark.driver.host"))
-        address = str(context.getConf().get("spark.driver.bindAddress", host))
+        # An IPv6 address has brackets there.
+        host = str(context.getConf().get("spark.driver.host")).strip("[]")
+        address = str(context.getConf().get("spark.driver.bindAddress", host)).strip("[]")
     except Exception as error:
         _bury_process(gateway.proc)
         gateway.shutdown()
