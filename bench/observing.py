@@ -28,6 +28,7 @@ from rich.table import Table
 
 from bench.broker import Broker, connected
 from bench.candidates import Candidate
+from bench.latency import quantile
 from bench.mirror import running_on
 from bench.tree import PROC, TICKS_PER_S, ProcessStat, ProcessTree, Strangers
 from mm2py.devkit.broker import KafkaCluster, start_clusters
@@ -302,11 +303,6 @@ def report(order: Order, turns: Sequence[Turn], seen: Seen) -> Report:
         page_bytes_per_s=seen.page_bytes / watched_s / max(1, order.pages),
         strangers_cores=statistics.median(turn.strangers_cores for turn in turns),
     )
-
-
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return the smallest value that *share* of the sorted values do not exceed."""
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def print_report(console: Console, order: Order, found: Report) -> None:

@@ -10,6 +10,7 @@ its pace. Both tell nothing of how fast the rest will shrink, and are left out.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 import attrs
@@ -50,7 +51,7 @@ class Descent:
         """What is left to copy, as of the last look."""
         return self.looks[-1].left if self.looks else 0
 
-    @property
+    @functools.cached_property
     def is_over(self) -> bool:
         """Whether nothing was left at any look that is remembered."""
         return not any(look.left for look in self.looks)

@@ -71,7 +71,7 @@ def follow(known: Mapping[TopicPartition, Stall], states: Iterable[PartitionStat
     stalls: dict[TopicPartition, Stall] = {}
     begun, over = [], []
     for state in states:
-        before = known.get(state.source)
+        before = known.get(state.source) if known else None
         why = why_it_waits(state)
         if before is not None and (state.position != before.position or (why is None and not state.is_questioned)):
             over += [before] if before.is_told else []

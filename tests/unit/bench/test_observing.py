@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.observing import Order, Report, Seen, Turn, quantile, report
+from bench.observing import Order, Report, Seen, Turn, report
 
 
 ORDER = Order(flows=2, partitions=10, scrape_every_s=5.0, pages=2, turn_s=8.0, turns=3, records_per_s=1)
@@ -47,10 +47,3 @@ def test_both_goals_must_be_met(cost: float, slowest_ms: float, is_met: bool) ->
     )
 
     assert found.is_met is is_met
-
-
-def test_quantiles_are_values_that_were_seen() -> None:
-    """Nothing is made up between two values; the greatest is the last."""
-    values = [float(number) for number in range(1, 101)]
-
-    assert (quantile(values, 0.5), quantile(values, 0.99), quantile(values, 1.0)) == (51.0, 100.0, 100.0)
