@@ -2,15 +2,17 @@
 To one target broker: requests with one batch of each partition that has any.
 
 A broker takes the requests of a connection one after the other. So what is far behind has a sender and a connection of
-its own: else live records would wait for the requests that it fills.
+its own: else live records would wait for the requests that it fills. And small requests that would only wait at the
+broker are not sent: what comes meanwhile goes with the next one, which has more room.
 """
 
 from __future__ import annotations
 
 import asyncio
 import collections
+import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 
@@ -25,6 +27,10 @@ from mm2py.wire.connection import BrokerConnection
 from mm2py.wire.produce import PartitionAck
 
 
+#: From so many buffered bytes on requests are not small: brokers and networks take several of them at a time.
+_MUCH_BYTES: Final = 64 * 1024
+
+
 class Sending(Protocol):
     """What all senders of an epoch share; see `mm2py.pipeline.copy.sending.BatchSender`."""
 
@@ -33,6 +39,7 @@ class Sending(Protocol):
     limits: CopyLimits
     clock: Clock
     loop: asyncio.AbstractEventLoop
+    buffered_bytes: int
     requests: int
     throttled_ms: int
     on_answer: Callable[[float], None] | None
@@ -61,6 +68,8 @@ class _Request:
     carried: dict[tuple[bytes, int], tuple[PartitionCopy, BufferedBatch]] = attrs.field(factory=dict)
     version: int = produce.API_VERSION
     sent_at: float = 0.0
+    #: How many were under way with it.
+    in_flight: int = 1
 
     def frame_received(self, frame: memoryview) -> None:
         self.broker_sender.answered(self, frame)
@@ -75,9 +84,10 @@ class BrokerSender:
     connection.
     """
 
-    def __init__(self, sender: Sending, node: int, purpose: str) -> None:
+    def __init__(self, sender: Sending, node: int, *, is_for_far_behind: bool) -> None:
         self.node = node
-        self._purpose = purpose
+        self._is_for_far_behind = is_for_far_behind
+        self._purpose = "produce what is far behind" if is_for_far_behind else "produce"
         self._sender = sender
         #: The other one of this broker.
         self._other = self
@@ -87,12 +97,15 @@ class BrokerSender:
         self._connection: BrokerConnection | None = None
         self._is_opening = False
         self._in_flight = 0
+        #: How long the quickest answer took, and how many requests at a time the broker needs to be busy.
+        self._shortest_s = math.inf
+        self._useful = sender.limits.produce_max_in_flight
         self._hold_timer: asyncio.TimerHandle | None = None
 
     @classmethod
     def pair(cls, sender: Sending, node: int) -> tuple[BrokerSender, BrokerSender]:
         """Make both senders of a broker: for what is not far behind, and for what is."""
-        one, other = cls(sender, node, "produce"), cls(sender, node, "produce what is far behind")
+        one, other = cls(sender, node, is_for_far_behind=False), cls(sender, node, is_for_far_behind=True)
         one._other, other._other = other, one
         return one, other
 
@@ -111,7 +124,7 @@ class BrokerSender:
                 self._is_opening = True
                 sender.open_in_background(self)
             return
-        while self._ready and self._in_flight < sender.limits.produce_max_in_flight:
+        while self._ready and self._in_flight < self._most_in_flight():
             request = self._fill()
             if not request.carried:
                 break
@@ -121,6 +134,21 @@ class BrokerSender:
                 sender.offer(copy)
             self._moved.clear()
             self._other.pump()
+
+    def _most_in_flight(self) -> int:
+        """Return how many requests may be under way: fewer than allowed if they are small and would wait there."""
+        limit, is_much = self._sender.limits.produce_max_in_flight, self._sender.buffered_bytes >= _MUCH_BYTES
+        return limit if is_much or self._is_for_far_behind else min(self._useful, limit)
+
+    def _learn(self, request: _Request, took_s: float) -> None:
+        """
+        Estimate from an answer how many requests are under way on the network and in the broker's hands.
+
+        If answers take the longer the more are under way, the others wait at the broker; one more finds out (as TCP
+        Vegas does with packets).
+        """
+        self._shortest_s = min(self._shortest_s, took_s)
+        self._useful = 1 + (round(request.in_flight * self._shortest_s / took_s) if took_s > 0 else request.in_flight)
 
     def _fill(self) -> _Request:
         """Take one batch of each ready partition, up to the request's size; at least one."""
@@ -178,6 +206,7 @@ class BrokerSender:
         pieces = produce.request_pieces(list(by_topic.items()), timeout_ms, self._sender.transactional_id)
         request.version = produce.spoken_version(connection.versions)
         self._in_flight += 1
+        request.in_flight = self._in_flight
         self._sender.requests += 1
         try:
             # The broker's own wait for its replicas comes on top of ours.
@@ -189,8 +218,10 @@ class BrokerSender:
         acks, throttle_ms = produce.read_answer(frame, request.version)
         self._in_flight -= 1
         sender, now_ms = self._sender, self._sender.clock.wall_ms()
+        took_s = sender.loop.time() - request.sent_at
+        self._learn(request, took_s)
         if sender.on_answer is not None:
-            sender.on_answer(sender.loop.time() - request.sent_at)
+            sender.on_answer(took_s)
         for ack in acks:
             carried = request.carried.pop((ack.topic, ack.partition), None)
             if carried is not None:
