@@ -28,7 +28,7 @@ from mm2py.config.flow_settings import (
     TopicSyncSettings,
 )
 from mm2py.config.keys.cluster import LEAST_TRANSACTION_MS
-from mm2py.config.keys.row import Key
+from mm2py.config.keys.row import LAST_PORT, Key
 from mm2py.config.keys.table import key_named
 from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.problem import Problem
@@ -43,7 +43,6 @@ from mm2py.model.timestamp import timestamp_ms
 
 
 _ADDRESS = re.compile(r"(?:[a-zA-Z][a-zA-Z0-9+.-]*://)?(\[[0-9a-fA-F:.%]+\]|[^\s\[\]:/]+):([0-9]{1,5})")
-_LAST_PORT = 65_535
 #: A Java producer needs less memory than a copy task, which buffers whole fetch answers.
 _LEAST_BUFFER_BYTES = 1024 * 1024
 
@@ -388,6 +387,6 @@ def parse_servers(text: str) -> tuple[str, ...]:
 
 def _parse_address(address: str) -> str:
     match = _ADDRESS.fullmatch(address)
-    if match is None or not 0 < int(match.group(2)) <= _LAST_PORT:
+    if match is None or not 0 < int(match.group(2)) <= LAST_PORT:
         raise ValueError(f"{address!r} is not of the form host:port")
     return f"{match.group(1)}:{int(match.group(2))}"

@@ -82,6 +82,8 @@ class CopyJob:
         #: Whether it ever has.
         self.has_connected = False
         self._is_ending = False
+        #: The epoch is to end early, once its worker has connected.
+        self._ends_early = False
         self._rest: asyncio.TimerHandle | None = None
 
     @property
@@ -119,7 +121,8 @@ class CopyJob:
         self._worker.write(payload.content)
 
     def end_epoch(self) -> None:
-        """Have the epoch under way end early, where its worker has connected."""
+        """Have the epoch under way end early, as soon as its worker has connected."""
+        self._ends_early = self._worker is None
         if self._worker is not None and not self._worker.is_closing and not self.outcome.done():
             self._worker.write(NOTHING)
 
@@ -138,6 +141,8 @@ class CopyJob:
     async def serve(self, worker: Messages) -> None:
         """Take outcomes from the worker that has connected until it leaves."""
         self._worker, self.has_connected = worker, True
+        if self._ends_early and not self.outcome.done():
+            worker.write(NOTHING)
         if self._is_ending:
             worker.close()
         while (message := await worker.read()) is not None:

@@ -75,17 +75,20 @@ async def test_no_task_of_a_cluster_stays_where_another_needs_its_core(spark: Sp
     assert not spark.events.counts["waiting_for_slot"]
 
 
-@pytest.mark.parametrize("how", ["nudge", "settle"])
+@pytest.mark.parametrize("how", ["nudge", "nudge before it has connected", "settle"])
 async def test_an_epoch_of_a_cluster_ends_early(spark: Spark, how: str) -> None:
     """An executor that cannot see the driver's files ends the epoch when it is told so, and that one alone."""
     await repeat(spark, 0, 1)
+    if how == "nudge before it has connected":
+        await spark.runner.settle(FLOW)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         running = group.create_task(spark.runner.run(idle_plan(0, 1, epoch_ms=60_000)))
-        await asyncio.sleep(0.5)
-        if how == "nudge":
-            assert spark.runner.nudge(FLOW, 0)
-        else:
+        if how != "nudge before it has connected":
+            await asyncio.sleep(0.5)
+        if how == "settle":
             await spark.runner.settle(FLOW)
+        else:
+            await eventually(lambda: spark.runner.nudge(FLOW, 0), within_s=5, what="it is told", every_s=0.001)
     again = await spark.runner.run(idle_plan(0, 2, epoch_ms=300))
 
     assert running.result().epoch == 1

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 
-from mm2py.config.keys.row import Check, Key, Kind, Place, Section, one_of
+from mm2py.config.keys.row import LAST_PORT, Check, Key, Kind, Place, Section, one_of, port
 
 
 _NOT_YET = False
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _LISTENER = re.compile(r"(https?)://(\[[0-9a-fA-F:.%]+\]|[^\s\[\]:/]*)(?::([0-9]{1,5}))?/?", re.IGNORECASE)
 _PORTS = {"http": 8083, "https": 8443}
-_LAST_PORT = 65_535
 
 
 def parse_listener(text: str) -> tuple[str, str, int]:
@@ -23,7 +22,7 @@ def parse_listener(text: str) -> tuple[str, str, int]:
         raise ValueError(f"{text!r} is not of the form http://host:port or https://host:port")
     scheme, host, port = match.group(1).lower(), match.group(2).strip("[]"), match.group(3)
     number = _PORTS[scheme] if port is None else int(port)
-    if number > _LAST_PORT:
+    if number > LAST_PORT:
         raise ValueError(f"{text!r}: there is no port {number}")
     return scheme, host, number
 
@@ -40,10 +39,6 @@ def _listeners(value: object) -> str | None:
 def _methods(value: object) -> str | None:
     unknown = [word for word in value if word.upper() not in _METHODS] if isinstance(value, tuple) else []
     return f"unknown are {', '.join(unknown)}; known are {', '.join(_METHODS)}" if unknown else None
-
-
-def _port(value: object) -> str | None:
-    return None if isinstance(value, int) and 0 < value <= _LAST_PORT else "must be 1 to 65535"
 
 
 def _any_case(*words: str) -> Check:
@@ -72,7 +67,7 @@ REST = Section(
             "`listeners.https.ssl.client.auth` takes precedence.", check=CLIENT_AUTH),
         Key("rest.advertised.host.name", Kind.STRING, None, Place.TOP,
             "The host name that clients use for this node: it is part of `worker_id`, and accepted in requests."),
-        Key("rest.advertised.port", Kind.INT, None, Place.TOP, "The port for that host name.", check=_port),
+        Key("rest.advertised.port", Kind.INT, None, Place.TOP, "The port for that host name.", check=port(1)),
         Key("rest.advertised.listener", Kind.STRING, None, Place.TOP,
             "The listener in `worker_id`: `http` or `https`; the first if unset.",
             check=one_of("http", "https")),

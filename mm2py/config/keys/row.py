@@ -8,12 +8,16 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable
+from typing import Final
 
 import attrs
 
 from mm2py.model.patterns import NamePatterns, PatternError, split_list, split_patterns
 from mm2py.model.timestamp import timestamp_ms
 
+
+#: The greatest TCP port.
+LAST_PORT: Final = 65_535
 
 #: Checks a parsed value: returns why it is invalid, or None.
 Check = Callable[[object], str | None]
@@ -165,6 +169,15 @@ def at_least(least: int) -> Check:
 
     def check(value: object) -> str | None:
         return f"must be at least {least}" if isinstance(value, int) and value < least else None
+
+    return check
+
+
+def port(least: int) -> Check:
+    """Refuse numbers that are no TCP port, from *least* on."""
+
+    def check(value: object) -> str | None:
+        return None if isinstance(value, int) and least <= value <= LAST_PORT else f"must be {least} to {LAST_PORT}"
 
     return check
 

@@ -54,6 +54,13 @@ def test_a_value_that_does_not_fit_is_refused(kind: Kind, text: str, reason: str
         kind.parse(text)
 
 
+@pytest.mark.parametrize("text", ["-2", "65536"])
+def test_a_port_that_no_machine_has_is_refused(text: str) -> None:
+    """With its bounds, and before anything tries to listen there."""
+    with pytest.raises(ValueError, match="must be -1 to 65535"):
+        key_named("copy.plans.port").parse(text)
+
+
 @pytest.mark.parametrize("key", [key for key in KEYS if key.default is not None], ids=lambda key: key.full_name)
 def test_defaults_pass_their_own_checks(key: Key) -> None:
     """Every default is a value that the row itself accepts."""
