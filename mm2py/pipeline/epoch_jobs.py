@@ -2,8 +2,8 @@
 Epochs of copy tasks in Spark jobs, awaited from asyncio.
 
 An epoch is a Spark job with one Spark task. Where there are slots for all who need one, the task stays and runs the
-next epoch, too: see `mm2py.pipeline.copy_job`. Each copy task has a thread of its own, because
-Spark ties job group and description to the calling thread.
+next epoch, too: see `mm2py.pipeline.copy_job`. Each copy task has a thread of its own, because Spark ties job group and
+description to the calling thread.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ class PlanServer:
         self._port = port
         self._server: asyncio.Server | None = None
         self._starting = asyncio.Lock()
-        self._jobs: dict[int, CopyJob] = {}
-        self._keys: dict[int, bytes] = {}
+        #: The jobs whose workers have not connected, and where they have to, by number.
+        self._expected: dict[int, tuple[CopyJob, PlansFrom]] = {}
         self._numbers = itertools.count(1)
         self._not_before = 0.0
         #: What was reported, and has not changed since.
@@ -62,12 +62,12 @@ class PlanServer:
                 await self._start(job.session)
         if self._server is None:
             return None
-        number = next(self._numbers)
-        self._jobs[number] = job
-        if self._port is None:
-            return PlansFrom(number, self._path)
-        key = self._keys[number] = os.urandom(_KEY_BYTES)
-        return PlansFrom(number, (job.session.driver_host, self._server.sockets[0].getsockname()[1]), key)
+        place = PlansFrom(next(self._numbers), self._path)
+        if self._port is not None:
+            port = self._server.sockets[0].getsockname()[1]
+            place = PlansFrom(place.job, (job.session.driver_host, port), os.urandom(_KEY_BYTES))
+        self._expected[place.job] = job, place
+        return place
 
     async def _start(self, session: SparkSession) -> None:
         if self._port is None:
@@ -77,39 +77,46 @@ class PlanServer:
         try:
             self._server = await asyncio.start_server(self._serve, session.bind_address, self._port)
         except OSError as error:
-            self._give_up(f"{session.bind_address}:{self._port}", "", error.strerror or str(error))
+            self._give_up((session.bind_address, self._port), "", error.strerror or str(error))
 
     def _drop_ended(self) -> None:
         """Forget jobs that have ended; a worker that did its work and did not connect, could not."""
-        for number in [number for number, job in self._jobs.items() if job.has_ended]:
-            job = self._jobs.pop(number)
-            if self._keys.pop(number, None) is not None and (worker := job.unconnected_worker) is not None:
-                server = self._server
-                port = server.sockets[0].getsockname()[1] if server is not None else self._port
-                self._give_up(f"{job.session.driver_host}:{port}", worker, "it did not connect")
+        for job, place in [expected for expected in self._expected.values() if expected[0].has_ended]:
+            del self._expected[place.job]
+            if not isinstance(place.address, str) and (worker := job.unconnected_worker) is not None:
+                self._give_up(place.address, worker, "it did not connect")
 
-    def _give_up(self, address: str, worker: str, problem: str) -> None:
+    def _give_up(self, address: tuple[str, int], worker: str, problem: str) -> None:
         self._not_before = self._clock.monotonic() + _PAUSE_S
         if self._reported != problem:
             self._reported = problem
-            self._events.emit(CopyTasksNotReached(address, worker, problem))
+            self._events.emit(CopyTasksNotReached("{}:{}".format(*address), worker, problem))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_GREETS_WITHIN_S):
-                number = await read_number(reader) or 0
-                key = self._keys.get(number)
-                worker = Messages(reader, writer, Cipher(key, is_worker=False) if key else None)
-                is_ours = number in self._jobs and await worker.read(at_most=_GREETING_BYTES) == NOTHING
-            job = self._jobs.pop(number, None) if is_ours else None
-            if job is not None:
-                self._keys.pop(number, None)
+                greeted = await self._greeted(reader, writer)
+            if greeted is not None:
+                job, worker = greeted
                 self._reported = ""
                 await job.serve(worker)
         except TimeoutError:
             pass
         finally:
             writer.close()
+
+    async def _greeted(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> tuple[CopyJob, Messages] | None:
+        """Return the job whose worker has connected, and that worker; None if it is a stranger."""
+        expected = self._expected.get(await read_number(reader) or 0)
+        if expected is None:
+            return None
+        job, place = expected
+        worker = Messages(reader, writer, Cipher(place.key, is_worker=False) if place.key else None)
+        is_ours = await worker.read(at_most=_GREETING_BYTES) == NOTHING
+        # Another one may have been the same meanwhile.
+        return (job, worker) if is_ours and self._expected.pop(place.job, None) is not None else None
 
     def close(self) -> None:
         if self._server is not None:

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from mm2py.model.epoch import EpochOutcome
 from mm2py.pipeline.copy.next_plans import NOTHING, Cipher, Messages, PlansFrom
 from mm2py.pipeline.copy_job import CopyJob
 from mm2py.telemetry.events import CopyTasksNotReached
-from tests.support.epochs import FLOW, Spark, idle_plan, spark_of
+from tests.support.epochs import FLOW, Spark, idle_plan, jobs, repeat, repeat_side_by_side, spark_of
 from tests.support.eventually import eventually
 from tests.support.spark import spark_cluster, why_nothing_can_be_hidden
 
@@ -39,38 +38,21 @@ async def spark(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Spark
                 yield started
 
 
-async def jobs(spark: Spark) -> int:
-    """Return how many jobs Spark has been given."""
-    session = await spark.host.session()
-    return int(await asyncio.to_thread(lambda: session.context._jsc.sc().dagScheduler().numTotalJobs()))
-
-
-async def repeat(spark: Spark, task: int, times: int, *, epoch_ms: int = 100) -> list[EpochOutcome]:
-    """Run epochs of a copy task, each right after the other."""
-    return [await spark.runner.run(idle_plan(task, epoch, epoch_ms=epoch_ms)) for epoch in range(times)]
-
-
 async def test_a_spark_task_of_a_cluster_runs_one_epoch_after_the_other(spark: Spark) -> None:
     """Two copy tasks need two Spark jobs for all of their epochs, although the cluster has no core to spare."""
     await spark.runner.settle(FLOW)
-    before = await jobs(spark)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        running = [group.create_task(repeat(spark, task, 10)) for task in range(2)]
-    given = await jobs(spark) - before
+    outcomes, given = await repeat_side_by_side(spark, 2, 10)
 
-    assert [[outcome.epoch for outcome in it.result()] for it in running] == [list(range(10))] * 2
+    assert [[outcome.epoch for outcome in each] for each in outcomes] == [list(range(10))] * 2
     assert given == 2
 
 
 async def test_no_task_of_a_cluster_stays_where_another_needs_its_core(spark: Spark) -> None:
     """Five copy tasks on two cores take turns, and none waits for long."""
     await spark.runner.settle(FLOW)
-    before = await jobs(spark)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        running = [group.create_task(repeat(spark, task, 10)) for task in range(5)]
-    given = await jobs(spark) - before
+    outcomes, given = await repeat_side_by_side(spark, 5, 10)
 
-    assert [len(it.result()) for it in running] == [10] * 5
+    assert [len(each) for each in outcomes] == [10] * 5
     assert given > 30
     assert not spark.events.counts["waiting_for_slot"]
 

@@ -14,13 +14,22 @@ import pytest
 import pytest_asyncio
 
 from mm2py.clock import SystemClock
-from mm2py.model.epoch import EpochOutcome
 from mm2py.pipeline.copy.sent_plan import MANY, KeptPlan
 from mm2py.pipeline.copy_job import CopyJob, EpochLostError
 from mm2py.pipeline.plan_server import PlanServer
 from mm2py.pipeline.spark.session import SparkSession
 from mm2py.telemetry.journal import EventLog
-from tests.support.epochs import FLOW, Spark, idle_partitions, idle_plan, lose, spark_of
+from tests.support.epochs import (
+    FLOW,
+    Spark,
+    idle_partitions,
+    idle_plan,
+    jobs,
+    lose,
+    repeat,
+    repeat_side_by_side,
+    spark_of,
+)
 from tests.support.eventually import eventually
 
 
@@ -33,12 +42,6 @@ async def spark() -> AsyncIterator[Spark]:
     async with spark_of() as started:
         await started.host.session()
         yield started
-
-
-async def jobs(spark: Spark) -> int:
-    """Return how many jobs Spark has been given."""
-    session = await spark.host.session()
-    return int(await asyncio.to_thread(lambda: session.context._jsc.sc().dagScheduler().numTotalJobs()))
 
 
 async def active_jobs(spark: Spark) -> int:
@@ -54,11 +57,6 @@ async def until_idle(spark: Spark) -> None:
         return await active_jobs(spark) == 0
 
     await eventually(is_idle, within_s=10, what="all Spark jobs have ended")
-
-
-async def repeat(spark: Spark, task: int, times: int) -> list[EpochOutcome]:
-    """Run epochs of a copy task, each right after the other."""
-    return [await spark.runner.run(idle_plan(task, epoch)) for epoch in range(times)]
 
 
 async def test_a_spark_task_runs_one_epoch_after_the_other(spark: Spark) -> None:
@@ -93,12 +91,9 @@ async def test_tasks_that_begin_at_the_same_moment_share_one_socket(tmp_path: Pa
 async def test_no_task_stays_where_another_needs_its_slot(spark: Spark) -> None:
     """Five copy tasks on three slots take turns: none keeps a slot between two epochs, and none waits for long."""
     await until_idle(spark)
-    before = await jobs(spark)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        running = [group.create_task(repeat(spark, task, 10)) for task in range(5)]
-    given = await jobs(spark) - before
+    outcomes, given = await repeat_side_by_side(spark, 5, 10)
 
-    assert [len(it.result()) for it in running] == [10] * 5
+    assert [len(each) for each in outcomes] == [10] * 5
     # The last ones that are left have room.
     assert given > 30
     assert not spark.events.counts["waiting_for_slot"]

@@ -66,6 +66,25 @@ async def run_both(spark: Spark, *, epoch_ms: int) -> list[EpochOutcome]:
     return [task.result() for task in running]
 
 
+async def jobs(spark: Spark) -> int:
+    """Return how many jobs Spark has been given."""
+    session = await spark.host.session()
+    return int(await asyncio.to_thread(lambda: session.context._jsc.sc().dagScheduler().numTotalJobs()))
+
+
+async def repeat(spark: Spark, task: int, times: int) -> list[EpochOutcome]:
+    """Run epochs of a copy task, each right after the other."""
+    return [await spark.runner.run(idle_plan(task, epoch)) for epoch in range(times)]
+
+
+async def repeat_side_by_side(spark: Spark, tasks: int, times: int) -> tuple[list[list[EpochOutcome]], int]:
+    """Run epochs of some copy tasks, and return those of each; and how many jobs Spark was given for them."""
+    before = await jobs(spark)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        running = [group.create_task(repeat(spark, task, times)) for task in range(tasks)]
+    return [it.result() for it in running], await jobs(spark) - before
+
+
 async def lose(spark: Spark, plan: EpochPlan) -> EpochLostError:
     """Run an epoch that is to be lost, and return the loss."""
     try:

@@ -11,7 +11,7 @@ from mm2py.config.keys.row import (
     not_empty,
     one_of,
     one_of_in_any_case,
-    port,
+    port_from,
     remote_factor,
     replication_factor,
     timestamp,
@@ -196,7 +196,7 @@ _COPY = Section(
         Key("copy.plans.port", Kind.INT, "0", Place.TOP,
             "On a Spark cluster, the port of this process where executors get plans: so a copy task need not be a new "
             "Spark job in each epoch, and ends one at once when a change waits. 0 is any free port, -1 none.",
-            check=port(-1)),
+            check=port_from(-1)),
         Key("copy.buffer.bytes", Kind.LONG, "33554432", Place.FLOW,
             "Bytes of batches that one copy task may buffer. When the buffer is full, it stops fetching.",
             check=at_least(65536)),

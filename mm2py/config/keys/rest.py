@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mm2py.config.keys.row import LAST_PORT, Check, Key, Kind, Place, Section, one_of, port
+from mm2py.config.keys.row import LAST_PORT, Check, Key, Kind, Place, Section, one_of, port_from
 
 
 _NOT_YET = False
@@ -67,7 +67,7 @@ REST = Section(
             "`listeners.https.ssl.client.auth` takes precedence.", check=CLIENT_AUTH),
         Key("rest.advertised.host.name", Kind.STRING, None, Place.TOP,
             "The host name that clients use for this node: it is part of `worker_id`, and accepted in requests."),
-        Key("rest.advertised.port", Kind.INT, None, Place.TOP, "The port for that host name.", check=port(1)),
+        Key("rest.advertised.port", Kind.INT, None, Place.TOP, "The port for that host name.", check=port_from(1)),
         Key("rest.advertised.listener", Kind.STRING, None, Place.TOP,
             "The listener in `worker_id`: `http` or `https`; the first if unset.",
             check=one_of("http", "https")),

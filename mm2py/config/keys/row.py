@@ -173,7 +173,7 @@ def at_least(least: int) -> Check:
     return check
 
 
-def port(least: int) -> Check:
+def port_from(least: int) -> Check:
     """Refuse numbers that are no TCP port, from *least* on."""
 
     def check(value: object) -> str | None:

@@ -65,11 +65,11 @@ class _Request:
     """A produce request under way: whose batches it carries."""
 
     broker_sender: BrokerSender
+    #: How many are under way with it.
+    in_flight: int
+    sent_at: float
     carried: dict[tuple[bytes, int], tuple[PartitionCopy, BufferedBatch]] = attrs.field(factory=dict)
     version: int = produce.API_VERSION
-    sent_at: float = 0.0
-    #: How many were under way with it.
-    in_flight: int = 1
 
     def frame_received(self, frame: memoryview) -> None:
         self.broker_sender.answered(self, frame)
@@ -148,11 +148,12 @@ class BrokerSender:
         Vegas does with packets).
         """
         self._shortest_s = min(self._shortest_s, took_s)
-        self._useful = 1 + (round(request.in_flight * self._shortest_s / took_s) if took_s > 0 else request.in_flight)
+        part = self._shortest_s / took_s if took_s > 0 else 1.0
+        self._useful = 1 + round(request.in_flight * part)
 
     def _fill(self) -> _Request:
         """Take one batch of each ready partition, up to the request's size; at least one."""
-        request = _Request(self, sent_at=self._sender.loop.time())
+        request = _Request(self, self._in_flight + 1, self._sender.loop.time())
         room = self._sender.limits.produce_request_max_bytes
         again: list[PartitionCopy] = []
         while self._ready:
@@ -206,7 +207,6 @@ class BrokerSender:
         pieces = produce.request_pieces(list(by_topic.items()), timeout_ms, self._sender.transactional_id)
         request.version = produce.spoken_version(connection.versions)
         self._in_flight += 1
-        request.in_flight = self._in_flight
         self._sender.requests += 1
         try:
             # The broker's own wait for its replicas comes on top of ours.

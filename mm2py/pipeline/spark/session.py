@@ -353,18 +353,25 @@ def _open(
         context = SparkContext(conf=conf, gateway=gateway)
         context.pythonExec = settings.python
         internals.silence_accumulators(context)
+        host = address = LOOPBACK
         if not settings.is_embedded:
             context.addPyFile(str(_zip_package(scratch)))
+            host, address = _where_executors_connect(context)
         one_row = context.parallelize([0], 1)
-        # An IPv6 address has brackets there.
-        host = str(context.getConf().get("spark.driver.host")).strip("[]")
-        address = str(context.getConf().get("spark.driver.bindAddress", host)).strip("[]")
     except Exception as error:
         _bury_process(gateway.proc)
         gateway.shutdown()
         forget_gateway()
         raise SparkStartError(settings.master, _reason(last_words, str(error))) from error
     return SparkSession(context, one_row, gateway, gateway.proc, host, address)
+
+
+def _where_executors_connect(context: SparkContext) -> tuple[str, str]:
+    """Return the driver's host as executors know it, and the address at which it listens."""
+    conf = context.getConf()
+    host = str(conf.get("spark.driver.host"))
+    # An IPv6 address has brackets there.
+    return host.strip("[]"), str(conf.get("spark.driver.bindAddress", host)).strip("[]")
 
 
 def _listen(read_end: int, last_words: deque[str], tell: Callable[[str], object]) -> None:
