@@ -62,7 +62,7 @@ def _plants(chance: random.Random) -> dict[int, tuple[int, Plant]]:
         1: at_one(lambda records: records * 2),
         2: (chance.randrange(RECORDS // PARTITIONS), swap),
         3: at_one(lambda records: [_flipped(records[0])]),
-        4: at_one(lambda records: [attrs.evolve(records[0], headers=(("number", b"0"), *records[0].headers[1:]))]),
+        4: at_one(lambda records: [attrs.evolve(records[0], headers=(("number", b"none"), *records[0].headers[1:]))]),
         5: at_one(lambda records: [attrs.evolve(records[0], timestamp=records[0].timestamp - 1)]),
     }
 
