@@ -42,7 +42,7 @@ class Sending(Protocol):
     buffered_bytes: int
     requests: int
     throttled_ms: int
-    on_answer: Callable[[float], None] | None
+    on_answer: Callable[[float, float, int], None] | None
 
     @property
     def may_send(self) -> bool: ...
@@ -97,6 +97,7 @@ class BrokerSender:
         self._connection: BrokerConnection | None = None
         self._is_opening = False
         self._in_flight = 0
+        self._answered_at = -math.inf
         #: How long the quickest answer took, and how many requests at a time the broker needs to be busy.
         self._shortest_s = math.inf
         self._useful = sender.limits.produce_max_in_flight
@@ -218,16 +219,18 @@ class BrokerSender:
         acks, throttle_ms = produce.read_answer(frame, request.version)
         self._in_flight -= 1
         sender, now_ms = self._sender, self._sender.clock.wall_ms()
-        took_s = sender.loop.time() - request.sent_at
+        now = sender.loop.time()
+        took_s, served_s = now - request.sent_at, now - max(request.sent_at, self._answered_at)
+        self._answered_at = now
         self._learn(request, took_s)
-        if sender.on_answer is not None:
-            sender.on_answer(took_s)
         for ack in acks:
             carried = request.carried.pop((ack.topic, ack.partition), None)
             if carried is not None:
                 sender.settle(*carried, ack, now_ms)
         for copy, _ in request.carried.values():
             sender.lost(copy, f"the target's answer does not mention {copy.remote}")
+        if sender.on_answer is not None:
+            sender.on_answer(took_s, served_s, sender.buffered_bytes)
         if throttle_ms > 0:
             self._hold(throttle_ms)
         # Not before: a partition has at most as many batches under way as a broker remembers (KIP-98).

@@ -18,7 +18,7 @@ from typing import Final
 
 import attrs
 
-from mm2py.core.pace import Pace
+from mm2py.core.pace import Answer, Interval, Pace
 from mm2py.core.rates import refilled
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.partition import PartitionCopy
@@ -75,8 +75,10 @@ class CatchUp:
         self._loop = asyncio.get_running_loop()
         self._began = self._refilled_at = self._watched_at = self._loop.time()
         self._level = 0.0
-        self._took_ms: list[float] = []
+        self._answers: list[Answer] = []
         self._used_bytes = 0
+        #: What was buffered when the interval began, and all the time since.
+        self._buffered_bytes, self._queued_bytes = 0, math.inf
         #: What was allowed and not fetched.
         self._unused_bytes = 0.0
         self._was_held = False
@@ -92,7 +94,7 @@ class CatchUp:
         self.live = {copy for _, copy in _again(self.live, here, others)}
         self._first = {copy: self._first[before] for before, copy in _again(self._first, here, others)}
         self._unknown = len(copies) - len(self.behind) - len(self.live)
-        self._turns, self.held_s = {}, 0.0
+        self._turns, self.held_s, self._buffered_bytes = {}, 0.0, 0
         self._start_interval(now)
 
     def end(self) -> None:
@@ -100,23 +102,32 @@ class CatchUp:
         self._watched_at = self._loop.time()
 
     def _start_interval(self, now: float) -> None:
-        self._began, self._took_ms, self._used_bytes, self._was_held = now, [], 0, False
-        self._unused_bytes = 0.0
+        self._began, self._answers, self._used_bytes, self._was_held = now, [], 0, False
+        self._unused_bytes, self._queued_bytes = 0.0, math.inf
 
-    def answered(self, took_s: float) -> None:
-        """Note how long the target took to answer a request."""
-        self._took_ms.append(took_s * 1000)
+    def answered(self, took_s: float, served_s: float, buffered_bytes: int) -> None:
+        """
+        Note how long the target took to answer a request, *served_s* of it since its answer to the one before, and how
+        much is not answered yet.
+        """
+        self._answers.append(Answer(took_s * 1000, served_s * 1000))
+        self._queued_bytes = min(self._queued_bytes, buffered_bytes)
         now = self._loop.time()
         passed_s = now - self._began
         if passed_s < _INTERVAL_S:
             return
         self.held_s += passed_s if self._was_held else 0.0
-        used_bytes_per_s = self._used_bytes / passed_s
-        self.pace = self.pace.after(
-            self._took_ms, used_bytes_per_s=used_bytes_per_s, was_held=self._was_held, more_ms=self.more_ms, now=now
+        seen = Interval(
+            self._answers,
+            self._used_bytes / passed_s,
+            (self._used_bytes + self._buffered_bytes - buffered_bytes) / passed_s,
+            self._queued_bytes,
+            self._was_held,
         )
+        self.pace = self.pace.after(seen, more_ms=self.more_ms, now=now)
         self._refill()
         self._widen(1 - self._unused_bytes / (self.pace.bytes_per_s * passed_s))
+        self._buffered_bytes = buffered_bytes
         self._start_interval(now)
 
     def _widen(self, used: float) -> None:

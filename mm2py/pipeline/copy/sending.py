@@ -104,8 +104,8 @@ class BatchSender:
         self.requests = 0
         self.retries = 0
         self.throttled_ms = 0
-        #: Called with the seconds that a broker took to answer a request.
-        self.on_answer: Callable[[float], None] | None = None
+        #: See `mm2py.pipeline.copy.catch_up.CatchUp.answered`.
+        self.on_answer: Callable[[float, float, int], None] | None = None
         self.is_stopped = False
         #: Of each broker, the one for what is not far behind and the one for what is.
         self._broker_senders: dict[int, tuple[BrokerSender, BrokerSender]] = {}

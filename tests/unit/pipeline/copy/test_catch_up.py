@@ -149,7 +149,7 @@ async def test_a_batch_that_takes_seconds_of_the_pace_is_not_followed_by_many_at
     turns = []
     for _ in range(22):
         await asyncio.sleep(0.26)
-        catch_up.answered(0.001)
+        catch_up.answered(0.001, 0.001, 0)
         turns.append((catch_up.hold_s() > 0, catch_up._width))
 
     assert turns[:11] == [(True, 1)] * 11
