@@ -20,7 +20,7 @@ import attrs
 _LEVEL_S = 1.0
 _FEW = 10
 #: Looks that lie further back are forgotten, if there are later ones to compare with.
-_REMEMBERED_S = 12.0
+_REMEMBERED_S = 20.0
 #: If it is not known of more than this part of what is left how it changes, it is not known of all.
 _UNKNOWN_PART = 0.1
 #: What takes longer shrinks by chance.
