@@ -28,8 +28,6 @@ from mm2py.pipeline.copy_job import EpochLostError
 from mm2py.telemetry.events import CopyTaskLost, CopyTaskRecovered
 
 
-#: The first epochs of a flow's copy tasks have different lengths, so that their boundaries do not coincide.
-_SHORTEST_FIRST_EPOCH_MS = 500
 #: Far longer than an epoch takes, however clocks of machines differ, and far less than brokers remember producers.
 _VOID_AFTER_MS = 4 * 3_600_000
 
@@ -114,6 +112,7 @@ class CopyTask:
         self._backoff = Backoff(
             settings.copying.restart_backoff_ms / 1000, settings.copying.restart_backoff_max_ms / 1000
         )
+        self._made_at = self._clock.monotonic()
         self._poked = asyncio.Event()
         self._epoch = 0
         self._lost_in_a_row = 0
@@ -231,11 +230,20 @@ class CopyTask:
         return plan
 
     def _epoch_ms(self) -> int:
+        """
+        Return how long the next epoch lasts: at most as long as is configured, and half of that at least.
+
+        The epochs of copy tasks end in turn: with thousands of partitions, records would wait longer if several planned
+        their next ones at a time. After one that ended early, shorter ones lead back to the task's turn.
+        """
         full_ms = self._settings.copying.epoch_ms
-        if self._epoch > 0:
-            return full_ms
-        share_ms = full_ms * (self.task + 1) // max(1, self._planner.copy_tasks)
-        return min(full_ms, max(_SHORTEST_FIRST_EPOCH_MS, share_ms))
+        turn_ms = full_ms * (self.task + 1) / max(1, self._planner.copy_tasks)
+        left_ms = full_ms - (self._begun_ms() - turn_ms) % full_ms
+        return max(1, round(left_ms if left_ms >= full_ms / 2 else (left_ms + full_ms) / 2))
+
+    def _begun_ms(self) -> float:
+        """Return for how long the flow's copy tasks have been there."""
+        return (self._clock.monotonic() - self._made_at) * 1000
 
     async def _run_epoch(self, plan: EpochPlan) -> None:
         self._state = TaskState.RUNNING
