@@ -157,6 +157,6 @@ def _json_lines(rows: Sequence[_Row]) -> Iterator[str]:
             answer |= {"there_offset": row.answer.offset, "precision": row.answer.precision.name.lower()}
         else:
             answer |= {"reason": row.answer.name.lower()}
-        there = None if row.other is None else attrs.asdict(row.other)
-        line = {"partition": attrs.asdict(row.asked), "offset": row.offset, "there": there, **answer}
+        there = None if row.other is None else row.other._asdict()
+        line = {"partition": row.asked._asdict(), "offset": row.offset, "there": there, **answer}
         yield json.dumps(line, ensure_ascii=False)

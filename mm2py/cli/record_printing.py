@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import attrs
-
 from mm2py.client.records import KeptRuns, Malformed, MirrorRecord, Other, RecordKind, Removed, SourcePosition
 from mm2py.model.checkpoint import Checkpoint
 from mm2py.model.heartbeat import Heartbeat
 from mm2py.model.offset_sync import OffsetSync
 from mm2py.model.run_chunk import KeptChunk
+from mm2py.model.state import to_json
 
 
 Print = Callable[[Iterable[MirrorRecord]], None]
@@ -58,15 +57,15 @@ def json_lines(records: Iterable[MirrorRecord]) -> None:
 
 def _fields(content: Any) -> dict[str, Any]:
     if isinstance(content, SourcePosition):
-        return {"source_alias": content.source, **attrs.asdict(content.position)}
+        return {"source_alias": content.source, **to_json(content.position)}
     if isinstance(content, KeptRuns):
         return {"source_alias": content.source, **_runs(content.kept)}
-    return attrs.asdict(content)
+    return to_json(content)
 
 
 def _runs(kept: KeptChunk) -> dict[str, Any]:
     facts: dict[str, Any] = {
-        "source": attrs.asdict(kept.source), "number": kept.number, "topic_id": kept.topic_id,
+        "source": kept.source._asdict(), "number": kept.number, "topic_id": kept.topic_id,
     }  # fmt: skip
     if (chunk := kept.chunk) is None:
         return facts

@@ -161,8 +161,8 @@ def as_json(report: VerifyReport) -> dict[str, Any]:
 def _partition(report: PartitionReport) -> dict[str, Any]:
     first = report.differences[0] if report.differences else None
     return {
-        "source": attrs.asdict(report.source),
-        "remote": attrs.asdict(report.remote),
+        "source": report.source._asdict(),
+        "remote": report.remote._asdict(),
         "verdict": report.verdict.words,
         "upstream_offsets": report.upstream,
         "downstream_offsets": report.downstream,

@@ -130,6 +130,12 @@ def test_a_flow_s_status_does_not_grow_with_its_topics() -> None:
     assert "consumer_groups" not in found
 
 
+def test_paused_partitions_are_named_by_their_parts() -> None:
+    flow = attrs.evolve(some_view().flows[0], paused_partitions=(TopicPartition("orders", 1),))
+
+    assert list(flow_status(flow)["paused_partitions"]) == [{"topic": "orders", "partition": 1}]
+
+
 def test_overrides_are_plain_values() -> None:
     """All that was ordered can be written as JSON."""
     overrides = Overrides(
