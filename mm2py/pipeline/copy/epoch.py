@@ -127,7 +127,7 @@ class _Epoch:
         try:
             async with asyncio.TaskGroup() as tasks:
                 sender.start(tasks)
-                reader.start(tasks, self._deadline)
+                reader.start(tasks, self._end, self._deadline)
                 background = self._start_background(tasks, reader, sender)
                 await self._until_over(reader, sender)
                 await reader.finish()

@@ -97,6 +97,8 @@ class Reading(Protocol):
     @property
     def fetchers(self) -> int: ...
 
+    def left_s(self, early_s: float) -> float: ...
+
     def assign(self, copy: PartitionCopy) -> None: ...
 
     def retry(self, copy: PartitionCopy, why: str, error: BrokerConnectionError | None = None) -> None: ...
@@ -273,7 +275,7 @@ class Fetcher:
             if not self._copies or reader.is_stopped:
                 return
             early_ms = reader.quiet_early_ms if self.is_for_quiet else _ANSWER_EARLY_MS
-            left_ms = int((reader.deadline - asyncio.get_running_loop().time()) * 1000) - early_ms
+            left_ms = int(reader.left_s(early_ms / 1000) * 1000)
             wait_ms = min(self._waiting.longest_wait_ms(reader.limits.fetch_max_wait_ms), left_ms)
             if not reader.are_assigned.is_set():
                 wait_ms = min(wait_ms, WAIT_WHILE_PAUSED_MS)  # those that are not assigned yet would wait as well

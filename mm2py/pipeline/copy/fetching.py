@@ -89,7 +89,7 @@ class SourceReader:
         #: lost: a broker looks at all of them before it answers.
         self.quiet_early_ms = min(_QUIET_EARLY_MS, epoch_ms // 10)
         self.wants_metadata = WantedTopics()
-        self.deadline = 0.0
+        self.deadline = self._end = 0.0
         self.is_stopped = False
         #: Set when all partitions that can be are assigned. A session of quiet ones is entered with all of its own.
         self.are_assigned = asyncio.Event()
@@ -99,9 +99,18 @@ class SourceReader:
         self._heard_at = heard_at
         self._has_many = len(copies) > MANY
 
-    def start(self, tasks: asyncio.TaskGroup, deadline: float) -> None:
-        """Begin; *deadline* is the event loop's time at which no fetch may be under way any more."""
-        self._tasks, self.deadline = tasks, deadline
+    def start(self, tasks: asyncio.TaskGroup, end: float, deadline: float) -> None:
+        """
+        Begin; *deadline* is the event loop's time at which no fetch may be under way any more.
+
+        It moves to *end*, or to the time when everything is settled if that is later.
+        """
+        self._tasks, self._end, self.deadline = tasks, end, deadline
+
+    def left_s(self, early_s: float) -> float:
+        """Return how long a fetch may take that has to be answered so *early*: one at the start is no exception."""
+        now = self._loop.time() + early_s
+        return (self._end if now < self._end else self.deadline) - now
 
     async def finish(self) -> None:
         """Ask for nothing more; fetches under way are given a moment to be answered, then given up."""

@@ -39,6 +39,17 @@ async def test_epoch_copies_what_is_there_and_says_where_it_went(rig: CopyRig) -
     assert (outcome.retries, outcome.throttled_ms) == (0, 0)
 
 
+async def test_an_epoch_shorter_than_a_long_poll_ends_in_time() -> None:
+    """Fetches at its start end with it as well: others would be given up, and their connections with them."""
+    rig = rig_of(4)
+    await rig.epoch()
+    connections = len(rig.source.connections)
+    outcomes = [await rig.epoch(epoch_ms=300) for _ in range(3)]
+
+    assert [outcome.elapsed_s for outcome in outcomes] == pytest.approx([0.3] * 3, abs=0.02)
+    assert len(rig.source.connections) == connections
+
+
 async def test_epochs_follow_each_other_without_a_seam(rig: CopyRig) -> None:
     """Records written between, before and during epochs are copied once; connections and producer id live on."""
     for _ in range(3):
