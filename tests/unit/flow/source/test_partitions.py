@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import attrs
 import pytest
@@ -56,12 +57,17 @@ async def test_epoch_follows_epoch() -> None:
 
 
 async def test_boundaries_of_copy_tasks_do_not_coincide() -> None:
-    """First epochs have different lengths, so that not all copy tasks pause at once."""
+    """Not all copy tasks pause at once, also after all their epochs ended early at one moment."""
     async with running() as group:
+        await asyncio.sleep(20.5)
+        for task in (0, 1):
+            group.tasks.restart(task)
         await asyncio.sleep(20)
 
-    first, second = ({at for at, _ in group.epochs.of_task(task)[1:]} for task in (0, 1))
-    assert not first & second
+    for begun, ended in ((10, 20), (30, 40)):
+        first, second = ([at for at, _ in group.epochs.of_task(task) if begun < at < ended] for task in (0, 1))
+        assert min(abs(one - other) for one in first for other in second) == pytest.approx(EPOCH_S / 2, abs=0.01)
+        assert max(later - at for at, later in itertools.pairwise(first)) <= EPOCH_S + 0.01
 
 
 async def test_a_drain_takes_effect_at_once() -> None:
