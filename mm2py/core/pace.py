@@ -22,7 +22,7 @@ _FIRST_BYTES_PER_S: Final = 4 * 1024 * 1024.0
 #: The most that one interval takes from the rate or adds to it, as a part of it.
 _SLOWER: Final = 0.3
 _FASTER: Final = 0.15
-#: Above this rate an interval adds a smaller part. So copy tasks that share a target come to equal rates.
+#: Above this rate an interval adds a smaller part, so that copy tasks that share a target tend to equal rates.
 _FAIR_BYTES_PER_S: Final = 16 * 1024 * 1024.0
 #: If less of the rate is used, something else limits the copying.
 _BINDING: Final = 0.6
@@ -31,14 +31,14 @@ _BINDING: Final = 0.6
 _SEEKING: Final = 0.5
 _GROWN_IN_A_ROW: Final = 4
 _HARDLY_LATE: Final = 0.5
-#: From this part of what answers may be late on they take from the rate: it settles where they take what it adds.
+#: Above this part of what is allowed, late answers lower the rate: it settles where they take as much as growth adds.
 _LATE: Final = 0.75
-#: What was fetched and waits in the task may come to so many times what answers may be late, and less while the rate
-#: grows; if there is more, less is fetched than leaves, so that what is too much is gone in so long.
+#: What is buffered may take so many times as long to leave as answers may be late, and less while the rate grows. If it
+#: takes longer, less is fetched than leaves, so that the excess is gone in so long.
 _QUEUED: Final = 2
 _LITTLE_QUEUED: Final = 0.5
 _DRAINED_IN_S: Final = 0.5
-#: Of what leaves, at least so much is fetched.
+#: At least this part of what leaves is fetched.
 _DRAINING: Final = 0.3
 #: Of so many seconds the shortest time counts, in parts of so many.
 _REMEMBERED_S: Final = 60.0

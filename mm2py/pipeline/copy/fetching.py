@@ -108,7 +108,11 @@ class SourceReader:
         self._tasks, self._end, self.deadline = tasks, end, deadline
 
     def left_s(self, early_s: float) -> float:
-        """Return how long a fetch may take that has to be answered so *early*: one at the start is no exception."""
+        """
+        Return how long a fetch may take, to be answered *early_s* before the epoch ends.
+
+        Once that is over, and something still has to be settled, before the deadline.
+        """
         now = self._loop.time() + early_s
         return (self._end if now < self._end else self.deadline) - now
 
