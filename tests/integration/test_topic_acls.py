@@ -110,6 +110,7 @@ async def test_acls_follow_and_go_when_told_to(source: str, target: str, prefix:
     settings = flow_settings(source, target, **every_second(prefix))
     async with running_flow(settings, tmp_path) as first:
         await have_acls(target, remote, mirrored_kinds(remote))
+        await told(first, TopicAclsChanged)
         await first.crash()
     await revoke(source, [allow(prefix, "reader", Operation.READ)])
     deleting = flow_settings(source, target, **every_second(prefix, **{"sync.topic.acls.delete.enabled": "true"}))
