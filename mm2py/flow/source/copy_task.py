@@ -238,12 +238,9 @@ class CopyTask:
         """
         full_ms = self._settings.copying.epoch_ms
         turn_ms = full_ms * (self.task + 1) / max(1, self._planner.copy_tasks)
-        left_ms = full_ms - (self._begun_ms() - turn_ms) % full_ms
+        passed_ms = (self._clock.monotonic() - self._made_at) * 1000
+        left_ms = full_ms - (passed_ms - turn_ms) % full_ms
         return max(1, round(left_ms if left_ms >= full_ms / 2 else (left_ms + full_ms) / 2))
-
-    def _begun_ms(self) -> float:
-        """Return for how long the flow's copy tasks have been there."""
-        return (self._clock.monotonic() - self._made_at) * 1000
 
     async def _run_epoch(self, plan: EpochPlan) -> None:
         self._state = TaskState.RUNNING
