@@ -18,7 +18,7 @@ from rich.console import Console
 
 from bench import go
 from bench.candidates import BEFORE_AT, Candidate
-from bench.latency import Load
+from bench.latency import Load, Span
 from bench.report import print_report
 from bench.shapes import COPIED, SHAPES_BY_NAME
 from bench.turns import Order, Turns
@@ -63,6 +63,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--runs", type=int, default=1, help="how often all is repeated; the tables show medians")
     parser.add_argument("--latency-seconds", type=float, default=40.0, help="per candidate; 0 leaves latency out")
+    parser.add_argument(
+        "--latency-warm-up", type=float, default=10.0, metavar="SECONDS", help="of records that do not count"
+    )
     parser.add_argument("--latency-rate", type=int, default=500, metavar="N", help="records a second")
     parser.add_argument("--latency-batch", type=int, default=1, metavar="N", help="records in a batch of the producer")
     parser.add_argument(
@@ -104,7 +107,7 @@ def read_order(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Or
         records=given.records,
         records_of=records_of,
         runs=given.runs,
-        latency_s=given.latency_seconds,
+        latency_span=Span(given.latency_warm_up, given.latency_seconds),
         latency_load=Load(given.latency_rate, given.latency_batch),
         tasks_max=given.tasks,
         tuned_tasks_max=given.tuned_tasks,

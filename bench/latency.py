@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import contextlib
 import functools
+import gc
 import itertools
 import json
 import struct
@@ -37,7 +38,6 @@ from mm2py.devkit.process import LoggedProcess, start_process
 
 PARTITIONS = 8
 VALUE_BYTES = 200
-WARM_UP_S = 10.0
 START_LIMIT_S = 90.0
 ANSWER_LIMIT_S = 30.0
 FETCH_WAIT_MS = 500
@@ -63,6 +63,18 @@ class Load:
     def __str__(self) -> str:
         batches = f" in batches of {self.batch_records}" if self.batch_records > 1 else ""
         return f"{self.records_per_s:,} records/s{batches}"
+
+
+@attrs.frozen
+class Span:
+    """How long the consumer takes records in without counting them, and how long it measures after that."""
+
+    warm_up_s: float
+    seconds: float
+
+    @property
+    def total_s(self) -> float:
+        return self.warm_up_s + self.seconds
 
 
 @attrs.frozen
@@ -92,39 +104,39 @@ class LatencyRun:
 
 
 async def measure(
-    candidate: Candidate, flow: FlowSettings, source: Broker, directory: Path, *, sent: Load, seconds: float
+    candidate: Candidate, flow: FlowSettings, source: Broker, directory: Path, *, sent: Load, span: Span
 ) -> LatencyRun:
     """Run *candidate* on a topic of its own, into which records go from the start."""
     await source.create_topic(flow.topic, PARTITIONS)
     async with running(candidate, flow, directory) as mirror:
         ends = (flow.source, flow.topic), (flow.target, flow.remote_topic)
-        async with _probing(directory, *ends, sent, seconds) as consumer:
-            await _said(mirror, consumer, STARTS, START_LIMIT_S + WARM_UP_S)
+        async with _probing(directory, *ends, sent, span) as consumer:
+            await _said(mirror, consumer, STARTS, START_LIMIT_S + span.warm_up_s)
             before = mirror.tree.cpu()
             strangers = Strangers()
-            found = await _said(mirror, consumer, FOUND, seconds + ANSWER_LIMIT_S)
+            found = await _said(mirror, consumer, FOUND, span.seconds + ANSWER_LIMIT_S)
             used = mirror.tree.cpu().since(before)
             latencies = Latencies(**json.loads(found))
-            return LatencyRun(candidate, seconds, latencies, used.tree_s / seconds, strangers.cores())
+            return LatencyRun(candidate, span.seconds, latencies, used.tree_s / span.seconds, strangers.cores())
 
 
 async def measure_alone(
-    bootstrap: str, topic: str, source: Broker, directory: Path, *, sent: Load, seconds: float
+    bootstrap: str, topic: str, source: Broker, directory: Path, *, sent: Load, span: Span
 ) -> Latencies:
     """Return what the brokers and both probes take by themselves: the consumer reads the topic at the source."""
     await source.create_topic(topic, PARTITIONS)
     await asyncio.to_thread(directory.mkdir, parents=True)
-    async with _probing(directory, (bootstrap, topic), (bootstrap, topic), sent, seconds) as consumer:
-        return Latencies(**json.loads(await _said(None, consumer, FOUND, WARM_UP_S + seconds + ANSWER_LIMIT_S)))
+    async with _probing(directory, (bootstrap, topic), (bootstrap, topic), sent, span) as consumer:
+        return Latencies(**json.loads(await _said(None, consumer, FOUND, span.total_s + ANSWER_LIMIT_S)))
 
 
 @contextlib.asynccontextmanager
 async def _probing(
-    directory: Path, source: tuple[str, str], target: tuple[str, str], sent: Load, seconds: float
+    directory: Path, source: tuple[str, str], target: tuple[str, str], sent: Load, span: Span
 ) -> AsyncIterator[LoggedProcess]:
     """Produce to *source*, a broker and a topic, and yield what consumes *target*."""
     producer = _probe(directory, "produce", *source, str(sent.records_per_s), str(sent.batch_records))
-    consumer = _probe(directory, "consume", *target, str(seconds))
+    consumer = _probe(directory, "consume", *target, str(span.warm_up_s), str(span.seconds))
     try:
         yield consumer
     finally:
@@ -193,14 +205,14 @@ def marked(batches: Template, producer: ProducerId, number: int, due_ns: int) ->
     return attrs.evolve(batches, data=bytes(data)).stamped(producer, sequence, due_ns // 1_000_000)
 
 
-async def consume(bootstrap: str, topic: str, seconds: float) -> None:
+async def consume(bootstrap: str, topic: str, span: Span) -> None:
     """Receive the remote topic from its first record; say when the measurement starts, and what it found."""
     async with connected(bootstrap) as broker:
         await broker.await_topic(topic, PARTITIONS)
         positions = [0] * PARTITIONS
-        await receive(broker, topic, positions, until_s=WARM_UP_S)
+        await receive(broker, topic, positions, until_s=span.warm_up_s)
         print(STARTS, flush=True)
-        received = await receive(broker, topic, positions, until_s=seconds)
+        received = await receive(broker, topic, positions, until_s=span.seconds)
         print(FOUND, json.dumps(attrs.asdict(summed_up(received))), flush=True)
 
 
@@ -276,12 +288,13 @@ def main() -> None:
     parser.add_argument("role", choices=("produce", "consume"))
     parser.add_argument("bootstrap")
     parser.add_argument("topic")
-    parser.add_argument("figures", type=float, nargs="+", help="records a second and in a batch, or seconds")
+    parser.add_argument("figures", type=float, nargs="+", help="records a second and in a batch, or a span's seconds")
     given = parser.parse_args()
+    gc.disable()  # what has arrived is kept, and a full collection of that takes 20 ms, which would count
     if given.role == "produce":
         asyncio.run(produce(given.bootstrap, given.topic, Load(*map(int, given.figures))))
     else:
-        asyncio.run(consume(given.bootstrap, given.topic, *given.figures))
+        asyncio.run(consume(given.bootstrap, given.topic, Span(*given.figures)))
 
 
 if __name__ == "__main__":

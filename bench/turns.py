@@ -18,7 +18,7 @@ from bench.broker import Broker, connected
 from bench.candidates import Candidate, FlowSettings, Goal
 from bench.compacting import compact
 from bench.copying import copy
-from bench.latency import Load, measure, measure_alone
+from bench.latency import Load, Span, measure, measure_alone
 from bench.load import LoadedTopic, load
 from bench.mirror import MirrorFailedError
 from bench.report import Failure, Machine, Results
@@ -38,7 +38,7 @@ class Order:
     #: Numbers of records for some shapes by name, which the others' do not depend on.
     records_of: Mapping[str, int]
     runs: int
-    latency_s: float
+    latency_span: Span
     latency_load: Load
     tasks_max: int
     tuned_tasks_max: int
@@ -87,7 +87,7 @@ class Turns:
                 for _ in range(self._order.runs):
                     await self._copy_in_turn(loaded, target)
                 await source.delete_topics([loaded.topic])
-            if self._order.latency_s:
+            if self._order.latency_span.seconds:
                 if not self._order.shapes:
                     await _warm_up(source, target)
                 for number in range(self._order.runs):
@@ -111,7 +111,7 @@ class Turns:
     async def _measure_alone(self, topic: str, source: Broker) -> None:
         order, directory = self._order, self._directory / topic
         found = await measure_alone(
-            self._source_at, topic, source, directory, sent=order.latency_load, seconds=order.latency_s
+            self._source_at, topic, source, directory, sent=order.latency_load, span=order.latency_span
         )
         self.results.alone.append(found)
         self._say(f"latency, no mirror: p50 {found.p50_ms:.2f} ms, p99 {found.p99_ms:.2f} ms")
@@ -123,7 +123,7 @@ class Turns:
             directory = self._directory / flow.source_alias
             try:
                 run = await measure(
-                    candidate, flow, source, directory, sent=self._order.latency_load, seconds=self._order.latency_s
+                    candidate, flow, source, directory, sent=self._order.latency_load, span=self._order.latency_span
                 )
             except MirrorFailedError as error:
                 self._failed(candidate, "latency", error)

@@ -21,7 +21,7 @@ def test_without_arguments_all_kinds_of_copying_are_measured() -> None:
 
     assert [shape.name for shape in usual.shapes] == ["json", "json-lz4", "json-zstd", "single", "wide", "large"]
     assert usual.candidates == (Candidate.MM2PY, Candidate.JAVA, Candidate.JAVA_TUNED)
-    assert usual.latency_s > 0
+    assert usual.latency_span.seconds > 0
 
 
 def test_shapes_and_candidates_can_be_chosen() -> None:
