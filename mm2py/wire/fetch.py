@@ -108,6 +108,11 @@ class FetchSession:
     def is_empty(self) -> bool:
         return not any(self._wanted.values())
 
+    @property
+    def is_by_id(self) -> bool:
+        """Whether the broker is asked for topics by their ids."""
+        return self._form.version == ById.version
+
     def want(self, position: FetchPosition) -> None:
         """Fetch from *position* from the next request on; call again whenever its fields change."""
         key = self._form.key(position)

@@ -21,7 +21,7 @@ from mm2py.pipeline.copy.throttle import Throttle
 from mm2py.pipeline.copy.waiting import WAIT_WHILE_PAUSED_MS, WaitingPartitions
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, name_of
-from mm2py.wire.fetch import NONE, FetchSession
+from mm2py.wire.fetch import NONE, FetchAnswer, FetchSession
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
 from mm2py.wire.frames import POOLED_FROM_BYTES
 
@@ -93,6 +93,7 @@ class Reading(Protocol):
     is_stopped: bool
     are_assigned: asyncio.Event
     quiet_early_ms: int
+    quiet_wait_ms: int
 
     @property
     def fetchers(self) -> int: ...
@@ -132,6 +133,10 @@ class Fetcher:
         self._is_over = False
         #: When the broker is to have answered the fetch under way.
         self._due_at = math.inf
+        #: Whether the fetch under way may be held back by the broker for longer than others.
+        self.is_in_long_fetch = False
+        #: Whether there are partitions that were in no fetch yet; others may follow them.
+        self._has_new = False
 
     @property
     def held_bytes(self) -> int:
@@ -145,6 +150,7 @@ class Fetcher:
     def add(self, copy: PartitionCopy) -> None:
         copy.fetching.ask_for(self._most(copy))
         self._copies[copy.fetching.position] = copy
+        self._has_new = True
         if self._session is not None:
             self._session.want(copy.fetching.position)
         self._has_work.set()
@@ -274,23 +280,11 @@ class Fetcher:
             self._hold_back()
             if not self._copies or reader.is_stopped:
                 return
-            early_ms = reader.quiet_early_ms if self.is_for_quiet else _ANSWER_EARLY_MS
-            left_ms = int(reader.left_s(early_ms / 1000) * 1000)
-            wait_ms = min(self._waiting.longest_wait_ms(reader.limits.fetch_max_wait_ms), left_ms)
-            if not reader.are_assigned.is_set():
-                wait_ms = min(wait_ms, WAIT_WHILE_PAUSED_MS)  # those that are not assigned yet would wait as well
-            if left_ms <= 0:
+            wait_ms = self._wait_ms(session)
+            if wait_ms <= 0:
                 self._is_over = True
                 return
-            is_answered = False
-            self._due_at = asyncio.get_running_loop().time() + wait_ms / 1000
-            try:
-                answer = await session.fetch(reader.throttle.sizes(reader.sizes, reader.fetchers), wait_ms)
-                is_answered = True
-            finally:
-                if not is_answered:
-                    self._lose_session()
-            self._due_at = math.inf
+            answer = await self._fetch(session, wait_ms)
             reader.requests += 1
             if answer.error_code != NONE:
                 reader.retries += 1
@@ -300,6 +294,34 @@ class Fetcher:
             if answer.throttle_ms > 0:
                 reader.throttled_ms += answer.throttle_ms
                 await reader.clock.sleep(answer.throttle_ms / 1000)
+
+    def _wait_ms(self, session: FetchSession) -> int:
+        """Return how long the broker may hold the next fetch back; 0 if no time is left for it in this epoch."""
+        reader, most_ms = self._reader, self._reader.limits.fetch_max_wait_ms
+        early_ms = reader.quiet_early_ms if self.is_for_quiet else _ANSWER_EARLY_MS
+        left_ms = int(reader.left_s(early_ms / 1000) * 1000)
+        # Of a fetch by name, the broker may find another topic with that name at its end.
+        may_be_long = self.is_for_quiet and session.is_by_id and not self._has_new
+        self.is_in_long_fetch = may_be_long and reader.quiet_wait_ms > most_ms
+        if self.is_in_long_fetch:
+            most_ms = reader.quiet_wait_ms
+        if not reader.are_assigned.is_set():
+            most_ms = min(most_ms, WAIT_WHILE_PAUSED_MS)  # those that are not assigned yet would wait as well
+        return max(0, min(self._waiting.longest_wait_ms(most_ms), left_ms))
+
+    async def _fetch(self, session: FetchSession, wait_ms: int) -> FetchAnswer:
+        reader = self._reader
+        is_answered = self._has_new = False
+        self._due_at = asyncio.get_running_loop().time() + wait_ms / 1000
+        try:
+            answer = await session.fetch(reader.throttle.sizes(reader.sizes, reader.fetchers), wait_ms)
+            is_answered = True
+        finally:
+            self.is_in_long_fetch = False
+            if not is_answered:
+                self._lose_session()
+        self._due_at = math.inf
+        return answer
 
     async def _wait_for_work(self) -> None:
         if not await self._waiting.pause(self._reader.deadline):

@@ -37,6 +37,8 @@ from mm2py.wire.fetch_forms import FetchSizes
 
 _FINISH_S: Final = 0.1
 _QUIET_EARLY_MS: Final = 100
+#: A broker looks at all partitions of a session when a fetch arrives, and twice when its time is over.
+_QUIET_WAIT_MS: Final = 2_500
 
 #: A partition without records for this long is quiet. Longer than an epoch, so that a busy one stays so in the next.
 _QUIET_AFTER_S: Final = 15.0
@@ -88,6 +90,8 @@ class SourceReader:
         #: How long before the end of the epoch the last fetch of quiet partitions must be answered, or their session is
         #: lost: a broker looks at all of them before it answers.
         self.quiet_early_ms = min(_QUIET_EARLY_MS, epoch_ms // 10)
+        #: How long a fetch of quiet partitions may wait. A broker that does not answer is to be noticed in the epoch.
+        self.quiet_wait_ms = 0 if limits.fetch_min_bytes > 1 else min(_QUIET_WAIT_MS, epoch_ms // 4)
         self.wants_metadata = WantedTopics()
         self.deadline = self._end = 0.0
         self.is_stopped = False
@@ -161,8 +165,12 @@ class SourceReader:
         fetching.node = node
         fetching.expect_leader(self.source.leader_epoch(copy.plan.source))
         is_quiet = self._has_many and not self._is_busy(copy)
-        fetching.fetcher_id = fetcher_id_of(fetching.position, is_quiet=is_quiet, is_behind=fetching.is_behind)
-        self.fetcher(node, fetching.fetcher_id, self._tasks).add(copy)
+        fetcher_id = fetcher_id_of(fetching.position, is_quiet=is_quiet, is_behind=fetching.is_behind)
+        fetcher = self.fetcher(node, fetcher_id, self._tasks)
+        if fetcher.is_in_long_fetch:
+            fetcher = self.fetcher(node, busy_fetcher_id(fetcher_id), self._tasks)
+        fetching.fetcher_id = fetcher.fetcher_id
+        fetcher.add(copy)
 
     def fetcher(self, node: int, fetcher_id: int, tasks: asyncio.TaskGroup) -> Fetcher:
         """Return that fetcher of a broker, which runs from now on."""
