@@ -20,7 +20,7 @@ from mm2py.core.source.progress import PartitionState
 from mm2py.core.source.stalls import why_it_waits
 from mm2py.core.windows import Window
 from mm2py.model.counters import Counters, Effort
-from mm2py.model.epoch import EpochOutcome, EpochPlan, Histogram, MeasuredTime, PartitionOutcome
+from mm2py.model.epoch import EpochOutcome, EpochPlan, Histogram, MeasuredTime, PartitionOutcome, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import (
     CopiedHeartbeatsView,
@@ -271,10 +271,10 @@ class FlowMeasures:
     # Epochs.
 
     def account(self, plan: EpochPlan, outcome: EpochOutcome, took_s: float) -> None:
-        """Add an epoch's outcome, as a whole and for each of its partitions."""
+        """Add an epoch's outcome, as a whole and for each of the partitions that it tells of."""
         now = self._clock.monotonic()
-        self._know(plan)
         for partition in outcome.partitions:
+            self.know(plan.by_source[partition.source])
             # Records of a lost epoch of this daemon count too, once a resume has found them.
             self._totals.records += self._partition(partition.source).account(partition, now) - partition.records
         self._task(plan.task).account(plan, outcome, took_s, self._clock.wall_ms())
@@ -298,13 +298,14 @@ class FlowMeasures:
 
     def lose(self, plan: EpochPlan, cause: str) -> None:
         """Record a lost epoch."""
-        self._know(plan)
+        for planned in plan.partitions:
+            self.know(planned)
         self._task(plan.task).lose(plan, cause, self._clock.wall_ms())
 
-    def _know(self, plan: EpochPlan) -> None:
-        for planned in plan.partitions:
-            if not planned.is_unsure:
-                self._partition(planned.source).is_ours = True
+    def know(self, planned: PartitionPlan) -> None:
+        """Record that an epoch had a partition whose end at the target was known."""
+        if not planned.is_unsure:
+            self._partition(planned.source).is_ours = True
 
     def _partition(self, source: TopicPartition) -> PartitionMeasures:
         found = self._partitions.get(source)

@@ -9,8 +9,9 @@ upstream offset to read, and *downstream* is the offset that the last copied rec
 from __future__ import annotations
 
 import enum
+import functools
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import overload
 
 import attrs
@@ -192,6 +193,10 @@ class EpochPlan:
     def name(self) -> str:
         """The name in messages and in the Spark UI, ``A->B source 0, epoch 17``."""
         return f"{self.flow} source {self.task}, epoch {self.epoch}"
+
+    @functools.cached_property
+    def by_source(self) -> Mapping[TopicPartition, PartitionPlan]:
+        return {partition.source: partition for partition in self.partitions}
 
 
 @attrs.frozen

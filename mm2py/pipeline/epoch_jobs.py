@@ -123,6 +123,7 @@ class EpochRunner:
         job = await self._job_of(key, session, Payload(planned, seal(sent, key_file), whole))
         running = self._running[key] = _Running(planned, stop_file, job, job.outcome)
         running.outcome.add_done_callback(functools.partial(self._ended, key, running))
+        kept = KeptPlan(number, plan.by_source)  # while the epoch runs: records wait for what follows it
         try:
             await self._watch_slot(running)
             if not await done_within(running.outcome, _due_s(plan) + SLACK_S, self._clock):
@@ -135,7 +136,7 @@ class EpochRunner:
                 cause = f"it was late and was ended ({lost.cause})"
                 raise EpochLostError(plan.name, cause, lost.may_still_write, is_late=True) from lost.__cause__
             raise lost.with_traceback(None) from lost.__cause__
-        self._known[key] = KeptPlan(number, {it.source: it for it in plan.partitions})
+        self._known[key] = kept
         return outcome
 
     async def _job_of(self, key: tuple[Flow, int], session: SparkSession, payload: Payload) -> CopyJob:

@@ -29,6 +29,7 @@ from tests.support.model_partition import ModelPartition
 
 
 TOPIC, REMOTE = "orders", "A.orders"
+OLD_ID, NEW_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 EPOCH_MS, DRAIN_MS = 1_000, 2_000
 T = TypeVar("T")
 _LEADER_EPOCH, _LEADER_EPOCH_AT = struct.Struct(">i"), 12

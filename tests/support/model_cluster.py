@@ -233,6 +233,7 @@ class ModelCluster:
     fetch_versions: tuple[int, int] = (4, 18)
     #: How often it was asked where epochs end.
     epochs_asked: int = 0
+    _view: dict[str, str] = attrs.field(factory=dict)
 
     @classmethod
     def of(cls, alias: str, topic: str, partitions: int = 1, *, brokers: int = 1) -> ModelCluster:
@@ -258,6 +259,13 @@ class ModelCluster:
     @property
     def alias(self) -> str:
         return self.endpoint.alias
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What is known of topics: the same object for as long as that is the same."""
+        if self._view != self.topic_ids:
+            self._view = dict(self.topic_ids)
+        return self._view
 
     def leader(self, tp: TopicPartition) -> int | None:
         if self.known_leaders is not None:

@@ -73,20 +73,19 @@ class Outcomes:
         ended = _EndedEpoch(plan, outcome, took_s, self._clock.monotonic(), self._jitter())
         self._measures.account(plan, outcome, took_s)
         self._limits.account(plan, outcome, took_s)
-        outcomes = {partition.source: partition for partition in outcome.partitions}
-        news = [planned for planned in plan.partitions if planned.source in outcomes]
-        left = iter(news)
+        planned, left = plan.by_source, iter(outcome.partitions)
         try:
             # Others have a turn of the event loop now and then: these partitions are held until they are put back.
-            for _ in range(len(news) // _ACCOUNTED_A_TURN):
-                for planned in itertools.islice(left, _ACCOUNTED_A_TURN):
-                    self._account(ended, planned, outcomes[planned.source])
+            for _ in range(len(outcome.partitions) // _ACCOUNTED_A_TURN):
+                for partition in itertools.islice(left, _ACCOUNTED_A_TURN):
+                    self._account(ended, planned[partition.source], partition)
                 await self._clock.sleep(0)
         finally:
-            for planned in left:
-                self._account(ended, planned, outcomes[planned.source])
-            others = [planned for planned in plan.partitions if planned.source not in outcomes]
-            asyncio.get_running_loop().call_soon(self._account_others, ended, iter(others))
+            for partition in left:
+                self._account(ended, planned[partition.source], partition)
+            told = {partition.source for partition in outcome.partitions}
+            others = (planned for planned in plan.partitions if planned.source not in told)
+            asyncio.get_running_loop().call_soon(self._account_others, ended, others)
 
     def _account_others(self, ended: _EndedEpoch, left: Iterator[PartitionPlan]) -> None:
         """Note that nothing was learnt of partitions but that their ends are where they were, and report the epoch."""
@@ -94,6 +93,7 @@ class Outcomes:
         some = list(itertools.islice(left, _ACCOUNTED_A_TURN))
         for planned in some:
             if planned.source in states:
+                self._measures.know(planned)
                 self._account(ended, planned, None)
         if some:
             asyncio.get_running_loop().call_soon(self._account_others, ended, left)

@@ -5,6 +5,7 @@ that is worth it; `flow.source.outcomes` accounts for what came of them.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Collection, Iterable, Mapping
 
 from mm2py.core.source import due, progress
@@ -31,6 +32,8 @@ from mm2py.model.state import PartitionStage, PartitionView, TaskState, TaskView
 _BALANCE_EVERY_S = 30.0
 #: Poll interval for pauses that end while their copy task is busy with other partitions.
 _RETRY_TICK_S = 0.5
+#: How often the age of producers is checked; they are replaced after hours.
+_RENEWED_EVERY_MS = 60_000
 
 
 class SourceTasks:
@@ -53,6 +56,8 @@ class SourceTasks:
         self.ledger = Ledger(settings, transforms, self.holders, context.clock)
         self.doubts = Doubts(context, self.ledger, self.holders, poke=self._poke_holder)
         self.outcomes = Outcomes(context, self.ledger, self.doubts, limits=self.limits, measures=self._measures)
+        #: When a copy task's partitions were last looked through; wall time.
+        self._renewed_ms: dict[int, int] = {}
         self._holder, self._states = self.holders.holder, self.ledger.states
         self._tasks = [
             CopyTask(context, task, transform, planner=self, accounts=self.outcomes, epochs=epochs)
@@ -106,13 +111,20 @@ class SourceTasks:
     def take_partitions(self, task: int) -> tuple[PartitionPlan, ...]:
         if self.is_suspended:
             return ()
-        self.ledger.renew(self.holders.of_task(task))
+        self._renew(task)
         own = self._own(task)
         if not all(state.is_fenced for state in own):
             self.ledger.has_unfenced.set()
         plans = due.next_plans(own, now=self._clock.monotonic())
         self._holder |= {plan.source: task for plan in plans}
         return plans
+
+    def _renew(self, task: int) -> None:
+        """Have producers replaced that brokers may have forgotten; a machine that was suspended shows by the time."""
+        wall_ms = self._clock.wall_ms()
+        if abs(wall_ms - self._renewed_ms.get(task, -math.inf)) >= _RENEWED_EVERY_MS:
+            self._renewed_ms[task] = wall_ms
+            self.ledger.renew(self.holders.of_task(task))
 
     def rates(self, task: int, partitions: tuple[PartitionPlan, ...]) -> tuple[RateShare, ...]:
         if not self.limits.has_limits:

@@ -26,7 +26,7 @@ from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of
 from mm2py.pipeline.copy.resume import Resumer
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.throttle import Throttle
-from mm2py.pipeline.copy.worker_state import WorkerState, worker_name
+from mm2py.pipeline.copy.worker_state import Views, WorkerState, worker_name
 
 
 _POLL_S: Final = 0.1
@@ -52,9 +52,12 @@ class _Epoch:
         self._hosted = hosted
         self._is_asked_to_end = is_asked_to_end
         self._loop = asyncio.get_running_loop()
-        self._copies = hosted.copies_of(plan)
         self._source = hosted.cluster(plan.source, clock)
         self._target = hosted.cluster(plan.target, clock)
+        self._views = Views(self._source.metadata, self._target.metadata)
+        #: What has to be compared with the metadata of the clusters, and what was in the last epoch.
+        self._new, self._compared = hosted.copies_of(plan, self._views)
+        self._copies = [*self._new, *self._compared]
         self._started = self._loop.time()
         self._end = self._started + plan.epoch_ms / 1000
         #: Later than the epoch's own end while there is something to settle first.
@@ -73,26 +76,37 @@ class _Epoch:
         """Learn of unknown topics; False when the time was over before both clusters answered."""
         plan = self._plan
         failure = PartitionFailure("the clusters did not answer within the epoch's time")
+        is_retry = False
         while True:
             try:
                 async with asyncio.timeout_at(self._deadline):
-                    await self._source.ensure_known({p.source.topic for p in plan.partitions})
-                    for copy in self._copies:
-                        copy.learn_topic(self._source.topic_id(copy.plan.source.topic))
-                    await self._target.ensure_known({p.remote_topic for p in plan.partitions})
-                    await end_all_remade(self._target, self._copies)
-                    for copy in self._copies:
+                    await self._compare()
+                    for copy in self._copies if is_retry else ():
                         copy.retried_failure = None
                     return True
             except UNREACHABLE as error:
                 failure = failure_of(error, (plan.source, plan.target))
             except TimeoutError:
                 pass  # The earlier failure is more informative.
+            is_retry = True
             for copy in self._copies:
                 copy.retried_failure = failure
             if self._is_over() or self._loop.time() >= self._end:
                 return False
             await self._clock.sleep(UNREACHABLE_PAUSE_S)
+
+    async def _compare(self) -> None:
+        """Learn of the topics of what is new, and end what is not in its remote topic any more."""
+        source, target, new = self._source, self._target, self._new
+        await source.ensure_known({copy.plan.source.topic for copy in new})
+        await target.ensure_known({copy.remote.topic for copy in new})
+        views = Views(source.metadata, target.metadata)
+        if not views.are(self._views):
+            new = self._copies
+        for copy in new:
+            copy.learn_topic(source.topic_id(copy.plan.source.topic))
+        await end_all_remade(target, new)
+        self._views = views
 
     def _is_over(self) -> bool:
         stop_file = self._plan.stop_file
@@ -146,8 +160,8 @@ class _Epoch:
             tasks.create_task(self._start_partitions(reader), name="start partitions"),
             tasks.create_task(follow_leaders(self._source, reader.wants_metadata), name="follow source leaders"),
             tasks.create_task(follow_leaders(self._target, sender.wants_metadata), name="follow target leaders"),
-            tasks.create_task(renew_aged(self._source, {p.source.topic for p in partitions}), name="renew at source"),
-            tasks.create_task(renew_aged(self._target, {p.remote_topic for p in partitions}), name="renew at target"),
+            tasks.create_task(renew_aged(self._source, (p.source.topic for p in partitions)), name="renew at source"),
+            tasks.create_task(renew_aged(self._target, (p.remote_topic for p in partitions)), name="renew at target"),
         ]
 
     async def _start_partitions(self, reader: SourceReader) -> None:
@@ -156,11 +170,12 @@ class _Epoch:
             if copy.sending.producer is not None:
                 reader.assign(copy)
 
-        copies = self._copies
+        copies = [*reader.busy_first(self._new), *self._compared]
         if self._plan.rates:
             # If a limit is less than a batch, the first partition gets it: not the same one in each epoch.
             copies = sorted(copies, key=lambda copy: crc32(b"%d %d" % (self._plan.epoch, copy.plan.source.partition)))
-        for number, copy in enumerate(reader.busy_first(copies), start=1):
+            copies = reader.busy_first(copies)
+        for number, copy in enumerate(copies, start=1):
             if not copy.is_unsure:
                 start(copy)
             if number % _STARTED_AT_ONCE == 0:
@@ -203,7 +218,7 @@ class _Epoch:
             async with asyncio.timeout_at(self._drain_started + drain_s):
                 if sender.unanswered:
                     await sender.all_answered.wait()
-        for copy in self._copies:
+        for copy in self._copies if sender.buffered_bytes else ():
             sender.discard(copy)
 
     def _outcome(self) -> EpochOutcome:
@@ -213,7 +228,7 @@ class _Epoch:
         others: list[PartitionCopy] = []
         for copy in self._copies:
             (news if copy.has_news else others).append(copy)
-        self._hosted.keep(self._plan, others)
+        self._hosted.keep(self._plan, others, self._views)
         outcome = EpochOutcome(
             flow=self._plan.flow,
             task=self._plan.task,

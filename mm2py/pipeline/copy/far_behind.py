@@ -49,8 +49,9 @@ class FarBehind:
         """
         self._began = self._loop.time()
         known = self._copies if self._began - self._watched_at <= _KNOWN_FOR_S else {}
+        were_behind = self._copies or self._were_behind
         self._copies, self._of, self._most_bytes = {}, len(copies), most_bytes
-        for copy in copies:
+        for copy in copies if were_behind else ():
             copy.fetching.is_behind = copy.sending.is_behind = copy.plan.source in known
             if copy.fetching.is_behind:
                 self._copies[copy.plan.source] = copy

@@ -85,6 +85,7 @@ class Reading(Protocol):
     far_behind: FarBehind
     sizes: FetchSizes
     age: Tally
+    heard: set[PartitionCopy]
     requests: int
     retries: int
     throttled_ms: int
@@ -362,6 +363,7 @@ class Fetcher:
                     heard.append(copy)
                 continue
             fetching.heard_at = now
+            reader.heard.add(copy)
             heard.append(copy)
             is_rebuilt = self._ingest(copy, answer, now_ms)
             sender.offer(copy)

@@ -84,6 +84,8 @@ class SourceReader:
             limits.rack,
         )
         self.age = Tally()
+        #: Those of which records have arrived.
+        self.heard: set[PartitionCopy] = set()
         self.requests = 0
         self.retries = 0
         self.throttled_ms = 0
@@ -137,7 +139,7 @@ class SourceReader:
                 if fetcher.task in late:
                     fetcher.give_up()
 
-    def busy_first(self, copies: Iterable[PartitionCopy]) -> Iterable[PartitionCopy]:
+    def busy_first(self, copies: list[PartitionCopy]) -> list[PartitionCopy]:
         """Return *copies* in their order, but busy ones first: they would wait for the assignment of many others."""
         return sorted(copies, key=lambda copy: not self._is_busy(copy)) if self._has_many else copies
 
@@ -215,9 +217,8 @@ class SourceReader:
     def _remember(self) -> None:
         """Keep in mind for the next epoch which partitions had records."""
         alias = self.source.alias
-        for copy in self._copies:
-            if math.isfinite(copy.fetching.heard_at):
-                self._heard_at[alias, copy.plan.source] = copy.fetching.heard_at
+        for copy in self.heard:
+            self._heard_at[alias, copy.plan.source] = copy.fetching.heard_at
         if len(self._heard_at) > _REMEMBERED:
             oldest = self._loop.time() - _QUIET_AFTER_S
             for key in [key for key, heard_at in self._heard_at.items() if heard_at < oldest]:

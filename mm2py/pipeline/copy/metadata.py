@@ -7,7 +7,7 @@ What is known of either may be old. So a topic that seems to be another one is l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from mm2py.errors import ClusterUnreachableError
@@ -61,13 +61,13 @@ async def follow_leaders(cluster: Cluster, wanted: WantedTopics) -> None:
             await cluster.clock.sleep(UNREACHABLE_PAUSE_S)
 
 
-async def renew_aged(cluster: Cluster, topics: Collection[str]) -> None:
+async def renew_aged(cluster: Cluster, topics: Iterable[str]) -> None:
     """
     Refresh what has aged of the metadata of *topics*, while records are copied.
 
     It is read a part at a time: they would wait for as long as an answer about thousands of partitions takes to decode.
     """
-    for some in _parts(cluster, cluster.aged(topics)):
+    for some in _parts(cluster, cluster.aged(set(topics))):
         try:
             await cluster.ensure_metadata(some)
         except ClusterUnreachableError:

@@ -266,6 +266,17 @@ class SendingHalf:
         self.sequence = self.next_sequence = mark.sequence
         self.is_contested = mark.is_contested
 
+    def writes_as(self, mark: ProducerMark | None) -> bool:
+        """Whether the next batch is written with the identity and the sequence of *mark*; None stands for none."""
+        if mark is None or self.producer_id < 0:
+            return mark is None and self.producer_id < 0
+        return (
+            self.sequence == mark.sequence
+            and self.producer_id == mark.producer_id
+            and self.producer_epoch == mark.producer_epoch
+            and self.is_contested == mark.is_contested
+        )
+
     def forget_producer(self) -> None:
         """Let the next epoch use a new producer id: this one's sequences are invalid."""
         self.producer_id = -1
@@ -366,7 +377,7 @@ class PartitionCopy(Counters):
             or self.is_unsure != self.plan.is_unsure
             or self.buffer.in_flight
             or self.downstream != self.plan.downstream
-            or self.sending.producer != self.plan.producer
+            or not self.sending.writes_as(self.plan.producer)
         )
 
     @property

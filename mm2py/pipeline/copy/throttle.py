@@ -96,7 +96,7 @@ class Throttle:
         for bucket in buckets:
             if bucket.of.topic:
                 self._topics.setdefault(bucket.of.topic, []).append(bucket)
-        self._partitions = Counter(copy.plan.source.topic for copy in copies)
+        self._partitions = Counter(copy.plan.source.topic for copy in copies) if self._topics else Counter[str]()
         self._record_bytes = _RECORD_BYTES
         #: The largest batch that did not fit into an answer.
         self._widest_bytes = 0

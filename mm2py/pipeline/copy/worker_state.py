@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -23,6 +23,27 @@ from mm2py.pipeline.copy.resume import Walks
 from mm2py.pipeline.copy.sent_plan import MANY, KeptPlans, keep_few
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fetch import FetchSession
+from mm2py.wire.metadata import ClusterMetadata
+
+
+@attrs.frozen(eq=False)
+class Views:
+    """What is known of both clusters."""
+
+    source: ClusterMetadata
+    target: ClusterMetadata
+
+    def are(self, other: Views) -> bool:
+        """Whether *other* is no newer: metadata that is read again is another object."""
+        return self.source is other.source and self.target is other.target
+
+
+@attrs.frozen(eq=False)
+class Untouched:
+    """Partitions to which nothing has happened in an epoch, and the *views* that they were compared with."""
+
+    copies: Mapping[TopicPartition, PartitionCopy]
+    views: Views
 
 
 @attrs.define(eq=False)
@@ -47,7 +68,7 @@ class WorkerState:
     far_behind: dict[tuple[Flow, int], FarBehind] = attrs.field(factory=dict)
     plans: KeptPlans = attrs.field(factory=KeptPlans)
     #: Of each copy task, partitions to which nothing has happened in its last epoch.
-    untouched: dict[tuple[Flow, int], dict[TopicPartition, PartitionCopy]] = attrs.field(factory=dict)
+    untouched: dict[tuple[Flow, int], Untouched] = attrs.field(factory=dict)
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,20 +106,31 @@ class WorkerState:
         found.begin(copies, plan.limits.fetch_partition_max_bytes)
         return found
 
-    def copies_of(self, plan: EpochPlan) -> list[PartitionCopy]:
-        """Return what is to be copied. Partitions to which nothing happened are there from the last epoch."""
-        untouched = self.untouched.pop((plan.flow, plan.task), {})
-        copies = []
-        for partition in plan.partitions:
-            copy = untouched.get(partition.source)
-            copies.append(copy if copy is not None and copy.plan is partition else PartitionCopy.of(partition))
-        return copies
+    def copies_of(self, plan: EpochPlan, views: Views) -> tuple[list[PartitionCopy], list[PartitionCopy]]:
+        """
+        Return what is to be copied: first what has to be compared with what is known of the clusters now, *views*.
 
-    def keep(self, plan: EpochPlan, copies: Iterable[PartitionCopy]) -> None:
+        The others are partitions to which nothing has happened in the last epoch, and since which no view has changed.
+        """
+        last = self.untouched.pop((plan.flow, plan.task), None)
+        known = last.copies if last is not None else {}
+        new: list[PartitionCopy] = []
+        others: list[PartitionCopy] = []
+        compared = others if last is not None and last.views.are(views) else new
+        for partition in plan.partitions:
+            copy = known.get(partition.source)
+            if copy is not None and copy.plan is partition:
+                compared.append(copy)
+            else:
+                new.append(PartitionCopy.of(partition))
+        return new, others
+
+    def keep(self, plan: EpochPlan, copies: Iterable[PartitionCopy], views: Views) -> None:
         """Keep *copies*, to which nothing has happened in the epoch of *plan*, for the next one."""
         if len(plan.partitions) <= MANY:
             return
-        self.untouched[plan.flow, plan.task] = {it.plan.source: it for it in copies if it.is_as_planned}
+        kept = {it.plan.source: it for it in copies if it.is_as_planned}
+        self.untouched[plan.flow, plan.task] = Untouched(kept, views)
         keep_few(self.untouched)
 
     def cluster(self, endpoint: ClusterEndpoint, clock: Clock) -> Cluster:

@@ -82,7 +82,7 @@ async def test_a_fetch_of_what_is_behind_is_small() -> None:
 def _begun(partitions: int) -> tuple[CatchUp, list[PartitionCopy]]:
     """Make a pace, and partitions whose sources end at 1000."""
     rig = rig_of(partitions)
-    catch_up, copies = CatchUp(10), rig.worker.copies_of(rig.plan())
+    catch_up, copies = CatchUp(10), [PartitionCopy.of(plan) for plan in rig.plan().partitions]
     catch_up.begin(copies)
     for copy in copies:
         copy.fetching.high_watermark, copy.fetching.node = 1_000, 0

@@ -14,11 +14,8 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.pipeline.copy import epoch
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.batches import START_MS, Content, build_batch
-from tests.support.copy_rig import EPOCH_MS, REMOTE, TOPIC, CopyRig, known, of, rig_of, worker_of
+from tests.support.copy_rig import EPOCH_MS, NEW_ID, OLD_ID, REMOTE, TOPIC, CopyRig, known, of, rig_of, worker_of
 from tests.support.model_partition import ModelPartition
-
-
-OLD_ID, NEW_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 
 
 async def test_epoch_copies_what_is_there_and_says_where_it_went(rig: CopyRig) -> None:

@@ -226,8 +226,7 @@ async def test_a_partition_whose_share_of_the_buffer_is_full_changes_its_fetcher
 
 
 def _copies(count: int) -> list[PartitionCopy]:
-    rig = rig_of(count)
-    return rig.worker.copies_of(rig.plan())
+    return [PartitionCopy.of(plan) for plan in rig_of(count).plan().partitions]
 
 
 def _begun(count: int = 2, *, has_behind: bool = False) -> tuple[FarBehind, list[PartitionCopy]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import attrs
 import pytest
 
+from mm2py.model.epoch import Ended
 from mm2py.model.rates import Metered, RateShare, Unit
 from mm2py.pipeline.copy.sent_plan import MANY
-from tests.support.copy_rig import TOPIC, rig_of
+from tests.support.copy_rig import NEW_ID, OLD_ID, REMOTE, TOPIC, CopyRig, rig_of
 
 
 async def test_few_partitions_have_two_fetchers() -> None:
@@ -44,6 +46,60 @@ async def test_a_partition_with_records_leaves_the_quiet_ones_and_goes_back() ->
     assert {number for number in range(MANY + 1) if rig.values(number)} == {3}
 
 
+@pytest.mark.parametrize(("fetch_versions", "fetches"), [((4, 18), 10), ((4, 12), 40)], ids=["by id", "by name"])
+async def test_quiet_partitions_are_fetched_seldom(fetch_versions: tuple[int, int], fetches: int) -> None:
+    """A broker looks at all of them for each fetch. A record that arrives meanwhile is copied at once all the same."""
+    rig = rig_of(MANY + 1)
+    rig.source.topic_ids[TOPIC], rig.source.fetch_versions = OLD_ID, fetch_versions
+    idle = await rig.epoch(epoch_ms=10_000)
+    asyncio.get_running_loop().call_later(4.0, rig.load, 3, 1)
+    arrival = asyncio.create_task(_arrives(rig, 3, after_s=4.0))
+    await rig.epoch(epoch_ms=10_000)
+
+    assert idle.fetches == pytest.approx(fetches, abs=2)
+    assert await arrival < 0.05
+
+
+async def test_what_comes_during_a_long_fetch_does_not_wait_for_its_end() -> None:
+    """Its leader was away for a moment. It is fetched with busy partitions until the next epoch."""
+    rig = rig_of(MANY + 1)
+    rig.source.topic_ids[TOPIC] = OLD_ID
+    loop, partition = asyncio.get_running_loop(), rig.upstream(3)
+    loop.call_later(4.0, setattr, partition, "leader", None)
+    loop.call_later(4.2, setattr, partition, "leader", 0)
+    loop.call_later(4.8, rig.load, 3, 1)
+    arrival = asyncio.create_task(_arrives(rig, 3, after_s=4.8))
+    await rig.epoch(epoch_ms=10_000)
+    with_busy = [number for number, some in rig.fetched_by().items() if 3 in some]
+    rig.worker.heard_at.clear()
+    await rig.epoch(epoch_ms=10_000)
+
+    assert await arrival < 0.05
+    assert with_busy != [number for number, some in rig.fetched_by().items() if 3 in some]
+
+
+async def _arrives(rig: CopyRig, number: int, *, after_s: float) -> float:
+    """Return how long the first record takes that comes *after_s*."""
+    await asyncio.sleep(after_s)
+    return await rig.arrives(number, 1)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+async def test_of_many_partitions_none_is_copied_to_or_from_another_topic_of_the_name(side: str) -> None:
+    """Those without news are not compared with the clusters' metadata again, unless that has changed."""
+    rig = rig_of(MANY + 1)
+    rig.source.topic_ids[TOPIC] = rig.target.topic_ids[REMOTE] = OLD_ID
+    rig.plans = {number: attrs.evolve(it, topic_id=OLD_ID, remote_topic_id=OLD_ID) for number, it in rig.plans.items()}
+    for _ in range(3):
+        await rig.epoch()
+    cluster, topic = (rig.source, TOPIC) if side == "source" else (rig.target, REMOTE)
+    cluster.topic_ids[topic] = NEW_ID
+    outcome = await rig.epoch()
+
+    expected = Ended.RECREATED if side == "source" else Ended.TARGET_REWOUND
+    assert [partition.ended for partition in outcome.partitions] == [expected] * (MANY + 1)
+
+
 _RATES = [(), (RateShare(Metered("", Unit.BYTES), 1e6),), (RateShare(Metered(TOPIC, Unit.BYTES), 1e6),)]
 
 
@@ -53,12 +109,12 @@ async def test_of_many_partitions_those_without_news_are_made_once(rates: tuple[
     rig = rig_of(MANY + 1)
     for _ in range(2):
         await rig.epoch(rates=rates)
-    (before,) = (dict(it) for it in rig.worker.untouched.values())
+    (before,) = (it.copies for it in rig.worker.untouched.values())
     rig.load(3, 1)
     await rig.epoch(rates=rates)
-    (after,) = (dict(it) for it in rig.worker.untouched.values())
+    (after,) = (it.copies for it in rig.worker.untouched.values())
     await rig.epoch(rates=rates)
-    (later,) = rig.worker.untouched.values()
+    (later,) = (it.copies for it in rig.worker.untouched.values())
 
     assert {it.partition for it in before} == set(range(MANY + 1))
     assert {it.partition for it in before if after.get(it) is not before[it]} == {3}

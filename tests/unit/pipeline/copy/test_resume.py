@@ -21,7 +21,7 @@ from tests.support.batches import (
     flipped,
     legacy_messages,
 )
-from tests.support.copy_rig import known
+from tests.support.copy_rig import NEW_ID, OLD_ID, known
 from tests.support.resuming import REMOTE, TOPIC, ResumeRig, assert_resumed, known_pairs, record, rig_of
 
 
@@ -226,9 +226,6 @@ async def test_any_prefix_that_arrived_is_found(log: list[tuple[int, int, str]],
     assert pairs == [(offsets[n], n) for n in range(arrived - len(pairs), arrived)]
     assert len(pairs) == arrived - known if downstream is not None else len(pairs) >= min(arrived - known, 32)
     assert copy.known_from is None or copy.known_from == pairs[0][0]
-
-
-OLD_ID, NEW_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 
 
 @pytest.mark.parametrize("fetch_versions", [(4, 12), (4, 18)])
