@@ -83,7 +83,7 @@ _CONSUMER = Section(
             "A fetch is answered once this much data is available.", check=at_least(0)),
         Key("fetch.max.wait.ms", Kind.INT, "500", Place.CONSUMER,
             "Or after this time. A copy task with more than 64 partitions fetches the idle ones apart, where nothing "
-            "but a record ends the wait for up to 2.5 seconds.", check=at_least(0)),
+            "but a record ends the wait for up to 5 seconds.", check=at_least(0)),
         Key("fetch.max.bytes", Kind.INT, "8388608", Place.CONSUMER,
             "Most data in one fetch answer. Java's default is 50 MiB; 8 MiB need less memory and are equally fast.",
             check=at_least(1)),

@@ -38,7 +38,7 @@ from mm2py.wire.fetch_forms import FetchSizes
 _FINISH_S: Final = 0.1
 _QUIET_EARLY_MS: Final = 100
 #: A broker looks at all partitions of a session when a fetch arrives, and twice when its time is over.
-_QUIET_WAIT_MS: Final = 2_500
+_QUIET_WAIT_MS: Final = 5_000
 
 #: A partition without records for this long is quiet. Longer than an epoch, so that a busy one stays so in the next.
 _QUIET_AFTER_S: Final = 15.0
@@ -93,7 +93,7 @@ class SourceReader:
         #: lost: a broker looks at all of them before it answers.
         self.quiet_early_ms = min(_QUIET_EARLY_MS, epoch_ms // 10)
         #: How long a fetch of quiet partitions may wait. A broker that does not answer is to be noticed in the epoch.
-        self.quiet_wait_ms = 0 if limits.fetch_min_bytes > 1 else min(_QUIET_WAIT_MS, epoch_ms // 4)
+        self.quiet_wait_ms = 0 if limits.fetch_min_bytes > 1 else min(_QUIET_WAIT_MS, epoch_ms // 2)
         self.wants_metadata = WantedTopics()
         self.deadline = self._end = 0.0
         self.is_stopped = False
