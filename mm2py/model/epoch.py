@@ -196,6 +196,7 @@ class EpochPlan:
 
     @functools.cached_property
     def by_source(self) -> Mapping[TopicPartition, PartitionPlan]:
+        """The partitions by their topic-partitions."""
         return {partition.source: partition for partition in self.partitions}
 
 

@@ -56,7 +56,7 @@ class SourceTasks:
         self.ledger = Ledger(settings, transforms, self.holders, context.clock)
         self.doubts = Doubts(context, self.ledger, self.holders, poke=self._poke_holder)
         self.outcomes = Outcomes(context, self.ledger, self.doubts, limits=self.limits, measures=self._measures)
-        #: When a copy task's partitions were last looked through; wall time.
+        #: When `renew` last saw the partitions of each copy task; wall time.
         self._renewed_ms: dict[int, int] = {}
         self._holder, self._states = self.holders.holder, self.ledger.states
         self._tasks = [

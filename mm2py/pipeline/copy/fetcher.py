@@ -282,7 +282,7 @@ class Fetcher:
             if not self._copies or reader.is_stopped:
                 return
             wait_ms = self._wait_ms(session)
-            if wait_ms <= 0:
+            if wait_ms is None:
                 self._is_over = True
                 return
             answer = await self._fetch(session, wait_ms)
@@ -296,8 +296,8 @@ class Fetcher:
                 reader.throttled_ms += answer.throttle_ms
                 await reader.clock.sleep(answer.throttle_ms / 1000)
 
-    def _wait_ms(self, session: FetchSession) -> int:
-        """Return how long the broker may hold the next fetch back; 0 if no time is left for it in this epoch."""
+    def _wait_ms(self, session: FetchSession) -> int | None:
+        """Return how long the broker may hold the next fetch back; None if no time is left for it in this epoch."""
         reader, most_ms = self._reader, self._reader.limits.fetch_max_wait_ms
         early_ms = reader.quiet_early_ms if self.is_for_quiet else _ANSWER_EARLY_MS
         left_ms = int(reader.left_s(early_ms / 1000) * 1000)
@@ -308,7 +308,7 @@ class Fetcher:
             most_ms = reader.quiet_wait_ms
         if not reader.are_assigned.is_set():
             most_ms = min(most_ms, WAIT_WHILE_PAUSED_MS)  # those that are not assigned yet would wait as well
-        return max(0, min(self._waiting.longest_wait_ms(most_ms), left_ms))
+        return min(self._waiting.longest_wait_ms(most_ms), left_ms) if left_ms > 0 else None
 
     async def _fetch(self, session: FetchSession, wait_ms: int) -> FetchAnswer:
         reader = self._reader

@@ -46,6 +46,15 @@ async def test_a_partition_with_records_leaves_the_quiet_ones_and_goes_back() ->
     assert {number for number in range(MANY + 1) if rig.values(number)} == {3}
 
 
+async def test_fetches_that_may_not_wait_are_made_all_the_same() -> None:
+    rig = rig_of(2, fetch_max_wait_ms=0)
+    asyncio.get_running_loop().call_later(0.3, rig.load, 1, 2)
+    outcome = await rig.epoch()
+
+    assert rig.values(1) == list(range(6))
+    assert outcome.elapsed_s == pytest.approx(1, abs=0.1)
+
+
 @pytest.mark.parametrize(("fetch_versions", "fetches"), [((4, 18), 6), ((4, 12), 40)], ids=["by id", "by name"])
 async def test_quiet_partitions_are_fetched_seldom(fetch_versions: tuple[int, int], fetches: int) -> None:
     """A broker looks at all of them for each fetch. A record that arrives meanwhile is copied at once all the same."""
