@@ -29,7 +29,7 @@ from mm2py.pipeline.copy_job import EpochLostError
 from mm2py.wire.cluster import Cluster
 from tests.support.copying import fenced
 from tests.support.daemon import process_tree
-from tests.support.epochs import FLOW, Spark, idle_plan, lose, run_both, spark_of
+from tests.support.epochs import FLOW, Spark, idle_partitions, idle_plan, lose, run_both, spark_of
 from tests.support.eventually import eventually, scaled
 from tests.support.producing import produce_numbers
 from tests.support.reading import read_numbers
@@ -239,7 +239,8 @@ async def test_a_task_that_raises_is_a_lost_epoch(spark: Spark, *, uses_sql: boo
     """
     if uses_sql:
         install_exception_handler()
-    senseless = attrs.evolve(idle_plan(), partitions=(7,))  # type: ignore[arg-type]
+    (partition,) = idle_partitions(1)
+    senseless = idle_plan(partitions=(attrs.evolve(partition, remote_topic=7),))
 
     with pytest.raises(EpochLostError) as lost:
         await spark.runner.run(senseless)

@@ -32,8 +32,8 @@ from mm2py.model.state import PartitionStage, PartitionView, TaskState, TaskView
 _BALANCE_EVERY_S = 30.0
 #: Poll interval for pauses that end while their copy task is busy with other partitions.
 _RETRY_TICK_S = 0.5
-#: How often the age of producers is checked; they are replaced after hours.
-_RENEWED_EVERY_MS = 60_000
+#: How often in a producer's life its age is checked: once a minute.
+_RENEWALS_IN_A_LIFE = 720
 
 
 class SourceTasks:
@@ -122,7 +122,7 @@ class SourceTasks:
     def _renew(self, task: int) -> None:
         """Have producers replaced that brokers may have forgotten; a machine that was suspended shows by the time."""
         wall_ms = self._clock.wall_ms()
-        if abs(wall_ms - self._renewed_ms.get(task, -math.inf)) >= _RENEWED_EVERY_MS:
+        if abs(wall_ms - self._renewed_ms.get(task, -math.inf)) >= progress.PRODUCER_LIFE_MS / _RENEWALS_IN_A_LIFE:
             self._renewed_ms[task] = wall_ms
             self.ledger.renew(self.holders.of_task(task))
 
