@@ -170,12 +170,12 @@ class _Epoch:
             if copy.sending.producer is not None:
                 reader.assign(copy)
 
-        copies = [*reader.busy_first(self._new), *self._compared]
+        first, others = self._new, self._compared
         if self._plan.rates:
             # If a limit is less than a batch, the first partition gets it: not the same one in each epoch.
-            copies = sorted(copies, key=lambda copy: crc32(b"%d %d" % (self._plan.epoch, copy.plan.source.partition)))
-            copies = reader.busy_first(copies)
-        for number, copy in enumerate(copies, start=1):
+            first = sorted(self._copies, key=lambda it: crc32(b"%d %d" % (self._plan.epoch, it.plan.source.partition)))
+            others = []
+        for number, copy in enumerate(reader.busy_first(first) + others, start=1):
             if not copy.is_unsure:
                 start(copy)
             if number % _STARTED_AT_ONCE == 0:

@@ -134,8 +134,6 @@ class Fetcher:
         self._is_over = False
         #: When the broker is to have answered the fetch under way.
         self._due_at = math.inf
-        #: Whether the fetch under way may be held back by the broker for longer than others.
-        self.is_in_long_fetch = False
         #: Whether there are partitions that were in no fetch yet; others may follow them.
         self._has_new = False
 
@@ -147,6 +145,12 @@ class Fetcher:
     @property
     def is_connecting(self) -> bool:
         return self._session is None and bool(self._copies)
+
+    @property
+    def is_in_long_fetch(self) -> bool:
+        """Whether the broker may still hold the fetch under way back for longer than any other."""
+        left_s = self._due_at - asyncio.get_running_loop().time()
+        return self._reader.limits.fetch_max_wait_ms / 1000 < left_s < math.inf
 
     def add(self, copy: PartitionCopy) -> None:
         copy.fetching.ask_for(self._most(copy))
@@ -302,10 +306,8 @@ class Fetcher:
         early_ms = reader.quiet_early_ms if self.is_for_quiet else _ANSWER_EARLY_MS
         left_ms = int(reader.left_s(early_ms / 1000) * 1000)
         # Of a fetch by name, the broker may find another topic with that name at its end.
-        may_be_long = self.is_for_quiet and session.is_by_id and not self._has_new
-        self.is_in_long_fetch = may_be_long and reader.quiet_wait_ms > most_ms
-        if self.is_in_long_fetch:
-            most_ms = reader.quiet_wait_ms
+        if self.is_for_quiet and session.is_by_id and not self._has_new:
+            most_ms = max(most_ms, reader.quiet_wait_ms)
         if not reader.are_assigned.is_set():
             most_ms = min(most_ms, WAIT_WHILE_PAUSED_MS)  # those that are not assigned yet would wait as well
         return min(self._waiting.longest_wait_ms(most_ms), left_ms) if left_ms > 0 else None
@@ -318,10 +320,9 @@ class Fetcher:
             answer = await session.fetch(reader.throttle.sizes(reader.sizes, reader.fetchers), wait_ms)
             is_answered = True
         finally:
-            self.is_in_long_fetch = False
+            self._due_at = math.inf
             if not is_answered:
                 self._lose_session()
-        self._due_at = math.inf
         return answer
 
     async def _wait_for_work(self) -> None:

@@ -83,14 +83,12 @@ class KeptPlans:
         """Return the plan, and keep it; None if the one that it is the difference to is not here."""
         plan, key = sent.plan, (sent.plan.flow, sent.plan.task)
         kept = self._plans.pop(key, None)
-        partitions = dict(plan.by_source)
+        partitions = plan.by_source
         if not sent.is_whole:
             if kept is None or kept.number != sent.since:
                 return None
-            partitions = dict(kept.partitions)
-            for source in sent.dropped:
-                partitions.pop(source, None)
-            partitions |= plan.by_source
+            gone = set(sent.dropped)
+            partitions = {source: it for source, it in kept.partitions.items() if source not in gone} | dict(partitions)
             plan = attrs.evolve(plan, partitions=tuple(partitions.values()))
         self._plans[key] = KeptPlan(sent.number, partitions)
         keep_few(self._plans)
