@@ -53,7 +53,7 @@ class GroupBrokers(FakeBrokers):
             OFFSET_FETCH: self.fetch_offsets,
             OFFSET_COMMIT: self.commit,
         }
-        answer = plain.get(request.API_KEY)
+        answer = None if self._scripts[request.API_KEY] else plain.get(request.API_KEY)
         return answer(node_id, request) if answer else super().answer(node_id, request)
 
     def code(self, node_id: int, name: str) -> int:

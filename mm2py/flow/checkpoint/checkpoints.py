@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import attrs
 
-from mm2py.core.checkpoint.checkpoints import Emission, LogRange, is_own_move, judge_checkpoint
+from mm2py.core.checkpoint.checkpoints import Emission, LogRange, judge_checkpoint
 from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
 from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.checkpoint.own_moves import OwnMoves
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.reverse import ReverseTranslation
@@ -71,9 +72,9 @@ class Round:
     views: Mapping[str, tuple[GroupOffsetView, ...]]
     #: False while earlier translations are still being read.
     is_ready: bool = True
-    #: Offsets of groups in topics at the source that came from the target: once they are at the target, too, they need
+    #: Where groups are in topics that came from the target, as far as that is wanted: once the target has it, it need
     #: not be moved again. Offsets that are not copied yet are omitted, and will be translated better.
-    back: Mapping[tuple[str, TopicPartition], int] = attrs.field(factory=dict)
+    back: Mapping[str, Mapping[TopicPartition, int]] = attrs.field(factory=dict)
 
 
 class Checkpoints:
@@ -120,10 +121,7 @@ class Checkpoints:
         self._unwritten: set[tuple[str, TopicPartition]] = set()
         self._knows_history = True
         self._refused: set[str] = set()
-        # Of groups that read at the source what came from the target: see `is_own_move`.
-        self._offsets_back: dict[tuple[str, TopicPartition], int] = {}
-        self._active_back: frozenset[str] = frozenset()
-        self._moved_back: dict[tuple[str, TopicPartition], int] = {}
+        self._own_moves = OwnMoves(self._source)
 
     def last_of(self, group: str) -> dict[TopicPartition, int]:
         """Return the offsets at the target that the last checkpoints of *group* hold."""
@@ -174,8 +172,11 @@ class Checkpoints:
         begun, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
         if self.log.is_look_due:
             await self.log.look()
-        places = await self._look(groups)
-        await self._watch_back([place for place in places if place.is_back])
+        await self._own_moves.describe()
+        committed_by = await self._source.committed(groups)
+        places = await self._look(committed_by)
+        back = {(place.group, place.source): place.committed.offset for place in places if place.is_back}
+        await self._own_moves.take(back, committed_by)
         ranges = await self._ranges({place.remote for place in places if place.translated})
         due: list[Checkpoint] = []
         standing: dict[tuple[str, TopicPartition], Checkpoint] = {}
@@ -197,10 +198,8 @@ class Checkpoints:
 
     def note_settled(self, found: Round, groups: Collection[str]) -> None:
         """Record that the target is up to date with what the round *found* of *groups*."""
-        for key, offset in found.back.items():
-            # The group may have read on since that round.
-            if key[0] in groups and self._moved_back.get(key) == offset:
-                del self._moved_back[key]
+        for group in groups:
+            self._own_moves.settle(group, found.back.get(group, {}))
 
     def _judge(self, place: _Place, translated: Translated, held: LogRange) -> tuple[Checkpoint, bool]:
         """Return the new last checkpoint, and whether it must be written."""
@@ -229,10 +228,9 @@ class Checkpoints:
 
     # Reading.
 
-    async def _look(self, groups: Collection[str]) -> list[_Place]:
-        """Read what *groups* have committed, and translate it. A group whose coordinator fails is skipped."""
+    async def _look(self, committed_by: Mapping[str, Offsets | BrokerAnsweredError]) -> list[_Place]:
+        """Translate what groups have committed. A group whose coordinator fails is skipped."""
         places: list[_Place] = []
-        committed_by = await self._source.committed(groups)
         await self._refresh_back(committed_by.values())
         for group, offsets in sorted(committed_by.items()):
             step = f"read the offsets of group {group}"
@@ -287,24 +285,6 @@ class Checkpoints:
             return None
         return policy.upstream_topic(topic)
 
-    async def _watch_back(self, places: Sequence[_Place]) -> None:
-        """Record which groups have moved by themselves in topics that came from the target."""
-        described = await self._source.describe({place.group for place in places})
-        active = frozenset(
-            group
-            for group, description in described.items()
-            if not isinstance(description, BrokerAnsweredError) and not description.is_idle
-        )
-        offsets: dict[tuple[str, TopicPartition], int] = {}
-        for place in places:
-            key, offset = (place.group, place.remote), place.committed.offset
-            offsets[key] = offset
-            is_active, was_active = place.group in active, place.group in self._active_back
-            if is_own_move(offset, self._offsets_back.get(key), is_active=is_active, was_active=was_active):
-                self._moved_back[key] = offset
-        self._offsets_back, self._active_back = offsets, active
-        self._moved_back = {key: offset for key, offset in self._moved_back.items() if key in offsets}
-
     async def ends_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the target's end offsets; partitions that cannot be queried are omitted."""
         return {tp: held.end for tp, held in (await self._ranges(partitions)).items()}
@@ -329,22 +309,21 @@ class Checkpoints:
         standing: Mapping[tuple[str, TopicPartition], Checkpoint],
     ) -> Round:
         wanted: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        back: dict[str, dict[TopicPartition, int]] = {}
         views: dict[str, list[GroupOffsetView]] = {}
         for place in places:
             key = (place.group, place.remote)
             checkpoint, held = standing.get(key), ranges.get(place.remote)
             offset = held.clamp(checkpoint.downstream) if checkpoint is not None and held is not None else None
-            if checkpoint is not None and offset is not None and (not place.is_back or key in self._moved_back):
+            is_wanted = not place.is_back or (place.group, place.source) in self._own_moves
+            if checkpoint is not None and offset is not None and is_wanted:
                 wanted.setdefault(place.group, {})[place.remote] = CommittedOffset(offset, checkpoint.metadata)
+                if place.is_back and place.translated is not None and place.translated.precision is not Precision.END:
+                    back.setdefault(place.group, {})[place.source] = place.committed.offset
             view = _viewed(place, offset, held)
             latency = self._measures.checkpoint_latency(place.group, place.remote)
             views.setdefault(place.group, []).append(attrs.evolve(view, latency=latency))
         is_ready = all(place.translation is not Untranslated.NOT_READY for place in places)
-        back = {
-            (place.group, place.remote): place.committed.offset
-            for place in places
-            if place.is_back and place.translated is not None and place.translated.precision is not Precision.END
-        }
         return Round(wanted, {group: tuple(found) for group, found in views.items()}, is_ready, back)
 
 

@@ -23,7 +23,7 @@ from tests.support.checkpointing import Shift
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FETCH, FakePartition, FakeTopic
 from tests.support.flow_rig import SETTINGS, flow_context
-from tests.support.group_brokers import FakeGroup, GroupBrokers
+from tests.support.group_brokers import OFFSET_FETCH, FakeGroup, GroupBrokers
 
 
 TOPIC = "A.checkpoints.internal"
@@ -198,6 +198,25 @@ async def test_what_a_router_renamed_is_carried_home_to_the_topic_it_came_from(r
 
     assert found.wanted == {"g": {born: CommittedOffset(23, "m")}}
     assert await rig.offsets() == [("g", 20, 23)]
+
+
+async def test_a_group_that_leaves_amid_a_round_is_carried_home(rig: CheckpointsRig) -> None:
+    """It commits and leaves right after its offsets were read; whether it had members is asked before that."""
+    await rig.made.read()
+    group = rig.source.groups["g"] = FakeGroup(0, state="Stable", members=1, offsets={ABROAD: 20})
+    first = await rig.made.emit_once(["g"])
+    rig.made.note_settled(first, ["g"])
+
+    def leaves(node: int, request: Any) -> Any:
+        before = rig.source.fetch_offsets(node, request)
+        group.state, group.members, group.offsets[ABROAD] = "Empty", 0, 30
+        return before
+
+    rig.source.script(OFFSET_FETCH, leaves)
+    await rig.made.emit_once(["g"])
+    found = await rig.made.emit_once(["g"])
+
+    assert found.wanted == {"g": {HOME: CommittedOffset(33, "m")}}
 
 
 async def test_what_is_not_all_known_yet_is_carried_home_again(rig: CheckpointsRig) -> None:
