@@ -43,7 +43,7 @@ async def test_records_are_seen_while_they_flow(
                 primary.bootstrap_servers, prefix, count=12_000, partitions=PARTITIONS, rate=500
             ) as stream:
                 await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 1_000)
-                copied = seen.page.locator(".tile-value").nth(5)
+                copied = seen.page.locator(".tile", has_text="Copied").locator(".tile-value")
 
                 async def moves() -> bool:
                     before = await copied.inner_text()
