@@ -12,7 +12,7 @@ import enum
 import functools
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from typing import overload
+from typing import Any, overload
 
 import attrs
 
@@ -20,6 +20,7 @@ from mm2py.errors import shortened
 from mm2py.model.counters import Counters, Effort
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.pickled import pickled_by_values
 from mm2py.model.rates import RateShare, RateUse
 from mm2py.model.transform import Transform
 
@@ -28,6 +29,8 @@ from mm2py.model.transform import Transform
 SETTLING_MS = 5_000
 #: The highest producer epoch, as Kafka's own producer uses them.
 _LAST_PRODUCER_EPOCH = 2**15 - 2
+#: So many runs are pickled faster as numbers than as arrays.
+_FEW_RUNS = 8
 
 
 @attrs.frozen
@@ -59,6 +62,7 @@ class CopyLimits:
         return min(self.retry_backoff_ms << min(retries - 1, 10), self.retry_backoff_max_ms) / 1000
 
 
+@pickled_by_values
 @attrs.frozen
 class ProducerMark:
     """
@@ -90,6 +94,7 @@ class ProducerMark:
         return ProducerMark(self.producer_id, self.producer_epoch + 1, 0)
 
 
+@pickled_by_values
 @attrs.frozen
 class LeaderMark:
     """The leader epoch of the source in which the last record before a position was written (KIP-101, KIP-320). The
@@ -101,6 +106,7 @@ class LeaderMark:
     since: int
 
 
+@pickled_by_values
 @attrs.frozen
 class PartitionPlan:
     """
@@ -254,8 +260,21 @@ class Runs(Sequence[Run]):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        columns = (self.upstreams, self.downstreams, self.lengths)
+        # Most partitions have a run or two, and arrays take longer then.
+        return _runs_of, columns if len(self) > _FEW_RUNS else tuple(column.tolist() for column in columns)
+
     def __repr__(self) -> str:
         return f"Runs({list(self[:8])}{' …' if len(self) > 8 else ''})"  # noqa: PLR2004
+
+
+def _runs_of(upstreams: Iterable[int], downstreams: Iterable[int], lengths: Iterable[int]) -> Runs:
+    runs = Runs()
+    runs.upstreams.extend(upstreams)
+    runs.downstreams.extend(downstreams)
+    runs.lengths.extend(lengths)
+    return runs
 
 
 class Ended(enum.Enum):
@@ -304,6 +323,7 @@ RECREATED = PartitionFailure(
 )
 
 
+@pickled_by_values
 @attrs.frozen
 class MeasuredTime:
     """A time that an epoch measured for one partition, in milliseconds, with the number of records."""
@@ -315,6 +335,7 @@ class MeasuredTime:
     last_ms: int
 
 
+@pickled_by_values
 @attrs.frozen
 class LogOffsets:
     """What the source says of a partition's log: its start, its high watermark and, with read_committed, its last
@@ -334,6 +355,7 @@ class LogOffsets:
         )
 
 
+@pickled_by_values
 @attrs.frozen
 class PartitionOutcome(Counters):
     """
