@@ -58,6 +58,7 @@ class CopyRig:
         """Run an epoch; of a lost one the plans learn nothing but who wrote."""
         plan = attrs.evolve(self.plan(), epoch_ms=epoch_ms, drain_ms=drain_ms, stop_file=stop_file, rates=rates)
         outcome = await copy_epoch(plan, LoopClock(), self.worker)
+        await asyncio.sleep(0)  # a worker waits for the next plan
         self.outcomes.append(outcome)
         if not is_lost:
             self._account(outcome)

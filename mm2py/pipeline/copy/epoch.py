@@ -224,16 +224,13 @@ class _Epoch:
     def _outcome(self) -> EpochOutcome:
         now = self._loop.time()
         sender, reader = self._sender, self._reader
-        news: list[PartitionCopy] = []
-        others: list[PartitionCopy] = []
-        for copy in self._copies:
-            (news if copy.has_news else others).append(copy)
-        self._hosted.keep(self._plan, others, self._views)
+        # While the daemon plans the next epoch.
+        self._loop.call_soon(self._hosted.keep, self._plan, self._copies, self._views)
         outcome = EpochOutcome(
             flow=self._plan.flow,
             task=self._plan.task,
             epoch=self._plan.epoch,
-            partitions=tuple(copy.outcome() for copy in news),
+            partitions=tuple([copy.outcome() for copy in self._copies if copy.has_news]),
             elapsed_s=now - self._started,
             drain_s=max(0.0, now - self._drain_started),
             cpu_s=_cpu_s() - self._cpu_started,

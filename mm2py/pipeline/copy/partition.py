@@ -394,6 +394,10 @@ class PartitionCopy(Counters):
             or self.buffer.queue
         )
 
+    def let_go(self) -> None:
+        """Receive no more answers. Nothing that it refers to refers to it then, so it needs no garbage collector."""
+        self.fetching.position.owner = None
+
     def end(self, ended: Ended, failure: PartitionFailure) -> None:
         """Stop fetching this partition in this epoch; the first reason is kept."""
         if not self.has_ended:

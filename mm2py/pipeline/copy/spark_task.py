@@ -15,7 +15,7 @@ from mm2py.pipeline.copy.next_plans import NextPlans, PlansFrom
 from mm2py.pipeline.copy.sent_plan import SentPlan
 from mm2py.pipeline.copy.worker_state import WorkerState, worker_name
 from mm2py.pipeline.spark.sealing import unseal
-from mm2py.pipeline.spark.worker import exhaust, refuse_repetition, this_worker
+from mm2py.pipeline.spark.worker import Worker, exhaust, refuse_repetition, this_worker, uncollected
 
 
 def run_epochs(payload: bytes, plans_from: PlansFrom | None, rows: Iterable[object]) -> list[EpochOutcome | None]:
@@ -30,17 +30,20 @@ def run_epochs(payload: bytes, plans_from: PlansFrom | None, rows: Iterable[obje
     sent: SentPlan = unseal(payload)
     refuse_repetition(sent.plan, TaskContext.get())
     worker = this_worker()
-    return [worker.run(_run(sent, plans_from, worker.state))]
+    with uncollected():
+        return [worker.run(_run(sent, plans_from, worker))]
 
 
-async def _run(sent: SentPlan, plans_from: PlansFrom | None, state: WorkerState) -> EpochOutcome | None:
+async def _run(sent: SentPlan, plans_from: PlansFrom | None, worker: Worker) -> EpochOutcome | None:
     if plans_from is None:
-        return await _run_one(sent, state, None)
+        return await _run_one(sent, worker.state, None)
     async with asyncio.TaskGroup() as tasks:
         next_plans = NextPlans(plans_from, tasks)
         try:
             while True:
-                outcome = await _run_one(sent, state, next_plans.is_asked_to_end)
+                outcome = await _run_one(sent, worker.state, next_plans.is_asked_to_end)
+                # While the daemon plans the next epoch.
+                asyncio.get_running_loop().call_soon(worker.collect)
                 payload = await next_plans.after(outcome)
                 if payload is None:
                     return outcome

@@ -123,15 +123,22 @@ class WorkerState:
                 compared.append(copy)
             else:
                 new.append(PartitionCopy.of(partition))
+                if copy is not None:
+                    copy.let_go()
         return new, others
 
     def keep(self, plan: EpochPlan, copies: Iterable[PartitionCopy], views: Views) -> None:
-        """Keep *copies*, to which nothing has happened in the epoch of *plan*, for the next one."""
-        if len(plan.partitions) <= MANY:
-            return
-        kept = {it.plan.source: it for it in copies if it.is_as_planned}
-        self.untouched[plan.flow, plan.task] = Untouched(kept, views)
-        keep_few(self.untouched)
+        """Keep those of *copies*, all of *plan*, for the next epoch to which nothing has happened in this one."""
+        kept: dict[TopicPartition, PartitionCopy] = {}
+        has_many = len(plan.partitions) > MANY
+        for copy in copies:
+            if has_many and not copy.has_news and copy.is_as_planned:
+                kept[copy.plan.source] = copy
+            else:
+                copy.let_go()
+        if has_many:
+            self.untouched[plan.flow, plan.task] = Untouched(kept, views)
+            keep_few(self.untouched)
 
     def cluster(self, endpoint: ClusterEndpoint, clock: Clock) -> Cluster:
         found = self.clusters.get(endpoint)

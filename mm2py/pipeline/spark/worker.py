@@ -12,7 +12,7 @@ import gc
 from collections import deque
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import attrs
 from pyspark import TaskContext
@@ -24,6 +24,12 @@ from mm2py.pipeline.copy.worker_state import WorkerState
 
 
 _T = TypeVar("_T")
+
+#: Generations of Python's garbage collector.
+_YOUNG: Final = 1
+_ALL: Final = 2
+#: Old garbage is rare: what epochs leave behind has no cycles by then.
+_ALL_EVERY_S: Final = 3_600.0
 
 
 @attrs.define(eq=False)
@@ -45,23 +51,37 @@ class EpochRepeatedError(Mm2Error):
 
 
 @attrs.define
-class _Worker:
+class Worker:
     """The event loop of this process and what its epochs leave to each other."""
 
     runner: asyncio.Runner
     state: WorkerState
+    #: When all garbage was last collected, by the event loop's time.
+    collected_at: float
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run *work* to its end. `Runner.run` would also make a text of its result, records and all."""
         return self.runner.get_loop().run_until_complete(work)
 
+    def collect(self) -> None:
+        """Collect what has become garbage since this was last called; once an hour older garbage, too."""
+        now = self.runner.get_loop().time()
+        is_all = now - self.collected_at >= _ALL_EVERY_S
+        gc.collect(_ALL if is_all else _YOUNG)
+        if is_all:
+            self.collected_at = now
 
-_workers: list[_Worker] = []
+
+_workers: list[Worker] = []
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Have no garbage collected meanwhile: over records, which hold no cycles, that takes as long as all else."""
+    """
+    Have no garbage collected meanwhile: over records, which hold no cycles, that takes as long as all else.
+
+    And the state of thousands of partitions takes a tenth of a second, in which nothing is copied.
+    """
     gc.disable()
     try:
         yield
@@ -88,10 +108,11 @@ def exhaust(rows: Iterable[object]) -> None:
     deque(rows, maxlen=0)
 
 
-def this_worker() -> _Worker:
+def this_worker() -> Worker:
     """Return what this process keeps between its tasks."""
     if not _workers:
-        _workers.append(_Worker(asyncio.Runner(), WorkerState()))
+        runner = asyncio.Runner()
+        _workers.append(Worker(runner, WorkerState(), runner.get_loop().time()))
         # Spark collects garbage after every task; what was imported to get here need not be looked at each time.
         gc.collect()
         gc.freeze()

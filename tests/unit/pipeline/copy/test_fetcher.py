@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import attrs
 import pytest
 
 from mm2py.model.epoch import Ended
 from mm2py.model.rates import Metered, RateShare, Unit
+from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.sent_plan import MANY
+from mm2py.pipeline.spark.worker import uncollected
 from tests.support.copy_rig import NEW_ID, OLD_ID, REMOTE, TOPIC, CopyRig, rig_of
 
 
@@ -128,6 +131,28 @@ async def test_of_many_partitions_those_without_news_are_made_once(rates: tuple[
     assert {it.partition for it in before} == set(range(MANY + 1))
     assert {it.partition for it in before if after.get(it) is not before[it]} == {3}
     assert {it.partition for it in later if later[it] is not after.get(it)} == {3}
+
+
+@pytest.mark.parametrize("partitions", [MANY, MANY + 1])
+async def test_what_an_epoch_leaves_is_garbage_at_once(partitions: int) -> None:
+    """A worker looks at what is older once an hour: that takes longer, and nothing is copied meanwhile."""
+    rig = rig_of(partitions)
+
+    def copies() -> int:
+        return sum(isinstance(it, PartitionCopy) for it in gc.get_objects())
+
+    gc.collect()
+    before = copies()
+    with uncollected():
+        for number in range(5):
+            await rig.epoch()
+            rig.load(number, 1)
+            gc.collect(1)
+        left = copies() - before
+        gc.collect()
+
+    assert left == copies() - before
+    assert left <= partitions
 
 
 async def test_a_limit_that_is_new_holds_for_partitions_that_were_made_before() -> None:
