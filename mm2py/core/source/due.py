@@ -117,8 +117,9 @@ def due_positions(
 
 def next_plans(states: Iterable[PartitionState], *, now: float) -> tuple[PartitionPlan, ...]:
     """Return the plans of partitions that may be written to, and whose back-off, if any, is over."""
+    # A list's comprehension takes less time than a generator, and records wait for this.
     return tuple(
-        state.plan for state in states if state.retry_at <= now and not state.is_questioned and state.is_fenced
+        [state.plan for state in states if state.retry_at <= now and not state.is_questioned and state.is_fenced]
     )
 
 

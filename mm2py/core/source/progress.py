@@ -196,16 +196,17 @@ def account(
     *,
     elapsed_s: float,
     now: float,
+    wall_ms: int,
     jitter: float,
 ) -> Accounted:
     """
     Apply an epoch's outcome to a partition; *outcome* is None if it did nothing and learnt nothing.
 
-    *now* is the clock's monotonic time, *jitter* the random part of the next pause.
+    *now* is the clock's monotonic time, *wall_ms* its wall time, *jitter* the random part of the next pause.
     """
     if outcome is None:
         return Accounted(_faded(state))
-    moved = _counted(state, outcome, elapsed_s)
+    moved = _counted(state, outcome, elapsed_s, wall_ms)
     if state.is_questioned:
         # It is already in question; the epoch's ending may have another cause.
         return Accounted(attrs.evolve(moved, ended=state.ended, failure=state.failure))
@@ -255,7 +256,7 @@ def _faded(state: PartitionState) -> PartitionState:
     return attrs.evolve(state, bytes_per_s=faded if faded >= _LEAST_RATE else 0.0)
 
 
-def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float) -> PartitionState:
+def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float, wall_ms: int) -> PartitionState:
     if outcome.ended is Ended.UNPROVEN and state.repair is not None:
         stood = {"position": state.repair.position, "leader": None} if state.repair.is_start else {"downstream": None}
         outcome = attrs.evolve(outcome, **stood)
@@ -267,6 +268,7 @@ def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float)
         position=outcome.position if has_moved else state.position,
         downstream=outcome.downstream if has_moved else state.downstream,
         producer=outcome.producer if has_moved else state.producer,
+        produced_ms=wall_ms if outcome.records else state.produced_ms,
         leader=outcome.leader if has_moved else state.leader,
         repair=None if outcome.downstream is not None else state.repair,
         stray_from=_stray_from(state, outcome),

@@ -109,17 +109,13 @@ class Ledger:
         free = (it for it in found if it.source in self.places and not self._holders.is_held(it.source))
         return tuple(sorted(free, key=lambda state: state.source))
 
-    def note_produced(self, source: TopicPartition) -> None:
-        """Note that the target's broker has just taken a batch of a partition's producer."""
-        self.states[source] = attrs.evolve(self.states[source], produced_ms=self._clock.wall_ms())
-
     def renew(self, sources: Iterable[TopicPartition]) -> None:
         """Have producers replaced that brokers may have forgotten."""
         wall_ms = self._clock.wall_ms()
         for source in sources:
             state = self.states[source]
             if state.produced_ms is None and state.producer is not None:
-                self.note_produced(source)  # its position has just been written
+                self.states[source] = attrs.evolve(state, produced_ms=wall_ms)  # its position has just been written
             elif (renewed := progress.renew(state, wall_ms=wall_ms)) is not state:
                 self.states[source] = renewed
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterator
 
 import attrs
@@ -38,7 +39,18 @@ class _EndedEpoch:
     outcome: EpochOutcome
     took_s: float
     at: float
+    wall_ms: int
     jitter: float
+
+
+@attrs.frozen
+class _Accounted:
+    """The outcome of a partition in an epoch with so many fetches, and its states before and after."""
+
+    outcome: PartitionOutcome
+    fetches: int
+    before: PartitionState
+    after: PartitionState
 
 
 class Outcomes:
@@ -61,17 +73,20 @@ class Outcomes:
         self._clock = context.clock
         self._events = context.events
         self._jitter = context.jitter
+        #: What `measure` is still to do.
+        self._ended: deque[_EndedEpoch] = deque()
+        self._accounted: deque[_Accounted] = deque()
 
     async def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
         """
         Take over an epoch's outcome, all of it even if cancelled.
 
-        No plan depends on partitions of which it tells nothing. Of very many, that is most: they follow in later turns
-        of the event loop, since records wait for the next plan.
+        Records wait for the next plan. What no plan depends on follows in later turns of the event loop: see `measure`,
+        and the partitions of which the outcome tells nothing. Of very many, that is most.
         """
         # One moment for all: what failed together comes back together.
-        ended = _EndedEpoch(plan, outcome, took_s, self._clock.monotonic(), self._jitter())
-        self._measures.account(plan, outcome, took_s)
+        ended = _EndedEpoch(plan, outcome, took_s, self._clock.monotonic(), self._clock.wall_ms(), self._jitter())
+        self._ended.append(ended)
         self._limits.account(plan, outcome, took_s)
         planned, left = plan.by_source, iter(outcome.partitions)
         try:
@@ -80,6 +95,7 @@ class Outcomes:
                 for partition in itertools.islice(left, _ACCOUNTED_A_TURN):
                     self._account(ended, planned[partition.source], partition)
                 await self._clock.sleep(0)
+                self.measure()
         finally:
             for partition in left:
                 self._account(ended, planned[partition.source], partition)
@@ -87,8 +103,21 @@ class Outcomes:
             others = (planned for planned in plan.partitions if planned.source not in told)
             asyncio.get_running_loop().call_soon(self._account_others, ended, others)
 
+    def measure(self) -> None:
+        """Measure what is accounted for, and pass it on to the listeners; to be called before positions are written."""
+        while self._ended:
+            ended = self._ended.popleft()
+            self._measures.account(ended.plan, ended.outcome, ended.took_s)
+        while self._accounted:
+            it = self._accounted.popleft()
+            if tells_end(it.outcome, it.after, fetches=it.fetches):
+                self._measures.look(it.after)
+            for listener in self.listeners:
+                listener(it.outcome, it.before.position)
+
     def _account_others(self, ended: _EndedEpoch, left: Iterator[PartitionPlan]) -> None:
         """Note that nothing was learnt of partitions but that their ends are where they were, and report the epoch."""
+        self.measure()
         states = self._ledger.states
         some = list(itertools.islice(left, _ACCOUNTED_A_TURN))
         for planned in some:
@@ -112,24 +141,20 @@ class Outcomes:
             if tells_end(None, before, fetches=fetches):
                 self._measures.look(before)
             return
-        accounted = progress.account(before, partition, elapsed_s=ended.took_s, now=ended.at, jitter=ended.jitter)
+        accounted = progress.account(
+            before, partition, elapsed_s=ended.took_s, now=ended.at, wall_ms=ended.wall_ms, jitter=ended.jitter
+        )
         after = ledger.states[planned.source] = accounted.state
-        if partition is not None and partition.records:
-            ledger.note_produced(planned.source)
         if ended.plan.transactions is not None and after.position > before.position:
             ledger.note_committed(after)
-        if tells_end(partition, after, fetches=fetches):
+        if partition is not None:
+            self._accounted.append(_Accounted(partition, fetches, before, after))
+        elif tells_end(None, after, fetches=fetches):
             self._measures.look(after)
         if after.retry_at > ended.at:
             ledger.pausing.add(planned.source)
         for occurrence in accounted.occurrences:
             self._tell(occurrence, before, after)
-        self._pass_on(partition, before.position)
-
-    def _pass_on(self, partition: PartitionOutcome | None, begun_at: int) -> None:
-        if partition is not None:
-            for listener in self.listeners:
-                listener(partition, begun_at)
 
     def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float, quiet_until: float) -> None:
         """Note that an epoch brought no outcome; before *quiet_until* it may still write."""

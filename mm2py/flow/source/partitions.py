@@ -113,9 +113,9 @@ class SourceTasks:
             return ()
         self._renew(task)
         own = self._own(task)
-        if not all(state.is_fenced for state in own):
-            self.ledger.has_unfenced.set()
         plans = due.next_plans(own, now=self._clock.monotonic())
+        if len(plans) < len(own) and not all(state.is_fenced for state in own):
+            self.ledger.has_unfenced.set()
         self._holder |= {plan.source: task for plan in plans}
         return plans
 

@@ -93,6 +93,7 @@ class PositionWriter:
 
     async def write(self, *, is_interval_over: bool) -> bool:
         """Write the positions that are due; say whether all of them are safe now."""
+        self._tasks.outcomes.measure()
         due = self._tasks.ledger.due_positions(is_interval_over=is_interval_over)
         # Translations are never older than the position: a resume finds the records after it.
         moved = {*(position.source for position in due), *self._tasks.ledger.take_committed()}

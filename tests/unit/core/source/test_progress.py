@@ -30,6 +30,7 @@ from mm2py.model.state import PartitionStage
 
 TP = TopicPartition("t", 0)
 NOW = 1_000.0
+WALL_MS = 1_700_000_000_000
 FAILURE = PartitionFailure("it broke", "mend it", "BrokenError")
 MARK = ProducerMark(7, 0, 0)
 REPAIR = Repair(1, 100, 99, None, 95)
@@ -57,7 +58,7 @@ def outcome(**changes: object) -> PartitionOutcome:
 
 
 def after(before: PartitionState, told: PartitionOutcome | None) -> tuple[PartitionState, tuple[Occurrence, ...]]:
-    accounted = account(before, told, elapsed_s=2.0, now=NOW, jitter=0.5)
+    accounted = account(before, told, elapsed_s=2.0, now=NOW, wall_ms=WALL_MS, jitter=0.5)
     return accounted.state, accounted.occurrences
 
 
@@ -67,6 +68,9 @@ def test_a_good_epoch_moves_the_position() -> None:
 
     assert (moved.position, moved.downstream, moved.is_unsure) == (150, 149, False)
     assert (moved.records, moved.bytes, moved.lag, moved.bytes_per_s) == (50, 5_000, 10, 2_500.0)
+    assert moved.produced_ms == WALL_MS
+    assert after(moved, outcome(records=0))[0].produced_ms == WALL_MS
+    assert after(state(), outcome(records=0))[0].produced_ms is None
     assert occurrences == ()
 
 
@@ -220,6 +224,7 @@ def test_a_stop_remembers_when_it_began() -> None:
         outcome(ended=Ended.FAILED, failure=FAILURE),
         elapsed_s=1.0,
         now=NOW + 60,
+        wall_ms=WALL_MS,
         jitter=0.5,
     )
 

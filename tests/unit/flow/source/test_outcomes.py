@@ -10,6 +10,7 @@ import pytest
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.source.partitions import SourceTasks
 from mm2py.model.epoch import EpochPlan
+from mm2py.model.flow import TopicPartition
 from mm2py.telemetry.events import EpochEnded
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
@@ -54,7 +55,7 @@ async def test_the_next_plan_waits_for_no_partition_without_news() -> None:
     """
     Those of which an epoch tells nothing are accounted for in later turns; by then they may be gone.
 
-    What they carried fades, and their end at the source is known to be where it was.
+    What they carried fades, and their end at the source is known to be where it was. Others are measured then, too.
     """
     measures = FlowMeasures(LoopClock())
     tasks, events, plan = _planned(4_000, measures)
@@ -66,10 +67,26 @@ async def test_the_next_plan_waits_for_no_partition_without_news() -> None:
     whole = copied(plan)
     await tasks.outcomes.account(plan, attrs.evolve(whole, partitions=whole.partitions[:1], fetches=1), took_s=1.0)
 
-    assert asked_s(first) == 0.0
-    assert {asked_s(source) for source in others} == {0.5}
+    assert {asked_s(source) for source in (first, *others)} == {0.5}
     assert len(events.of(EpochEnded)) == 1
+    await asyncio.sleep(0)
+    assert asked_s(first) == 0.0
     del states[gone]
     await asyncio.sleep(0.1)
     assert len(events.of(EpochEnded)) == 2
     assert all((states[source].bytes_per_s or 0.0) < carried[source] for source in others)
+
+
+async def test_positions_that_are_written_at_once_have_their_translations() -> None:
+    """What listeners are told in a later turn, they are told before if someone asks for it; and once."""
+    tasks, _, plan = _planned(3, FlowMeasures(LoopClock()))
+    told: list[tuple[TopicPartition, int]] = []
+    tasks.outcomes.listeners.append(lambda outcome, begun_at: told.append((outcome.source, begun_at)))
+    await tasks.outcomes.account(plan, copied(plan), took_s=1.0)
+    before = len(told)
+    tasks.outcomes.measure()
+    at_once = list(told)
+    await asyncio.sleep(0)
+
+    assert before == 0
+    assert at_once == told == [(it.source, it.position) for it in plan.partitions]
