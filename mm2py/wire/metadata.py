@@ -9,6 +9,7 @@ epoch tells (KIP-320).
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
@@ -28,6 +29,8 @@ _REFRESH_GAP_S = 0.1
 _MOST_READ_HERE = 50
 #: The version of Metadata from which on topics have ids.
 _HAS_IDS = 10
+#: Of how many partitions that differ the metadata is remembered, to be shared with later ones.
+_MOST_SHARED = 10_000
 
 
 @attrs.frozen
@@ -153,6 +156,12 @@ class MetadataUpkeep:
             self._learnt_at[topic] = now
 
 
+@functools.lru_cache(maxsize=_MOST_SHARED)
+def _shared(leader: int, leader_epoch: int, replicas: tuple[int, ...]) -> PartitionMetadata:
+    """Return the same object for all partitions of which the same is known: of thousands, most are alike."""
+    return PartitionMetadata(leader, leader_epoch, replicas)
+
+
 def view_of(response: Any) -> ClusterMetadata:
     """Read a metadata *response* of any version."""
     brokers = {node_id: Broker(node_id, host, port, rack) for node_id, host, port, rack, *_ in response.brokers}
@@ -166,7 +175,7 @@ def view_of(response: Any) -> ClusterMetadata:
             topic_id,
             is_internal,
             {
-                number: PartitionMetadata(leader, leader_epoch, tuple(replicas))
+                number: _shared(leader, leader_epoch, tuple(replicas))
                 for _, number, leader, leader_epoch, replicas, *_ in partitions
             },
         )
@@ -193,6 +202,8 @@ def merged(known: ClusterMetadata, fresh: ClusterMetadata, *, is_complete: bool)
 def _merged_topic(known: TopicMetadata | None, fresh: TopicMetadata) -> TopicMetadata:
     if known is None or known.topic_id != fresh.topic_id:
         return fresh
+    if known == fresh:
+        return known  # rather than thousands of new objects each time
     partitions = {
         number: known.partitions[number]
         if number in known.partitions and known.partitions[number].leader_epoch > partition.leader_epoch >= 0
