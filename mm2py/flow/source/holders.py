@@ -8,23 +8,41 @@ returns it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+import functools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import attrs
 
 from mm2py.config.settings import FlowSettings
 from mm2py.core.sharing import flow_tasks
 from mm2py.core.source.assignment import Assignment, assign_beside
 from mm2py.core.transform.matching import TopicTransforms
+from mm2py.model.epoch import PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.share import Share, whole_share
 from mm2py.telemetry.events import AssignmentChanged
 from mm2py.telemetry.journal import EventLog
 
 
+@attrs.frozen(eq=False)
+class _Held:
+    """What a copy task may be writing. Most are never asked about: a set of thousands is made only if one is."""
+
+    plans: Collection[PartitionPlan]
+
+    @functools.cached_property
+    def sources(self) -> frozenset[TopicPartition]:
+        return frozenset([plan.source for plan in self.plans])
+
+
 class Holders:
-    """The assignment of one flow. `holder` says which copy task may be writing a partition."""
+    """The assignment of one flow, and which copy task may be writing a partition."""
 
     def __init__(self, settings: FlowSettings, transforms: TopicTransforms, events: EventLog) -> None:
-        self.holder: dict[TopicPartition, int] = {}
+        #: What each copy task that runs an epoch holds.
+        self._held: dict[int, _Held] = {}
+        #: What is held by another copy task than the one that it is assigned to now, and by which one.
+        self._strays: dict[TopicPartition, int] = {}
         #: What this node runs of the flow, from the next assignment on.
         self.share: Share = whole_share(flow_tasks(settings)[0])
         #: Set when a task returned partitions.
@@ -50,18 +68,34 @@ class Holders:
 
     def is_held(self, source: TopicPartition) -> bool:
         """Whether a copy task may be writing the partition."""
-        return source in self.holder
+        return self.holder_of(source) is not None
+
+    def holder_of(self, source: TopicPartition) -> int | None:
+        """Return the copy task that may be writing the partition, None if there is none."""
+        return next((task for task, held in self._held.items() if source in held.sources), None)
+
+    @property
+    def holding(self) -> Collection[int]:
+        """The copy tasks that may be writing."""
+        return self._held.keys()
 
     def is_ours(self, source: TopicPartition) -> bool:
         """Whether a partition is part of our share: its record task, or else its hash slot."""
         task = self._transforms.task_of(source.topic)
         return self.share.has(source) if task is None else task in self.share.tasks
 
-    def put_back(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that no copy task holds *partitions* any more."""
-        for source in partitions:
-            self.holder.pop(source, None)
+    def hold(self, task: int, plans: Collection[PartitionPlan]) -> None:
+        """Note that *task* may be writing the partitions of *plans* until it puts them back."""
+        self._held[task] = _Held(plans)
+
+    def put_back(self, task: int) -> set[int]:
+        """Note that *task* holds nothing any more; return the copy tasks that may take over partitions from it."""
+        self._held.pop(task, None)
+        returned = [source for source, holder in self._strays.items() if holder == task]
+        for source in returned:
+            del self._strays[source]
         self._returned.set()
+        return self.heirs(returned)
 
     async def until_returned(self, partitions: Collection[TopicPartition]) -> None:
         """Wait until no task holds any of *partitions*."""
@@ -69,15 +103,17 @@ class Holders:
             self._returned.clear()
             await self._returned.wait()
 
-    def of_task(self, task: int) -> list[TopicPartition]:
+    def of_task(self, task: int) -> Sequence[TopicPartition]:
         """Return what *task* may copy now: its own partitions that no other one holds."""
         own = self._assignment.of_task(task) if self._assignment else ()
-        return [partition for partition in own if self.holder.get(partition, task) == task]
+        if not self._strays:
+            return own
+        return [partition for partition in own if partition not in self._strays]
 
     def heirs(self, partitions: Iterable[TopicPartition]) -> set[int]:
         """Return the copy tasks that may take those of *partitions* without a holder."""
         owners = self.owners
-        return {owners[it] for it in partitions if it in owners and it not in self.holder}
+        return {owners[it] for it in partitions if it in owners and not self.is_held(it)}
 
     def assign(self, rates: Mapping[TopicPartition, float | None]) -> set[int]:
         """
@@ -102,4 +138,7 @@ class Holders:
         )
         was = before.task_of if before else {}
         changed = [it for it in {*was, *now.task_of} if was.get(it) != now.task_of.get(it)]
-        return {self.holder[it] for it in changed if it in self.holder} | self.heirs(changed)
+        holders = {it: holder for it in changed if (holder := self.holder_of(it)) is not None}
+        strays = {**self._strays, **holders}
+        self._strays = {it: holder for it, holder in strays.items() if holder != now.task_of.get(it)}
+        return set(holders.values()) | self.heirs(changed)

@@ -58,7 +58,7 @@ class SourceTasks:
         self.outcomes = Outcomes(context, self.ledger, self.doubts, limits=self.limits, measures=self._measures)
         #: When `renew` last saw the partitions of each copy task; wall time.
         self._renewed_ms: dict[int, int] = {}
-        self._holder, self._states = self.holders.holder, self.ledger.states
+        self._states = self.ledger.states
         self._tasks = [
             CopyTask(context, task, transform, planner=self, accounts=self.outcomes, epochs=epochs)
             for task, transform in enumerate([*transforms.tasks, *([None] * settings.copying.tasks_max)])
@@ -99,8 +99,9 @@ class SourceTasks:
             self._tasks[task].poke()
 
     def _poke_holder(self, source: TopicPartition) -> None:
-        if source in self._holder:
-            self._poke([self._holder[source]])
+        holder = self.holders.holder_of(source)
+        if holder is not None:
+            self._poke([holder])
 
     def _own(self, task: int) -> list[PartitionState]:
         overrides, own = self.ledger.overrides, self.holders.of_task(task)
@@ -116,7 +117,8 @@ class SourceTasks:
         plans = due.next_plans(own, now=self._clock.monotonic())
         if len(plans) < len(own) and not all(state.is_fenced for state in own):
             self.ledger.has_unfenced.set()
-        self._holder |= {plan.source: task for plan in plans}
+        if plans:
+            self.holders.hold(task, plans)
         return plans
 
     def _renew(self, task: int) -> None:
@@ -139,9 +141,7 @@ class SourceTasks:
 
     def put_back(self, plan: EpochPlan) -> None:
         self.limits.put_back(plan)
-        sources = [partition.source for partition in plan.partitions]
-        self.holders.put_back(sources)
-        self._poke(self.holders.heirs(sources) - {plan.task})
+        self._poke(self.holders.put_back(plan.task))
 
     def note_fenced(self, positions: Collection[Position]) -> None:
         """Copy the partitions whose *positions* are written now, as soon as possible."""
@@ -157,9 +157,10 @@ class SourceTasks:
         before, self.ledger.overrides = self.ledger.overrides, overrides
         owners = self.holders.owners
         changed = {it for it in self.ledger.places if before.is_paused(it) != overrides.is_paused(it)}
-        tasks = {self._holder.get(partition, owners.get(partition, -1)) for partition in changed} - {-1}
+        holders = {it: self.holders.holder_of(it) for it in changed}
+        tasks = {owners.get(it, -1) if holder is None else holder for it, holder in holders.items()} - {-1}
         if self.limits.apply_overrides(overrides):
-            tasks |= set(self._holder.values())
+            tasks |= set(self.holders.holding)
         if changed:
             self.doubts.has_questions.set()
         self._poke(tasks)
@@ -231,5 +232,5 @@ class SourceTasks:
         views = self._measures.partitions(self.ledger.mirrored(), self.holders.owners)
         if not self.ledger.overrides.has_pauses:
             return views
-        is_paused, held = self.ledger.overrides.is_paused, self._holder
-        return tuple(paused(it, is_held=it.source in held) if is_paused(it.source) else it for it in views)
+        is_paused, is_held = self.ledger.overrides.is_paused, self.holders.is_held
+        return tuple(paused(it, is_held=is_held(it.source)) if is_paused(it.source) else it for it in views)

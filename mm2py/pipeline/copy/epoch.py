@@ -32,6 +32,8 @@ from mm2py.pipeline.copy.worker_state import Views, WorkerState, worker_name
 _POLL_S: Final = 0.1
 #: How many partitions are started before those that were get their turn.
 _STARTED_AT_ONCE: Final = 100
+#: How long those to which nothing has happened wait for the first answers to the others.
+_STARTS_APART_S: Final = 0.005
 #: Part of the drain time in which queued batches are still sent; the rest is for answers alone.
 _SENDING_SHARE: Final = 0.6
 
@@ -175,11 +177,14 @@ class _Epoch:
             # If a limit is less than a batch, the first partition gets it: not the same one in each epoch.
             first = sorted(self._copies, key=lambda it: crc32(b"%d %d" % (self._plan.epoch, it.plan.source.partition)))
             others = []
-        for number, copy in enumerate(reader.busy_first(first) + others, start=1):
-            if not copy.is_unsure:
-                start(copy)
-            if number % _STARTED_AT_ONCE == 0:
-                await self._clock.sleep(0)
+        for copies in (reader.busy_first(first), others):
+            for number, copy in enumerate(copies, start=1):
+                if not copy.is_unsure:
+                    start(copy)
+                if number % _STARTED_AT_ONCE == 0:
+                    await self._clock.sleep(0)
+            if others:
+                await self._clock.sleep(_STARTS_APART_S)
         reader.are_assigned.set()
         resumer = Resumer(
             self._source,
