@@ -27,7 +27,7 @@ from mm2py.wire.frames import POOLED_FROM_BYTES
 
 
 #: The last fetch of an epoch is to be answered just before the epoch ends, so that its connection can be kept.
-_ANSWER_EARLY_MS: Final = 4
+_ANSWER_EARLY_MS: Final = 2
 #: A broker whose answer is this late when the epoch ends is reported as silent.
 _SILENT_S: Final = 1.0
 
