@@ -15,7 +15,7 @@ from mm2py.pipeline.copy.next_plans import NextPlans, PlansFrom
 from mm2py.pipeline.copy.sent_plan import SentPlan
 from mm2py.pipeline.copy.worker_state import WorkerState, worker_name
 from mm2py.pipeline.spark.sealing import unseal
-from mm2py.pipeline.spark.worker import Worker, exhaust, refuse_repetition, this_worker, uncollected
+from mm2py.pipeline.spark.worker import Worker, exhaust, refuse_repetition, seldom_collected, this_worker
 
 
 def run_epochs(payload: bytes, plans_from: PlansFrom | None, rows: Iterable[object]) -> list[EpochOutcome | None]:
@@ -30,7 +30,7 @@ def run_epochs(payload: bytes, plans_from: PlansFrom | None, rows: Iterable[obje
     sent: SentPlan = unseal(payload)
     refuse_repetition(sent.plan, TaskContext.get())
     worker = this_worker()
-    with uncollected():
+    with seldom_collected():
         return [worker.run(_run(sent, plans_from, worker))]
 
 

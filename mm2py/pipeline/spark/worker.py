@@ -28,6 +28,8 @@ _T = TypeVar("_T")
 #: Generations of Python's garbage collector.
 _YOUNG: Final = 1
 _ALL: Final = 2
+#: Arguments of gc.set_threshold: what is old is not collected.
+_SELDOM: Final = (200_000, 10, 1_000_000)
 #: Old garbage is rare: what epochs leave behind has no cycles by then.
 _ALL_EVERY_S: Final = 3_600.0
 
@@ -77,16 +79,27 @@ _workers: list[Worker] = []
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """
-    Have no garbage collected meanwhile: over records, which hold no cycles, that takes as long as all else.
-
-    And the state of thousands of partitions takes a tenth of a second, in which nothing is copied.
-    """
+    """Have no garbage collected meanwhile: over records, which hold no cycles, that takes as long as all else."""
     gc.disable()
     try:
         yield
     finally:
         gc.enable()
+
+
+@contextmanager
+def seldom_collected() -> Iterator[None]:
+    """
+    Have garbage collected by `Worker.collect`, or where very much has piled up.
+
+    With thousands of partitions a full collection takes a tenth of a second, in which nothing is copied.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(*_SELDOM)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def refuse_repetition(plan: EpochPlan, spark_task: TaskContext | None) -> None:
