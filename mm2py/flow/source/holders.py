@@ -72,7 +72,10 @@ class Holders:
 
     def holder_of(self, source: TopicPartition) -> int | None:
         """Return the copy task that may be writing the partition, None if there is none."""
-        return next((task for task, held in self._held.items() if source in held.sources), None)
+        for task, held in self._held.items():  # no generator: all partitions are asked about every few seconds
+            if source in held.sources:
+                return task
+        return None
 
     @property
     def holding(self) -> Collection[int]:
