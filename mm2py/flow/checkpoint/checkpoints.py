@@ -174,7 +174,7 @@ class Checkpoints:
             await self.log.look()
         await self._own_moves.describe()
         committed_by = await self._source.committed(groups)
-        places = await self._look(committed_by)
+        places = await self._places_of(committed_by)
         back = {(place.group, place.source): place.committed.offset for place in places if place.is_back}
         await self._own_moves.take(back, committed_by)
         ranges = await self._ranges({place.remote for place in places if place.translated})
@@ -228,7 +228,7 @@ class Checkpoints:
 
     # Reading.
 
-    async def _look(self, committed_by: Mapping[str, Offsets | BrokerAnsweredError]) -> list[_Place]:
+    async def _places_of(self, committed_by: Mapping[str, Offsets | BrokerAnsweredError]) -> list[_Place]:
         """Translate what groups have committed. A group whose coordinator fails is skipped."""
         places: list[_Place] = []
         await self._refresh_back(committed_by.values())
