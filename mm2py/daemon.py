@@ -59,7 +59,7 @@ _LOADS_HOLD_S = 2.0
 #: Spark slots of a worker, whose later connectors are not known when Spark starts. An idle one costs nothing.
 _WORKER_SLOTS = 64
 #: Arguments of gc.set_threshold (default 700, 10, 10).
-_GC_THRESHOLDS = (100_000, 20, 50)
+_GC_THRESHOLDS = (50_000, 20, 50)
 _OLDEST, _LONG_S = 2, 0.05
 
 
