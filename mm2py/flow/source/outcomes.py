@@ -44,7 +44,7 @@ class _EndedEpoch:
 
 
 @attrs.frozen
-class _Accounted:
+class _Unmeasured:
     """The outcome of a partition in an epoch with so many fetches, and its states before and after."""
 
     outcome: PartitionOutcome
@@ -75,7 +75,7 @@ class Outcomes:
         self._jitter = context.jitter
         #: What `measure` is still to do.
         self._ended: deque[_EndedEpoch] = deque()
-        self._accounted: deque[_Accounted] = deque()
+        self._unmeasured: deque[_Unmeasured] = deque()
 
     async def account(self, plan: EpochPlan, outcome: EpochOutcome, *, took_s: float) -> None:
         """
@@ -108,8 +108,8 @@ class Outcomes:
         while self._ended:
             ended = self._ended.popleft()
             self._measures.account(ended.plan, ended.outcome, ended.took_s)
-        while self._accounted:
-            it = self._accounted.popleft()
+        while self._unmeasured:
+            it = self._unmeasured.popleft()
             if tells_end(it.outcome, it.after, fetches=it.fetches):
                 self._measures.look(it.after)
             for listener in self.listeners:
@@ -148,7 +148,7 @@ class Outcomes:
         if ended.plan.transactions is not None and after.position > before.position:
             ledger.note_committed(after)
         if partition is not None:
-            self._accounted.append(_Accounted(partition, fetches, before, after))
+            self._unmeasured.append(_Unmeasured(partition, fetches, before, after))
         elif tells_end(None, after, fetches=fetches):
             self._measures.look(after)
         if after.retry_at > ended.at:

@@ -172,19 +172,22 @@ class _Epoch:
             if copy.sending.producer is not None:
                 reader.assign(copy)
 
-        first, others = self._new, self._compared
-        if self._plan.rates:
-            # If a limit is less than a batch, the first partition gets it: not the same one in each epoch.
-            first = sorted(self._copies, key=lambda it: crc32(b"%d %d" % (self._plan.epoch, it.plan.source.partition)))
-            others = []
-        for copies in (reader.busy_first(first), others):
+        async def start_sure(copies: list[PartitionCopy]) -> None:
             for number, copy in enumerate(copies, start=1):
                 if not copy.is_unsure:
                     start(copy)
                 if number % _STARTED_AT_ONCE == 0:
                     await self._clock.sleep(0)
-            if others:
-                await self._clock.sleep(_STARTS_APART_S)
+
+        first, others = self._new, self._compared
+        if self._plan.rates:
+            # If a limit is less than a batch, the first partition gets it: not the same one in each epoch.
+            first = sorted(self._copies, key=lambda it: crc32(b"%d %d" % (self._plan.epoch, it.plan.source.partition)))
+            others = []
+        await start_sure(reader.busy_first(first))
+        if others:
+            await self._clock.sleep(_STARTS_APART_S)
+            await start_sure(others)
         reader.are_assigned.set()
         resumer = Resumer(
             self._source,
