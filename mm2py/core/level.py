@@ -3,9 +3,11 @@ When a mirror will have caught up: what is left to copy, by how fast that shrink
 
 A live partition is never quite level: records arrive while it is read. So what comes within a second counts as
 nothing. What is left shrinks by what is copied, and grows by what is produced; only the difference is measured, between
-looks at each partition that lie some epochs apart, so that partitions that take turns have had theirs. While a
-partition is not copied, because it is paused for example, what is left only grows, and its first epoch after that finds
-its pace. Both tell nothing of how fast the rest will shrink, and are left out.
+looks at each partition that lie some epochs apart, so that partitions that take turns have had theirs. The longer it
+will take, the further back the rate is measured: where it is paced, it varies by a third or more from one epoch to the
+next, and what averages out in the time to come has to average out in what is measured. While a partition is not copied,
+because it is paused for example, what is left only grows, and its first epoch after that finds its pace. Both tell
+nothing of how fast the rest will shrink, and are left out.
 """
 
 from __future__ import annotations
@@ -19,8 +21,15 @@ import attrs
 #: What is copied in this time is no backlog, and so many records that came since the last look are none either.
 _LEVEL_S = 1.0
 _FEW = 10
-#: Looks that lie further back are forgotten, if there are later ones to compare with.
-_REMEMBERED_S = 20.0
+#: A rate is measured over this part of the time that is left, within bounds.
+_MEASURED_PART = 0.25
+_MEASURED_LEAST_S = 20.0
+_MEASURED_MOST_S = 180.0
+#: In the beginning a pace is sought: this is not measured once there is enough of what came later.
+_SOUGHT_S = 20.0
+#: Looks at a partition that are kept lie at least so far apart, and the further the older they are.
+_APART_S = 10.0
+_APART_PART = 0.5
 #: If it is not known of more than this part of what is left how it changes, it is not known of all.
 _UNKNOWN_PART = 0.1
 #: What takes longer shrinks by chance.
@@ -38,7 +47,7 @@ class Look:
 @attrs.frozen
 class Descent:
     """
-    How what is left of a partition changes: some of the last looks at it, at most three.
+    How what is left of a partition changes: some of the looks at it in the last minutes, about a dozen.
 
     `is_at_rest` if it was not being copied at the last one.
     """
@@ -80,16 +89,19 @@ class Descent:
             return self._leaving_out(look.left, at)  # how long ago it began to be behind is not known
         if is_level and self.is_over:
             return self
-        if len(looks) == 1 or looks[-1].at - looks[-2].at >= _REMEMBERED_S / 2:
-            return Descent((*looks[-2:], look))
-        return Descent((*looks[:-1], look))
+        return Descent((*_spread(looks, at), look))
 
-    @property
-    def per_s(self) -> float | None:
-        """By how many records a second it shrinks; less than 0 if it grows, None if it was looked at once."""
+    def per_s(self, lately_s: float) -> float | None:
+        """
+        Return by how many records a second it shrank in the last *lately_s* seconds, or in a little more.
+
+        It is less than 0 if it grows, and None if it was looked at once.
+        """
         if len(self.looks) < 2 or self.looks[-1].at <= self.looks[0].at:  # noqa: PLR2004
             return None
-        first, last = self.looks[0], self.looks[-1]
+        *earlier, last = self.looks
+        lately_s = min(lately_s, max(_MEASURED_LEAST_S, last.at - earlier[0].at - _SOUGHT_S))
+        first = next((look for look in reversed(earlier) if last.at - look.at >= lately_s), earlier[0])
         return (first.left - last.left) / (last.at - first.at)
 
     def age_s(self, now: float) -> float:
@@ -97,26 +109,41 @@ class Descent:
         return now - self.looks[-1].at if self.looks else 0.0
 
 
+def _spread(looks: tuple[Look, ...], now: float) -> tuple[Look, ...]:
+    """Return what is kept of *looks*: those that are not too near their neighbours, nor needed for no rate."""
+    kept: list[Look] = []
+    for look in looks:
+        kept = [look] if now - look.at >= _MEASURED_MOST_S + _SOUGHT_S else [*kept, look]
+        if len(kept) > 2 and look.at - kept[-3].at < max(_APART_S, (now - look.at) * _APART_PART):  # noqa: PLR2004
+            del kept[-2]
+    return tuple(kept[:-1] if len(kept) > 1 and kept[-1].at - kept[-2].at < _APART_S else kept)
+
+
 def seconds_until_level(each: Iterable[tuple[Descent, float]], now: float) -> float | None:
     """
-    Return when nothing will be left of the partitions, at the rates of the last epochs; 0 if all are level. Each has a
+    Return when nothing will be left of the partitions, at the rates of the last minutes; 0 if all are level. Each has a
     weight, that of its records: bytes each, where that is known of all.
 
     They share what copies them: once one is level, the others get on faster. None while what is left does not shrink,
     and while that is known only of a part of it.
     """
-    left = per_s = stale = unknown = 0.0
-    for descent, weight in each:
-        there = descent.left * weight
-        left += there
-        stale += there * descent.age_s(now)
-        if descent.per_s is None:
-            unknown += there
-        else:
-            per_s += descent.per_s * weight
+    weighed = list(each)
+    left = sum(descent.left * weight for descent, weight in weighed)
     if not left:
         return 0.0
-    if unknown > left * _UNKNOWN_PART or per_s <= 0 or left / per_s > _LONGEST_S:
+    unknown = sum(descent.left * weight for descent, weight in weighed if descent.per_s(0.0) is None)
+    if unknown > left * _UNKNOWN_PART:
+        return None
+    per_s = _per_s(weighed, _MEASURED_LEAST_S)
+    measured_s = left / per_s * _MEASURED_PART if per_s > 0 else _MEASURED_MOST_S
+    if measured_s > _MEASURED_LEAST_S:
+        per_s = _per_s(weighed, min(_MEASURED_MOST_S, measured_s))
+    if per_s <= 0 or left / per_s > _LONGEST_S:
         return None
     # What was left at the last looks has become less since.
+    stale = sum(descent.left * weight * descent.age_s(now) for descent, weight in weighed)
     return max(0.0, left / per_s - stale / left)
+
+
+def _per_s(weighed: Iterable[tuple[Descent, float]], lately_s: float) -> float:
+    return sum((descent.per_s(lately_s) or 0.0) * weight for descent, weight in weighed)

@@ -80,7 +80,7 @@ class PartitionView:
     Java MirrorMaker. `lag_s` is how long, at most, the oldest record that is not copied yet has waited, and
     `seconds_until_loss` after what time, at the earliest, the source may delete it; None if unknown, the latter also if
     the source deletes nothing. `seconds_until_level` is when nothing will be left to copy, at the rates of the last
-    epochs; None while what is left does not shrink.
+    minutes; None while what is left does not shrink.
     """
 
     source: TopicPartition

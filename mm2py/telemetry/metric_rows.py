@@ -139,8 +139,8 @@ _FLOWS = Chapter(
         Metric("mm2py_flow_lag_seconds", _G, _FLOW,
                "How long the oldest record not copied yet has waited; the maximum of all partitions."),
         Metric("mm2py_flow_catch_up_seconds", _G, _FLOW,
-               "Seconds until nothing is left to copy, at the rates of the last epochs; 0 if all partitions are level, "
-               "none while what is left does not shrink. Paused and stopped partitions do not count."),
+               "Seconds until nothing is left to copy, at the rates of the last minutes; 0 if all partitions are "
+               "level, none while what is left does not shrink. Paused and stopped partitions do not count."),
         Metric("mm2py_flow_retention_loss_seconds", _G, _FLOW,
                "Seconds until the source may delete a record that is not copied yet: the minimum of all partitions."),
         Metric("mm2py_flow_throttled_seconds_total", _C, _FLOW,

@@ -42,7 +42,7 @@ export class FlowPage {
     this.tiles = {
       records: tile("Records"), bytes: tile("Bytes"), lag: tile("Lag", "Records at the source that are not copied yet"),
       behind: tile("Behind", "How long, at most, the oldest record that is not copied yet has waited"),
-      level: tile("Level in", "When nothing will be left to copy, at the rates of the last epochs; – while what is left does not shrink"),
+      level: tile("Level in", "When nothing will be left to copy, at the rates of the last minutes; – while what is left does not shrink"),
       latency: tile("Latency p50 / p99", "From a record's timestamp until the target has it, over the last minute"), copied: tile("Copied", "Since the daemon was started"),
     };
     this.plots = [

@@ -152,7 +152,7 @@ const partitionDetail = (flow) => (topic) => {
       { key: "age", label: "Age", numeric: true, sort: (partition) => partition.age_ms, text: (partition) => ms(partition.age_ms) },
       { key: "records", label: "Records", numeric: true, sort: (partition) => partition.records_per_s, text: (partition) => recordsPerS(partition.records_per_s) },
       { key: "bytes", label: "Bytes", numeric: true, sort: (partition) => partition.bytes_per_s, text: (partition) => bytesPerS(partition.bytes_per_s) },
-      { key: "level", label: "Level in", numeric: true, sort: (partition) => partition.seconds_until_level, text: (partition) => duration(partition.seconds_until_level), title: () => "When nothing will be left to copy, at the rates of the last epochs" },
+      { key: "level", label: "Level in", numeric: true, sort: (partition) => partition.seconds_until_level, text: (partition) => duration(partition.seconds_until_level), title: () => "When nothing will be left to copy, at the rates of the last minutes" },
       { key: "loss", label: "Until loss", numeric: true, sort: (partition) => partition.seconds_until_loss, text: (partition) => duration(partition.seconds_until_loss), title: () => "Time until, at the earliest, the source may delete records that are not copied yet",
         mood: (partition) => (partition.seconds_until_loss !== null && partition.seconds_until_loss < 3600 ? "bad" : null) },
       { key: "task", label: "Task", numeric: true, sort: (partition) => partition.task, text: (partition) => (partition.task === null ? "–" : String(partition.task)) },
