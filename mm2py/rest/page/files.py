@@ -26,7 +26,7 @@ from mm2py.model.flow import Flow
 from mm2py.model.overrides import Overrides
 from mm2py.rest.errors import RestError, not_found
 from mm2py.rest.page.history import SAMPLE_EVERY_S, History
-from mm2py.rest.page.snapshots import Snapshots
+from mm2py.rest.page.snapshots import UNWATCHED_PART, Snapshots
 from mm2py.rest.page.stream import LiveStream, Viewer
 from mm2py.rest.page.view import elsewhere_rows
 from mm2py.telemetry.journal import EventLog
@@ -111,7 +111,8 @@ class Page:
 
     async def _remember_forever(self) -> None:
         while True:
-            self.history.note(self._snapshots.view())
+            view = self._snapshots.view(part=UNWATCHED_PART)
+            self.history.note(attrs.evolve(view, wall_ms=self._clock.wall_ms()))
             await self._clock.sleep(SAMPLE_EVERY_S)
 
     async def _follow_other_nodes(self) -> None:

@@ -14,8 +14,9 @@ from mm2py.model.state import MirrorView
 
 #: With thousands of partitions a view costs as much as all other work for viewers.
 _FRESH_S: Final = 1.0
-#: So a view is shown for this many times as long as taking it took, but not for longer than the most.
-_TIMES_AS_LONG: Final = 20
+#: So taking views takes this part of the time at most, and that part if nobody looks; but none is older than the most.
+_WATCHED_PART: Final = 1 / 20
+UNWATCHED_PART: Final = 1 / 200
 _MOST_FRESH_S: Final = 10.0
 
 
@@ -28,26 +29,27 @@ class Snapshots:
     _last: MirrorView | None = attrs.field(default=None, init=False)
     _whole: MirrorView | None = attrs.field(default=None, init=False)
     _taken_s: float = attrs.field(default=0.0, init=False)
-    _holds_s: float = attrs.field(default=_FRESH_S, init=False)
+    _took_s: float = attrs.field(default=0.0, init=False)
 
-    def view(self) -> MirrorView:
+    def view(self, *, part: float = _WATCHED_PART) -> MirrorView:
         """
         Return a view of all flows, each as all of its nodes run it.
 
-        It is less than a second old, or, with tens of thousands of partitions, some seconds.
+        It is less than a second old, or, with tens of thousands of partitions, some seconds: taking views takes *part*
+        of the time at most.
         """
-        own = self.own()
+        own = self.own(part=part)
         if self._whole is None:
             self._whole = of_all_nodes(own)
         return self._whole
 
-    def own(self) -> MirrorView:
+    def own(self, *, part: float = _WATCHED_PART) -> MirrorView:
         """Return the same with the figures of this node alone."""
         now = self._clock.monotonic()
-        if self._last is None or now - self._taken_s >= self._holds_s:
+        holds_s = min(_MOST_FRESH_S, max(_FRESH_S, self._took_s / part))
+        if self._last is None or now - self._taken_s >= holds_s:
             self._last, self._whole, self._taken_s = self._take(), None, now
-            took_s = self._clock.monotonic() - now
-            self._holds_s = min(_MOST_FRESH_S, max(_FRESH_S, _TIMES_AS_LONG * took_s))
+            self._took_s = self._clock.monotonic() - now
         return self._last
 
     def forget(self) -> None:

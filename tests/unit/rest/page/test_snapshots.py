@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 
 from mm2py.model.state import MirrorView
-from mm2py.rest.page.snapshots import Snapshots
+from mm2py.rest.page.snapshots import UNWATCHED_PART, Snapshots
 from tests.support.clocks import ManualClock
 
 
-@pytest.mark.parametrize(("took_s", "holds_s"), [(0.001, 1.0), (0.2, 4.0), (3.0, 10.0)])
-def test_a_view_that_took_long_is_shown_for_longer(took_s: float, holds_s: float) -> None:
-    """Views take a twentieth of the time at most, and a viewer never waits for news for more than ten seconds."""
+@pytest.mark.parametrize(
+    ("part", "took_s", "holds_s"),
+    [(0.05, 0.001, 1.0), (0.05, 0.2, 4.0), (0.05, 3.0, 10.0), (UNWATCHED_PART, 0.001, 1.0), (UNWATCHED_PART, 0.03, 6.0)],
+)
+def test_a_view_that_took_long_is_shown_for_longer(part: float, took_s: float, holds_s: float) -> None:
+    """Views take a part of the time at most, and a viewer never waits for news for more than ten seconds."""
     clock = ManualClock(now_s=100.0)
 
     def take() -> MirrorView:
@@ -19,11 +22,28 @@ def test_a_view_that_took_long_is_shown_for_longer(took_s: float, holds_s: float
         return MirrorView(0, is_ready=True, flows=())
 
     snapshots = Snapshots(take, clock)
-    first = snapshots.own()
+    first = snapshots.own(part=part)
     clock.advance(holds_s - took_s - 0.001)
-    again = snapshots.own()
+    again = snapshots.own(part=part)
     clock.advance(0.002)
-    later = snapshots.own()
+    later = snapshots.own(part=part)
 
     assert again is first
     assert later is not first
+
+
+def test_who_looks_sees_news_sooner() -> None:
+    """What is kept while nobody looks is old by then."""
+    clock = ManualClock(now_s=100.0)
+    views = iter([MirrorView(number, is_ready=True, flows=()) for number in range(3)])
+
+    def take() -> MirrorView:
+        clock.advance(0.05)
+        return next(views)
+
+    snapshots, seen = Snapshots(take, clock), list[int]()
+    for part in (UNWATCHED_PART, UNWATCHED_PART, 0.05, 0.05):
+        seen.append(snapshots.view(part=part).wall_ms)
+        clock.advance(2.0)
+
+    assert seen == [0, 0, 1, 2]
