@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from mm2py.clock import SystemClock
+from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark import session as session_module
 from mm2py.pipeline.spark.session import SparkHost, SparkHungError
@@ -24,7 +25,8 @@ from tests.support.eventually import scaled
 pytestmark = pytest.mark.timeout(240)
 
 _HANGING = Transform("hanging", function="tests.support.transforms:hanging")
-_RECORDS = pa.Table.from_batches([to_arrow("t", 0, RecordColumns([0], [0], [0], [b"key"], [b"value"], [()]))])
+_RECORD = RecordColumns([0], [0], [0], [b"key"], [b"value"], [()])
+_RECORDS = pa.Table.from_batches([to_arrow(TopicPartition("t", 0), _RECORD)])
 
 
 @pytest.fixture

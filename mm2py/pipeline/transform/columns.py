@@ -1,7 +1,9 @@
 """
 Records as columns: what a transform sees, and what it must give back.
 
-The columns are those of Spark's own Kafka connector, with the headers as an array and timestamps in UTC.
+The columns are those of Spark's own Kafka connector, with the headers as an array and timestamps in UTC. Where Spark
+has no part in it, timestamps are in milliseconds, as they come: some producers write microseconds or nanoseconds
+there, which may be more than Spark can hold.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ NAMES: Final = tuple(SCHEMA_TYPES)
 _HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 _HEADERS: Final = pa.list_(pa.field("element", _HEADER))
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_IN_MILLIS: Final = pa.timestamp("ms", tz="UTC")
 ARROW: Final = pa.schema(
     [
         pa.field("topic", pa.string()),
@@ -58,29 +61,51 @@ _ZERO: Final = pa.scalar(0, pa.int64())
 _NO_TIMESTAMP: Final = -1
 
 
+class TimestampTooLargeError(ValueError):
+    """A record's timestamp is more than Spark's TIMESTAMP holds, which counts microseconds."""
+
+    def __init__(self, millis: int) -> None:
+        super().__init__(f"its timestamp, {millis} ms, is too large for Spark: are these microseconds or nanoseconds?")
+
+
 def to_arrow(
-    topic: str, partition: int, records: RecordColumns | PackedRecords, names: Sequence[str] = NAMES
+    source: TopicPartition,
+    records: RecordColumns | PackedRecords,
+    names: Sequence[str] = NAMES,
+    *,
+    is_for_spark: bool = True,
 ) -> pa.RecordBatch:
-    """Return records of one partition as an Arrow batch; of their columns those of *names*, in that order."""
+    """
+    Return records of *source* as an Arrow batch; of their columns those of *names*, in that order.
+
+    Raise `TimestampTooLargeError` if it *is_for_spark*.
+    """
     arrays = _packed_arrays(records) if isinstance(records, PackedRecords) else _arrays(records)
     columns = dict(zip(NAMES[2:], arrays, strict=True))
+    schema = _schema_of(tuple(names), _TIMESTAMP if is_for_spark else _IN_MILLIS)
     if "timestamp" in names:
-        columns["timestamp"] = _timestamps(columns["timestamp"])
-    for name, place in (("topic", topic), ("partition", partition)):
+        columns["timestamp"] = _timestamps(columns["timestamp"], schema.field("timestamp").type)
+    for name, place in (("topic", source.topic), ("partition", source.partition)):
         if name in names:
-            columns[name] = pa.repeat(pa.scalar(place, ARROW.field(name).type), len(records))
-    return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=_schema_of(tuple(names)))
+            columns[name] = pa.repeat(pa.scalar(place, schema.field(name).type), len(records))
+    return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=schema)
 
 
 @functools.cache
-def _schema_of(names: tuple[str, ...]) -> pa.Schema:
-    return pa.schema([ARROW.field(name) for name in names])
+def _schema_of(names: tuple[str, ...], timestamps: pa.DataType) -> pa.Schema:
+    fields = (ARROW.field(name) for name in names)
+    return pa.schema([field.with_type(timestamps) if field.name == "timestamp" else field for field in fields])
 
 
-def _timestamps(millis: pa.Array) -> pa.Array:
+def _timestamps(millis: pa.Array, kind: pa.DataType) -> pa.Array:
     if len(millis) and pc.min(millis).as_py() < 0:
         millis = pc.if_else(pc.less(millis, _ZERO), pa.scalar(None, pa.int64()), millis)
-    return pc.multiply(millis, _TIMES_MICROS).cast(_TIMESTAMP)
+    if kind == _IN_MILLIS:
+        return millis.cast(kind)
+    try:
+        return pc.multiply_checked(millis, _TIMES_MICROS).cast(kind)
+    except pa.ArrowInvalid:
+        raise TimestampTooLargeError(pc.max(millis).as_py()) from None
 
 
 def _arrays(columns: RecordColumns) -> list[pa.Array]:
@@ -148,10 +173,14 @@ def pack_arrow(batches: Sequence[pa.RecordBatch]) -> PackedRecords | None:
         _area(headers, 1),
         _packed_bytes(entries.field(0)),
         _packed_bytes(entries.field(1)),
-        unit=_MICROS,
+        unit=_in_a_millisecond(stamps),
         has_timestamp=_validity(stamps),
         has_headers=_validity(headers),
     )
+
+
+def _in_a_millisecond(stamps: pa.Array) -> int:
+    return 1 if stamps.type == _IN_MILLIS else _MICROS
 
 
 def _joined(chunks: list[pa.Array]) -> pa.Array:
@@ -224,8 +253,9 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
 
 
 def _millis(batch: pa.RecordBatch) -> list[int]:
-    stamps = batch.column("timestamp").cast(pa.int64()).to_pylist()
-    return [_NO_TIMESTAMP if stamp is None else stamp // _MICROS for stamp in stamps]
+    stamps = batch.column("timestamp")
+    unit = _in_a_millisecond(stamps)
+    return [_NO_TIMESTAMP if stamp is None else stamp // unit for stamp in stamps.cast(pa.int64()).to_pylist()]
 
 
 def _headers_lists(column: Any) -> list[Headers]:

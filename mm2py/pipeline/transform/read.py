@@ -95,14 +95,19 @@ class RangeReader:
             if len(columns := self._columns(plan, part)):
                 yield columns
 
-    async def read_arrow(self, plan: PartitionPlan, names: Sequence[str] = NAMES) -> AsyncIterator[pa.RecordBatch]:
-        """Return the columns *names* of the same records, without a Python object for each where that is possible."""
-        source = plan.source
+    async def read_arrow(
+        self, plan: PartitionPlan, names: Sequence[str] = NAMES, *, is_for_spark: bool = True
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """
+        Return the columns *names* of the same records, without a Python object for each where that is possible.
+
+        Raise `TimestampTooLargeError` if it *is_for_spark*.
+        """
         async for part in self._parts(plan):
             packed = unpack(part.batches, from_offset=part.from_offset, before=end_of(plan))
             records = self._columns(plan, part) if packed is None else packed
             if len(records):
-                yield to_arrow(source.topic, source.partition, records, names)
+                yield to_arrow(plan.source, records, names, is_for_spark=is_for_spark)
 
     async def _parts(self, plan: PartitionPlan) -> AsyncIterator[_Part]:
         """Fetch the batches of *plan*, those of each part from the offset on where the one before ended."""

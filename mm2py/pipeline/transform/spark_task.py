@@ -67,7 +67,8 @@ async def _transformed(plan: EpochPlan, state: WorkerState) -> list[RangeOutcome
     outcomes: list[RangeOutcome | str] = []
     for one in plan.partitions:
         try:
-            rows = [batch async for batch in reader_of(plan, state).read_arrow(one)]
+            read = reader_of(plan, state).read_arrow(one, is_for_spark=False)
+            rows = [batch async for batch in read]
             outcomes.append(await RangeWriter(plan, one, state, SystemClock()).write(rows))
         except TransformFailedError as error:
             outcomes.append(str(error))

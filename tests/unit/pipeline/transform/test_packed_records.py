@@ -50,10 +50,10 @@ def test_both_ways_read_the_same_records(record_set: bytes, skipped: int, count:
     start = int.from_bytes(record_set[:8]) + skipped
     packed = unpack(parts, from_offset=start, before=start + count)
     assert packed is not None
-    found = to_arrow("orders", 0, packed)
+    found = to_arrow(_ORDERS, packed)
     found.validate(full=True)
 
-    assert found.equals(to_arrow("orders", 0, _columns(parts, start, start + count)))
+    assert found.equals(to_arrow(_ORDERS, _columns(parts, start, start + count)))
 
 
 @_slow
@@ -65,7 +65,7 @@ def test_both_ways_write_the_same_records(
     columns = _columns(_data(record_set), 0, 1 << 60)
     if not len(columns):
         return
-    rows = to_arrow("orders", 0, columns)
+    rows = to_arrow(_ORDERS, columns)
     packed = pack_arrow([rows.slice(0, 1), rows.slice(1)])
     assert packed is not None
     compiled = pack(packed, codec=codec, limit_bytes=limit, headers=added)
@@ -110,7 +110,7 @@ def test_what_is_damaged_is_left_to_python(record_set: bytes, data: st.DataObjec
         return
 
     if packed is not None:
-        assert to_arrow("orders", 0, packed).equals(to_arrow("orders", 0, columns))
+        assert to_arrow(_ORDERS, packed).equals(to_arrow(_ORDERS, columns))
 
 
 @pytest.mark.parametrize("name", ["key", "ключ"])
@@ -139,7 +139,7 @@ def test_every_codec_that_kafka_has(codec: int) -> None:
 def test_timestamps_are_rounded_down() -> None:
     """A statement may give microseconds, and times before 1970, as in Python."""
     columns = _columns([build_batch([Content(n, START_MS, None, b"x") for n in range(3)])], 0, 3)
-    rows = to_arrow("orders", 0, columns)
+    rows = to_arrow(_ORDERS, columns)
     stamps = pa.array([1_999, -1_001, None], pa.int64()).cast(rows.schema.field("timestamp").type)
     changed = rows.set_column(3, "timestamp", stamps)
     packed = pack_arrow([changed])

@@ -65,7 +65,7 @@ async def _written(
         Flow("A", "B"), 0, 0, source.endpoint, target.endpoint, (one,), CopyLimits(), 1_000, 500, transform=transform
     )
     outcome = await RangeWriter(epoch, one, worker_of(source, target), LoopClock()).write(
-        [to_arrow("orders", 0, columns)]
+        [to_arrow(TopicPartition("orders", 0), columns)]
     )
     return outcome, [record.value for record in target.partitions[_REMOTE].records()]
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark import SparkFiles
 
+from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.transform.columns import NAMES, to_arrow
 from mm2py.pipeline.transform.sql.carried_columns import CarriedColumns, CarriedColumnsLostError, kept_for_writer
 from mm2py.wire.batches.record_columns import RecordColumns
@@ -32,7 +33,7 @@ def _batch(start: int, count: int) -> pa.RecordBatch:
         columns.keys.append(None)
         columns.values.append(b"%d" % offset)
         columns.headers.append((("n", b"%d" % offset),) if offset % 2 else ())
-    return to_arrow("orders", 0, columns)
+    return to_arrow(TopicPartition("orders", 0), columns)
 
 
 def _given_back(*offsets: int) -> list[pa.RecordBatch]:
