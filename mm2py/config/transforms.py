@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 
 from mm2py.config.keys.table import key_named
 from mm2py.config.layers import Layers, Value, spellings
 from mm2py.config.problem import Problem
 from mm2py.config.step_kinds import PREDICATES, STEPS, StepKind, routes_by_record, short_name
 from mm2py.model.flow import Flow
-from mm2py.model.patterns import NamePatterns, PatternError, split_list
+from mm2py.model.patterns import NamePatterns, PatternError, compile_java, judge_replacement, split_list
 from mm2py.model.transform import Errors, FlowTransforms, Predicate, Step, TopicRule, Transform
 
 
@@ -20,7 +21,6 @@ _WHOLE_FLOW = ".*"
 _FORMS = ("sql", "function")
 _ROUTES = "routes"
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+(\\?\.[A-Za-z0-9_-]+)*")
 _NEEDS_NAME_ALONE = "TopicNameMatches"
 _ROUTER = "RegexRouter"
 _OWN = ("type", "predicate", "negate")
@@ -36,7 +36,7 @@ def read_transforms(layers: Layers, flow: Flow) -> FlowTransforms:
     steps = tuple(
         step for name in _listed(layers, flow, "transforms") if (step := _step(layers, flow, name)) is not None
     )
-    return FlowTransforms(tuple(_rules(layers, flow)), steps, _errors(layers, flow))
+    return FlowTransforms(tuple(sorted(_rules(layers, flow), key=_rank)), steps, _errors(layers, flow))
 
 
 def judge_transforms(layers: Layers, flow: Flow) -> Iterator[Problem]:
@@ -70,19 +70,19 @@ def _rule_lines(layers: Layers, flow: Flow) -> Iterator[tuple[str, str, Value]]:
 
 
 def _rules(layers: Layers, flow: Flow) -> Iterator[TopicRule]:
-    found = [(topics, form, line) for topics, form, line in _rule_lines(layers, flow) if form in _FORMS]
-    for topics, form, line in sorted(found, key=lambda rule: _rank(rule[0])):
-        name = line.key.removeprefix(f"{flow}.")
-        text = line.text.strip()
-        transform = Transform(name, sql=text) if form == "sql" else Transform(name, function=text)
-        yield TopicRule(topics, transform)
+    for topics, form, line in _rule_lines(layers, flow):
+        if form in _FORMS:
+            name = line.key.removeprefix(f"{flow}.")
+            text = line.text.strip()
+            transform = Transform(name, sql=text) if form == "sql" else Transform(name, function=text)
+            yield TopicRule(topics, transform)
 
 
-def _rank(topics: str) -> int:
+def _rank(rule: TopicRule) -> int:
     """A topic's own name comes first, then expressions, then the whole flow."""
-    if topics == _WHOLE_FLOW:
+    if rule.topics == _WHOLE_FLOW:
         return 2
-    return 0 if _PLAIN_NAME.fullmatch(topics) else 1
+    return 1 if rule.name is None else 0
 
 
 def _judge_rules(layers: Layers, flow: Flow) -> Iterator[Problem]:
@@ -153,12 +153,23 @@ def _judge_step(layers: Layers, flow: Flow, name: str) -> Iterator[Problem]:
         yield Problem(line.where, line.key, line.reason(error), f"supported are {', '.join(STEPS)}")
         return
     yield from _judge_settings(layers, prefix, kind, line, _OWN)
+    if short_name(line.text) == _ROUTER:
+        yield from _judge_replacement(layers, prefix)
     named = layers.get(f"{prefix}predicate")
     predicate: Predicate | None = None
     if named is not None:
         yield from _judge_predicate(layers, flow, named)
         predicate = _predicate(layers, flow, named.text)
     yield from _judge_together(short_name(line.text), line, predicate, has_predicate=named is not None)
+
+
+def _judge_replacement(layers: Layers, prefix: str) -> Iterator[Problem]:
+    line, pattern = layers.get(f"{prefix}replacement"), _text(layers, f"{prefix}regex")
+    with suppress(PatternError):  # reported before
+        if line is not None and pattern is not None:
+            reason = judge_replacement(line.text, compile_java(pattern))
+            if reason is not None:
+                yield Problem(line.where, line.key, line.reason(ValueError(reason)))
 
 
 def _judge_together(kind: str, line: Value, predicate: Predicate | None, *, has_predicate: bool) -> Iterator[Problem]:

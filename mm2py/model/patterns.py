@@ -53,6 +53,7 @@ _QUANTIFIER = re.compile(r"\{\d+(?:,\d*)?\}")
 _BROKEN_QUANTIFIER = re.compile(r"(\{\d+)\s*,\s*(?=\d*\})")
 _PLAIN_GROUPS = ("(?=", "(?!", "(?<=", "(?<!", "(?>")
 _LAST_CODE_POINT = 0x10FFFF
+_REFERENCE = re.compile(r"\\(?P<sign>.)|\$\{(?P<name>[a-zA-Z][a-zA-Z0-9]*)\}|\$(?P<digits>[0-9]+)", re.DOTALL)
 
 
 @attrs.define(eq=False)
@@ -303,3 +304,53 @@ def _unquote(pattern: str) -> str:
             out.append(pattern[at])
             at += 1
     return "".join(out)
+
+
+def expand(replacement: str, match: re.Match[str]) -> str:
+    """Return a Java *replacement* with the groups of *match*. Raise ValueError where `judge_replacement` refuses it."""
+    parts = _replacement_parts(replacement, match.re)
+    return "".join(part if isinstance(part, str) else match[part.group] or "" for part in parts)
+
+
+def judge_replacement(replacement: str, regex: re.Pattern[str]) -> str | None:
+    """Return what is wrong with a Java *replacement*, such as ``$1`` or ``${name}``, of what *regex* matches."""
+    try:
+        _replacement_parts(replacement, regex)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+@attrs.frozen
+class _Reference:
+    """A group of a match, by its number or name."""
+
+    group: int | str
+
+
+def _replacement_parts(replacement: str, regex: re.Pattern[str]) -> list[str | _Reference]:
+    parts: list[str | _Reference] = []
+    at = 0
+    while at < len(replacement):
+        if replacement[at] not in "\\$":
+            parts.append(replacement[at])
+            at += 1
+            continue
+        found = _REFERENCE.match(replacement, at)
+        if found is None:
+            raise ValueError(f"{replacement[at:]!r} begins with no reference such as $1 or ${{name}}; \\$ is the sign")
+        at = found.end()
+        if found["sign"] is not None:
+            parts.append(found["sign"])
+        elif found["name"] is not None:
+            if found["name"] not in regex.groupindex:
+                raise ValueError(f"the expression has no group named {found['name']}")
+            parts.append(_Reference(found["name"]))
+        else:
+            digits = found["digits"]
+            # As many digits as form the number of an existing group.
+            count = max((n for n in range(2, len(digits) + 1) if int(digits[:n]) <= regex.groups), default=1)
+            if int(digits[:count]) > regex.groups:
+                raise ValueError(f"the expression has no group {digits[:count]}")
+            parts += [_Reference(int(digits[:count])), *digits[count:]]
+    return parts

@@ -7,9 +7,13 @@ single message transforms (*steps*), or both; the steps come last.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import attrs
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+(\\?\.[A-Za-z0-9_-]+)*")
 
 
 @attrs.frozen
@@ -71,6 +75,11 @@ class TopicRule:
 
     topics: str
     transform: Transform
+
+    @property
+    def name(self) -> str | None:
+        """The topic whose own name it has, in which a dot is a dot; None if it has an expression."""
+        return self.topics.replace("\\.", ".") if _NAME.fullmatch(self.topics) else None
 
 
 @attrs.frozen

@@ -5,12 +5,11 @@ All records of a topic have the same remote topic.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
 import attrs
 
-from mm2py.model.patterns import NamePatterns, compile_java
+from mm2py.model.patterns import NamePatterns, compile_java, expand
 from mm2py.model.transform import FlowTransforms, Predicate, Step, Transform
 
 
@@ -53,34 +52,12 @@ def matches_name(topic: str, predicate: Predicate) -> bool:
 
 def reroute(topic: str, step: Step) -> str:
     """Return the name that a RegexRouter produces; one that does not match stays."""
-    found = compile_java(step.settings["regex"]).fullmatch(topic)
-    return topic if found is None else expand(step.settings["replacement"], found)
-
-
-def expand(replacement: str, match: re.Match[str]) -> str:
-    """Expand a Java replacement: ``$1``, ``${name}``, and a backslash before literal characters."""
-    out: list[str] = []
-    at = 0
-    while at < len(replacement):
-        char = replacement[at]
-        if char == "\\" and at + 1 < len(replacement):
-            out.append(replacement[at + 1])
-            at += 2
-        elif char == "$" and replacement[at + 1 : at + 2] == "{":
-            end = replacement.index("}", at)
-            out.append(match[replacement[at + 2 : end]] or "")
-            at = end + 1
-        elif char == "$" and replacement[at + 1 : at + 2].isdigit():
-            # As many digits as form the number of an existing group.
-            end = at + 2
-            while replacement[end : end + 1].isdigit() and int(replacement[at + 1 : end + 1]) <= match.re.groups:
-                end += 1
-            out.append(match[int(replacement[at + 1 : end])] or "")
-            at = end
-        else:
-            out.append(char)
-            at += 1
-    return "".join(out)
+    regex = compile_java(step.settings["regex"])
+    # As Java's: the whole name must match, and of it the first part that does is replaced.
+    found = regex.search(topic) if regex.fullmatch(topic) else None
+    if found is None:
+        return topic
+    return topic[: found.start()] + expand(step.settings["replacement"], found) + topic[found.end() :]
 
 
 def looks_at_names_alone(step: Step) -> bool:
@@ -103,7 +80,7 @@ class TopicTransforms:
         self._is_exempt = is_exempt
         self._rules = tuple(
             _Rule(
-                NamePatterns.compile((rule.topics,)).matches,
+                NamePatterns.compile((rule.topics,)).matches if rule.name is None else rule.name.__eq__,
                 attrs.evolve(rule.transform, steps=settings.steps, errors=settings.errors),
             )
             for rule in settings.rules

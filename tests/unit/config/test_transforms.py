@@ -51,6 +51,7 @@ def test_steps_have_their_settings_predicates_and_defaults(config: ConfigFile) -
     assert (errors.are_tolerated, errors.dead_letters, errors.dead_letters_factor) == (True, "dead", 3)
 
 
+_X = "A->B.transforms.x."
 _ONE = "A->B.transforms = x\nA->B.transforms.x."
 _ROUTED = (
     f"{_ONE}type = RegexRouter\nA->B.transforms.x.regex = a\nA->B.transforms.x.replacement = b\n"
@@ -74,6 +75,13 @@ _ROUTED = (
          "8: A->B.transforms.x.haeders: DropHeaders has no such setting"),
         (f"{_ONE}type = RegexRouter\nA->B.transforms.x.regex = (\nA->B.transforms.x.replacement = b",
          "7: A->B.transforms.x.regex: "),
+        *((f"{_ONE}type = RegexRouter\n{_X}regex = (?<n>.*)\n{_X}replacement = {replacement}",
+           f"8: A->B.transforms.x.replacement: {reason}") for replacement, reason in (
+            ("x$2", "the expression has no group 2"),
+            ("${other}", "the expression has no group named other"),
+            ("x${n", "'${n' begins with no reference"),
+            ("$x", "'$x' begins with no reference"),
+            ("$", "'$' begins with no reference"))),
         (f"{_ONE}type = Filter\nA->B.transforms.x.predicate = p", "7: A->B.transforms.x.predicate: predicates does"),
         (_ROUTED, "6: A->B.transforms.x.type: the remote topic must depend on the source topic's name only"),
         ("errors.tolerance = some", "5: errors.tolerance: must be one of none, all"),

@@ -28,6 +28,10 @@ _SHOP = Predicate("TopicNameMatches", {"pattern": "shop-.*"})
         ((_router("rder", "x"),), "orders", "orders"),
         ((_router("(.)(.*)", "$23"),), "orders", "rders3"),
         ((_router("(?<a>.).*", "${a}\\$1"),), "orders", "o$1"),
+        ((_router("(o)?.*", "$1x$01"),), "carts", "x"),
+        # As of Java's replaceFirst: what is found first is replaced, which may be less than the name that matched.
+        ((_router("orders|orders-eu", "x"),), "orders-eu", "x-eu"),
+        ((_router("(.*?)", "x"),), "orders", "xorders"),
         ((_router(".*", "x"), _router("x", "y")), "orders", "y"),
         ((_router(".*", "x", _SHOP),), "orders", "orders"),
         ((_router(".*", "x", _SHOP),), "shop-1", "x"),
@@ -47,6 +51,14 @@ def test_the_first_rule_that_fits_counts() -> None:
 
     assert [transforms.task_of(topic) for topic in ("orders", "orders2", "borders")] == [0, 1, None]
     assert [task.name for task in transforms.tasks] == ["transform.orders.sql", "transform.ord.*.sql"]
+
+
+def test_a_topics_own_name_is_no_expression() -> None:
+    """Its dots are dots, escaped or not: the rule of one topic takes no other topic."""
+    transforms = TopicTransforms(FlowTransforms((_rule("shop.orders"), _rule(r"shop\.carts"), _rule("shop-orders"))))
+
+    topics = ("shop.orders", "shop-orders", "shopxorders", "shop.carts", "shop-carts")
+    assert [transforms.task_of(topic) for topic in topics] == [0, 2, None, 1, None]
 
 
 def test_routers_alone_open_nothing() -> None:

@@ -11,7 +11,13 @@ from tests.support.clocks import ManualClock
 
 @pytest.mark.parametrize(
     ("part", "took_s", "holds_s"),
-    [(0.05, 0.001, 1.0), (0.05, 0.2, 4.0), (0.05, 3.0, 10.0), (UNWATCHED_PART, 0.001, 1.0), (UNWATCHED_PART, 0.03, 6.0)],
+    [
+        (0.05, 0.001, 1.0),
+        (0.05, 0.2, 4.0),
+        (0.05, 3.0, 10.0),
+        (UNWATCHED_PART, 0.001, 1.0),
+        (UNWATCHED_PART, 0.03, 6.0),
+    ],
 )
 def test_a_view_that_took_long_is_shown_for_longer(part: float, took_s: float, holds_s: float) -> None:
     """Views take a part of the time at most, and a viewer never waits for news for more than ten seconds."""
