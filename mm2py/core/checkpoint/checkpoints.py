@@ -40,6 +40,7 @@ class Emission(enum.Enum):
     REWOUND = "the group went back at the source"
     ADVANCED = "its downstream offset advanced"
     TARGET_SHORTER = "the target's log ends before the last one"
+    CORRECTED = "the record is known to lie before the last one: the remote topic was created again"
     EMPTY = "nothing of this partition is mirrored yet, so that Java has no checkpoint of it"
     UNCHANGED = "its downstream offset is unchanged"
     HELD_BACK = "the translation got worse, but the group did not go back"
@@ -51,7 +52,7 @@ class Emission(enum.Enum):
         return self in _DUE
 
 
-_DUE = frozenset({Emission.FIRST, Emission.REWOUND, Emission.ADVANCED, Emission.TARGET_SHORTER})
+_DUE = frozenset({Emission.FIRST, Emission.REWOUND, Emission.ADVANCED, Emission.TARGET_SHORTER, Emission.CORRECTED})
 
 
 def judge_checkpoint(
@@ -61,7 +62,7 @@ def judge_checkpoint(
     Decide whether *new* is due after *last*; *end* is where the target's log ends.
 
     An exact translation is the same after a restart. An estimate is not: without knowledge of the history it might be
-    lower than what was written before.
+    lower than what was written before. So only of an exact one a lower offset says that what was written is wrong.
     """
     if last is None and new.upstream == new.downstream == end == 0:
         return Emission.EMPTY
@@ -73,7 +74,9 @@ def judge_checkpoint(
         return Emission.ADVANCED
     if new.downstream == last.downstream:
         return Emission.UNCHANGED
-    return Emission.TARGET_SHORTER if last.downstream > end else Emission.HELD_BACK
+    if last.downstream > end:
+        return Emission.TARGET_SHORTER
+    return Emission.CORRECTED if is_exact else Emission.HELD_BACK
 
 
 class AtTarget(enum.Enum):

@@ -101,12 +101,28 @@ async def test_the_topic_s_checkpoints_are_continued(rig: CheckpointsRig) -> Non
     """Own records are read, the latest of each counts, malformed ones are passed over (testReadCheckpointsTopic)."""
     old = [Checkpoint("g", THERE, upstream, downstream) for upstream, downstream in ((10, 10), (38, 37))]
     await rig.append(*(encode_checkpoint(it) for it in old), (b"rubbish", b"rubbish"), (b"\x00\x01x", b"\x00\x09"))
+    rig.forward.precision = Precision.COARSE
     await rig.made.read()
     await rig.made.emit_once(["g"])
 
     assert rig.events.of(CheckpointsRead) == (CheckpointsRead(SETTINGS.flow, TOPIC, 1, 2),)
     assert len(await rig.written()) == 4
     assert rig.made.last_of("g") == {THERE: 37}
+
+
+async def test_a_checkpoint_that_is_known_to_be_wrong_is_corrected(rig: CheckpointsRig) -> None:
+    """
+    A remote topic was created again and filled from a later offset of the source on, past the end that it had before.
+
+    Until the group had read on so far at the source, records would be skipped at the target.
+    """
+    await rig.append(encode_checkpoint(Checkpoint("g", THERE, 38, 38)))
+    await rig.made.read()
+    await rig.made.emit_once(["g"])
+    await rig.made.emit_once(["g"])
+
+    assert await rig.offsets() == [("g", 38, 38), ("g", 40, 35)]
+    assert rig.made.last_of("g") == {THERE: 35}
 
 
 async def test_a_topic_that_may_not_be_read_means_caution(rig: CheckpointsRig) -> None:
