@@ -83,6 +83,9 @@ def whole_of(look: PartitionBounds, downstream: Translate, upstream: Translate) 
             first = look.target_start
         elif begins_with_log and look.source_start > 0 and first > look.target_start:
             counts = Counts(only_target=first - look.target_start)
+        elif begin == 0 and first > look.target_start:
+            # Nothing has expired at the source, so what comes first at the target is foreign or repeated.
+            first = look.target_start
     last = None if look.asked_to is None or end == look.source_end else downstream(end)
     part = Slice(
         number=0,

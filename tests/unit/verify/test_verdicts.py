@@ -63,6 +63,16 @@ def test_with_an_index_both_begin_at_the_same_record() -> None:
     assert target_expired.counts == Counts(only_source=510)
 
 
+def test_what_the_target_holds_before_the_first_record_is_compared() -> None:
+    """If the source has lost nothing, it is foreign, or there twice; unless another mirror has written it."""
+    shifted = _whole(LOOK, _index((0, 100, 800)))
+    later = _whole(LOOK, _index((200, 100, 700)))
+
+    assert (shifted.slice.upstream_from, shifted.slice.downstream_from, shifted.counts) == (0, 0, Counts())
+    assert not shifted.slice.target_has_expired
+    assert (later.slice.upstream_from, later.slice.downstream_from) == (200, 100)
+
+
 def test_a_range_that_was_asked_for_is_not_what_expired() -> None:
     """If a user asks for a range of offsets, what lies before it is not reported."""
     index = _index((0, 0, 900))
