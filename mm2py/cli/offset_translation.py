@@ -15,6 +15,7 @@ from mm2py.cli.asking import MirrorFile
 from mm2py.cli.command import ArgumentsError, Parser, run
 from mm2py.client import MirrorClient, MirrorClientConfig, OffsetTranslation, TopicPartition, Translated, Translation
 from mm2py.errors import ClusterUnreachableError, Mm2Error
+from mm2py.flow.plugins import remote_names_of
 from mm2py.model.flow import Flow
 
 
@@ -93,7 +94,11 @@ async def _translate(options: argparse.Namespace) -> None:
         target = await clients.enter_async_context(MirrorClient(mirror.client_config(flow.target, source=flow.source)))
         source = await _source(clients, mirror.client_config(flow.source, source=flow.target), is_needed=needs_source)
         translation = await target.offset_translation(
-            flow.source, source=source, target_alias=flow.target, positions_topic=positions_topic
+            flow.source,
+            source=source,
+            target_alias=flow.target,
+            positions_topic=positions_topic,
+            name_remote=remote_names_of(settings) if settings else None,
         )
         asked_at = target if options.back or source is None else source
         rows = [row for what in options.what for row in await _rows(what, asked_at, translation, is_back=options.back)]

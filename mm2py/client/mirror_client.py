@@ -6,6 +6,7 @@ interpreted in `mm2py.policy.lineage`; here they are only fetched.
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -189,6 +190,7 @@ class MirrorClient:
         source: MirrorClient | None = None,
         target_alias: str = "",
         positions_topic: str = "",
+        name_remote: Callable[[str], str] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> OffsetTranslation:
         """
@@ -196,7 +198,8 @@ class MirrorClient:
 
         Offset syncs lie on the source cluster unless ``offset-syncs.topic.location`` says ``target``: give a client
         for it as *source*, and as *target_alias* this cluster's alias, which is in their topic's name.
-        *positions_topic* is the ``offset.storage.topic`` where that has a name of its own.
+        *positions_topic* is the ``offset.storage.topic`` where that has a name of its own, and *name_remote* returns
+        the remote topic of a source topic where a ``RegexRouter`` names it before the replication policy does.
 
         Raises `TopicMissingError` where nothing is known, `ReadingTookTooLongError`, TypeError and ValueError.
         """
@@ -220,8 +223,9 @@ class MirrorClient:
                 await source._feed(syncs_there, _SYNC, gathered.take_sync)  # noqa: SLF001 - another one of us
             elif not {positions, syncs} & here:
                 raise TopicMissingError(self._cluster.alias, syncs, _SYNC.value)
-            ends = await self._ends(remote_partitions(gathered.known(), source_alias, policy).values())
-        return OffsetTranslation(gathered, policy, ends)
+            name_remote = name_remote or functools.partial(policy.format_remote_topic, source_alias)
+            ends = await self._ends(remote_partitions(gathered.known(), name_remote).values())
+        return OffsetTranslation(gathered, name_remote, ends)
 
     async def _feed(self, topic: str, kind: RecordKind, take: Callable[[LogRecord], None]) -> None:
         await self._expect(topic, kind)

@@ -9,7 +9,7 @@ groups then have negative lag).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import attrs
 
@@ -20,7 +20,6 @@ from mm2py.model.offset_sync import MalformedOffsetSyncError, decode_offset_sync
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.run_chunk import KeptChunk
 from mm2py.model.topic import is_other_topic
-from mm2py.policy.replication import ReplicationPolicy
 from mm2py.wire.topic_log import LogRecord
 
 
@@ -93,12 +92,12 @@ class OffsetTranslation:
     """
 
     def __init__(
-        self, gathered: KnownPartitions, policy: ReplicationPolicy, remote_ends: Mapping[TopicPartition, int]
+        self, gathered: KnownPartitions, name_remote: Callable[[str], str], remote_ends: Mapping[TopicPartition, int]
     ) -> None:
         self.source_alias = gathered.source_alias
         self._known = gathered.known()
         self._remote_ends = dict(remote_ends)
-        self._remote_of = remote_partitions(self._known, gathered.source_alias, policy)
+        self._remote_of = remote_partitions(self._known, name_remote)
         self._source_of = {remote: source for source, remote in self._remote_of.items()}
 
     @property
@@ -132,10 +131,10 @@ class OffsetTranslation:
 
 
 def remote_partitions(
-    sources: Collection[TopicPartition], alias: str, policy: ReplicationPolicy
+    sources: Collection[TopicPartition], name_remote: Callable[[str], str]
 ) -> dict[TopicPartition, TopicPartition]:
     """Name the remote partition of each of *sources*."""
-    return {tp: TopicPartition(policy.format_remote_topic(alias, tp.topic), tp.partition) for tp in sources}
+    return {tp: TopicPartition(name_remote(tp.topic), tp.partition) for tp in sources}
 
 
 def _limited(answer: Translation, end: int | None) -> Translation:

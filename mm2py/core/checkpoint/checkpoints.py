@@ -70,10 +70,8 @@ def judge_checkpoint(
         return Emission.FIRST if is_exact or knows_history else Emission.UNCERTAIN
     if new.upstream < last.upstream:
         return Emission.REWOUND
-    if new.downstream > last.downstream:
-        return Emission.ADVANCED
-    if new.downstream == last.downstream:
-        return Emission.UNCHANGED
+    if new.downstream >= last.downstream:
+        return Emission.ADVANCED if new.downstream > last.downstream else Emission.UNCHANGED
     if last.downstream > end:
         return Emission.TARGET_SHORTER
     return Emission.CORRECTED if is_exact else Emission.HELD_BACK

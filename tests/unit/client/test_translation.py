@@ -15,7 +15,6 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.run_chunk import KeptChunk, chunk_key, encode_chunk
-from mm2py.policy.replication import DefaultReplicationPolicy
 from mm2py.wire.topic_log import LogRecord
 
 
@@ -56,7 +55,7 @@ def translation(
         gathered.begin_syncs()
         for record in topic:
             gathered.take_sync(record)
-    return OffsetTranslation(gathered, DefaultReplicationPolicy(), {} if end is None else {REMOTE: end})
+    return OffsetTranslation(gathered, "A.{}".format, {} if end is None else {REMOTE: end})
 
 
 def test_our_own_position_is_an_exact_place() -> None:
@@ -141,10 +140,23 @@ def test_a_topic_that_was_created_again(present: str | None, is_known: bool) -> 
     gathered.take_position(LogRecord(key, value, tuple(headers), 0, 0, 0))
     gathered.take_position(runs(*INDEX, topic_id=SAME))
     gathered.forget_other_topics({"orders": present})
-    known = OffsetTranslation(gathered, DefaultReplicationPolicy(), {})
+    known = OffsetTranslation(gathered, "A.{}".format, {})
 
     answer = known.downstream(ORDERS, 110)
     assert answer == (Translated(58, EXACT) if is_known else Untranslated.NOT_MIRRORED)
+
+
+def test_remote_topics_may_be_named_otherwise() -> None:
+    """A router names a topic before the replication policy does."""
+    gathered = KnownPartitions("A")
+    gathered.take_position(position(101, 57))
+    gathered.take_position(runs(*INDEX))
+    known = OffsetTranslation(gathered, "A.{}-routed".format, {TopicPartition("A.orders-routed", 0): 40})
+
+    assert known.remote_of(ORDERS) == TopicPartition("A.orders-routed", 0)
+    assert known.downstream(ORDERS, 101) == Translated(40, Precision.END)
+    assert known.upstream(REMOTE, 30) == Untranslated.NOT_MIRRORED
+    assert isinstance(known.upstream(TopicPartition("A.orders-routed", 0), 30), Translated)
 
 
 def test_positions_of_other_clusters_are_left_out() -> None:

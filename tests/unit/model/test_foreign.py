@@ -28,7 +28,6 @@ from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.run_chunk import RunChunk, chunk_key, decode_chunk, encode_chunk
 from mm2py.model.stored_overrides import decode_overrides
 from mm2py.model.synced import SyncedAcl, SyncedConfig, decode_synced, encode_synced
-from mm2py.policy.replication import DefaultReplicationPolicy
 from mm2py.wire.topic_log import LogRecord
 
 
@@ -170,7 +169,7 @@ def test_whatever_was_understood_can_be_worked_with(records: list[LogRecord]) ->
     positions = stored.positions
     translations.load(stored.chunks.values())
     translations.adopt(positions, {source: f"A.{source.topic}" for source in positions})
-    known = OffsetTranslation(gathered, DefaultReplicationPolicy(), {})
+    known = OffsetTranslation(gathered, "A.{}".format, {})
 
     for source, remote in known.partitions.items():
         assert known.downstream(source, 50) is not None
