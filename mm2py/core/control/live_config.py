@@ -22,7 +22,7 @@ from mm2py.config.settings import ConfigError, MirrorSettings, Problem
 from mm2py.core.control.overrides import CONNECTORS, SOURCE, start_connector
 from mm2py.errors import OverrideRejectedError, UnknownConnectorError
 from mm2py.model.flow import Flow
-from mm2py.model.overrides import Overrides
+from mm2py.model.overrides import Overrides, Wanted
 
 
 _PACKAGE: Final = "org.apache.kafka.connect.mirror."
@@ -158,15 +158,17 @@ def connector_of(name: str) -> str:
 def put_config(
     overrides: Overrides, flow: Flow, connector: str, body: Mapping[str, object], file: MirrorSettings
 ) -> Overrides:
-    """Run a connector with the settings in *body*; omitted keys have the *file*'s values. A deleted connector runs
-    again. Raise OverrideRejectedError with all problems.
+    """Replace a connector's settings by those in *body*; omitted keys have the *file*'s values. A deleted connector
+    runs again, one that is paused or stopped stays so. Raise OverrideRejectedError with all problems.
     """
     asked = read_config(flow, connector, body, file)
     nothing = [f"{key} has no value; omit it to revert to the file's" for key in body if body[key] is None]
     if problems := (*asked.problems, *nothing):
         raise OverrideRejectedError(problems)
     values = {key: value for key, value in asked.values.items() if value is not None}
-    return _with_config(start_connector(overrides, connector), connector, values)
+    if overrides.wanted(connector) is Wanted.DELETED:
+        overrides = start_connector(overrides, connector)
+    return _with_config(overrides, connector, values)
 
 
 def patch_config(

@@ -61,7 +61,7 @@ def delete_connector(overrides: Overrides, connector: str) -> Overrides:
 
 
 def start_connector(overrides: Overrides, connector: str) -> Overrides:
-    """Run a task group that may have been deleted, as putting its config does."""
+    """Run a task group again that was deleted, as putting its config does."""
     _check_connector(connector)
     return _set_wanted(overrides, connector, Wanted.RUNNING)
 

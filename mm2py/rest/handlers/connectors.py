@@ -143,7 +143,7 @@ async def get_config(ask: Ask) -> object:
 
 
 @_root.serves(
-    api.PUT_CONFIG, "Run a connector with these settings; omitted keys have the file's values. A deleted one runs again"
+    api.PUT_CONFIG, "Replace a connector's settings; omitted keys have the file's values. A deleted one runs again"
 )
 async def put_connector_config(ask: Ask) -> object:
     flow = ask.flow()

@@ -26,7 +26,7 @@ from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE, delete_c
 from mm2py.errors import OverrideRejectedError, UnknownConnectorError
 from mm2py.flow.control.replication_loops import judged
 from mm2py.model.flow import Flow
-from mm2py.model.overrides import NO_OVERRIDES, Overrides
+from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
 
 
 FLOW = Flow("A", "B")
@@ -142,6 +142,14 @@ def test_a_deleted_connector_comes_back_with_its_config(file: MirrorSettings) ->
     deleted = delete_connector(NO_OVERRIDES, CHECKPOINT)
 
     assert put_config(deleted, FLOW, CHECKPOINT, {"groups": "g"}, file).groups == {}
+
+
+@pytest.mark.parametrize("wanted", [Wanted.PAUSED, Wanted.STOPPED])
+def test_a_put_keeps_a_connector_paused_or_stopped(file: MirrorSettings, wanted: Wanted) -> None:
+    """As in Connect, where a config that is put has no target state."""
+    before = Overrides(groups={SOURCE: wanted})
+
+    assert put_config(before, FLOW, SOURCE, {"tasks.max": "4"}, file).wanted(SOURCE) is wanted
 
 
 def test_old_and_other_spellings_are_one_setting(file: MirrorSettings) -> None:
