@@ -181,25 +181,27 @@ class OverrideControl:
             known = await self.current(flow)
             before = self._with_states(flow, known).overrides
             overrides = change(before)
-            if self._states is not None and overrides.groups != before.groups:
-                groups = {*before.groups, *overrides.groups}
-                changed = {
-                    group: now for group in groups if (now := overrides.wanted(group)) is not before.wanted(group)
-                }
-                await self._states.set_states(flow, changed, by=by)
-            if self._states is not None:
-                overrides = attrs.evolve(overrides, groups=known.overrides.groups)
-            if overrides == known.overrides:
-                return self.stored(flow).overrides
             validated = None
             if overrides.config != known.overrides.config:
                 validated = await self._validate(flow, overrides)
+            if self._states is not None:
+                await self._set_states(self._states, flow, before, overrides, by=by)
+                overrides = attrs.evolve(overrides, groups=known.overrides.groups)
+            if overrides == known.overrides:
+                return self.stored(flow).overrides
             store = OverrideStore(settings, self._clock)
             stored = await self._await_store(flow, store.write(overrides, before=known, by=by))
             self._events.emit(OverridesStored(flow, stored.revision, stored.by))
             self._report_settings(flow, known.overrides, stored)
             await self._accept(flow, stored, validated)
             return self.stored(flow).overrides
+
+    @staticmethod
+    async def _set_states(states: ConnectWorker, flow: Flow, before: Overrides, after: Overrides, *, by: str) -> None:
+        groups = {*before.groups, *after.groups}
+        changed = {group: now for group in groups if (now := after.wanted(group)) is not before.wanted(group)}
+        if changed:
+            await states.set_states(flow, changed, by=by)
 
     def config_change(
         self, flow: Flow, connector: str, body: Mapping[str, object], verb: ConfigVerb

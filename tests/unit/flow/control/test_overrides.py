@@ -17,7 +17,7 @@ from mm2py.flow.control.override_store import conflict
 from mm2py.flow.control.overrides import OverrideControl
 from mm2py.flow.control.replication_loops import judged
 from mm2py.model.flow import Flow
-from mm2py.model.overrides import Overrides
+from mm2py.model.overrides import Overrides, Wanted
 from mm2py.model.stored_overrides import NOTHING_STORED, StoredOverrides
 from mm2py.telemetry.events import LiveSettingsChanged, LiveSettingsRejected, OverridesStored
 from mm2py.telemetry.journal import EventLog
@@ -66,6 +66,19 @@ class Store:
             raise conflict(self.flow, now)
         kept = self.targets.kept[self.flow] = StoredOverrides(overrides, before.revision + 1, "mark", by, 1)
         return kept
+
+
+@attrs.define
+class WorkerStates:
+    """The target states that a worker keeps; see `mm2py.flow.control.connect_worker.ConnectWorker`."""
+
+    now: dict[str, Wanted]
+
+    def states(self, _flow: Flow) -> dict[str, Wanted]:
+        return self.now
+
+    async def set_states(self, _flow: Flow, wanted: Mapping[str, Wanted], *, by: str) -> None:  # noqa: ARG002
+        self.now = {**self.now, **wanted}
 
 
 @attrs.define
@@ -146,6 +159,18 @@ async def test_flows_that_would_feed_each_other_are_refused(rig: OverridesRig) -
         await rig.put(BA, topics="shared")
     assert rig.control.settings_of(BA).topics.names == ("west",)
     assert BA not in rig.targets.kept
+
+
+async def test_a_refused_change_leaves_the_states_of_a_worker(rig: OverridesRig) -> None:
+    """A change that resumes a stopped connector with settings that do not fit resumes nothing."""
+    states = WorkerStates({SOURCE: Wanted.STOPPED})
+    rig.control._states = states  # type: ignore[assignment]
+
+    with pytest.raises(OverrideRejectedError, match="west"):
+        await rig.control.change(AB, lambda _: Overrides(config={SOURCE: {"topics": "west"}}))
+    assert states.now == {SOURCE: Wanted.STOPPED}
+    await rig.control.change(AB, lambda _: Overrides(config={SOURCE: {"topics": "north"}}))
+    assert states.now == {SOURCE: Wanted.RUNNING}
 
 
 async def test_nothing_is_changed_before_it_was_read(rig: OverridesRig) -> None:
