@@ -30,7 +30,7 @@ from mm2py.model.connector_configs import ConnectorsTopic, RestartRequest, Store
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.overrides import NO_OVERRIDES, Overrides
+from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
 from mm2py.model.share import Elsewhere
 from mm2py.model.state import (
     ClusterView,
@@ -222,9 +222,17 @@ class ControlDouble(Control):
     def flow_settings(self, flow: Flow) -> tuple[FlowSetting, ...]:
         return flow_settings(self.ordered, self.settings, flow)
 
-    async def put_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Overrides:
+    async def put_config(
+        self,
+        flow: Flow,
+        connector: str,
+        body: Mapping[str, object],
+        *,
+        wanted: Wanted = Wanted.RUNNING,
+        by: str = "",
+    ) -> Overrides:
         return await self.change_overrides(
-            flow, lambda overrides: put_config(overrides, flow, connector, body, self.settings), by=by
+            flow, lambda overrides: put_config(overrides, flow, connector, body, self.settings, wanted=wanted), by=by
         )
 
     async def patch_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Overrides:

@@ -156,10 +156,16 @@ def connector_of(name: str) -> str:
 
 
 def put_config(
-    overrides: Overrides, flow: Flow, connector: str, body: Mapping[str, object], file: MirrorSettings
+    overrides: Overrides,
+    flow: Flow,
+    connector: str,
+    body: Mapping[str, object],
+    file: MirrorSettings,
+    *,
+    wanted: Wanted = Wanted.RUNNING,
 ) -> Overrides:
-    """Replace a connector's settings by those in *body*; omitted keys have the *file*'s values. A deleted connector
-    runs again, one that is paused or stopped stays so. Raise OverrideRejectedError with all problems.
+    """Replace a connector's settings by those in *body*; omitted keys have the *file*'s values. A deleted connector is
+    *wanted* again, one that is paused or stopped stays so. Raise OverrideRejectedError with all problems.
     """
     asked = read_config(flow, connector, body, file)
     nothing = [f"{key} has no value; omit it to revert to the file's" for key in body if body[key] is None]
@@ -167,7 +173,7 @@ def put_config(
         raise OverrideRejectedError(problems)
     values = {key: value for key, value in asked.values.items() if value is not None}
     if overrides.wanted(connector) is Wanted.DELETED:
-        overrides = start_connector(overrides, connector)
+        overrides = start_connector(overrides, connector, wanted)
     return _with_config(overrides, connector, values)
 
 

@@ -60,10 +60,10 @@ def delete_connector(overrides: Overrides, connector: str) -> Overrides:
     return attrs.evolve(gone, config={name: lines for name, lines in gone.config.items() if name != connector})
 
 
-def start_connector(overrides: Overrides, connector: str) -> Overrides:
-    """Run a task group again that was deleted, as putting its config does."""
+def start_connector(overrides: Overrides, connector: str, wanted: Wanted = Wanted.RUNNING) -> Overrides:
+    """Run a task group again that was deleted, as putting its config does, or have it *wanted* otherwise (KIP-980)."""
     _check_connector(connector)
-    return _set_wanted(overrides, connector, Wanted.RUNNING)
+    return _set_wanted(overrides, connector, wanted)
 
 
 def pause_flow(overrides: Overrides, connectors: Iterable[str]) -> Overrides:

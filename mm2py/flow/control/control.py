@@ -4,6 +4,7 @@ one `Control` for all its flows.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
@@ -131,9 +132,17 @@ class Control:
         """Return every setting of a flow as it applies."""
         return flow_settings(self.overrides(flow), self._overrides.file, flow)
 
-    async def put_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Overrides:
+    async def put_config(
+        self,
+        flow: Flow,
+        connector: str,
+        body: Mapping[str, object],
+        *,
+        wanted: Wanted = Wanted.RUNNING,
+        by: str = "",
+    ) -> Overrides:
         """Replace the config of a connector, see `mm2py.core.control.live_config.put_config`."""
-        change = self._overrides.config_change(flow, connector, body, put_config)
+        change = self._overrides.config_change(flow, connector, body, functools.partial(put_config, wanted=wanted))
         return await self.change_overrides(flow, change, by=by)
 
     async def patch_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Overrides:

@@ -16,7 +16,7 @@ from mm2py.model.state import FlowView, GroupView
 from mm2py.rest import connect
 from mm2py.rest.errors import RestError, bad_request, not_found
 from mm2py.rest.handlers import connect_api as api
-from mm2py.rest.handlers.flows import FLOW, carry_out, change_overrides, whole
+from mm2py.rest.handlers.flows import FLOW, carry_out, whole
 from mm2py.rest.handlers.known_topics import elsewhere
 from mm2py.rest.route import Answer, Ask, Json, Routes
 from mm2py.rest.shapes import is_gone
@@ -157,11 +157,13 @@ def _known(flow: FlowView, name: str) -> str:
     return short
 
 
-async def _put(ask: Ask, flow: FlowView, name: str, body: Mapping[str, Any]) -> Answer:
+async def _put(
+    ask: Ask, flow: FlowView, name: str, body: Mapping[str, Any], *, wanted: Wanted = Wanted.RUNNING
+) -> Answer:
     is_new = is_gone(_overrides(ask, flow), name)
     if not is_new and name not in {group.connector for group in flow.groups}:
         raise not_found(f"flow {flow.flow} has no connector {name}: the file switches it off")
-    await whole(ask, ask.control.put_config(flow.flow, name, _as_names(body), by=ask.by))
+    await whole(ask, ask.control.put_config(flow.flow, name, _as_names(body), wanted=wanted, by=ask.by))
     return _created(ask, flow, name, is_new=is_new)
 
 
@@ -202,7 +204,7 @@ async def revert_connector_config(ask: Ask) -> object:
     return _created(ask, flow, group.connector, is_new=False)
 
 
-@_root.serves(api.CREATE, "Run a deleted connector again; 409 if it exists")
+@_root.serves(api.CREATE, "Run a deleted connector again, or have it paused or stopped; 409 if it exists")
 async def post_connector(ask: Ask) -> object:
     flow, asked = ask.flow(), await api.creation(ask)
     short = connect.short_name(asked.name)
@@ -210,12 +212,7 @@ async def post_connector(ask: Ask) -> object:
         raise bad_request(f"a flow's connectors are {', '.join(CONNECTORS)}; {asked.name!r} is none of them")
     if not is_gone(_overrides(ask, flow), short):
         raise RestError(409, f"Connector {short} already exists")
-    answer = await _put(ask, flow, short, asked.config)
-    if asked.wanted is Wanted.PAUSED:
-        await change_overrides(ask, flow, lambda overrides: verbs.pause_connector(overrides, short))
-    elif asked.wanted is Wanted.STOPPED:
-        await change_overrides(ask, flow, lambda overrides: verbs.stop_connector(overrides, short))
-    return answer
+    return await _put(ask, flow, short, asked.config, wanted=asked.wanted or Wanted.RUNNING)
 
 
 # Verbs.
