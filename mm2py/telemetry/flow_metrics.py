@@ -164,11 +164,11 @@ def _fill_heartbeats(book: Book, flow: FlowView, it: Labels, wall_ms: int) -> No
 # Connectors and tasks.
 
 
-def task_states(flow: FlowView, group: GroupView) -> tuple[str, ...]:
-    """Return the states of a connector's tasks, in Connect's terms: its copy tasks, or its single task."""
+def task_states(flow: FlowView, group: GroupView) -> dict[int, str]:
+    """Return the states of a connector's tasks by number, in Connect's terms: its copy tasks, or its single task."""
     if group.connector == SOURCE_CONNECTOR:
-        return tuple(_BY_GROUP.get(group.state) or _BY_TASK[task.state] for task in flow.tasks)
-    return (_BY_GROUP.get(group.state, "running"),)
+        return {task.task: _BY_GROUP.get(group.state) or _BY_TASK[task.state] for task in flow.tasks}
+    return {0: _BY_GROUP.get(group.state, "running")}
 
 
 def _fill_connectors(book: Book, flow: FlowView, tally: EventTally) -> None:
@@ -185,11 +185,13 @@ def _fill_connectors(book: Book, flow: FlowView, tally: EventTally) -> None:
         lost = tally.count("copy_task_lost", flow.flow) if group.connector == SOURCE_CONNECTOR else 0
         _put(book, "mm2py_connector_task_failed_restart_attempts_total", own, lost)
         _put(book, "kafka_connect_worker_connector_total_task_count", java, len(states))
+        counts = Counter(states.values())
         for state in _TASK_STATES:
             it = labels(**ends, connector=group.connector, state=state)
-            _put(book, "mm2py_connector_tasks", it, states.count(state))
-            _put(book, f"kafka_connect_worker_connector_{state}_task_count", java, states.count(state))
-        for task, state in enumerate(states):
+            _put(book, "mm2py_connector_tasks", it, counts[state])
+            _put(book, f"kafka_connect_worker_connector_{state}_task_count", java, counts[state])
+        # Of several nodes each has only some of the numbers.
+        for task, state in states.items():
             it = labels(**ends, destination=flow.flow.target, connector=group.connector, task=str(task), status=state)
             _put(book, "kafka_connect_connector_status", it, 1)
 

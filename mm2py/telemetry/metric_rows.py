@@ -99,7 +99,7 @@ _JAVA_CONNECT = Chapter(
     "A connector is a task group of a flow, under Java's name for it.",
     (
         Metric("kafka_connect_connector_status", _G, (*_JAVA_CONNECTOR, "task", "status"),
-               "1 for each task, with its state as a label.", "connector-task-metrics: status"),
+               "1 for each task of this node, with its state as a label.", "connector-task-metrics: status"),
         *(
             Metric(f"kafka_connect_worker_connector_{state}_task_count", _G, _JAVA_CONNECTOR,
                    "Tasks of the connector." if state == "total" else f"Tasks of the connector that are {state}.",

@@ -384,6 +384,18 @@ def test_states_of_tasks_in_connect_s_words(group: FlowState, task: TaskState, s
     assert values_of(series, "kafka_connect_worker_connector_total_task_count") == {(): 1}
 
 
+def test_tasks_have_their_own_numbers() -> None:
+    """A node that shares a flow with others has only some of its tasks."""
+    tasks = (TaskView(1, TaskState.RUNNING, 1, 1), TaskView(3, TaskState.LATE, 1, 1))
+    flow = flow_view(groups=(GroupView("MirrorSourceConnector", FlowState.RUNNING),), tasks=tasks)
+    series = scraped(metrics_of(), mirror_view(flow))
+
+    assert values_of(series, "kafka_connect_connector_status", "task", "status") == {
+        ("1", "running"): 1,
+        ("3", "failed"): 1,
+    }
+
+
 def test_events_are_counted_by_flow() -> None:
     """Each event counts for its flow, from before the metrics were made too; amounts and kinds are told apart."""
     events = some_events()
