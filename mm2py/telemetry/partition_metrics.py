@@ -88,9 +88,9 @@ class PartitionMetrics:
         self._offset_cap = Cap(partitions_max)
         self._group_cap = Cap(topics_max)
         self._labels: dict[object, _Pair] = {}
-        #: Records and bytes of partitions that are rolled up flow by flow; they count even after the partitions are
-        #: gone.
-        self._counted: dict[Flow, dict[object, tuple[int, int]]] = {}
+        #: Records and bytes of partitions that are rolled up, by flow, or flow and topic; they count even after the
+        #: partitions are gone, or have moved to another node.
+        self._counted: dict[object, dict[object, tuple[int, int]]] = {}
         self.rolled_up = 0
 
     def families(self, flows: Iterable[FlowView]) -> dict[str, Family]:
@@ -138,19 +138,22 @@ class PartitionMetrics:
 
     def _roll_up(self, flow: Flow, book: Mapping[str, Family], rolled: Mapping[str, _Sum]) -> None:
         rest = _Sum()
-        counted = self._counted.setdefault(flow, {})
         for topic, together in rolled.items():
             self.rolled_up += len(together.views)
-            if self._topic_cap.has_own((flow, topic)):
-                records, size_bytes = sum(it.records for it in together.views), sum(it.bytes for it in together.views)
-                self._put(book, self._pair((flow, topic), flow, topic, ABSENT), together, records, size_bytes)
-                continue
-            rest.views.extend(together.views)
-            for view in together.views:
-                counted[topic, view.source.partition] = (view.records, view.bytes)
-        if counted:
-            records, size_bytes = (sum(counts) for counts in zip(*counted.values(), strict=True))
-            self._put(book, self._pair(flow, flow, ABSENT, ABSENT), rest, records, size_bytes)
+            if self._topic_cap.has_own(key := (flow, topic)):
+                self._put(book, self._pair(key, flow, topic, ABSENT), together, *self._count(key, together))
+            else:
+                rest.views.extend(together.views)
+        counts = self._count(flow, rest)
+        if self._counted[flow]:
+            self._put(book, self._pair(flow, flow, ABSENT, ABSENT), rest, *counts)
+
+    def _count(self, key: object, together: _Sum) -> tuple[int, int]:
+        """Return records and bytes of the roll-up *key*: those that it has *together*, and those that it had before."""
+        counted = self._counted.setdefault(key, {})
+        for view in together.views:
+            counted[view.remote_topic, view.source.partition] = (view.records, view.bytes)
+        return sum(records for records, _ in counted.values()), sum(size_bytes for _, size_bytes in counted.values())
 
     @staticmethod
     def _put(book: Mapping[str, Family], pair: _Pair, together: _Sum, records: int, size_bytes: int) -> None:

@@ -336,6 +336,18 @@ def test_the_count_of_a_rolled_up_flow_never_goes_back() -> None:
     assert counts == [10, 10, 10, 10]
 
 
+def test_the_count_of_a_rolled_up_topic_never_goes_back() -> None:
+    """Partitions that another node has taken still count in what their topic has copied here."""
+    metrics = metrics_of(partitions_max=0)
+    views = partitions_of(topics=1, partitions=4)
+    counts = [
+        values_of(scraped(metrics, mirror_view(flow_view(shown), wall_ms=WALL_MS + at * 1_000)), COUNT, "topic")
+        for at, shown in enumerate((views, views[2:], (), views[:2]))
+    ]
+
+    assert counts == [{("A.t0",): 10}, {("A.t0",): 10}, {}, {("A.t0",): 10}]
+
+
 def test_groups_beyond_the_cap_are_rolled_up() -> None:
     """Of groups, too, only so many have series of their own."""
     flow = flow_view()
