@@ -13,7 +13,7 @@ from mm2py.config.keys.table import nearest
 from mm2py.core.control import overrides as verbs
 from mm2py.errors import Mm2Error
 from mm2py.model.health import reasons_unhealthy
-from mm2py.model.overrides import NO_LIMIT, NO_OVERRIDES, Overrides, RateLimit
+from mm2py.model.overrides import NO_LIMIT, NO_OVERRIDES, Overrides
 from mm2py.model.state import FlowView, to_json
 from mm2py.rest import connect
 from mm2py.rest.errors import not_found
@@ -354,11 +354,7 @@ async def resume_partition(ask: Ask) -> object:
     return await carry_out(ask, flow, verbs.resume_partition, partition)
 
 
-# Rate limits.
-
-
-async def _limit(ask: Ask, before: RateLimit) -> RateLimit:
-    return verbs.read_limit(await ask.object(), before)
+# Rate limits. What a PUT leaves out is read in the change itself: another request may change it until then.
 
 
 @routes.add("GET", FLOW + "/limit", "A flow's rate limit", answers={200: ref("Limit")}, errors=(404,))
@@ -375,9 +371,12 @@ async def get_flow_limit(ask: Ask) -> object:
     errors=WRITE_ERRORS,
 )
 async def put_flow_limit(ask: Ask) -> object:
-    flow = ask.flow()
-    limit = await _limit(ask, _overrides(ask, flow).limit)
-    return limit_json((await change_overrides(ask, flow, lambda overrides: verbs.set_limit(overrides, limit))).limit)
+    flow, asked = ask.flow(), await ask.object()
+
+    def change(overrides: Overrides) -> Overrides:
+        return verbs.set_limit(overrides, verbs.read_limit(asked, overrides.limit))
+
+    return limit_json((await change_overrides(ask, flow, change)).limit)
 
 
 @routes.add("DELETE", FLOW + "/limit", "Remove a flow's rate limit", answers={204: None}, errors=WRITE_ERRORS)
@@ -407,9 +406,13 @@ async def get_topic_limit(ask: Ask) -> object:
 )
 async def put_topic_limit(ask: Ask) -> object:
     flow, topic = await named_topic(ask)
-    limit = await _limit(ask, _overrides(ask, flow).topic_limits.get(topic, NO_LIMIT))
-    after = await change_overrides(ask, flow, lambda overrides: verbs.set_topic_limit(overrides, topic, limit))
-    return limit_json(after.topic_limits.get(topic, NO_LIMIT))
+    asked = await ask.object()
+
+    def change(overrides: Overrides) -> Overrides:
+        before = overrides.topic_limits.get(topic, NO_LIMIT)
+        return verbs.set_topic_limit(overrides, topic, verbs.read_limit(asked, before))
+
+    return limit_json((await change_overrides(ask, flow, change)).topic_limits.get(topic, NO_LIMIT))
 
 
 @routes.add("DELETE", _TOPIC + "/limit", "Remove a topic's rate limit", answers={204: None}, errors=WRITE_ERRORS)

@@ -254,6 +254,16 @@ async def test_several_topics_are_one_change(ask: Asking) -> None:
     assert ask.node.control.ordered.topics == {"invoices"}
 
 
+@pytest.mark.parametrize("path", [FLOW + "/limit", FLOW + "/topics/orders/limit"])
+async def test_each_of_two_limits_counts(ask: Asking, path: str) -> None:
+    """Two set different fields at once: the second is put before the first is stored, and leaves that as it is."""
+    ask.node.control.takes_s = 1.0
+
+    await asyncio.gather(ask("PUT", path, {"bytes_per_s": 1_000}), ask("PUT", path, {"records_per_s": 10}))
+
+    assert (await ask("GET", path)).json == {"bytes_per_s": 1_000, "records_per_s": 10}
+
+
 async def test_a_bug_is_told_and_answered(ask: Asking) -> None:
     """An unexpected error is 500 in the usual shape, with an event that holds the traceback."""
     ask.node.control.failure = RuntimeError("boom")
