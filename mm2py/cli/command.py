@@ -7,7 +7,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import attrs
 
@@ -69,7 +69,21 @@ def printed(output: Callable[[], int]) -> int:
         code = output()
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python would complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
         return ExitCode.OK
     return code
+
+
+def drop_unwritten(stream: TextIO | None) -> None:
+    """Drop what *stream* still holds if it cannot be written."""
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except OSError:
+        _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    """Have *stream* write nowhere: what cannot be flushed at exit would make Python complain, and end with code 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import mm2py
 from mm2py.cli.checking import needs_spark, refused_here
-from mm2py.cli.command import Parser, error_line, printed
+from mm2py.cli.command import Parser, drop_unwritten, error_line, printed
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.explaining import explained, find_flows
 from mm2py.clock import Clock
@@ -127,7 +127,9 @@ def act(
 
     watched = files if options.watch else ()
     running = run_node(settings, read, status_file=options.status_file, watched=watched, make_worker=make_worker)
-    return asyncio.run(running)
+    code = asyncio.run(running)
+    drop_unwritten(sys.stderr)
+    return code
 
 
 def _explain(settings: MirrorSettings, name: str, *, only_changed: bool) -> int:

@@ -74,7 +74,8 @@ async def run_node(
                 task.cancel()
     except* Mm2Error as group:
         for line in dict.fromkeys(error_line(error) for error in leaves(group)):
-            print(line, file=sys.stderr)
+            with contextlib.suppress(OSError):  # the exit code says it, too
+                print(line, file=sys.stderr)
         return_code = ExitCode.NOT_STARTED
     else:
         return_code = ExitCode.FAILED if mirror_maker.has_failed else ExitCode.OK

@@ -4,6 +4,7 @@ Content and level are decided by the events.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable
@@ -31,6 +32,8 @@ def log_sink(*, log_format: str, log_level: str, stream: TextIO | None = None) -
     *log_format* is ``console``, ``json`` or ``auto``: console if *stream* (stderr) is a terminal.
     """
     out = stream or sys.stderr
+    if out is None:  # stderr was closed before the start
+        return lambda _event: None
     least = _LEVELS.get(log_level.lower(), Level.INFO)
     is_console = log_format == "console" or (log_format == "auto" and out.isatty())
     renderer: Any = (
@@ -39,7 +42,7 @@ def log_sink(*, log_format: str, log_level: str, stream: TextIO | None = None) -
         else structlog.processors.JSONRenderer(serializer=_json, ensure_ascii=False)
     )
     logger = structlog.wrap_logger(
-        structlog.PrintLogger(out),
+        _LineWriter(out),
         processors=[
             structlog.processors.TimeStamper(fmt="%H:%M:%S.%f" if is_console else "iso", utc=not is_console),
             renderer,
@@ -52,6 +55,20 @@ def log_sink(*, log_format: str, log_level: str, stream: TextIO | None = None) -
             logger.info(event.name, level=event.level.name.lower(), **event.fields())
 
     return write
+
+
+class _LineWriter:
+    """Writes lines to a stream, for structlog. A line that cannot be written is lost: neither a full disk nor a pipe
+    whose reader has ended may stop a mirror.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def info(self, line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._out.write(f"{line}\n")
+            self._out.flush()
 
 
 def _json(facts: dict[str, Any], **options: Any) -> str:

@@ -120,6 +120,33 @@ def _are_gone(processes: list[psutil.Process]) -> bool:
     return not any(it.is_running() and it.status() != psutil.STATUS_ZOMBIE for it in processes)
 
 
+async def test_a_log_that_nothing_reads_stops_no_mirror(tmp_path: Path) -> None:
+    """The reader of its log has ended, as of `| tee` may: the daemon goes on, drains on SIGTERM, and ends with 0."""
+    lines = "clusters = A, B\nA.bootstrap.servers = {0}\nB.bootstrap.servers = {0}\nA->B.enabled = false\nlisteners =\n"
+    (tmp_path / "mm2.properties").write_text(lines.format(_NO_SERVER))
+    status = tmp_path / "status.json"
+    reader, writer = os.pipe()
+    os.close(reader)
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "mm2py.cli.mirror_maker", "mm2.properties", "--status-file", str(status)),
+        stderr=writer,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": ""},
+    )
+    os.close(writer)
+    try:
+        await eventually(status.exists, within_s=60, what="the daemon runs")
+        running.terminate()
+        async with asyncio.timeout(scaled(60)):
+            exit_code = await running.wait()
+    finally:
+        with suppress(ProcessLookupError):
+            running.kill()
+        await running.wait()
+
+    assert exit_code == 0
+
+
 async def test_nothing_left_to_mirror(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
     """A node whose only flow has failed for good ends with 2 and drains the flow that only emits heartbeats."""
     settings = mm2_properties(

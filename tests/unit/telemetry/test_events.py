@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import io
 import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -112,3 +116,64 @@ def test_the_log_level_decides(log_level: str, is_written: bool) -> None:
     log_sink(log_format="json", log_level=log_level, stream=stream)(FlowDrained(Flow("A", "B"), 1, 1.0, True))
 
     assert bool(stream.getvalue()) == is_written
+
+
+def _full_disk() -> int:
+    return os.open("/dev/full", os.O_WRONLY)
+
+
+def _pipe_without_reader() -> int:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
+@pytest.mark.parametrize("opened", [_full_disk, _pipe_without_reader])
+def test_a_line_that_cannot_be_written_stops_nothing(opened: Callable[[], int]) -> None:
+    """Whatever emits an event goes on without the line; the event is kept, counted and passed on."""
+    passed_on: list[Event] = []
+    with suppress(OSError), os.fdopen(opened(), "w") as stream:  # closing it writes what is left
+        journal = EventLog(ManualClock(), log_sink(log_format="json", log_level="info", stream=stream))
+        journal.attach(passed_on.append)
+
+        journal.emit(STOPPED)
+
+    assert journal.of(PartitionStopped) == (STOPPED,)
+    assert journal.counts["partition_stopped"] == 1
+    assert passed_on == [STOPPED]
+
+
+def test_a_closed_log_stops_nothing() -> None:
+    """A stream that was closed in the meantime takes no line, and raises nothing."""
+    stream = io.StringIO()
+    write = log_sink(log_format="json", log_level="info", stream=stream)
+    stream.close()
+
+    write(STOPPED)
+
+    assert stream.closed
+
+
+def test_lines_are_written_again_once_they_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk was full for a while: the lines of that time are lost, later ones are written."""
+    stream = io.StringIO()
+    write = log_sink(log_format="json", log_level="info", stream=stream)
+
+    def refuse(_line: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(stream, "write", refuse)
+        write(SparkLogged("lost"))
+    write(SparkLogged("written"))
+
+    assert [json.loads(line)["line"] for line in stream.getvalue().splitlines()] == ["written"]
+
+
+def test_without_stderr_there_is_no_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A daemon that was started with stderr closed (`2>&-`) runs, and does not write its log elsewhere."""
+    monkeypatch.setattr("sys.stderr", None)
+
+    log_sink(log_format="auto", log_level="info")(STOPPED)
+
+    assert capsys.readouterr().out == ""
