@@ -150,22 +150,24 @@ class RestServer:
         return server_context("rest", dict(self._settings.tls), self._settings.client_auth)
 
     async def _renew_forever(self, context: ssl.SSLContext | None) -> None:
-        """Load key stores that were replaced. If one cannot be read, the old one stays in use, and the problem is
-        reported.
+        """Load key stores that were replaced. If one cannot be read, the old one stays in use, the problem is reported,
+        and it is tried again: corrected permissions do not change the state of a file.
         """
         security = Security("SSL", self._settings.tls)
-        known = await asyncio.to_thread(state_of_files, security)
+        known, problem = await asyncio.to_thread(state_of_files, security), ""
         while True:
             await self._clock.sleep(_CERTIFICATES_EVERY_S)
             now = await asyncio.to_thread(state_of_files, security)
-            if context is None or now == known:
+            if context is None or (now == known and not problem):
                 continue
-            known = now
+            known, last, problem = now, problem, ""
             try:
                 await asyncio.to_thread(renew_server_context, context, "rest", dict(self._settings.tls))
             except SecuritySettingsError as error:
-                hint = "the previous certificate stays in use; correct the file"
-                self._events.emit(RestUnavailable("https", f"{error.key}: {error.problem}", hint, 0.0))
+                problem = f"{error.key}: {error.problem}"
+                if problem != last:
+                    hint = "the previous certificate stays in use; correct the file"
+                    self._events.emit(RestUnavailable("https", problem, hint, 0.0))
 
 
 async def _opened(listener: Listener) -> list[socket.socket]:

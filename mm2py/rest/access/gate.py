@@ -65,6 +65,8 @@ class Gate:
         self._looking = asyncio.Lock()
         self._known: tuple[str, tuple[tuple[str, ...], ...], object] | None = None
         self._looked_s = float("-inf")
+        #: The file that could not be read at the last attempt, and why.
+        self._unreadable: tuple[str, str] | None = None
 
     async def who(self, shown: Shown, address: str, settings: RestSettings, anonymous: Right) -> Guest:
         """Return the caller. Raise the 401 or 429 answer if the credentials are wrong."""
@@ -172,12 +174,14 @@ class Gate:
                 return self._users
             stamp = await asyncio.to_thread(_stamp, path) if path else None
             known = (path, tokens, stamp)
-            if known != self._known:
+            # One that could not be read is tried again: corrected permissions do not change its stamp.
+            if known != self._known or self._unreadable is not None:
                 self._users = await self._read(path, users_of_tokens(*tokens))
             self._known, self._looked_s = known, now
         return self._users
 
     async def _read(self, path: str, of_tokens: tuple[User, ...]) -> Users:
+        unreadable, self._unreadable = self._unreadable, None
         if not path:
             return Users(of_tokens)
         try:
@@ -185,7 +189,9 @@ class Gate:
         except (OSError, ValueError) as error:
             # Admit no user of the file: a removed user must not be admitted because the file is missing.
             why = (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8"
-            self._events.emit(RestUsersRefused(path, (why,)))
+            self._unreadable = (path, why)
+            if self._unreadable != unreadable:
+                self._events.emit(RestUsersRefused(path, (why,)))
             return Users(of_tokens)
         found = read_users(text, name=Path(path).name)
         if found.problems:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -137,6 +138,37 @@ async def test_a_users_file_that_is_gone_lets_no_user_in(tmp_path: Path) -> None
     assert refused.status == 401
     assert (await door.who("Bearer see")).right is Right.READ
     assert len(door.events.of(RestUsersRefused)) == 1
+
+
+async def test_a_users_file_that_could_not_be_read_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The daemon may not read the file; one event reports it. Then its permissions are corrected, which leaves size and
+    time as they are: its users are admitted within seconds, and another failure is reported again.
+    """
+    door = _Door(tmp_path)
+
+    def refuse(_path: Path, **_named: str) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    async def is_admitted() -> bool:
+        door.clock.advance(3)
+        try:
+            return bool((await door.who(basic("ann", "right"))).name)
+        except RestError:
+            return False
+
+    admitted = []
+    for is_readable in (False, False, True, False, True):
+        with monkeypatch.context() as patched:
+            if not is_readable:
+                patched.setattr(Path, "read_text", refuse)
+                door.file.touch()
+            admitted.append(await is_admitted())
+
+    assert admitted == [False, False, True, False, True]
+    assert [event.problems for event in door.events.of(RestUsersRefused)] == [("Permission denied",)] * 2
 
 
 async def test_lines_that_cannot_be_read_are_told(tmp_path: Path) -> None:
