@@ -21,6 +21,8 @@ from mm2py.config.resolve import FlowReader
 _HTTPS = "listeners.https."
 #: Methods allowed to pages of another origin by default; Jetty's, as in Connect.
 _CORS_METHODS = ("GET", "HEAD", "POST")
+#: Methods that change nothing.
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 class Right(enum.IntEnum):
@@ -127,13 +129,21 @@ def judge_rest(layers: Layers) -> Iterator[Problem]:
         if listener.port and (listener.host, listener.port) in seen:
             yield Problem(where, "listeners", f"port {listener.port} is named more than once")
         seen.add((listener.host, listener.port))
-    if settings.allow_origins and "*" in settings.allow_origins and settings.anonymous is Right.WRITE:
-        origin = layers.get("access.control.allow.origin")
-        message = "any web page could change the mirror: rest.auth.anonymous is write"
-        yield Problem(origin.where if origin else "", "access.control.allow.origin", message, "name the origins")
+    yield from _judge_origins(layers, settings)
     if not any(listener.scheme == "https" for listener in settings.listeners):
         return
     yield from _judge_tls(layers, dict(settings.tls), settings.client_auth, where)
+
+
+def _judge_origins(layers: Layers, settings: RestSettings) -> Iterator[Problem]:
+    if "*" not in settings.allow_origins or set(settings.allow_methods) <= {*SAFE_METHODS}:
+        return
+    open_to_all = [listener for listener in settings.listeners if settings.of_anonymous(listener) is Right.WRITE]
+    if open_to_all:
+        line = layers.get("access.control.allow.origin")
+        message = f"any web page could change the mirror: {open_to_all[0]} needs no login for that"
+        hint = "name the origins, or set access.control.allow.methods = GET"
+        yield Problem(line.where if line else "", "access.control.allow.origin", message, hint)
 
 
 def _judge_tls(layers: Layers, tls: Mapping[str, str], client_auth: str, where: str) -> Iterator[Problem]:

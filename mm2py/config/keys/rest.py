@@ -84,8 +84,9 @@ REST = Section(
             "configured, else everything on loopback listeners and reading on others. `/health/live` and "
             "`/health/ready` need no login.", check=one_of("auto", "none", "read", "write")),
         Key("access.control.allow.origin", Kind.STRING, "", Place.TOP,
-            "Other origins whose pages may use REST in a browser: `https://host`, separated by commas, or `*`. None "
-            "by default."),
+            "Other origins whose pages may use REST in a browser: `https://host`, separated by commas, or `*`, which "
+            "is refused if they could then change something without a login, as on loopback by default. None by "
+            "default."),
         Key("access.control.allow.methods", Kind.LIST, "", Place.TOP,
             "Their allowed methods; GET, HEAD and POST if unset.", check=_methods),
         Key("response.http.headers.config", Kind.STRING, "", Place.TOP, "Extra headers of answers.", _NOT_YET),

@@ -16,10 +16,9 @@ from typing import Final
 import attrs
 from yarl import URL
 
-from mm2py.config.rest import Listener, RestSettings, Right
+from mm2py.config.rest import SAFE_METHODS, Listener, RestSettings, Right
 
 
-SAFE: Final = ("GET", "HEAD", "OPTIONS")
 _OURS: Final = ("same-origin", "none")
 _LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -117,7 +116,7 @@ def _is_loopback(name: str) -> bool:
 
 def judge_origin(shown: Shown, settings: RestSettings) -> str:
     """Return why the requesting page's origin may not change anything; empty if it may."""
-    if shown.method in SAFE or is_allowed_origin(shown, settings):
+    if shown.method in SAFE_METHODS or is_allowed_origin(shown, settings):
         return ""
     if shown.origin and not _is_same(shown.origin, shown.host):
         return f"pages of {shown.origin} may not change anything here; access.control.allow.origin lists those that may"

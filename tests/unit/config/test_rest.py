@@ -122,8 +122,33 @@ def test_other_listeners_need_a_restart(config: ConfigFile) -> None:
     assert needing_restart(before, guarded) == ()
 
 
-def test_any_page_must_not_change_things(config: ConfigFile) -> None:
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (),
+        ("listeners = http://:8083, http://localhost:80",),
+        ("listeners = http://:8083", "rest.auth.anonymous = write"),
+    ],
+    ids=str,
+)
+def test_any_page_must_not_change_things(config: ConfigFile, lines: tuple[str, ...]) -> None:
     """All origins together with anonymous writing would let any page that a user opens change the mirror."""
-    [problem] = config.refusals("access.control.allow.origin = *", "rest.auth.anonymous = write")
+    [problem] = config.refusals("access.control.allow.origin = *", *lines)
 
     assert "any web page" in problem
+    assert "name the origins" in problem
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "access.control.allow.methods = get, HEAD",
+        "rest.auth.anonymous = read",
+        "rest.auth.write.tokens = do-1",
+        "listeners = http://:8083",
+        "listeners =",
+    ],
+)
+def test_any_page_may_read(config: ConfigFile, line: str) -> None:
+    """All origins are taken if a page of theirs could change nothing, or not without a login."""
+    assert config.load("access.control.allow.origin = *", line).rest.allow_origins == ("*",)
