@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, NoReturn, TextIO
 
 import attrs
@@ -37,12 +38,14 @@ class ArgumentsError(Mm2Error):
         return self.problem
 
 
-def run(question: Callable[[], Coroutine[Any, Any, None]]) -> int:
-    """Run the request and return the exit code; an error is a line on stderr, with a hint."""
-    return printed(lambda: _run(question))
+def run(question: Callable[[], Coroutine[Any, Any, None]], *, cut_short: int = ExitCode.OK) -> int:
+    """Run the request and return the exit code; an error is a line on stderr, with a hint. *cut_short* is the code if
+    Ctrl-C ends the request, or the reader of what it prints.
+    """
+    return printed(lambda: _run(question, cut_short), cut_short=cut_short)
 
 
-def _run(question: Callable[[], Coroutine[Any, Any, None]]) -> int:
+def _run(question: Callable[[], Coroutine[Any, Any, None]], cut_short: int) -> int:
     try:
         asyncio.run(question())
     except ConfigError as error:
@@ -53,7 +56,7 @@ def _run(question: Callable[[], Coroutine[Any, Any, None]]) -> int:
         print(error_line(error), file=sys.stderr)
         return ExitCode.BAD_ARGUMENTS if isinstance(error, ArgumentsError) else ExitCode.FAILED
     except KeyboardInterrupt:
-        return ExitCode.OK
+        return cut_short
     return ExitCode.OK
 
 
@@ -63,15 +66,30 @@ def error_line(error: BaseException) -> str:
     return f"mm2py: {error}" + (f"; {hint}" if hint else "")
 
 
-def printed(output: Callable[[], int]) -> int:
-    """Return what *output* returns, an exit code; 0 if the reader of what it prints closed the pipe, as `head` does."""
+def printed(output: Callable[[], int], *, cut_short: int = ExitCode.OK) -> int:
+    """Return what *output* returns, an exit code; *cut_short* if the reader of what it prints ends it by closing the
+    pipe, as `head` does.
+    """
+    code = cut_short
     try:
         code = output()
         sys.stdout.flush()
     except BrokenPipeError:
         _discard(sys.stdout)
-        return ExitCode.OK
+        drop_unwritten(sys.stderr)
     return code
+
+
+@contextlib.contextmanager
+def even_if_unread() -> Iterator[None]:
+    """Print what the block prints. If the reader closed the pipe, that and all later output is dropped, and the command
+    goes on with what it is to change.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard(sys.stdout)
 
 
 def drop_unwritten(stream: TextIO | None) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import attrs
 
 from mm2py.cli import flow_pages, looking, rest_client
-from mm2py.cli.command import Parser, run
+from mm2py.cli.command import Parser, even_if_unread, run
 from mm2py.cli.flow_requests import CONNECTORS, Request, configuring, judge_steering, limiting, steering
 from mm2py.cli.rest_client import DaemonNotReachableError, RestApi, connected, read_address
 from mm2py.clock import Clock, SystemClock
@@ -223,12 +223,12 @@ async def _change(requests: Sequence[Request], rest: RestApi, *, is_json: bool) 
     """Request changes one after the other, up to the first that is refused."""
     for request in requests:
         answer = await rest.ask(request.method, request.path, query=request.query, body=request.body)
-        if is_json:
-            # As in Connect, most changes have no response body.
-            print(json.dumps({"done": request.done} if answer is None else answer, ensure_ascii=False))
-        else:
-            looking.said(request.done)
-        sys.stdout.flush()
+        with even_if_unread():
+            if is_json:
+                # As in Connect, most changes have no response body.
+                print(json.dumps({"done": request.done} if answer is None else answer, ensure_ascii=False))
+            else:
+                looking.said(request.done)
 
 
 async def _events(options: argparse.Namespace, rest: RestApi, clock: Clock) -> None:

@@ -18,7 +18,8 @@ from typing import ClassVar
 import attrs
 from yarl import URL
 
-from mm2py.cli.command import ArgumentsError, Parser, run
+from mm2py.cli.command import ArgumentsError, Parser, even_if_unread, run
+from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.flow import read_flow
 from mm2py.cli.positions import Choice, add_arguments, chosen_flow, offsets_of, read_settings
 from mm2py.cli.rest_client import Address, connected
@@ -150,7 +151,8 @@ def main(action: str, arguments: Sequence[str]) -> int:
     """Run ``mm2py offsets import`` or ``reset`` with *arguments* and return the exit code."""
     options = make_parser(action).parse_intermixed_args(arguments)
     clock = SystemClock()
-    return run(lambda: _import(options, clock) if action == "import" else _reset(options, clock))
+    cut_short = ExitCode.OK if options.dry_run else ExitCode.FAILED
+    return run(lambda: _import(options, clock) if action == "import" else _reset(options, clock), cut_short=cut_short)
 
 
 # import
@@ -310,7 +312,8 @@ async def _apply(change: _Change, options: argparse.Namespace, mirror: MirrorSet
     runner = await _runner(options, settings, clock) or await answering_node(mirror, settings.flow)
     if runner is not None and not options.dry_run:
         raise runner
-    show(parts)
+    with even_if_unread():
+        show(parts)
     if options.dry_run:
         if runner is not None:
             _say(f"{runner}; without --dry-run this is refused")
@@ -322,7 +325,8 @@ async def _apply(change: _Change, options: argparse.Namespace, mirror: MirrorSet
         confirm()
     async with kept_idle(settings, clock):
         await offsets_of(settings, clock).alter(SOURCE, change.asked, by=_BY, is_taken_over=change.is_taken_over)
-    print("written")
+    with even_if_unread():
+        print("written")
 
 
 async def _runner(options: argparse.Namespace, settings: FlowSettings, clock: Clock) -> FlowRunsError | None:

@@ -6,7 +6,8 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 from tests.support.eventually import scaled
@@ -29,6 +30,15 @@ async def run_mm2py(*words: str | Path, env: Mapping[str, str] | None = None) ->
         text=True,
         timeout=scaled(_WITHIN_S),
     )
+
+
+@contextmanager
+def unread_output() -> Iterator[None]:
+    """Have standard output be a pipe whose reader has ended."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stream, redirect_stdout(stream):
+        yield
 
 
 def fake_program(folder: Path, name: str, script: str = "") -> Path:

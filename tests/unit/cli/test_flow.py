@@ -22,6 +22,7 @@ from mm2py.cli.rest_client import ServerEvent
 from mm2py.core.control.overrides import CONNECTORS
 from mm2py.model.flow import Flow
 from tests.support.clocks import ManualClock
+from tests.support.commands import unread_output
 
 
 DOCUMENTS = sorted((Path(__file__).parents[3] / "docs").glob("*.md"))
@@ -167,6 +168,17 @@ async def test_a_change_is_told_as_json(capsys: pytest.CaptureFixture[str]) -> N
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
         {"done": "A->B paused"},
         {"bytes_per_s": None},
+    ]
+
+
+async def test_every_change_is_requested_although_nothing_reads_the_answers() -> None:
+    """The reader of the output ends, as `head` does, after the first of several requests."""
+    rest = Answers({f"{AT}/connectors": list(CONNECTORS)})
+    with unread_output():
+        await command.serve(parsed("restart"), rest, ManualClock())
+
+    assert [path for method, path in rest.asked if method == "POST"] == [
+        f"{AT}/connectors/{name}/restart" for name in CONNECTORS
     ]
 
 

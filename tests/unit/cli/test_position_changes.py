@@ -1,12 +1,18 @@
-"""What is asked before positions are changed."""
+"""What is asked before positions are changed, and what becomes of a change whose output nothing reads."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from types import SimpleNamespace
 
 import pytest
 
+from mm2py.cli import position_changes
+from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.position_changes import NotConfirmedError, confirm
+from mm2py.cli.sheets import Note
+from tests.support.commands import unread_output
 
 
 @pytest.mark.parametrize(
@@ -20,3 +26,69 @@ def test_a_reset_is_confirmed_on_a_terminal(answer: str, is_yes: bool, monkeypat
 
     with nullcontext() if is_yes else pytest.raises(NotConfirmedError):
         confirm()
+
+
+class _Offsets:
+    """Positions of a flow that no node runs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.written = 0
+        change = SimpleNamespace(
+            settings=SimpleNamespace(flow="A->B"),
+            asked=(),
+            is_taken_over=False,
+            page=lambda: ([Note("a change")], True),
+        )
+
+        async def nothing(*_: object) -> None:
+            return None
+
+        async def reset(options: object, clock: object) -> None:
+            await position_changes._apply(change, options, None, clock)  # type: ignore[arg-type]
+
+        @asynccontextmanager
+        async def idle(*_: object) -> AsyncIterator[None]:
+            yield
+
+        for name, double in {
+            "_reset": reset,
+            "_runner": nothing,
+            "answering_node": nothing,
+            "kept_idle": idle,
+            "offsets_of": lambda *_: self,
+        }.items():
+            monkeypatch.setattr(position_changes, name, double)
+
+    async def alter(self, *_: object, **_named: object) -> None:
+        self.written += 1
+
+
+def _reset(*words: str) -> int:
+    return position_changes.main("reset", ["mm2.properties", "A->B", "--all-topics", "--to-latest", *words])
+
+
+def test_a_change_is_made_although_nothing_reads_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader of the table ends, as `head` does: the positions are written all the same, or not with --dry-run."""
+    offsets = _Offsets(monkeypatch)
+    found = []
+    for option in ("--dry-run", "--yes"):
+        with unread_output():
+            found.append((_reset(option), offsets.written))
+
+    assert found == [(ExitCode.OK, 0), (ExitCode.OK, 1)]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, BrokenPipeError])
+def test_a_change_that_was_cut_short_is_no_success(error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C, or a reader of stderr that ends, comes before anything is written."""
+    offsets = _Offsets(monkeypatch)
+
+    def interrupted() -> None:
+        raise error
+
+    monkeypatch.setattr(position_changes, "confirm", interrupted)
+    with unread_output():
+        code = _reset()
+
+    assert code == ExitCode.FAILED
+    assert offsets.written == 0
