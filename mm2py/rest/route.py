@@ -244,9 +244,10 @@ class Ask:
     def number(self, name: str) -> int:
         """Return a numeric part of the path."""
         text = self.part(name)
-        if not (text.isascii() and text.isdigit()) or int(text) > _MOST_PARTITION:
-            raise not_found(f"{name} {text!r} is not a number of one")
-        return int(text)
+        number = _number(text)
+        if number is None or number > _MOST_PARTITION:
+            raise not_found(f"{name} {shortened(text)!r} is not a number of one")
+        return number
 
     def cluster(self) -> str:
         """Return the cluster that the path names; raise if the file does not have it."""
@@ -281,9 +282,10 @@ class Ask:
         text = self.request.query.get(name)
         if text is None:
             return default
-        if not (text.isascii() and text.isdigit()) or int(text) > most:
-            raise bad_request(f"{name} must be a number from 0 to {most}, not {text!r}")
-        return int(text)
+        number = _number(text)
+        if number is None or number > most:
+            raise bad_request(f"{name} must be a number from 0 to {most}, not {shortened(text)!r}")
+        return number
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
         """Return a query parameter that is one of *choices*; the first if it is missing."""
@@ -313,6 +315,14 @@ class Ask:
         if not isinstance(body, dict):
             raise bad_request("the body must be a JSON object")
         return body
+
+
+def _number(text: str) -> int | None:
+    """Return a number without a sign; None if *text* is something else."""
+    try:
+        return int(text) if text.isascii() and text.isdigit() else None
+    except ValueError:  # Python reads no more than some thousand digits
+        return None
 
 
 def _refuse_constant(text: str) -> float:

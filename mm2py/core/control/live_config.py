@@ -251,6 +251,10 @@ def _judge(flow: Flow, connector: str, name: str, row: Key | None, text: str) ->
     if "${" in text:
         return f"{name}: only the file may refer to value providers"
     try:
+        text.encode()
+    except UnicodeEncodeError:
+        return f"{name} has half of a surrogate pair, which no topic can store"
+    try:
         row.parse(text)
     except ValueError as error:
         return f"{name}: {error}"

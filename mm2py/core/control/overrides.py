@@ -235,7 +235,10 @@ def _read_number(name: str, asked: object) -> float:
     if isinstance(asked, bool) or not isinstance(asked, int | float | str):
         raise OverrideRejectedError((f"{name}: {asked!r} is neither a number nor a text with a unit",))
     if not isinstance(asked, str):
-        return float(asked)
+        try:
+            return float(asked)
+        except OverflowError as error:
+            raise OverrideRejectedError((f"{name} is too large",)) from error
     found = _AMOUNT.fullmatch(asked.strip())
     counted = (found[3] or "")[:1].lower() if found is not None else ""
     if found is None or not _LIMIT_FIELDS[name].lower().startswith(counted):

@@ -220,7 +220,7 @@ async def creation(ask: Ask) -> Creation:
         problems.append("name must be a string")
     if not isinstance(config, dict):
         problems.append("config must be an object")
-    if initial is not None and initial not in _INITIAL:
+    if initial not in (None, *_INITIAL):
         problems.append(f"initial_state must be one of {', '.join(_INITIAL)}")
     if problems or not isinstance(name, str):
         raise bad_request(*problems)

@@ -187,6 +187,30 @@ async def test_bad_bodies(ask: Asking, route: Route, raw: bytes) -> None:
     assert ask.node.control.said_by == []
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "raw", "status"),
+    [
+        ("PUT", FLOW + "/limit", f'{{"bytes_per_s": {10**400}}}', 400),
+        ("PUT", FLOW + "/topics/orders/limit", f'{{"records_per_s": {10**400}}}', 400),
+        ("POST", FLOW + "/connectors", '{"name": "MirrorSourceConnector", "initial_state": []}', 400),
+        ("POST", "/connectors", '{"name": "north", "initial_state": {}}', 400),
+        ("PATCH", SOURCE + "/config", r'{"topics": "\ud800"}', 400),
+        ("GET", FLOW + "/topics?limit=" + "9" * 5_000, None, 400),
+        ("GET", FLOW + "/topics/orders/partitions/" + "9" * 5_000, None, 404),
+        ("POST", f"{SOURCE}/tasks/{'9' * 5_000}/restart", None, 404),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+async def test_values_out_of_bounds(ask: Asking, method: str, path: str, raw: str | None, status: int) -> None:
+    """Numbers of many digits, half of a surrogate pair and an unexpected type are refused, and change nothing."""
+    got = await ask(method, path, raw=None if raw is None else raw.encode())
+
+    assert got.status == status
+    assert len(got.text) < 2_000
+    assert ask.node.events.of(RestFailed) == ()
+    assert ask.node.control.said_by == []
+
+
 async def test_a_body_must_say_that_it_is_json(ask: Asking) -> None:
     """A form on another page cannot send that content type without a preflight request, so it is required."""
     got = await ask("PUT", SOURCE + "/config", raw=b"{}", Content_Type="text/plain")

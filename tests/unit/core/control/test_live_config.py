@@ -184,6 +184,7 @@ def test_settings_are_listed_and_taken_back(file: MirrorSettings) -> None:
         (SOURCE, "topics", "[", "regular expression"),
         (SOURCE, "topics", {"a": 1}, "must be a string"),
         (SOURCE, "topics", "${file:/etc/passwd:root}", "value providers"),
+        (SOURCE, "topics", "orders\ud800", "half of a surrogate pair"),
         (SOURCE, "groups", "g", "is a setting of MirrorCheckpointConnector"),
         (CHECKPOINT, "tasks.max", "2", "is a setting of MirrorSourceConnector"),
         (HEARTBEAT, "topics", "x", "is a setting of MirrorSourceConnector"),

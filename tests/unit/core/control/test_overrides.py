@@ -175,7 +175,22 @@ def test_records_are_read_with_units() -> None:
     assert verbs.read_limit({}, before) == before
 
 
-@pytest.mark.parametrize("asked", ["fast", "-5", "10 records", "10 M B s", True, [1], {"a": 1}, "1e3", 0, "0"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "fast",
+        "-5",
+        "10 records",
+        "10 M B s",
+        True,
+        [1],
+        {"a": 1},
+        "1e3",
+        0,
+        "0",
+        pytest.param(-(10**400), id="401 digits"),
+    ],
+)
 def test_what_is_no_rate_is_refused(asked: object) -> None:
     """In words that name the field; never by a surprise."""
     with pytest.raises(OverrideRejectedError, match="bytes_per_s"):
