@@ -89,8 +89,8 @@ class Fleet:
         for flow, runner in self._runners.items():
             other = Flow(flow.target, flow.source)
             back = self._runners.get(other)
-            runner.reverse.translations = back.translations if back is not None and back.settings.is_enabled else None
             runner.reverse.settings = self._elsewhere.get(other) if back is None else back.settings
+            runner.reverse.live = _nothing if back is None else back.live_translations
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Start flows that are not running yet."""
@@ -175,3 +175,7 @@ class Fleet:
             if not self._is_changing and all(runner.is_over for runner in purpose):
                 return
             await self._news.wait()
+
+
+def _nothing() -> None:
+    return

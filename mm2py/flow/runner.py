@@ -16,9 +16,11 @@ from mm2py.errors import Mm2Error, Verdict
 from mm2py.flow.checkpoint.group import CheckpointGroup
 from mm2py.flow.heartbeat import HeartbeatGroup
 from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.offsets.current_translations import CurrentTranslations, StoredTranslations
 from mm2py.flow.offsets.offset_syncs import OffsetSyncs
 from mm2py.flow.offsets.reverse import ReverseFlow
 from mm2py.flow.offsets.translations import Translations
+from mm2py.flow.plugins import remote_names_of
 from mm2py.flow.reach import Reach
 from mm2py.flow.requests import FlowRequests
 from mm2py.flow.sharing import FlowSharing
@@ -36,6 +38,7 @@ from mm2py.model.node import Node
 from mm2py.model.overrides import Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView, NodeView
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
 from mm2py.wire.security.contexts import principal_of
 
 
@@ -83,14 +86,14 @@ class FlowRunner:
         self._held: tuple[FlowState, str, str] | None = None
         context = FlowContext(settings, self.reach, clock, events, jitter)
         #: The source group fills them, the checkpoint group reads them.
-        self.translations = Translations(
+        self._translations = Translations(
             flow_runs=settings.offset_syncs.flow_runs_max, partition_runs=settings.offset_syncs.partition_runs_max
         )
         self.reverse = ReverseFlow(settings, clock)
         #: They outlive this runner, if the daemon keeps them.
         self._measures = measures or FlowMeasures(clock)
         sides = (
-            partial(OffsetSyncs, context, self.translations),
+            partial(OffsetSyncs, context, self._translations),
             lambda life: ConfigSync(context, life.source, life.target, life.topics, on_limits=life.keeper.go_on),
             lambda life: AclSync(context, life.source, life.target, life.topics.memory),
             partial(BrokenHistory, context, undone={}),
@@ -98,7 +101,7 @@ class FlowRunner:
         )
         watches = (partial(IdleSourceWatch, context, self._measures),)
         self._source = (
-            SourceGroup(context, epochs, self.translations, sides, self._measures, watches=watches)
+            SourceGroup(context, epochs, self._translations, sides, self._measures, watches=watches)
             if settings.is_enabled
             else None
         )
@@ -118,8 +121,32 @@ class FlowRunner:
         if not self.settings.checkpoints.is_emitted:
             return None
         return CheckpointGroup(
-            context, forward=self.translations.downstream, way_back=self.reverse.translation, measures=self._measures
+            context,
+            forward=partial(self._translations_at, context.clock),
+            way_back=self.reverse.translations,
+            measures=self._measures,
         )
+
+    def _translations_at(self, clock: Clock, target: Cluster) -> CurrentTranslations:
+        """Return what is known of where the flow's records went."""
+        settings = self.settings
+        read = partial(
+            StoredTranslations,
+            settings.flow,
+            target,
+            lambda: remote_names_of(settings),
+            topic=settings.offset_storage.topic,
+            flow_runs=settings.offset_syncs.flow_runs_max,
+            partition_runs=settings.offset_syncs.partition_runs_max,
+            clock=clock,
+        )
+        return CurrentTranslations(self.live_translations, read)
+
+    def live_translations(self) -> Translations | None:
+        """Return the translations in memory; None while they do not count, because this node does not follow all that
+        is copied.
+        """
+        return self._translations if self._source is not None and self._source.follows_all else None
 
     @property
     def flow(self) -> Flow:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from mm2py.config.settings import FlowSettings, load_settings
+from mm2py.core.control import overrides as verbs
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group import CommittedOffset
-from mm2py.model.state import GroupOffsetView
+from mm2py.model.node import Node
+from mm2py.model.overrides import NO_OVERRIDES
+from mm2py.model.state import FlowState, GroupOffsetView
 from mm2py.telemetry.events import FlowStarted
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, running_flow
@@ -20,6 +24,9 @@ from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce, produce_transactions
 from tests.support.records import plain_records
 from tests.support.topics import create_topic
+
+
+OTHER = Node("another node", 2, "another machine", "1")
 
 
 def both_ways(source: str, target: str, prefix: str, folder: Path, replacement: str = "$0") -> dict[Flow, FlowSettings]:
@@ -54,12 +61,14 @@ def offset_of(running: RunningFlow, group: str, topic: str) -> GroupOffsetView |
     return next((offset for view in views for offset in view.offsets if offset.source.topic == topic), None)
 
 
-@pytest.mark.parametrize("routed", ["{}", "{}-routed"], ids=["plain", "routed"])
+@pytest.mark.parametrize("routed", ["{}", "{}-routed"], ids=["stands by", "routed"])
 async def test_a_group_comes_back_by_what_another_node_keeps(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, routed: str
 ) -> None:
     """
     Two nodes, one for each direction, that know nothing of each other but the clusters and one file.
+
+    The one for the way back stands by for the other direction, or does not run it at all.
 
     A transactional topic of A is mirrored to B, where offsets are smaller; a group reads on at B, and its offset comes
     back to A as that of the very record that it would read next.
@@ -74,8 +83,13 @@ async def test_a_group_comes_back_by_what_another_node_keeps(
     async with (
         running_flow(settings[Flow("A", "B")], tmp_path) as there,
         running_flow(settings[Flow("B", "A")], tmp_path, other_way=settings[Flow("A", "B")]) as back,
+        AsyncExitStack() as others,
     ):
         await await_arrived(target, remote.topic, 50)
+        if routed == "{}":
+            spare = await others.enter_async_context(running_flow(settings[Flow("A", "B")], tmp_path, us=OTHER))
+            await eventually(lambda: spare.runner.view().state is FlowState.STANDBY, within_s=20, what="it stands by")
+            back.runner.reverse.live = spare.runner.live_translations
         await eventually(lambda: back.events.of(FlowStarted), within_s=60, what="the flow home runs")
         async with member(target, group, remote.topic) as consumer:
 
@@ -138,3 +152,32 @@ async def test_groups_at_the_end_and_of_empty_partitions_move(
     rest = await read_rest(target, group, remote)
 
     assert len(rest) == 10
+
+
+async def test_a_group_moves_while_copying_is_paused_from_the_start(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """The source connector is paused, then the node restarts: groups' offsets follow by what the last life stored."""
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    await create_topic(source, prefix)
+    await produce(source, prefix, [plain_records(100)])
+    settings = both_ways(source, target, prefix, tmp_path)[Flow("A", "B")]
+    async with running_flow(settings, tmp_path) as running:
+        await await_arrived(target, f"A.{prefix}", 100)
+        await running.drain()
+    group, here = f"{prefix}-group", TopicPartition(prefix, 0)
+    paused = verbs.pause_connector(NO_OVERRIDES, verbs.SOURCE)
+    async with running_flow(settings, tmp_path, overrides=paused) as running:
+        await commit_as_admin(source, group, {here: CommittedOffset(40)})
+
+        async def has_moved() -> bool:
+            return await committed(target, group) == {TopicPartition(f"A.{prefix}", 0): 40}
+
+        await eventually(has_moved, within_s=60, what="the group is at the target")
+        view = offset_of(running, group, prefix)
+        state = running.runner.view().state
+        await running.drain()
+
+    assert state is FlowState.PAUSED
+    assert view is not None
+    assert view.is_exact

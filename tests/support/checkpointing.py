@@ -40,12 +40,14 @@ class Shift:
     def source_of(self, place: TopicPartition) -> TopicPartition | None:
         return self.came_from.get(place)
 
-    def __call__(self, place: TopicPartition, offset: int) -> Translation:
+    def downstream(self, place: TopicPartition, offset: int) -> Translation:
         if self.why_not is not None:
             return self.why_not
         if place.topic not in self.by_topic:
             return Untranslated.NOT_MIRRORED
         return Translated(max(0, offset + self.by_topic[place.topic]), self.precision)
+
+    upstream = downstream
 
 
 NOTHING = Shift({})
@@ -78,7 +80,7 @@ async def running_checkpoints(
     clock = SystemClock()
     events = EventLog(clock)
     context = flow_context(clock, events, settings)
-    group = CheckpointGroup(context, forward=forward, way_back=lambda _source, _policy: backward)
+    group = CheckpointGroup(context, forward=lambda _target: forward, way_back=lambda _source, _policy: backward)
     async with asyncio.TaskGroup() as tasks:
         running = RunningCheckpoints(group, events, tasks.create_task(group.run(), name="checkpoints"))
         yield running

@@ -8,7 +8,7 @@ offset.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -18,7 +18,7 @@ from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.checkpoint.own_moves import OwnMoves
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.measures import FlowMeasures
-from mm2py.flow.offsets.reverse import ReverseTranslation
+from mm2py.flow.offsets.current_translations import CurrentTranslations
 from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint, encode_checkpoint
@@ -41,10 +41,6 @@ _UNREADABLE = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZA
 
 _BACK = "it came from the target"
 _NO_RANGE = "the target did not return its log's offsets"
-
-
-#: Translates the next offset to read of a topic-partition, or says why not.
-Translator = Callable[[TopicPartition, int], Translation]
 
 
 @attrs.frozen
@@ -91,8 +87,8 @@ class Checkpoints:
         source: Cluster,
         target: Cluster,
         *,
-        forward: Translator,
-        back: ReverseTranslation,
+        forward: CurrentTranslations,
+        back: CurrentTranslations,
         measures: FlowMeasures,
         writer: FencedWriter | None = None,
     ) -> None:
@@ -231,6 +227,7 @@ class Checkpoints:
     async def _places_of(self, committed_by: Mapping[str, Offsets | BrokerAnsweredError]) -> list[_Place]:
         """Translate what groups have committed. A group whose coordinator fails is skipped."""
         places: list[_Place] = []
+        await self._reach.done("read where records went", (), self._forward.refresh)
         await self._refresh_back(committed_by.values())
         for group, offsets in sorted(committed_by.items()):
             step = f"read the offsets of group {group}"
@@ -264,10 +261,10 @@ class Checkpoints:
         if not (takes(topic) or (back is not None and takes(back.topic))):
             return None
         if back is not None:
-            remote, translation = back, self._back(source, committed.offset)
+            remote, translation = back, self._back.upstream(source, committed.offset)
         else:
             remote = TopicPartition(self._name_remote(topic), source.partition)
-            translation = self._forward(source, committed.offset)
+            translation = self._forward.downstream(source, committed.offset)
         return _Place(group, source, remote, committed, translation, back is not None)
 
     def _at_target(self, source: TopicPartition) -> TopicPartition | None:

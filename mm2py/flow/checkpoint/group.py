@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from mm2py.flow.checkpoint.checkpoints import Checkpoints, Round, Translator
+from mm2py.flow.checkpoint.checkpoints import Checkpoints, Round
 from mm2py.flow.checkpoint.group_offsets import GroupOffsets
 from mm2py.flow.measures import FlowMeasures
-from mm2py.flow.offsets.reverse import ReverseTranslation
+from mm2py.flow.offsets.current_translations import CurrentTranslations
 from mm2py.flow.plugins import group_filter_of, policy_of
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.state import GroupOffsetsView
@@ -43,11 +43,13 @@ class CheckpointGroup(FlowGroup):
         self,
         context: FlowContext,
         *,
-        forward: Translator,
-        way_back: Callable[[Cluster, ReplicationPolicy], ReverseTranslation],
+        forward: Callable[[Cluster], CurrentTranslations],
+        way_back: Callable[[Cluster, ReplicationPolicy], CurrentTranslations],
         measures: FlowMeasures | None = None,
     ) -> None:
-        """Create a group; see `Checkpoints` for the translators. *way_back* creates one from the source cluster."""
+        """Create a group. *forward* returns the translations for `Checkpoints` that the target cluster may have to be
+        asked for, *way_back* those that the source cluster may have to be asked for.
+        """
         super().__init__(context)
         self._forward = forward
         self._way_back = way_back
@@ -109,7 +111,7 @@ class CheckpointGroup(FlowGroup):
             self._context,
             source,
             target,
-            forward=self._forward,
+            forward=self._forward(target),
             back=self._way_back(source, policy_of(self._settings)),
             measures=self._measures,
             writer=await self._context.writers.for_owner(target),

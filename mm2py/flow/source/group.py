@@ -27,7 +27,7 @@ from mm2py.flow.source.transactions import end_open_transactions
 from mm2py.flow.task_group import BackgroundLoop, FlowContext, FlowGroup
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.flow.topics.remote_topics import Topics
-from mm2py.model.overrides import NO_OVERRIDES, Overrides
+from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
 from mm2py.model.share import NO_SHARE
 from mm2py.model.state import FlowState, FlowView, total_lag
 from mm2py.telemetry.events import (
@@ -45,6 +45,8 @@ from mm2py.wire.topics.admin import Admin
 
 T = TypeVar("T")
 
+#: States between two lives.
+_DOWN = (FlowState.RESTARTING, FlowState.FAILED)
 _SUMMARY_EVERY_S = 30.0
 #: How often a cluster that is away is asked whether it is back.
 _AWAY_TICK_S = 1.0
@@ -101,6 +103,15 @@ class SourceGroup(FlowGroup):
 
     # What may be asked of it.
 
+    @property
+    def follows_all(self) -> bool:
+        """Whether its translations include what each node copies, now or in a moment, once they are read."""
+        share = self.requests.share
+        if self.requests.wanted is Wanted.RUNNING and self.state not in _DOWN:
+            return share.is_whole or share.is_owner
+        # It does not follow other nodes; where there are none, what this life has read is up to date.
+        return (self._applied & share).is_whole
+
     def apply_overrides(self, overrides: Overrides) -> None:
         """Apply *overrides* from now on."""
         self._overrides = overrides
@@ -141,6 +152,7 @@ class SourceGroup(FlowGroup):
     # A life.
 
     async def _live(self) -> None:
+        self._applied = NO_SHARE
         # Epochs of a life that failed may still be writing.
         await self._epochs.settle(self.flow)
         settings = self._settings
@@ -203,6 +215,7 @@ class SourceGroup(FlowGroup):
         self._source_tasks = tasks
         tasks.apply_overrides(self._overrides)
         self._applied = tasks.holders.share
+        self.requests.wake()  # see `until_released`
         self._came_up()
         self._events.emit(FlowStarted(self.flow, tasks.ledger.topics, len(tasks.ledger.states), tasks.copy_tasks))
 

@@ -11,6 +11,8 @@ from mm2py.flow.fleet import Fleet
 from mm2py.flow.runner import FlowRunner
 from mm2py.flow.source.copy_task import Epochs
 from mm2py.model.flow import Flow
+from mm2py.model.overrides import Wanted
+from mm2py.model.share import NO_SHARE, whole_share
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import SETTINGS
@@ -41,16 +43,42 @@ async def test_a_flow_knows_the_other_direction_by_the_file_or_by_its_runner() -
     fleet.add([SETTINGS])
     runner = fleet.runner(SETTINGS.flow)
     assert runner is not None
-    found = [(runner.reverse.translations, runner.reverse.settings)]
+    found = [(runner.reverse.live(), runner.reverse.settings)]
     for elsewhere in ([back], [changed], []):
         fleet.know(elsewhere)
-        found.append((runner.reverse.translations, runner.reverse.settings))
+        found.append((runner.reverse.live(), runner.reverse.settings))
     fleet.add([back])
     here = fleet.runner(BACK)
 
     assert found == [(None, None), (None, back), (None, changed), (None, None)]
     assert here is not None
-    assert (runner.reverse.translations, runner.reverse.settings) == (here.translations, back)
+    assert (runner.reverse.live(), runner.reverse.settings) == (here.live_translations(), back)
+    assert runner.reverse.live() is not None
+
+
+async def test_a_flow_that_this_node_does_not_follow_lends_no_translations() -> None:
+    """
+    Two nodes run both directions, each flow with one task: this one owns B->A and stands by for A->B, which it takes
+    over later, paused. What the other node stores counts until this one copies.
+    """
+    fleet = _fleet()
+    fleet.add([SETTINGS, attrs.evolve(SETTINGS, flow=BACK)])
+    there, back = fleet.runner(SETTINGS.flow), fleet.runner(BACK)
+    assert there is not None
+    assert there._source is not None
+    assert back is not None
+    is_lent = []
+    for share, wanted in (
+        (NO_SHARE, Wanted.RUNNING),
+        (NO_SHARE, Wanted.PAUSED),
+        (whole_share(2), Wanted.PAUSED),
+        (whole_share(2), Wanted.RUNNING),
+    ):
+        there._source.requests.want(wanted)
+        there._source.requests.give(share)
+        is_lent.append(back.reverse.live() is not None)
+
+    assert is_lent == [False, False, False, True]
 
 
 async def test_flows_are_listed_by_name() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ import pytest
 
 from mm2py.core.control import overrides as verbs
 from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
+from mm2py.core.offsets.translation import Precision, Translated
 from mm2py.errors import OverrideConflictError, UnknownConnectorError, UnknownTaskError
 from mm2py.flow.checkpoint.group import CheckpointGroup
 from mm2py.flow.heartbeat import HeartbeatGroup
@@ -21,6 +22,7 @@ from mm2py.flow.source.group import SourceGroup
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
+from mm2py.model.positions import Position, encode_position
 from mm2py.model.restart import Restart
 from mm2py.model.state import FlowState, FlowView, HeartbeatsView
 from mm2py.telemetry.events import (
@@ -35,7 +37,10 @@ from mm2py.telemetry.events import (
     TopicResumed,
 )
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.clocks import LoopClock
+from tests.support.fake_brokers import FakeBrokers, topics_with
 from tests.support.flow_rig import FLOW, SETTINGS, HopelessError, flow_context
 from tests.support.source_tasks import PretendedEpochs
 
@@ -310,3 +315,23 @@ async def test_what_is_ordered_is_told_and_shown() -> None:
     )
     kinds = (TopicResumed, PartitionResumed, RateLimitLifted)
     assert [len(flow.events.of(kind)) for kind in kinds] == [1, 1, 2]
+
+
+@pytest.mark.parametrize("rest", [verbs.pause_connector, verbs.stop_connector])
+async def test_groups_are_translated_while_copying_rests_from_the_start(
+    rest: Callable[[Overrides, str], Overrides],
+) -> None:
+    """The source connector was paused or stopped, then the node restarted: the stored positions are read."""
+    brokers, clock, source = FakeBrokers(), LoopClock(), TopicPartition("orders", 0)
+    topic = SETTINGS.offset_storage.topic
+    brokers.topics = topics_with(topic, [0])
+    runner = FlowRunner(SETTINGS, PretendedEpochs(), clock=clock, events=EventLog(clock), jitter=lambda: 0.5)
+    runner.requests.apply(rest(NO_OVERRIDES, SOURCE))
+    async with Cluster(brokers.endpoint, clock, opener=brokers.open) as target:
+        key, value, headers = encode_position("A", Position(source, 100, 49))
+        await TopicLog(target, topic).append([LogRecord(key, value, tuple(headers))])
+        found = runner._translations_at(clock, target)
+        await found.refresh()
+
+    assert found.downstream(source, 100) == Translated(50, Precision.EXACT)
+    assert found.source_of(TopicPartition("A.orders", 0)) == source

@@ -1,4 +1,4 @@
-"""What the source group does while it is paused, without clusters."""
+"""What the source group does while it is paused, and whether it follows its flow, without clusters."""
 
 from __future__ import annotations
 
@@ -6,14 +6,23 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import attrs
+import pytest
+
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.source.group import SourceGroup, SourceLife
 from mm2py.model.overrides import Wanted
+from mm2py.model.share import NO_SHARE, Share, whole_share
 from mm2py.model.state import FlowState
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import flow_context
 from tests.support.source_tasks import PretendedEpochs
+
+
+WHOLE = whole_share(2)
+OWNERS_PART = Share(is_owner=True, tasks=frozenset({0}), slots=frozenset(range(512)))
+OTHER_PART = attrs.evolve(OWNERS_PART, is_owner=False)
 
 
 class Watch:
@@ -54,3 +63,36 @@ async def test_a_paused_group_keeps_watch_and_looks_at_topics_when_it_goes_on() 
     assert (state, looks) == (FlowState.PAUSED, 60)
     assert resting.result()
     assert refreshes == [60.5]
+
+
+@pytest.mark.parametrize(
+    ("share", "applied", "wanted", "state", "expected"),
+    [
+        (WHOLE, WHOLE, Wanted.RUNNING, FlowState.RUNNING, True),
+        (WHOLE, NO_SHARE, Wanted.RUNNING, FlowState.STARTING, True),
+        (OWNERS_PART, OWNERS_PART, Wanted.RUNNING, FlowState.RUNNING, True),
+        (OWNERS_PART, OWNERS_PART, Wanted.RUNNING, FlowState.DRAINED, True),
+        (OTHER_PART, OTHER_PART, Wanted.RUNNING, FlowState.RUNNING, False),
+        (NO_SHARE, NO_SHARE, Wanted.RUNNING, FlowState.STANDBY, False),
+        (NO_SHARE, WHOLE, Wanted.RUNNING, FlowState.DRAINING, False),
+        (WHOLE, WHOLE, Wanted.PAUSED, FlowState.PAUSED, True),
+        (WHOLE, NO_SHARE, Wanted.PAUSED, FlowState.PAUSED, False),
+        (WHOLE, NO_SHARE, Wanted.STOPPED, FlowState.STOPPED, False),
+        (OWNERS_PART, OWNERS_PART, Wanted.PAUSED, FlowState.PAUSED, False),
+        (WHOLE, OTHER_PART, Wanted.PAUSED, FlowState.PAUSED, False),
+        (WHOLE, WHOLE, Wanted.RUNNING, FlowState.RESTARTING, True),
+        (WHOLE, NO_SHARE, Wanted.RUNNING, FlowState.RESTARTING, False),
+    ],
+)
+def test_when_all_that_is_copied_is_followed(
+    share: Share, applied: Share, wanted: Wanted, state: FlowState, *, expected: bool
+) -> None:
+    """It copies all itself, or owns the flow and reads what others store, or has read all before it rested."""
+    clock = LoopClock()
+    context = flow_context(clock, EventLog(clock))
+    group = SourceGroup(context, PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
+    group.requests.give(share)
+    group.requests.want(wanted)
+    group.state, group._applied = state, applied
+
+    assert group.follows_all is expected

@@ -1,4 +1,4 @@
-"""The way back as another node keeps it: read on, round by round."""
+"""What is known of where a flow's records went: in memory, or read on, round by round, as another node stores it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from mm2py.core.offsets.translation import Precision, Translated, Untranslated
 from mm2py.errors import BrokerAnsweredError
-from mm2py.flow.offsets.reverse import ReverseTranslation, StoredTranslations
+from mm2py.flow.offsets.current_translations import CurrentTranslations, StoredTranslations
 from mm2py.flow.offsets.translations import Translations
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position, encode_position
@@ -34,7 +34,9 @@ class OtherNodeRig:
     brokers: FakeBrokers
     cluster: Cluster
     clock: LoopClock
-    kept: StoredTranslations
+    kept: CurrentTranslations
+    #: What this node has in memory, if it follows the flow.
+    live: Translations | None = None
     #: What the other node's routers put before a topic's name.
     prefix: str = ""
 
@@ -70,8 +72,10 @@ async def rig() -> AsyncIterator[OtherNodeRig]:
         def names() -> Callable[[str], str]:
             return partial(f"B.{made.prefix}{{}}".format)
 
-        kept = StoredTranslations(BACK, cluster, names, flow_runs=1000, partition_runs=1000, clock=clock)
-        made = OtherNodeRig(brokers, cluster, clock, kept)
+        read = partial(
+            StoredTranslations, BACK, cluster, names, topic=TOPIC, flow_runs=1000, partition_runs=1000, clock=clock
+        )
+        made = OtherNodeRig(brokers, cluster, clock, CurrentTranslations(lambda: made.live, read))
         yield made
 
 
@@ -79,13 +83,13 @@ async def test_what_another_node_keeps_is_read_on(rig: OtherNodeRig) -> None:
     """Each refresh takes what was added; an offset past what was kept so far counts as not copied yet."""
     await rig.keep(upstream=100, downstream=10, length=20)
     await rig.kept.refresh()
-    early = [rig.kept(REMOTE, offset) for offset in (15, 40)]
+    early = [rig.kept.upstream(REMOTE, offset) for offset in (15, 40)]
     await rig.keep(upstream=100, downstream=10, length=50)
     await rig.kept.refresh()
 
     assert early == [Translated(105), Translated(120, Precision.END)]
-    assert rig.kept(REMOTE, 40) == Translated(130)
-    assert rig.kept(TopicPartition("B.other", 0), 1) is Untranslated.NOT_MIRRORED
+    assert rig.kept.upstream(REMOTE, 40) == Translated(130)
+    assert rig.kept.upstream(TopicPartition("B.other", 0), 1) is Untranslated.NOT_MIRRORED
 
 
 async def test_a_topic_that_was_created_again_is_read_from_its_start(rig: OtherNodeRig) -> None:
@@ -98,7 +102,7 @@ async def test_a_topic_that_was_created_again_is_read_from_its_start(rig: OtherN
     await rig.keep(upstream=200, downstream=10, length=60)
     await rig.kept.refresh()
 
-    assert rig.kept(REMOTE, 15) == Translated(205)
+    assert rig.kept.upstream(REMOTE, 15) == Translated(205)
 
 
 async def test_a_topic_that_is_not_there_is_not_asked_for_at_each_round(rig: OtherNodeRig) -> None:
@@ -115,7 +119,7 @@ async def test_a_topic_that_is_not_there_is_not_asked_for_at_each_round(rig: Oth
     await rig.kept.refresh()
 
     assert not_asked == 0
-    assert rig.kept(REMOTE, 15) == Translated(105)
+    assert rig.kept.upstream(REMOTE, 15) == Translated(105)
 
 
 async def test_what_another_node_routes_is_known_by_the_name_it_has_there(rig: OtherNodeRig) -> None:
@@ -130,21 +134,35 @@ async def test_what_another_node_routes_is_known_by_the_name_it_has_there(rig: O
 
     assert before == [ORDERS, None]
     assert [rig.kept.source_of(REMOTE), rig.kept.source_of(routed)] == [None, ORDERS]
-    assert rig.kept(routed, 15) == Translated(105)
+    assert rig.kept.upstream(routed, 15) == Translated(105)
 
 
-def test_what_is_lent_is_that_of_the_flow_as_it_is_now() -> None:
-    """A reload gives the flow in the other direction another life, or takes it away."""
-    lives = [Translations(flow_runs=10, partition_runs=10) for _ in range(2)]
-    for downstream, life in zip((9, 19), lives, strict=True):
-        life.adopt({ORDERS: Position(ORDERS, 100, downstream)}, {ORDERS: REMOTE.topic})
-    now: Translations | None = None
-    lent = ReverseTranslation(lambda: now)
+async def test_what_is_in_memory_counts_from_round_to_round(rig: OtherNodeRig) -> None:
+    """
+    A flow's share moves between two rounds, or a reload gives the flow another life.
+
+    What is stored is read when no life here follows the flow, and again when that comes back.
+    """
+    await rig.keep(upstream=100, downstream=10, length=20)
+    lives: list[Translations | None] = [None]
+    for downstream in (9, 19):
+        life = Translations(flow_runs=10, partition_runs=10)
+        life.adopt({ORDERS: Position(ORDERS, 700, downstream)}, {ORDERS: REMOTE.topic})
+        lives += [life, None]
     found = []
-    for life in (*lives, None):
-        now = life
-        found.append((lent(REMOTE, 10), lent.source_of(REMOTE)))
+    for rig.live in lives:
+        await rig.kept.refresh()
+        found.append((rig.kept.upstream(REMOTE, 20), rig.kept.downstream(ORDERS, 110), rig.kept.source_of(REMOTE)))
 
-    assert [source for _, source in found] == [ORDERS, ORDERS, None]
-    assert found[0][0] != found[1][0]
-    assert found[2][0] is Untranslated.NOT_MIRRORED
+    stored = (Translated(110), Translated(20), ORDERS)
+    assert found[::2] == [stored] * 3
+    assert [it[0] for it in found[1::2]] == [Translated(700, Precision.END), Translated(700)]
+
+
+async def test_nothing_is_known_before_the_first_round(rig: OtherNodeRig) -> None:
+    """Neither way, nor of a partition's origin."""
+    known = rig.kept
+
+    assert known.source_of(REMOTE) is None
+    assert known.upstream(REMOTE, 10) is Untranslated.NOT_MIRRORED
+    assert known.downstream(ORDERS, 100) is Untranslated.NOT_MIRRORED
