@@ -26,7 +26,7 @@ from mm2py.wire.groups.consumer_groups import Groups
 
 #: The interval between two rounds, if the setting is 0.
 _SHORTEST_S = 0.5
-#: Retry interval of a round that came before translations were ready.
+#: First retry interval of a round that came before translations were ready; it doubles each time.
 _UNREADY_S = 1.0
 #: Time limit of the last round in a drain.
 _LAST_ROUND_S = 2.5
@@ -166,9 +166,14 @@ class CheckpointGroup(FlowGroup):
 
     async def _emit_forever(self, checkpoints: Checkpoints) -> None:
         interval_s = max(_SHORTEST_S, self._settings.checkpoints.emit_interval_s)
+        retry_s = _UNREADY_S
         while True:
             await self._emit(checkpoints)
-            await self._clock.sleep(interval_s if self._round.is_ready else min(interval_s, _UNREADY_S))
+            if self._round.is_ready:
+                pause_s, retry_s = interval_s, _UNREADY_S
+            else:
+                pause_s, retry_s = min(interval_s, retry_s), retry_s * 2
+            await self._clock.sleep(pause_s)
 
     async def _emit(self, checkpoints: Checkpoints) -> None:
         followed = self._followed
