@@ -24,6 +24,8 @@ from mm2py.wire.topic_log import LogRecord, TopicLog
 
 #: Retry interval for a topic that is missing, or may not be read.
 _REFUSED_S = 60.0
+#: After so many partitions others have a turn of the event loop.
+_PARTITIONS_A_TURN = 500
 
 
 class StoredTranslations:
@@ -54,13 +56,14 @@ class StoredTranslations:
         self._topic_id: str | None = None
         self._read_to: dict[int, int] = {}
         self._stored = PositionsTopic(flow.source)
+        #: Whether more is stored than `translations` have, also after a read that failed or was cancelled.
+        self._has_news = False
         self._not_before = 0.0
 
     async def refresh(self) -> None:
         """Read what was stored since the last time; raises the cluster's error."""
         if self._clock.monotonic() < self._not_before:
             return
-        has_news = False
         try:
             await self._cluster.refresh_metadata({self._log.topic})
             topic_id = self._cluster.topic_id(self._log.topic)
@@ -70,27 +73,31 @@ class StoredTranslations:
             async with aclosing(self._log.read_from(self._read_to)) as chunks:
                 async for records in chunks:
                     for record in records:
-                        has_news |= self._take(record)
+                        self._take(record)
         except BrokerAnsweredError:
             self._not_before = self._clock.monotonic() + _REFUSED_S
             raise
-        if has_news:
-            self.translations = self._made()
+        if self._has_news:
+            self.translations = await self._made()
+            self._has_news = False
 
-    def _take(self, record: LogRecord) -> bool:
-        """Add one record of the positions topic; return whether it has news."""
+    def _take(self, record: LogRecord) -> None:
+        """Add one record of the positions topic."""
         if record.partition is not None and record.offset is not None:
             self._read_to[record.partition] = record.offset + 1
         found = self._stored.take(record)
-        return found is not None and not isinstance(found, UnreadableRecord)
+        self._has_news |= found is not None and not isinstance(found, UnreadableRecord)
 
-    def _made(self) -> Translations:
+    async def _made(self) -> Translations:
         flow_runs, partition_runs = self._sizes
         translations = Translations(flow_runs=flow_runs, partition_runs=partition_runs)
         translations.load(self._stored.chunks.values())
         name_remote = self._names()
-        remote_of = {source: name_remote(source.topic) for source in self._stored.positions}
-        translations.adopt(self._stored.positions, remote_of)
+        sources = list(self._stored.positions)
+        for at in range(0, len(sources) or 1, _PARTITIONS_A_TURN):
+            remote_of = {it: name_remote(it.topic) for it in sources[at : at + _PARTITIONS_A_TURN]}
+            translations.adopt(self._stored.positions, remote_of)
+            await self._clock.sleep(0)
         return translations
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 
 import attrs
 import pytest
 
 from mm2py.core.offsets.translation import Precision, Translated, Untranslated
-from mm2py.errors import BrokerAnsweredError
+from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
 from mm2py.flow.offsets.current_translations import CurrentTranslations, StoredTranslations
 from mm2py.flow.offsets.translations import Translations
 from mm2py.model.flow import Flow, TopicPartition
@@ -135,6 +135,25 @@ async def test_what_another_node_routes_is_known_by_the_name_it_has_there(rig: O
     assert before == [ORDERS, None]
     assert [rig.kept.source_of(REMOTE), rig.kept.source_of(routed)] == [None, ORDERS]
     assert rig.kept.upstream(routed, 15) == Translated(105)
+
+
+async def test_what_was_read_before_a_failure_counts(rig: OtherNodeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker goes away while the topic is read; the next round reads on, and finds nothing more."""
+    read_from = TopicLog.read_from
+
+    async def read_a_part(log: TopicLog, positions: Mapping[int, int]) -> AsyncIterator[list[LogRecord]]:
+        async for records in read_from(log, positions):
+            yield records
+        raise ClusterUnreachableError("A", "a:1", "gone")
+
+    await rig.keep(upstream=100, downstream=10, length=20)
+    with monkeypatch.context() as patched:
+        patched.setattr(TopicLog, "read_from", read_a_part)
+        with pytest.raises(ClusterUnreachableError):
+            await rig.kept.refresh()
+    await rig.kept.refresh()
+
+    assert rig.kept.upstream(REMOTE, 15) == Translated(105)
 
 
 async def test_what_is_in_memory_counts_from_round_to_round(rig: OtherNodeRig) -> None:
