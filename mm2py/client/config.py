@@ -11,6 +11,7 @@ from typing import Self
 
 import attrs
 
+from mm2py.config.keys.row import trimmed
 from mm2py.config.layers import Value
 from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.resolve import parse_servers
@@ -80,7 +81,7 @@ class MirrorClientConfig:
             policy=policy,
             security=security,
             name=name,
-            client_id=client.get("client.id", "mm2py-client"),
+            client_id=trimmed(client.get("client.id", "mm2py-client")),
             request_timeout_ms=timeout_ms,
             unused=tuple(sorted(key for key in texts if not _is_known(key))),
         )

@@ -28,7 +28,7 @@ from mm2py.config.flow_settings import (
     TopicSyncSettings,
 )
 from mm2py.config.keys.cluster import LEAST_TRANSACTION_MS
-from mm2py.config.keys.row import LAST_PORT, Key
+from mm2py.config.keys.row import LAST_PORT, Key, trimmed
 from mm2py.config.keys.table import key_named
 from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.problem import Problem
@@ -162,11 +162,9 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         offset_syncs=_offset_syncs(of),
         membership=_membership(of, flow),
         transforms=read_transforms(layers, flow),
-        config_storage=StorageSettings(
-            of.text("config.storage.topic").strip(), of.number("config.storage.replication.factor")
-        ),
+        config_storage=StorageSettings(of.text("config.storage.topic"), of.number("config.storage.replication.factor")),
         status_storage=StorageSettings(
-            of.text("status.storage.topic").strip(),
+            of.text("status.storage.topic"),
             of.number("status.storage.replication.factor"),
             of.number("status.storage.partitions"),
         ),
@@ -195,9 +193,9 @@ def _copying(of: FlowReader) -> CopySettings:
         drain_ms=of.number("copy.drain.ms"),
         restart_backoff_ms=of.number("copy.restart.backoff.ms"),
         restart_backoff_max_ms=of.number("copy.restart.backoff.max.ms"),
-        start_group=of.text("copy.start.group").strip(),
-        start_timestamp_ms=_start_timestamp_ms(of.text("start.timestamp").strip()),
-        is_exactly_once=of.text("exactly.once.source.support").strip().lower() == "enabled",
+        start_group=of.text("copy.start.group"),
+        start_timestamp_ms=_start_timestamp_ms(of.text("start.timestamp")),
+        is_exactly_once=of.text("exactly.once.source.support").lower() == "enabled",
         transaction_timeout_ms=max(LEAST_TRANSACTION_MS, of.number("producer.transaction.timeout.ms")),
     )
 
@@ -208,17 +206,17 @@ def _start_timestamp_ms(text: str) -> int | None:
 
 def _membership(of: FlowReader, flow: Flow) -> MembershipSettings:
     # One line applies to all flows into a cluster, but each needs its own group.
-    group = of.text("group.id").strip()
+    group = of.text("group.id")
     others = (other for other in running_flows(of.layers) if other.target == flow.target and other != flow)
     is_shared = bool(group) and any(FlowReader(of.layers, other).flag("enabled") for other in others)
     # As connectors of a distributed worker have it.
     of_flow, task_ids, owner_id = (of.layers.get(f"{flow}.{key}") for key in ("group.id", TASK_IDS, OWNER_ID))
     if of_flow is not None:
-        group, is_shared = of_flow.text, False
+        group, is_shared = trimmed(of_flow.text), False
     refuses = of.text("copy.on.second.node") == "refuse"
     return attrs.evolve(
         _of_group(of, f"{group}-{flow.source}" if is_shared else group),
-        instance=of.text("group.instance.id").strip() if refuses else "",
+        instance=of.text("group.instance.id") if refuses else "",
         task_ids="" if task_ids is None else task_ids.text,
         owner_id="" if owner_id is None else owner_id.text,
     )
@@ -227,7 +225,7 @@ def _membership(of: FlowReader, flow: Flow) -> MembershipSettings:
 def worker_membership(layers: Layers, target: str) -> MembershipSettings:
     """Read how a distributed worker is a member of its own group, at cluster *target*."""
     of = FlowReader(layers, Flow("", target))
-    return _of_group(of, of.text("group.id").strip())
+    return _of_group(of, of.text("group.id"))
 
 
 def _of_group(of: FlowReader, group: str) -> MembershipSettings:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from mm2py.config.keys.rest import CLIENT_AUTH, parse_listener
+from mm2py.config.keys.row import trimmed
 from mm2py.config.layers import Layers
 from mm2py.config.problem import Problem
 from mm2py.config.resolve import FlowReader
@@ -96,11 +97,11 @@ def rest_settings(layers: Layers) -> RestSettings:
     return RestSettings(
         listeners=tuple(Listener(*parse_listener(text)) for text in of.texts("listeners")),
         tls=tuple(sorted(tls.items())),
-        client_auth=tls.get("ssl.client.auth", of.text("ssl.client.auth")).strip().lower(),
-        advertised_host=of.text("rest.advertised.host.name").strip(),
+        client_auth=tls.get("ssl.client.auth", of.text("ssl.client.auth")).lower(),
+        advertised_host=of.text("rest.advertised.host.name"),
         advertised_port=of.number_if_set("rest.advertised.port"),
         advertised_listener=of.text("rest.advertised.listener"),
-        users_file=of.text("rest.auth.users.file").strip(),
+        users_file=of.text("rest.auth.users.file"),
         read_tokens=_words(of.text("rest.auth.read.tokens")),
         write_tokens=_words(of.text("rest.auth.write.tokens")),
         anonymous=None if anonymous == "auto" else Right[anonymous.upper()],
@@ -115,8 +116,9 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _tls(layers: Layers) -> dict[str, str]:
     """Return the keys of the https listeners, or else the top level's: all or nothing, as in Java."""
-    own = {line.key.removeprefix(_HTTPS): line.text for line in layers.lines() if line.key.startswith(_HTTPS + "ssl.")}
-    return own or {line.key: line.text for line in layers.lines() if line.key.startswith("ssl.")}
+    texts = {line.key: trimmed(line.text) for line in layers.lines()}
+    own = {key.removeprefix(_HTTPS): text for key, text in texts.items() if key.startswith(_HTTPS + "ssl.")}
+    return own or {key: text for key, text in texts.items() if key.startswith("ssl.")}
 
 
 def judge_rest(layers: Layers) -> Iterator[Problem]:

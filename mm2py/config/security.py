@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from mm2py.config.keys.row import trimmed
 from mm2py.config.keys.security import BUILT_IN_HANDLERS, PROTOCOLS
 from mm2py.config.layers import Value
 from mm2py.config.problem import Problem
@@ -39,7 +40,7 @@ def read_security(protocol: Value, lines: Mapping[str, Value]) -> Security | Pro
         return Problem(protocol.where, protocol.key, f"unknown security protocol {protocol.text!r}", hint)
     if name == "PLAINTEXT":
         return Security()
-    security = Security(name, tuple(sorted((key, line.text) for key, line in lines.items())))
+    security = Security(name, tuple(sorted((key, trimmed(line.text)) for key, line in lines.items())))
     problems = [
         *(_judge_stores(lines) if security.uses_tls else ()),
         *(_judge_login(protocol, lines) if security.uses_sasl else ()),
@@ -115,7 +116,7 @@ def _judge_token(
     stem = "sasl.oauthbearer.client.credentials.client."
     wanted = {"clientId": f"{stem}id", "clientSecret": f"{stem}secret"}
     missing = [key for option, key in wanted.items() if option not in options and not _is_set(lines, key)]
-    if missing and not url.text.startswith("file:"):
+    if missing and not trimmed(url.text).startswith("file:"):
         line = jaas or url
         hint = f'set {_beside(line, missing[0])}, or write clientId="…" clientSecret="…" in '
         hint += _beside(line, "sasl.jaas.config")

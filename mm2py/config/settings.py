@@ -205,7 +205,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
         metrics_partitions_max=of.number("metrics.partitions.max"),
         metrics_topics_max=of.number("metrics.topics.max"),
         plans_port=of.number("copy.plans.port"),
-        secrets_key_file=of.text("secrets.key.file").strip(),
+        secrets_key_file=of.text("secrets.key.file"),
         rest=rest,
         notes=(
             *found.notes,
@@ -274,14 +274,14 @@ def _read(path: Path) -> Document:
 def _spark(layers: Layers) -> dict[str, str]:
     master = FlowReader(layers, None).text("spark.master")
     passed = {line.key: line.text.strip() for line in layers.lines() if line.key.startswith("spark.")}
-    return passed | {"spark.master": master.strip()}
+    return passed | {"spark.master": master}
 
 
 def _judge_secrets(flows: Sequence[FlowSettings], layers: Layers) -> Iterator[Problem]:
     """Refuse to send secrets in clear text over a network: an epoch's plan goes to Spark's executors."""
     spark = _spark(layers)
     ends = [end for flow in flows if flow.is_enabled for end in (flow.source, flow.target)]
-    has_key = bool(FlowReader(layers, None).text("secrets.key.file").strip())
+    has_key = bool(FlowReader(layers, None).text("secrets.key.file"))
     if is_on_this_machine(spark["spark.master"]) or has_key or encrypts_traffic(spark) or not carries_secrets(ends):
         return
     line = layers.get("spark.master")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
+from mm2py.config.keys.row import trimmed
 from mm2py.config.keys.table import key_named
 from mm2py.config.layers import Layers, Value, spellings
 from mm2py.config.problem import Problem
@@ -167,7 +168,7 @@ def _judge_replacement(layers: Layers, prefix: str) -> Iterator[Problem]:
     line, pattern = layers.get(f"{prefix}replacement"), _text(layers, f"{prefix}regex")
     with suppress(PatternError):  # reported before
         if line is not None and pattern is not None:
-            reason = judge_replacement(line.text, compile_java(pattern))
+            reason = judge_replacement(trimmed(line.text), compile_java(pattern))
             if reason is not None:
                 yield Problem(line.where, line.key, line.reason(ValueError(reason)))
 
@@ -216,7 +217,7 @@ def _judge_settings(
         if key not in {*kind.required, *kind.defaults, *own}:
             known = ", ".join((*kind.required, *kind.defaults)) or "none"
             yield Problem(line.where, line.key, f"{short_name(owner.text)} has no such setting", f"it has {known}")
-        elif (check := checks.get(key)) is not None and (reason := check(line.text)) is not None:
+        elif (check := checks.get(key)) is not None and (reason := check(trimmed(line.text))) is not None:
             yield Problem(line.where, line.key, line.reason(ValueError(reason)))
 
 
@@ -250,4 +251,4 @@ def _first(layers: Layers, flow: Flow, name: str) -> Value | None:
 
 def _text(layers: Layers, written: str) -> str | None:
     line = layers.get(written)
-    return None if line is None else line.text
+    return None if line is None else trimmed(line.text)

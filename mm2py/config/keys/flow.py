@@ -42,7 +42,7 @@ _FLOW = Section(
             "How remote topics are named: `default` (`A.orders`), `identity` (`orders`), Java's class names of the "
             "two, or the dotted path of a Python class.", check=not_empty),
         Key("replication.policy.separator", Kind.STRING, ".", Place.FLOW,
-            "Separator between alias and topic in remote and internal names.", check=topic_text),
+            "Separator between alias and topic in remote and internal names.", check=topic_text, keeps_blanks=True),
         Key("replication.policy.internal.topic.separator.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "`false` keeps `.` in the names of internal topics when the separator is another."),
         Key("remote.topic.prefix", Kind.STRING, "", Place.FLOW,

@@ -19,6 +19,9 @@ from mm2py.model.timestamp import timestamp_ms
 #: The greatest TCP port.
 LAST_PORT: Final = 65_535
 
+#: What Java's `String.trim` removes at both ends.
+_TRIMMED: Final = "".join(map(chr, range(ord(" ") + 1)))
+
 #: Checks a parsed value: returns why it is invalid, or None.
 Check = Callable[[object], str | None]
 
@@ -106,7 +109,7 @@ class Kind(enum.Enum):
             return _parse_list(split_list(text))
         if self is Kind.PATTERNS:
             return _parse_patterns(text)
-        return text.strip() if self is Kind.CLASS else text
+        return trimmed(text)
 
 
 _BITS = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
@@ -131,6 +134,8 @@ class Key:
     remark: str = ""
     #: Values equal to mm2py's fixed behaviour; setting one causes no note.
     fits: tuple[str, ...] = ()
+    #: Whether blanks around a value are part of it, because Java's class reads the line itself.
+    keeps_blanks: bool = False
 
     @property
     def full_name(self) -> str:
@@ -144,7 +149,7 @@ class Key:
 
     def parse(self, text: str) -> object:
         """Parse and check a value. Raise ValueError with what is expected."""
-        value = self.kind.parse(text)
+        value = text if self.keeps_blanks else self.kind.parse(text)
         if self.check is not None and (reason := self.check(value)):
             raise ValueError(reason)
         return value
@@ -162,6 +167,11 @@ class Section:
     title: str
     text: str
     keys: tuple[Key, ...]
+
+
+def trimmed(text: str) -> str:
+    """Return *text* as Kafka reads a STRING, PASSWORD or CLASS: without the blanks around it."""
+    return text.strip(_TRIMMED)
 
 
 def at_least(least: int) -> Check:

@@ -32,6 +32,23 @@ def test_each_side_has_its_own(config: ConfigFile) -> None:
     assert dict(settings.clusters["A"].security.client_keys)["sasl.jaas.config"] == of_cluster
 
 
+def test_blanks_around_a_secret_are_no_part_of_it(config: ConfigFile) -> None:
+    """A mounted secret often ends in a newline, and a line in a blank; Java trims both."""
+    (config.path.parent / "pw").write_text("hush\n")
+    settings = config.load(
+        "config.providers = dir\n"
+        "config.providers.dir.class = org.apache.kafka.common.config.provider.DirectoryConfigProvider\n"
+        f"A.security.protocol = SSL\nA.ssl.truststore.location = /a.jks \n"
+        f"A.ssl.truststore.password = ${{dir:{config.path.parent}:pw}}\nA.ssl.key.password = hush \n"
+    )
+
+    assert dict(settings.clusters["A"].security.client_keys) == {
+        "ssl.truststore.location": "/a.jks",
+        "ssl.truststore.password": "hush",
+        "ssl.key.password": "hush",
+    }
+
+
 def test_plaintext_carries_nothing(config: ConfigFile) -> None:
     """Stray keys of a cluster that is entered in plaintext stay where they are."""
     settings = config.load(f"ssl.truststore.password = hush\nsasl.jaas.config = {PLAIN}\n")

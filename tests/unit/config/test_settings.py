@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import pytest
 
 from mm2py.config.explain import node_settings
@@ -299,6 +301,27 @@ def test_brokers_may_be_written_in_all_of_kafkas_ways(config: ConfigFile, text: 
     )
 
     assert expected == settings.clusters["A"].bootstrap_servers
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "expected"),
+    [
+        ("A.consumer.isolation.level = read_committed ", "limits.reads_committed", True),
+        ("A.consumer.auto.offset.reset = latest ", "copying.auto_offset_reset", "latest"),
+        ("A.consumer.client.rack = r1 ", "limits.rack", "r1"),
+        ("A.consumer.client.id = me ", "source.client_id", "me"),
+        ("B.producer.compression.type = zstd ", "limits.codec", 4),
+        ("A->B.offset-syncs.topic.location = target ", "offset_syncs.location", "target"),
+        ("A->B.use.defaults.from = source ", "topic_sync.use_defaults_from", "source"),
+        ("A->B.errors.tolerance = all ", "transforms.errors.are_tolerated", True),
+        ("B.offset.storage.topic = x ", "offset_storage.topic", "x"),
+        ("B.status.storage.topic = x ", "status_storage.topic", "x"),
+        ("A->B.config.action.reload = none ", "flow.source", "A"),
+    ],
+)
+def test_a_blank_after_a_value_is_no_part_of_it(config: ConfigFile, line: str, field: str, expected: object) -> None:
+    """Java's connectors, clients and worker trim their texts."""
+    assert attrgetter(field)(config.flow(line)) == expected
 
 
 def test_spark_keys_are_passed_on(config: ConfigFile) -> None:

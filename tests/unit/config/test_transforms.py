@@ -51,6 +51,31 @@ def test_steps_have_their_settings_predicates_and_defaults(config: ConfigFile) -
     assert (errors.are_tolerated, errors.dead_letters, errors.dead_letters_factor) == (True, "dead", 3)
 
 
+def test_a_blank_after_a_setting_is_no_part_of_it(config: ConfigFile) -> None:
+    """Java's transforms and predicates trim their texts: with the blank, the filter would drop what it should keep."""
+    flow = config.flow(
+        "A->B.transforms = route, mask, filter\n"
+        "A->B.transforms.route.type = RegexRouter\n"
+        "A->B.transforms.route.regex = (.*)s \n"
+        "A->B.transforms.route.replacement = x-$1 \n"
+        "A->B.transforms.mask.type = MaskField$Value\n"
+        "A->B.transforms.mask.fields = sum\n"
+        "A->B.transforms.mask.replacement = 0 \n"
+        "A->B.transforms.filter.type = Filter\n"
+        "A->B.transforms.filter.predicate = p\n"
+        "A->B.transforms.filter.negate = true \n"
+        "A->B.predicates = p\n"
+        "A->B.predicates.p.type = TopicNameMatches\n"
+        "A->B.predicates.p.pattern = ord.* \n"
+    )
+
+    route, mask, drop = flow.transforms.steps
+    assert route.settings == {"regex": "(.*)s", "replacement": "x-$1"}
+    assert mask.settings["replacement"] == "0"
+    assert drop.predicate is not None
+    assert (drop.predicate.settings, drop.is_negated) == ({"pattern": "ord.*"}, True)
+
+
 _X = "A->B.transforms.x."
 _ONE = "A->B.transforms = x\nA->B.transforms.x."
 _ROUTED = (

@@ -18,7 +18,9 @@ from mm2py.config.keys.table import KEYS, find_key, key_named
         (Kind.SHORT, "32767", 32_767),
         (Kind.INT, " -2147483648 ", -2_147_483_648),
         (Kind.LONG, "+9223372036854775807", 9_223_372_036_854_775_807),
-        (Kind.STRING, " kept ", " kept "),
+        (Kind.STRING, "\x00 a b\t", "a b"),
+        (Kind.STRING, "a\xa0", "a\xa0"),
+        (Kind.PASSWORD, " hush\n", "hush"),
         (Kind.CLASS, " a.B ", "a.B"),
         (Kind.LIST, " a , b ", ("a", "b")),
         (Kind.LIST, " ", ()),
@@ -26,8 +28,14 @@ from mm2py.config.keys.table import KEYS, find_key, key_named
     ],
 )
 def test_a_value_is_read_by_its_type(kind: Kind, text: str, expected: object) -> None:
-    """Blanks around a value are dropped where the type has none of its own."""
+    """What Java's trim takes off is dropped around a value of any type, and nothing else."""
     assert expected == kind.parse(text)
+
+
+def test_blanks_around_a_separator_are_part_of_it() -> None:
+    """Java's policies read the line itself, and make names of it that no topic can have."""
+    with pytest.raises(ValueError, match="'_ ' cannot be part of a topic's name"):
+        key_named("replication.policy.separator").parse("_ ")
 
 
 @pytest.mark.parametrize(
