@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
-from mm2py.config.keys.row import trimmed
+from mm2py.config.keys.row import Kind, trimmed
 from mm2py.config.keys.table import key_named
 from mm2py.config.layers import Layers, Value, spellings
 from mm2py.config.problem import Problem
@@ -120,7 +120,7 @@ def _step(layers: Layers, flow: Flow, name: str) -> Step | None:
         return None
     predicate_name = _text(layers, f"{flow}.transforms.{name}.predicate")
     predicate = _predicate(layers, flow, predicate_name) if predicate_name else None
-    negate = (_text(layers, f"{flow}.transforms.{name}.negate") or "").strip().lower() == "true"
+    negate = (_text(layers, f"{flow}.transforms.{name}.negate") or "").lower() == "true"
     return Step(name, kind, _settings(layers, f"{flow}.transforms.{name}.", STEPS[kind]), predicate, negate)
 
 
@@ -161,6 +161,7 @@ def _judge_step(layers: Layers, flow: Flow, name: str) -> Iterator[Problem]:
     if named is not None:
         yield from _judge_predicate(layers, flow, named)
         predicate = _predicate(layers, flow, named.text)
+    yield from _judge_negate(layers.get(f"{prefix}negate"), f"{prefix}predicate", has_predicate=named is not None)
     yield from _judge_together(short_name(line.text), line, predicate, has_predicate=named is not None)
 
 
@@ -171,6 +172,21 @@ def _judge_replacement(layers: Layers, prefix: str) -> Iterator[Problem]:
             reason = judge_replacement(trimmed(line.text), compile_java(pattern))
             if reason is not None:
                 yield Problem(line.where, line.key, line.reason(ValueError(reason)))
+
+
+def _judge_negate(negate: Value | None, predicate_key: str, *, has_predicate: bool) -> Iterator[Problem]:
+    """Refuse what is neither true nor false: a filter would drop what it should keep."""
+    if negate is None:
+        return
+    try:
+        Kind.BOOLEAN.parse(negate.text)
+    except ValueError as error:
+        yield Problem(negate.where, negate.key, negate.reason(error))
+        return
+    if not has_predicate:
+        yield Problem(
+            negate.where, negate.key, "there is no predicate to negate", f"add {predicate_key}, or remove this"
+        )
 
 
 def _judge_together(kind: str, line: Value, predicate: Predicate | None, *, has_predicate: bool) -> Iterator[Problem]:

@@ -78,6 +78,10 @@ def test_a_blank_after_a_setting_is_no_part_of_it(config: ConfigFile) -> None:
 
 _X = "A->B.transforms.x."
 _ONE = "A->B.transforms = x\nA->B.transforms.x."
+_NEGATED = (
+    f"{_ONE}predicate = p\nA->B.predicates = p\nA->B.predicates.p.type = RecordIsTombstone\n"
+    "A->B.transforms.x.type = Filter\nA->B.transforms.x.negate = "
+)
 _ROUTED = (
     f"{_ONE}type = RegexRouter\nA->B.transforms.x.regex = a\nA->B.transforms.x.replacement = b\n"
     "A->B.transforms.x.predicate = p\nA->B.predicates = p\nA->B.predicates.p.type = RecordIsTombstone"
@@ -108,6 +112,11 @@ _ROUTED = (
             ("$x", "'$x' begins with no reference"),
             ("$", "'$' begins with no reference"))),
         (f"{_ONE}type = Filter\nA->B.transforms.x.predicate = p", "7: A->B.transforms.x.predicate: predicates does"),
+        (f"{_ONE}type = DropHeaders\nA->B.transforms.x.headers = a\nA->B.transforms.x.negate = false",
+         "8: A->B.transforms.x.negate: there is no predicate to negate (add A->B.transforms.x.predicate"),
+        (f"{_NEGATED}ture", "10: A->B.transforms.x.negate: expected true or false, found 'ture'"),
+        (f"{_NEGATED}true   # the others", "10: A->B.transforms.x.negate: expected true or false, found 'true   # the"),
+        (f"{_NEGATED}", "10: A->B.transforms.x.negate: expected true or false, found ''"),
         (_ROUTED, "6: A->B.transforms.x.type: the remote topic must depend on the source topic's name only"),
         ("errors.tolerance = some", "5: errors.tolerance: must be one of none, all"),
         ("errors.deadletterqueue.topic.name = a b", "5: errors.deadletterqueue.topic.name: 'a b' cannot be part"),
