@@ -5,6 +5,7 @@ to write instead.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -153,6 +154,7 @@ def _note_line(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Itera
         yield Problem(value.where, value.key, f"another name of {row.name}", f"write {row.name}")
     if _is_without_effect(line) and (row.remark or _typo(line)):
         yield Problem(value.where, value.key, row.remark or _WITHOUT_EFFECT, _typo(line))
+    yield from _note_nearest(row, value)
     if entry is None:
         return
     if entry.drops_backslash and row.kind is Kind.PATTERNS:
@@ -160,6 +162,17 @@ def _note_line(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Itera
     if entry.trailing_comment and not _cannot_hold_comment(row):
         shown = "what looks like a comment" if row.is_secret else repr(entry.trailing_comment)
         yield Problem(value.where, value.key, f"{shown} after the value is part of it", "comments need their own line")
+
+
+def _note_nearest(row: Key, value: Value) -> Iterator[Problem]:
+    """Note a number that counts as another one."""
+    if row.least is None and row.most is None:
+        return
+    with contextlib.suppress(ValueError):
+        nearest = row.parse(value.text)
+        if nearest != row.kind.parse(value.text):
+            bound = "least" if nearest == row.least else "most"
+            yield Problem(value.where, value.key, f"counts as {nearest}, the {bound} that mm2py can work with")
 
 
 def _is_without_effect(line: Line) -> bool:

@@ -330,8 +330,8 @@ class CreateTopicsRequest(Request[CreateTopicsRequest_v3 | CreateTopicsRequest_v
         knows_defaults = request_struct_class.API_VERSION >= CreateTopicsRequest_v4.API_VERSION
         topics: list[Any] = []
         for name, partitions, replication_factor, configs in self._topics:
-            if replication_factor < 0 and not knows_defaults:
-                msg = "the broker's default replication factor needs CreateTopics v4, which came with Kafka 2.4"
+            if min(partitions, replication_factor) < 0 and not knows_defaults:
+                msg = "the broker's default of partitions or replicas needs CreateTopics v4, which came with Kafka 2.4"
                 raise IncompatibleBrokerVersion(msg)
             topics.append((name, partitions, replication_factor, [], list(configs.items())))
         return request_struct_class(create_topic_requests=topics, timeout=self._timeout_ms, validate_only=False)

@@ -1,13 +1,13 @@
 """
 Rows of the key table: settings of Java's clients that mm2py accepts without acting on them.
 
-They are listed so that their values are checked as in Java, and a note names what to set instead, if anything. Client
-settings that take effect are in `mm2py.config.keys.cluster`.
+They are listed so that the types of their values are checked as in Java, and a note names what to set instead, if
+anything. Client settings that take effect are in `mm2py.config.keys.cluster`.
 """
 
 from __future__ import annotations
 
-from mm2py.config.keys.row import Key, Kind, Place, at_least
+from mm2py.config.keys.row import Key, Kind, Place
 
 
 _CONSUMER, _PRODUCER, _ADMIN = Place.CONSUMER, Place.PRODUCER, Place.ADMIN
@@ -27,9 +27,7 @@ _THEIR_PARTITION = "records keep their partition"
 def _key(  # noqa: PLR0917 - a row of a table
     place: Place, name: str, kind: Kind, default: str | None, doc: str, remark: str = "", *, fits: tuple[str, ...] = ()
 ) -> Key:
-    least = -1 if name.endswith(".buffer.bytes") else 0
-    check = at_least(least) if kind in {Kind.INT, Kind.LONG} and (default or "0").isdigit() else None
-    return Key(name, kind, default, place, doc, acts=False, check=check, remark=remark, fits=fits)
+    return Key(name, kind, default, place, doc, acts=False, remark=remark, fits=fits)
 
 
 def _of_every_client(place: Place, *, idle_ms: str, pushes_metrics: str) -> tuple[Key, ...]:

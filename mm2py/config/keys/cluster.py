@@ -57,11 +57,18 @@ _CLUSTER = Section(
 )  # fmt: skip
 
 
+def _start(value: object) -> str | None:
+    """Refuse all but the two places; a time has a setting of its own."""
+    if str(value).startswith("by_duration:"):
+        return "by_duration is not supported; write start.timestamp with the time itself"
+    return one_of("earliest", "latest")(value)
+
+
 def _connection_keys(place: Place) -> tuple[Key, ...]:
     """Return the connection settings that both clients have."""
     return (
         Key("metadata.max.age.ms", Kind.LONG, "300000", place,
-            "Metadata older than this is refreshed.", check=at_least(1)),
+            "Metadata older than this is refreshed.", check=at_least(0), least=1),
         Key("reconnect.backoff.ms", Kind.LONG, "50", place,
             "First pause before connecting again.", check=at_least(0)),
         Key("reconnect.backoff.max.ms", Kind.LONG, "1000", place, "Longest such pause.", check=at_least(0)),
@@ -86,9 +93,10 @@ _CONSUMER = Section(
             "but a record ends the wait for up to 5 seconds.", check=at_least(0)),
         Key("fetch.max.bytes", Kind.INT, "8388608", Place.CONSUMER,
             "Most data in one fetch answer. Java's default is 50 MiB; 8 MiB need less memory and are equally fast.",
-            check=at_least(1)),
+            check=at_least(0), least=1),
         Key("max.partition.fetch.bytes", Kind.INT, "1048576", Place.CONSUMER,
-            "Most data per partition in one fetch answer; a larger batch is still returned whole.", check=at_least(1)),
+            "Most data per partition in one fetch answer; a larger batch is still returned whole.", check=at_least(0),
+            least=1),
         Key("client.rack", Kind.STRING, "", Place.CONSUMER,
             "The rack where the copy tasks run. Brokers with a `replica.selector.class` name a replica in this rack "
             "to read from instead of the leader (KIP-392)."),
@@ -97,7 +105,7 @@ _CONSUMER = Section(
             check=one_of("read_uncommitted", "read_committed")),
         Key("auto.offset.reset", Kind.STRING, "earliest", Place.CONSUMER,
             "Where a partition without a position starts. If the target's last record still exists at the source, "
-            "copying continues after it, regardless of this setting.", check=one_of("earliest", "latest")),
+            "copying continues after it, regardless of this setting.", check=_start),
         Key("request.timeout.ms", Kind.INT, "30000", Place.CONSUMER,
             "Time limit for an answer of a source broker.", check=at_least(1)),
         *_connection_keys(Place.CONSUMER),
@@ -116,8 +124,8 @@ _PRODUCER = Section(
         Key("max.request.size", Kind.INT, "1048576", Place.PRODUCER,
             "Largest produce request; a single larger batch is still sent.", check=at_least(1)),
         Key("max.in.flight.requests.per.connection", Kind.INT, "5", Place.PRODUCER,
-            "Produce requests in flight on one connection. Order is kept.",
-            check=lambda value: None if value in range(1, 6) else "must be 1 to 5"),
+            "Produce requests in flight on one connection, 1 to 5; more counts as 5. Order is kept.",
+            check=at_least(1), most=5),
         Key("request.timeout.ms", Kind.INT, "30000", Place.PRODUCER,
             "Time limit for an answer of a target broker.", check=at_least(1)),
         Key("retry.backoff.ms", Kind.LONG, "100", Place.PRODUCER,
@@ -131,7 +139,7 @@ _PRODUCER = Section(
             f"{LEAST_TRANSACTION_MS} counts as that.", check=at_least(1)),
         Key("batch.size", Kind.INT, None, Place.PRODUCER,
             "Largest size of merged batches, unless `copy.coalesce.batch.bytes` is set. All other batches stay as the "
-            "source's producers made them.", check=at_least(1)),
+            "source's producers made them.", check=at_least(0), least=1),
         Key("compression.type", Kind.STRING, "source", Place.PRODUCER,
             "Codec of batches at the target: `none`, `gzip`, `snappy`, `lz4` or `zstd`. Batches with another one are "
             "opened and recompressed, which costs many times the CPU. By default they stay unopened, as the source's "

@@ -134,6 +134,9 @@ class Key:
     remark: str = ""
     #: Values equal to mm2py's fixed behaviour; setting one causes no note.
     fits: tuple[str, ...] = ()
+    #: The numbers that mm2py can work with: what Java takes beyond them counts as the nearest, with a note.
+    least: int | None = None
+    most: int | None = None
     #: Whether blanks around a value are part of it, because Java's class reads the line itself.
     keeps_blanks: bool = False
 
@@ -152,6 +155,9 @@ class Key:
         value = text if self.keeps_blanks else self.kind.parse(text)
         if self.check is not None and (reason := self.check(value)):
             raise ValueError(reason)
+        if isinstance(value, int):
+            value = value if self.least is None else max(self.least, value)
+            value = value if self.most is None else min(self.most, value)
         return value
 
     def spelled(self, level: LineLevel, owner: str) -> tuple[str, ...]:
@@ -192,8 +198,8 @@ def port_from(least: int) -> Check:
     return check
 
 
-def replication_factor(value: object) -> str | None:
-    """Refuse invalid replication factors; -1 leaves it to the broker."""
+def number_or_default(value: object) -> str | None:
+    """Refuse all but numbers from 1 on, and -1, which leaves it to the broker."""
     return "must be 1 or more, or -1 for the broker's default" if value == 0 or _is_below(value, -1) else None
 
 
@@ -204,7 +210,7 @@ def remote_factor(value: object) -> str | None:
         return None
     if re.fullmatch(r"[+-]?[0-9]{1,9}", text) is None:
         return f"must be a number or source, found {value!r}"
-    return replication_factor(int(text))
+    return number_or_default(int(text))
 
 
 def one_of(*choices: str) -> Check:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mm2py.config.keys.row import Key, Kind, Place, Section, at_least, one_of, replication_factor, topic_text
+from mm2py.config.keys.row import Key, Kind, Place, Section, number_or_default, one_of, topic_text
 
 
 _NOT_YET = False
@@ -37,11 +37,10 @@ TRANSFORMS = Section(
             "A topic at the target for the records that `errors.tolerance` = `all` skips, unchanged; empty for none. "
             "Connect supports this for sinks only.", check=_topic_or_none),
         Key("errors.deadletterqueue.topic.replication.factor", Kind.SHORT, "3", Place.FLOW,
-            "Its replication factor when it is created; -1 takes the brokers' default.", check=replication_factor),
+            "Its replication factor when it is created; -1 takes the brokers' default.", check=number_or_default),
         Key("errors.deadletterqueue.context.headers.enable", Kind.BOOLEAN, "false", Place.FLOW,
             "Add headers, `__connect.errors.*`, with the origin of such a record and the error."),
-        Key("errors.retry.timeout", Kind.LONG, "0", Place.FLOW, "Connect's retries of transforms.", _NOT_YET,
-            at_least(-1)),
+        Key("errors.retry.timeout", Kind.LONG, "0", Place.FLOW, "Connect's retries of transforms.", _NOT_YET),
         Key("errors.retry.delay.max.ms", Kind.LONG, "60000", Place.FLOW, "Their longest pause.", _NOT_YET),
         Key("errors.log.enable", Kind.BOOLEAN, "false", Place.FLOW, "Log failed records.", _NOT_YET),
         Key("errors.log.include.messages", Kind.BOOLEAN, "false", Place.FLOW, "Log their content.", _NOT_YET),

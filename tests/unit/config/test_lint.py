@@ -196,6 +196,38 @@ def test_lines_of_other_nodes_are_fine(notes: Notes) -> None:
     assert notes(*lines, targets=["B"]) == []
 
 
+@pytest.mark.parametrize(
+    ("line", "nearest"),
+    [
+        ("B.producer.max.in.flight.requests.per.connection = 10", "5, the most"),
+        ("B.producer.batch.size = 0", "1, the least"),
+        ("A.consumer.metadata.max.age.ms = 0", "1, the least"),
+        ("A.consumer.fetch.max.bytes = 0", "1, the least"),
+        ("A.consumer.max.partition.fetch.bytes = 0", "1, the least"),
+    ],
+)
+def test_a_number_that_java_takes_counts_as_the_nearest(notes: Notes, line: str, nearest: str) -> None:
+    """A file that runs in Java starts here too."""
+    assert notes(line) == [f"mm2.properties:5: {_key(line)}: counts as {nearest} that mm2py can work with"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "A.consumer.connections.max.idle.ms = -1",
+        "B.producer.compression.zstd.level = -5",
+        "A->B.transaction.boundary = POLL",
+        "A->B.errors.retry.timeout = -2",
+        "A->B.consumer.poll.timeout.ms = -1",
+    ],
+)
+def test_a_line_without_effect_never_stops_a_start(notes: Notes, line: str) -> None:
+    """Java takes these values; the only problem is that they do nothing here."""
+    (note,) = notes(line)
+
+    assert note.startswith(f"mm2.properties:5: {_key(line)}: ")
+
+
 def test_lines_without_effect_are_named_in_one_note(notes: Notes) -> None:
     """Settings that Java has and this version does not need make one line at the start, with theirs."""
     lines = (

@@ -306,6 +306,29 @@ def test_brokers_may_be_written_in_all_of_kafkas_ways(config: ConfigFile, text: 
 @pytest.mark.parametrize(
     ("line", "field", "expected"),
     [
+        ("B.producer.max.in.flight.requests.per.connection = 10", "limits.produce_max_in_flight", 5),
+        ("B.producer.batch.size = 0", "limits.coalesce_batch_bytes", 1),
+        ("A.consumer.metadata.max.age.ms = 0", "source.metadata_max_age_ms", 1),
+        ("B.offset.storage.partitions = -1", "offset_storage.partitions", -1),
+        ("B.status.storage.partitions = -1", "status_storage.partitions", -1),
+    ],
+)
+def test_a_number_that_java_takes_is_taken(config: ConfigFile, line: str, field: str, expected: int) -> None:
+    """As it is where mm2py can work with it, otherwise as the nearest."""
+    assert attrgetter(field)(config.flow(line)) == expected
+
+
+def test_a_start_some_time_ago_is_refused_with_what_to_write(config: ConfigFile) -> None:
+    """Java's consumer has it since 4.0; here the time itself is named."""
+    (problem,) = config.problems("A.consumer.auto.offset.reset = by_duration:PT1H")
+
+    assert problem.where == "mm2.properties:5"
+    assert problem.message == "by_duration is not supported; write start.timestamp with the time itself"
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "expected"),
+    [
         ("A.consumer.isolation.level = read_committed ", "limits.reads_committed", True),
         ("A.consumer.auto.offset.reset = latest ", "copying.auto_offset_reset", "latest"),
         ("A.consumer.client.rack = r1 ", "limits.rack", "r1"),

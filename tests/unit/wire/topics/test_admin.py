@@ -108,11 +108,14 @@ async def test_large_commands_are_cut(brokers: FakeBrokers, admin: Admin) -> Non
     assert (codes(results), sizes) == ({topic.name: None for topic in wanted}, [2, 2, 2, 1])
 
 
-async def test_default_replication_factor_needs_newer_brokers(brokers: FakeBrokers, admin: Admin) -> None:
-    """Brokers before Kafka 2.4 have no default to leave the replication factor to."""
+@pytest.mark.parametrize(("partitions", "replication_factor"), [(1, -1), (-1, 1)])
+async def test_defaults_need_newer_brokers(
+    brokers: FakeBrokers, admin: Admin, partitions: int, replication_factor: int
+) -> None:
+    """Brokers before Kafka 2.4 have no default to leave partitions or replicas to."""
     brokers.versions = OLD_VERSIONS
     brokers.break_connections()
-    results = await admin.create_topics([NewTopic("new", 1, -1)])
+    results = await admin.create_topics([NewTopic("new", partitions, replication_factor)])
 
     assert codes(results) == {"new": "UNSUPPORTED_VERSION"}
 
