@@ -44,6 +44,8 @@ _OUTSIDE = (
     | {"h": f"[{_HORIZONTAL}]", "H": f"[^{_HORIZONTAL}]", "v": f"[{_VERTICAL}]", "V": f"[^{_VERTICAL}]"}
     | {"z": r"\Z", "Z": r"(?=\n?\Z)"}
 )
+#: The letter after a backslash of a class of characters.
+_CLASS_ESCAPES = frozenset("dDwWsShHvVpP")
 _PROPERTY = re.compile(r"\\([pP])(?:\{(\w+)\}|(\w))")
 _CODE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|x\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|0([0-3]?[0-7]{1,2}))")
 _FLAGS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
@@ -262,23 +264,34 @@ class _Translation:
             at += 1
         first = at
         while at < len(text):
-            char = text[at]
-            if char == "]" and at > first:
+            if text[at] == "]" and at > first:
                 self._emit("".join(out) + "]", at + 1 - self._at)
                 return
-            if char == "[" or text.startswith("&&", at):
-                raise self._refuse("classes inside classes ([a[b]], [a&&b]) are not supported; write one class")
-            if char == "\\":
-                python, consumed = self._escaped(at, in_class=True)
-                out.append(python)
-                at += consumed
-                continue
-            # Characters that Python may interpret as set operations in future are escaped; a dash between two keeps its
-            # meaning.
-            is_literal_dash = char == "-" and (at == first or text[at - 1] == "-")
-            out.append("\\" + char if char in "]&~|" or is_literal_dash else char)
-            at += 1
+            member, at, is_one_character = self._class_member(at)
+            # Java takes a dash for itself after a class such as \w, after a range, and at either end.
+            if is_one_character and text.startswith("-", at) and text[at + 1 : at + 2] not in {"", "[", "]"}:
+                end, at, is_one_character = self._class_member(at + 1, ends_range=True)
+                if not is_one_character:
+                    raise self._refuse("bad character range: a class such as \\w cannot end it")
+                member = f"{member}-{end}"
+            out.append(member)
         raise self._refuse("a class [ is not closed")
+
+    def _class_member(self, at: int, *, ends_range: bool = False) -> tuple[str, int, bool]:
+        """Translate the part of a character class at *at*: its Python text, the start of the next one, and whether it
+        is one character, which may begin or end a range.
+        """
+        text = self._text
+        char = text[at]
+        if char == "[" or text.startswith("&&", at):
+            raise self._refuse("classes inside classes ([a[b]], [a&&b]) are not supported; write one class")
+        if char != "\\":
+            # Characters that Python may interpret as set operations in future are escaped.
+            return "\\" + char if char in "]&~|-" else char, at + 1, True
+        if text.startswith("\\v", at) and (ends_range or text.startswith("-", at + 2)):
+            return r"\x0b", at + 2, True  # in a range Java takes it for the one character that it was before Java 8
+        python, consumed = self._escaped(at, in_class=True)
+        return python, at + consumed, text[at + 1 : at + 2] not in _CLASS_ESCAPES
 
 
 def _all_but(inside: str) -> str:
