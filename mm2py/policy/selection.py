@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from mm2py.model.flow import Flow
 from mm2py.policy.filters import DefaultTopicFilter, Inclusion, TopicFilter
@@ -52,22 +52,28 @@ def judge_topic(
 def is_cycle(topic: str, flow: Flow, policy: ReplicationPolicy) -> bool:
     """Return whether mirroring *topic* on *flow* would create a cycle, from its hops. A name with the target came from
     there. One with the source, on the source itself, went round a ring or belongs to another cluster with that alias
-    (Kafka 4.4's wider rule, KAFKA-9914); under a policy that keeps names every topic appears to come from the source,
-    so that proves nothing.
+    (Kafka 4.4's wider rule, KAFKA-9914): without it, two processes that have the same aliases for opposite clusters
+    mirror each other's copies under ever longer names. Under a policy that keeps names every topic appears to come from
+    the source, so that proves nothing.
     """
     seen = {flow.target} if keeps_names(policy, flow.source) else {flow.source, flow.target}
+    return not seen.isdisjoint(_hops(topic, policy))
+
+
+def has_own_alias(topic: str, flow: Flow, policy: ReplicationPolicy) -> bool:
+    """Return whether nothing but the source's own alias makes *topic* a cycle: it may have got that name at the source.
+    Java MirrorMaker before Kafka 4.4 mirrors it.
+    """
+    return is_cycle(topic, flow, policy) and flow.target not in _hops(topic, policy)
+
+
+def _hops(topic: str, policy: ReplicationPolicy) -> Iterator[str]:
+    """Return the clusters that *topic* came through, the last one first."""
     hop: str | None = topic
-    while hop is not None:
-        source = policy.topic_source(hop)
-        if source is None:
-            return False
-        if source in seen:
-            return True
+    while hop is not None and (source := policy.topic_source(hop)) is not None:
+        yield source
         upstream = policy.upstream_topic(hop)
-        if upstream == hop:
-            return False
-        hop = upstream
-    return False
+        hop = None if upstream == hop else upstream
 
 
 def near_misses(wanted: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:

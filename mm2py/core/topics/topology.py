@@ -14,7 +14,7 @@ from mm2py.core.transform.matching import NO_TRANSFORMS, TopicTransforms
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.policy.filters import TopicFilter
 from mm2py.policy.replication import ReplicationPolicy
-from mm2py.policy.selection import judge_topic
+from mm2py.policy.selection import Selection, has_own_alias, judge_topic
 
 
 @attrs.frozen
@@ -44,11 +44,12 @@ Action = CreateTopic | GrowPartitions
 @attrs.frozen
 class Selected:
     """What a flow mirrors: remote topic by topic; `clashes` are topics excluded because another has the same remote
-    name.
+    name, `named_like_copies` those that the filter selects, but whose names have the source's own alias.
     """
 
     remote_of: Mapping[str, str]
     clashes: Mapping[str, str]
+    named_like_copies: frozenset[str] = frozenset()
 
 
 def select(
@@ -65,12 +66,15 @@ def select(
     """
     remote_of: dict[str, str] = {}
     clashes: dict[str, str] = {}
+    named_like_copies: set[str] = set()
     taken: dict[str, str] = {}
     for topic in sorted(source_topics):
         selection = judge_topic(
             topic, flow, policy, topic_filter, heartbeats_replication_enabled=heartbeats_replication_enabled
         )
         if not selection.is_replicated:
+            if selection is Selection.CYCLE and has_own_alias(topic, flow, policy) and topic_filter.takes_topic(topic):
+                named_like_copies.add(topic)
             continue
         remote_topic = policy.format_remote_topic(flow.source, transforms.routed(topic))
         if remote_topic in taken:
@@ -78,7 +82,7 @@ def select(
             continue
         taken[remote_topic] = topic
         remote_of[topic] = remote_topic
-    return Selected(remote_of, clashes)
+    return Selected(remote_of, clashes, frozenset(named_like_copies))
 
 
 def missing(

@@ -12,7 +12,7 @@ from typing import ClassVar
 import attrs
 
 from mm2py.core.source.due import RemotePartition
-from mm2py.core.topics.topology import Action, CreateTopic, GrowPartitions, copyable, missing, select
+from mm2py.core.topics.topology import Action, CreateTopic, GrowPartitions, Selected, copyable, missing, select
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
 from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.flow.supervise import until_set
@@ -28,6 +28,7 @@ from mm2py.telemetry.events import (
     StepFailed,
     TopicCreated,
     TopicRemoved,
+    TopicSkipped,
     TopicsRefreshed,
 )
 from mm2py.wire.error_codes import ErrorCode
@@ -108,6 +109,7 @@ class Topics:
         self.latest = Mirrored({}, is_settled=False)
         self._known: frozenset[str] = frozenset()
         self._clashes: Mapping[str, str] = {}
+        self._skipped: frozenset[str] = frozenset()
         self._is_idle = False
         self._wanted = asyncio.Event()
         #: Whether this node creates and grows remote topics: one of a flow's nodes does, the others wait for it.
@@ -121,8 +123,10 @@ class Topics:
         begun = self._clock.monotonic()
         view = await self._source.list_topics()
         source = view.partition_counts()
-        remote_of = self._select(source)
+        selected = self._select(source)
+        remote_of = selected.remote_of
         seen = await self._target.list_topics()
+        self._tell_skipped(selected.named_like_copies)
         self._refuse_own_topics(remote_of)
         target: Mapping[str, int] = seen.partition_counts()
         actions = missing(remote_of, source, target) if self.may_act else ()
@@ -195,7 +199,7 @@ class Topics:
         }
         self.latest = attrs.evolve(self.latest, places={**self.latest.places, **places})
 
-    def _select(self, source: Mapping[str, int]) -> Mapping[str, str]:
+    def _select(self, source: Mapping[str, int]) -> Selected:
         settings = self._settings
         selected = select(
             source,
@@ -211,15 +215,31 @@ class Topics:
                 error = f"{topic} and {other} have one remote topic; only {other} is mirrored"
                 self._events.emit(StepFailed(settings.flow, "name remote topics", error, hint))
         self._clashes = selected.clashes
-        return selected.remote_of
+        return selected
+
+    @property
+    def _is_one_cluster(self) -> bool:
+        """Whether both aliases name one cluster, by the brokers' own word."""
+        return self._source.cluster_id is not None and self._source.cluster_id == self._target.cluster_id
+
+    def _tell_skipped(self, topics: frozenset[str]) -> None:
+        """Report topics that may be the source's own, though they are named like copies."""
+        flow = self._settings.flow
+        if self._is_one_cluster:  # they are its copies
+            return
+        for topic in sorted(topics - self._skipped):
+            if not self._policy.is_heartbeats_topic(topic):
+                reason = f"its name has the alias of its own cluster, {flow.source}, like a copy that went round"
+                hint = f"if it is none, give the topic another name, or {flow.source} another alias; else exclude it"
+                self._events.emit(TopicSkipped(flow, topic, reason, hint))
+        self._skipped = topics
 
     def _refuse_own_topics(self, remote_of: Mapping[str, str]) -> None:
         """Refuse to copy a topic into itself: bootstrap servers may hide that both aliases name one cluster."""
-        if self._source.cluster_id is None or self._source.cluster_id != self._target.cluster_id:
-            return
-        if own := [topic for topic, remote_topic in remote_of.items() if topic == remote_topic]:
+        own = [topic for topic, remote_topic in remote_of.items() if topic == remote_topic]
+        if own and self._is_one_cluster:
             flow = self._settings.flow
-            raise CopyIntoItselfError(flow.source, flow.target, self._source.cluster_id, own[0])
+            raise CopyIntoItselfError(flow.source, flow.target, str(self._source.cluster_id), own[0])
 
     async def _act(self, actions: tuple[Action, ...], source_topics: TopicsView) -> dict[str, BrokerAnsweredError]:
         """Perform the changes; return for which remote topics the target refused them, and why."""

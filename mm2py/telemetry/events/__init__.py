@@ -137,6 +137,7 @@ from mm2py.telemetry.events.topics import (
     PartitionsGrown,
     TopicCreated,
     TopicRemoved,
+    TopicSkipped,
     TopicsRefreshed,
 )
 
@@ -257,6 +258,7 @@ __all__ = [
     "TopicPaused",
     "TopicRemoved",
     "TopicResumed",
+    "TopicSkipped",
     "TopicSyncFailed",
     "TopicSyncRecovered",
     "TopicsRefreshed",

@@ -39,6 +39,18 @@ class TopicRemoved(Event):
 
 
 @attrs.frozen
+class TopicSkipped(Event):
+    """A topic that the flow's filter selects is not mirrored, because its name is that of a copy. Reported once."""
+
+    level = Level.WARN
+
+    flow: Flow
+    topic: str
+    reason: str
+    hint: str
+
+
+@attrs.frozen
 class NoTopicsMatched(Event):
     """A flow mirrors no topic except heartbeats. Reported once, and again after there was one."""
 

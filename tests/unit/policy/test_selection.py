@@ -7,7 +7,7 @@ import pytest
 from mm2py.model.flow import Flow
 from mm2py.policy.filters import DefaultTopicFilter, Inclusion
 from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
-from mm2py.policy.selection import Selection, is_cycle, judge_topic, near_misses
+from mm2py.policy.selection import Selection, has_own_alias, is_cycle, judge_topic, near_misses
 
 
 FLOW = Flow("A", "B")
@@ -63,6 +63,24 @@ def test_a_topic_is_mirrored_or_left_out_for_a_reason(
 def test_a_policy_that_keeps_names_sees_cycles_of_heartbeats_only(topic: str, expected: Selection) -> None:
     """Names tell nothing of the way under the identity policy, so only the target's own mark counts."""
     assert expected is judge_topic(topic, FLOW, IDENTITY, FILTER)
+
+
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [("A.orders", True), ("C.A.orders", True), ("A.B.orders", False), ("B.orders", False), ("orders", False)],
+)
+def test_a_topic_may_be_a_cycle_by_the_source_s_alias_alone(topic: str, *, expected: bool) -> None:
+    """Java before 4.4 mirrors such a topic, so it may be an ordinary one."""
+    assert has_own_alias(topic, FLOW, DEFAULT) is expected
+    assert not has_own_alias(topic, FLOW, IDENTITY)
+
+
+def test_two_mirrors_with_the_same_aliases_do_not_feed_each_other() -> None:
+    """Each calls the cluster that it reads S: a copy of the one is no topic for the other."""
+    here, there = Flow("S", "T"), Flow("S", "T")
+    copy = DEFAULT.format_remote_topic(here.source, "orders")
+
+    assert judge_topic(copy, there, DEFAULT, FILTER) is Selection.CYCLE
 
 
 def test_heartbeats_follow_the_filter_when_told() -> None:

@@ -75,6 +75,17 @@ def test_select_names_what_the_flow_mirrors() -> None:
     assert selected.clashes == {}
 
 
+def test_topics_that_are_named_like_copies_are_known() -> None:
+    """Those that the filter selects, and of which only the source's own alias makes copies."""
+    topics = {"A.orders": 1, "C.A.orders": 1, "A.skipped": 1, "A.B.orders": 1, "orders": 1}
+    topic_filter = DefaultTopicFilter.of([".*"], [".*skipped"])
+
+    selected = select(topics, FLOW, DefaultReplicationPolicy(), topic_filter, heartbeats_replication_enabled=True)
+
+    assert selected.named_like_copies == {"A.orders", "C.A.orders"}
+    assert selected.remote_of == {"orders": "A.orders"}
+
+
 @attrs.frozen
 class _ShoutingPolicy(DefaultReplicationPolicy):
     """A policy that gives two topics one name."""
