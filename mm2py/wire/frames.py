@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import sys
 from collections.abc import Iterator
 
 from mm2py.wire.answers import MalformedAnswerError
@@ -16,8 +15,6 @@ POOLED_FROM_BYTES = 1024 * 1024
 _POOLED_BUFFERS = 8
 #: What an answer gets at once, however large it claims to be: the rest follows when that much of it has come.
 _BELIEVED_BYTES = 64 * POOLED_FROM_BYTES
-#: The references to an unused buffer: the pool's list, the loop over it, the query itself.
-_UNSHARED = 3
 
 
 class _FramePool:
@@ -33,7 +30,7 @@ class _FramePool:
         if size < POOLED_FROM_BYTES:
             return memoryview(bytearray(size))
         for buffer in self._buffers:
-            if len(buffer) >= size and sys.getrefcount(buffer) == _UNSHARED:
+            if len(buffer) >= size and _is_free(buffer):
                 return memoryview(buffer)[:size]
         size = min(size, _BELIEVED_BYTES)
         return self._fresh(size)
@@ -46,14 +43,29 @@ class _FramePool:
 
     def _fresh(self, size: int) -> memoryview:
         if len(self._buffers) >= _POOLED_BUFFERS:
-            self._buffers = [buffer for buffer in self._buffers if sys.getrefcount(buffer) > _UNSHARED]
+            self._buffers = [buffer for buffer in self._buffers if not _is_free(buffer)]
         buffer = bytearray(-(-size // POOLED_FROM_BYTES) * POOLED_FROM_BYTES)
         self._buffers.append(buffer)
         return memoryview(buffer)[:size]
 
     @property
     def held_bytes(self) -> int:
-        return sum(len(buffer) for buffer in self._buffers if sys.getrefcount(buffer) > _UNSHARED)
+        return sum(len(buffer) for buffer in self._buffers if not _is_free(buffer))
+
+
+def _is_free(buffer: bytearray) -> bool:
+    """
+    Whether no view of *buffer* exists.
+
+    A bytearray refuses to change its size while one does. The count of its references would not be reliable: how many
+    of them a caller itself holds differs between versions of Python.
+    """
+    try:
+        # One byte less, and again one more, stays within what is allocated: nothing is moved.
+        buffer.append(buffer.pop())
+    except BufferError:
+        return False
+    return True
 
 
 class FrameReader:
