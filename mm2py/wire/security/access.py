@@ -69,6 +69,7 @@ class Penalty:
     failures: int
     #: The credentials' fingerprint; changed ones may be tried at once.
     state: object
+    since: float
 
 
 def next_penalty(before: Penalty | None, error: BrokerAccessError, now: float, state: object, jitter: float) -> Penalty:
@@ -76,7 +77,7 @@ def next_penalty(before: Penalty | None, error: BrokerAccessError, now: float, s
     failures = before.failures + 1 if before is not None and before.state == state else 1
     longest_s = _LONGEST_PAUSE_S if error.may_lock else _LONGEST_TLS_PAUSE_S
     pause_s = min(longest_s, _FIRST_PAUSE_S * 2.0 ** min(failures - 1, 16)) * (0.8 + 0.4 * jitter)
-    return Penalty(error, now + pause_s, failures, state)
+    return Penalty(error, now + pause_s, failures, state, now)
 
 
 @attrs.frozen

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import attrs
 import pytest
 
 from mm2py.errors import BrokerConnectionError
@@ -20,12 +22,14 @@ class Gate:
     def __init__(self) -> None:
         self.asked = 0
         self.error: BrokerConnectionError | None = None
+        self.takes_s = 0.0
 
     def refuse(self, *, may_lock: bool) -> None:
         self.error = BrokerAccessError("B", "b:1", "wrong password", "User:mm2", "mend it", may_lock)
 
     async def __call__(self, endpoint: ClusterEndpoint, host: str, _port: int) -> BrokerConnection:
         self.asked += 1
+        await asyncio.sleep(self.takes_s)
         if self.error is not None:
             raise self.error
         return BrokerConnection(endpoint, host, {})
@@ -70,6 +74,55 @@ async def test_every_door_and_every_broker_waits(clock: ManualClock, gate: Gate)
     await _try(Door(_endpoint(("sasl.jaas.config", "other")), clock, gate))
 
     assert (after_same, gate.asked) == (1, 2)
+
+
+async def _try_nine(clock: ManualClock, gate: Gate) -> tuple[int, list[str]]:
+    """Have three doors open connections to three brokers at once; return the number of logins and what came of them."""
+    doors = [Door(_endpoint(), clock, gate) for _ in range(3)]
+    before = gate.asked
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_try(door, host)) for door in doors for host in "bcd"]
+    return gate.asked - before, [task.result() for task in tasks]
+
+
+async def test_logins_that_are_refused_together_are_one_failure(clock: ManualClock, gate: Gate) -> None:
+    """
+    A worker opens all its connections at once, and the password is wrong.
+
+    All logins were under way when the first was refused, so the pause is that of one failure; after it one login alone
+    finds out that the password is still wrong.
+    """
+    gate.refuse(may_lock=True)
+    gate.takes_s = 0.001
+    logins = []
+    for pause_s in (2.5, 5, 10, 20):
+        logins.append((await _try_nine(clock, gate))[0])
+        clock.advance(pause_s)
+
+    assert logins == [9, 1, 1, 1]
+
+
+async def test_the_first_to_be_let_in_again_lets_in_the_others(clock: ManualClock, gate: Gate) -> None:
+    """After the pause those who wait for another's login follow at once when it was accepted."""
+    gate.refuse(may_lock=True)
+    await _try(Door(_endpoint(), clock, gate))
+    clock.advance(2.5)
+    gate.error, gate.takes_s = None, 0.001
+    logins, answers = await _try_nine(clock, gate)
+
+    assert (logins, answers) == (9, ["in"] * 9)
+
+
+async def test_a_turn_is_awaited_for_as_long_as_a_connection(clock: ManualClock, gate: Gate) -> None:
+    """While the login in turn gets no answer, a connection that waits for it fails in time, too."""
+    endpoint = attrs.evolve(_endpoint(), connection_setup_ms=20)
+    gate.refuse(may_lock=True)
+    await _try(door := Door(endpoint, clock, gate))
+    clock.advance(2.5)
+    gate.takes_s = 60
+    answers = await asyncio.gather(_try(door), _try(door, "c"))
+
+    assert set(answers) == {"BrokerConnectionError"}
 
 
 async def test_a_broker_s_bad_certificate_is_its_own(clock: ManualClock, gate: Gate) -> None:
