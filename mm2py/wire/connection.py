@@ -186,10 +186,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def _renew_login(self) -> None:
         """Log in again on this connection (KIP-368), then send what was held back meanwhile."""
         try:
-            self._take_session(await log_in(self._endpoint, self._host, self._send_ahead))
-        except (LoginRefusedError, BrokerConnectionError) as error:
+            async with asyncio.timeout(self._endpoint.request_timeout_ms / 1000):
+                self._take_session(await log_in(self._endpoint, self._host, self._send_ahead))
+        except Exception as error:  # noqa: BLE001 - whatever it is, what was held back must not wait for ever
             # The next connection attempt gets the reason.
-            self.close(f"the login could not be renewed: {error}")
+            self.close(f"the login could not be renewed: {_why(error)}")
             return
         held, self._held, self._renewal = self._held or [], None, None
         for message, correlation_id, deadline, handler in held:

@@ -174,15 +174,25 @@ NO_SASL: Final = Refused(
 )
 
 
+_TICKET_HINT: Final = "check the principal, its keytab, the clocks, and sasl.kerberos.service.name"
+
+
 def login_refusal(mechanism: str, said: str) -> Refused:
     """Return the error for refused credentials; *said* is the broker's message."""
     what = "token" if mechanism == "OAUTHBEARER" else "user name or password" if mechanism != "GSSAPI" else "ticket"
     hint = {
         "token": "correct the client id and secret, the scope, or what the broker expects of a token",
-        "ticket": "check the principal, its keytab, the clocks, and sasl.kerberos.service.name",
+        "ticket": _TICKET_HINT,
     }.get(what, "correct username and password in sasl.jaas.config, or create the user on the cluster")
     words = f": {said}" if said else ""
     return Refused(f"the broker refused the {what}{words}", hint, may_lock=True)
+
+
+def login_failure(mechanism: str, said: str) -> Refused:
+    """Return the error for a login that failed before the broker decided: in a library, or in the user's own class."""
+    if mechanism == "GSSAPI":  # the KDC may have refused the account's key
+        return Refused(f"no Kerberos ticket: {said}", _TICKET_HINT, may_lock=True)
+    return Refused(f"the login failed: {said}", "check sasl.* of this cluster")
 
 
 def lost_before_answer(error: BaseException) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import http.client
 import importlib
 import inspect
 import json
@@ -160,21 +161,23 @@ def _ask(request: urllib.request.Request, timeout_s: float, context: ssl.SSLCont
             answer: bytes = response.read(_LONGEST_ANSWER_BYTES)
             return answer
     except urllib.error.HTTPError as error:
-        said = _said(error.read(_LONGEST_ANSWER_BYTES))
         is_refused = error.code in {400, 401, 403}
-        raise TokenError(f"{where} answered {error.code} {error.reason}{said}", may_lock=is_refused) from None
+        said = f"{where} answered {error.code} {error.reason}{_said(error)}"
+        raise TokenError(said, may_lock=is_refused) from None
     except urllib.error.URLError as error:
         raise TokenError(f"{where} does not answer: {error.reason}") from None
     except (OSError, ValueError) as error:
         raise TokenError(f"{where} does not answer: {error}") from None
+    except http.client.HTTPException as error:
+        raise TokenError(f"{where} broke its answer off, or speaks no HTTP: {type(error).__name__}") from None
 
 
-def _said(body: bytes) -> str:
+def _said(error: urllib.error.HTTPError) -> str:
     """Return the error that RFC 6749 lets an endpoint name; nothing else of an answer is shown."""
     try:
-        content = json.loads(body)
+        content = json.loads(error.read(_LONGEST_ANSWER_BYTES))
         words = [str(content[name]) for name in ("error", "error_description") if content.get(name)]
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (OSError, http.client.HTTPException, ValueError, TypeError, AttributeError, RecursionError):
         return ""
     return f" ({': '.join(words)[:_SHOWN]})" if words else ""
 
@@ -206,6 +209,8 @@ def _token_in_file(path: str) -> tuple[str, float]:
             text = file.read().strip()
     except OSError as error:
         raise TokenError(f"the token's file {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise TokenError(f"the token's file {path} is no text in UTF-8") from error
     return text, _life_s(text)
 
 
@@ -298,7 +303,10 @@ async def _own_token(
     text, life_s = found if isinstance(found, tuple) else (found, None)
     if not isinstance(text, str) or not text:
         raise TokenError(f"{handler}.token() gave no text")
-    return text, float(life_s) if life_s is not None else _life_s(text), dict(extensions)
+    try:
+        return text, float(life_s) if life_s is not None else _life_s(text), dict(extensions)
+    except (TypeError, ValueError) as error:  # what they say may show the token
+        raise TokenError(f"{handler} gave a life that is no number, or extensions that are no mapping") from error
 
 
 def _provider(handler: str, options: Mapping[str, str]) -> Any:

@@ -18,10 +18,11 @@ import attrs
 from aiokafka.conn import SaslGSSAPIAuthenticator, SaslPlainAuthenticator, ScramAuthenticator
 from aiokafka.protocol.admin import SaslAuthenticateRequest, SaslHandShakeRequest
 
+from mm2py.errors import Mm2Error
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.jaas import JaasError, parse_jaas
 from mm2py.wire.error_codes import ErrorCode, name_of
-from mm2py.wire.security.access import NO_SASL, Refused, login_refusal, mechanism_refusal
+from mm2py.wire.security.access import NO_SASL, Refused, login_failure, login_refusal, mechanism_refusal
 from mm2py.wire.security.contexts import subject_of_token
 from mm2py.wire.security.oauth import TokenError, forget_token, token_for
 
@@ -61,18 +62,24 @@ class Session:
 
 
 async def log_in(endpoint: ClusterEndpoint, host: str, send: Send) -> Session:
-    """Log in through *send*, to the broker on *host*; raise `LoginRefusedError`."""
+    """Log in through *send*, to the broker on *host*; raise `LoginRefusedError`, and what *send* raises of ours."""
     mechanism = dict(endpoint.security.client_keys).get("sasl.mechanism", DEFAULT_MECHANISM).strip().upper()
     spoken = "OAUTHBEARER" if mechanism == "AWS_MSK_IAM" else mechanism
-    # Made before the first frame: what it needs, a token for example, may take its time.
-    exchange, principal = await _exchange(endpoint, spoken, host)
+    principal: str | None = None
     try:
+        # Made before the first frame: what it needs, a token for example, may take its time.
+        exchange, principal = await _exchange(endpoint, spoken, host)
         return await _log_in(spoken, exchange, send)
     except LoginRefusedError as error:
         error.principal = error.principal or principal
         # A broker that refuses a token may take the next one.
         forget_token(endpoint)
         raise
+    except Mm2Error:
+        raise
+    except Exception as error:
+        # Kerberos' library, and a class of the user's own, have errors that no caller knows.
+        raise LoginRefusedError(login_failure(spoken, f"{type(error).__name__}: {error}"), principal) from error
 
 
 async def _log_in(mechanism: str, exchange: _Exchange, send: Send) -> Session:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import http.client
+import io
 import json
 import sys
 import types
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -76,6 +80,23 @@ class BrokenTokens:
         raise RuntimeError(f"cannot log in with {self._secret}")
 
 
+class LongTokens:
+    """A provider whose life of a token is another token."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._secret = options["secret"]
+
+    def token(self) -> tuple[str, str]:
+        return self._secret, self._secret
+
+
+class ExtendedTokens(PlainTokens):
+    """A provider whose extensions are none."""
+
+    def extensions(self) -> object:
+        return None
+
+
 async def test_a_class_of_one_s_own() -> None:
     """It is made with the JAAS options, asked once until four fifths of the token's life are over, then again."""
     OurTokens.asked = 0
@@ -124,6 +145,17 @@ async def test_a_plain_method_and_a_life_in_the_token() -> None:
             },
             "BrokenTokens failed: RuntimeError: cannot log in with ***",
         ),
+        (
+            {
+                "sasl_login_callback_handler_class": f"{__name__}.LongTokens",
+                "sasl_jaas_config": 'M required secret="hush-hush";',
+            },
+            "LongTokens gave a life that is no number",
+        ),
+        (
+            {"sasl_login_callback_handler_class": f"{__name__}.ExtendedTokens"},
+            "or extensions that are no mapping",
+        ),
         ({"sasl_oauthbearer_token_endpoint_url": "file:///none"}, "the token's file /none: No such file"),
         ({"sasl_oauthbearer_token_endpoint_url": "http://127.0.0.1:1/t"}, "clientId and clientSecret are missing"),
         ({}, "there is no source of tokens"),
@@ -155,6 +187,43 @@ async def test_a_token_in_a_file(tmp_path: Path) -> None:
     token = await token_for(_endpoint(sasl_oauthbearer_token_endpoint_url=path.as_uri()))
 
     assert token.text == "opaque-token"
+
+
+async def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    """Of what is no text nothing is shown."""
+    path = tmp_path / "token"
+    path.write_bytes(b"\xffhush")
+
+    with pytest.raises(TokenError, match=r"the token's file .*token is no text in UTF-8$"):
+        await token_for(_endpoint(sasl_oauthbearer_token_endpoint_url=path.as_uri()))
+
+
+@pytest.mark.parametrize("error", [http.client.IncompleteRead(b"hush", 9), http.client.BadStatusLine("hush")])
+@pytest.mark.parametrize("status", [200, 401])
+async def test_an_answer_that_breaks_off(
+    monkeypatch: pytest.MonkeyPatch, error: http.client.HTTPException, status: int
+) -> None:
+    """A token endpoint that hangs up within its answer, or does not speak HTTP, is one that gives no token."""
+
+    class Answer(io.BytesIO):
+        def read(self, *_size: object) -> bytes:
+            raise error
+
+    def urlopen(request: urllib.request.Request, **_more: object) -> Answer:
+        if status != 200:
+            raise urllib.error.HTTPError(request.full_url, status, "Unauthorized", http.client.HTTPMessage(), Answer())
+        return Answer()
+
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    keys = {
+        "sasl_oauthbearer_token_endpoint_url": "http://idp/t",
+        "sasl_jaas_config": "M required clientId=a clientSecret=b;",
+    }
+
+    with pytest.raises(TokenError) as caught:
+        await token_for(_endpoint(**keys))
+    assert str(caught.value).startswith("http://idp/t " + ("broke its answer off" if status == 200 else "answered 401"))
+    assert "hush" not in str(caught.value)
 
 
 async def test_unsecured_tokens() -> None:

@@ -14,7 +14,9 @@ from typing import Any
 import attrs
 import pytest
 
+from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint, Security
+from mm2py.wire.security import sasl
 from mm2py.wire.security.sasl import LoginRefusedError, Session, log_in
 from tests.support.secure_clusters import plain_line, scram_line, unsecured_line
 
@@ -139,6 +141,43 @@ async def test_msk_is_spoken_as_a_token() -> None:
     error = await _refusal(_endpoint("AWS_MSK_IAM"), Broker())
 
     assert "pip install 'mm2py[aws]'" in error.refused.cause
+
+
+class _BrokenLibrary:
+    """A mechanism whose library fails with an error of its own."""
+
+    async def step(self, _answer: bytes | None) -> tuple[bytes, bool] | None:
+        raise TypeError("cannot contact any KDC")
+
+
+async def test_an_error_that_no_caller_knows_is_a_refused_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    What a library raises ends one login, not all that would handle a failed connection.
+
+    A ticket that was not granted counts against the account, so all connections wait.
+    """
+
+    async def exchange(*_arguments: object) -> tuple[_BrokenLibrary, str]:
+        return _BrokenLibrary(), "User:alice"
+
+    monkeypatch.setattr(sasl, "_exchange", exchange)
+    kerberos = await _refusal(_endpoint("GSSAPI"), Broker())
+    plain = await _refusal(_endpoint("PLAIN"), Broker())
+
+    assert kerberos.refused.cause == "no Kerberos ticket: TypeError: cannot contact any KDC"
+    assert plain.refused.cause == "the login failed: TypeError: cannot contact any KDC"
+    assert (kerberos.refused.may_lock, plain.refused.may_lock) == (True, False)
+    assert (kerberos.principal, plain.principal) == ("User:alice", "User:alice")
+
+
+async def test_a_connection_that_is_lost_is_no_refusal() -> None:
+    """If the broker goes away during a login, that is what is reported."""
+
+    async def send(_request: object) -> Answer:
+        raise BrokerConnectionError("B", "b:1", "it went away")
+
+    with pytest.raises(BrokerConnectionError, match="it went away"):
+        await log_in(_endpoint("PLAIN", plain_line()), "b", send)
 
 
 async def test_kerberos_needs_its_extra() -> None:
