@@ -47,7 +47,7 @@ _CONSUMER_PROTOCOL = "consumer"
 
 @attrs.frozen
 class ListedGroups:
-    """All groups that the brokers listed. `failures` are the brokers that did not, by node."""
+    """All groups that the brokers listed. `failures` are the brokers that did not, by node, those gone included."""
 
     groups: Mapping[str, GroupListing]
     failures: Mapping[int, Failure] = attrs.field(factory=dict)
@@ -72,16 +72,21 @@ class Groups:
         failures: dict[int, Failure] = {}
         while pending:
             answers = await self._at_nodes({node: [""] for node in pending}, self._list_of)
-            failures = {node: answer for node, answer in answers.items() if isinstance(answer, Failure)}
-            for answer in answers.values():
+            pending = set()
+            for node, answer in answers.items():
                 if not isinstance(answer, Failure):
+                    failures.pop(node, None)
                     found |= answer
-            pending = {node for node, error in failures.items() if not patience.is_over_for(error.code)}
+                    continue
+                # It stays until that broker answers: its groups may have gone to one that was asked before.
+                failures[node] = answer
+                if not patience.is_over_for(answer.code):
+                    pending.add(node)
             if pending:
                 await patience.pause()
                 await self._cluster.refresh_metadata(())
                 pending &= set(self._cluster.brokers)
-        if failures and not found and len(failures) == len(self._cluster.brokers):
+        if failures and not found and failures.keys() >= self._cluster.brokers.keys():
             raise next(iter(failures.values()))
         return ListedGroups(found, failures)
 

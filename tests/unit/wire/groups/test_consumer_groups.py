@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset, GroupDescription, GroupListing, GroupType
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.consumer_groups import Groups
 from tests.support.fake_brokers import OLD_VERSIONS
-from tests.support.group_brokers import DESCRIBE, FIND_COORDINATOR, OFFSET_FETCH, OLD, FakeGroup, GroupBrokers
+from tests.support.group_brokers import DESCRIBE, FIND_COORDINATOR, LIST, OFFSET_FETCH, OLD, FakeGroup, GroupBrokers
 
 
 PLACE = TopicPartition("t", 0)
@@ -48,6 +51,54 @@ async def test_a_broker_that_does_not_list_is_named(brokers: GroupBrokers, group
 
     assert list(listed.groups) == ["a"]
     assert {node: error.name for node, error in listed.failures.items()} == {2: "CLUSTER_AUTHORIZATION_FAILED"}
+
+
+def _loads_at_first(node: int, brokers: GroupBrokers) -> Callable[[int, Any], Any]:
+    """Return answers in which one *node* still loads its groups when it is asked for the first time."""
+    loads = iter([True])
+
+    def list_groups(asked: int, request: Any) -> Any:
+        if asked == node and next(loads, False):
+            return request.RESPONSE_TYPE(0, int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), [], {})
+        return brokers.list_groups(asked, request)
+
+    return list_groups
+
+
+async def test_a_failure_is_not_forgotten_while_another_broker_is_asked_again(
+    brokers: GroupBrokers, groups: Groups
+) -> None:
+    """One broker refuses for good, another loads its groups for a moment: the list lacks what the first one has."""
+    brokers.groups = {"a": FakeGroup(0), "b": FakeGroup(1)}
+    brokers.refuses_to_list = {0}
+    brokers.script(LIST, *[_loads_at_first(1, brokers)] * 4)
+    listed = await groups.list_groups()
+
+    assert list(listed.groups) == ["b"]
+    assert {node: error.name for node, error in listed.failures.items()} == {0: "CLUSTER_AUTHORIZATION_FAILED"}
+
+
+async def test_a_broker_that_went_away_leaves_the_list_incomplete(brokers: GroupBrokers, groups: Groups) -> None:
+    """
+    1. A broker dies before it has listed its groups, another one loads its own.
+    2. The groups of the first go to a third, which has listed its own already; the cluster forgets the dead one.
+    3. The loaded groups are listed. Those that moved are not, which is reported.
+    """
+    brokers.groups = {"moved": FakeGroup(2), "b": FakeGroup(1)}
+    list_groups = _loads_at_first(1, brokers)
+
+    def answer(node: int, request: Any) -> Any:
+        if node == 2:
+            brokers.groups["moved"].coordinator = 0
+            del brokers.hosts[2]
+            raise BrokerConnectionError("A", "b2:9092", "it died")
+        return list_groups(node, request)
+
+    brokers.script(LIST, *[answer] * 4)
+    listed = await groups.list_groups()
+
+    assert list(listed.groups) == ["b"]
+    assert list(listed.failures) == [2]
 
 
 async def test_old_brokers_are_asked_about_one_group_at_a_time(brokers: GroupBrokers, groups: Groups) -> None:
