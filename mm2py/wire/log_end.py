@@ -79,7 +79,7 @@ async def log_ends(cluster: Cluster, partitions: Collection[TopicPartition]) -> 
     """
     Return the end of the leader's log for each partition that has one which knows its epoch and answers.
 
-    A partition is omitted if a leader moved or a broker is too old (before 2.3).
+    A partition is omitted if a leader moved or a broker is too old (before 2.4).
     """
     answers = await epoch_ends(cluster, {tp: cluster.leader_epoch(tp) for tp in partitions})
     return {tp: answer.end for tp, answer in answers.items() if isinstance(answer, EpochEnd) and answer.end >= 0}
@@ -104,7 +104,7 @@ async def epoch_ends(
     Ask the leaders where each partition's epoch ends.
 
     A partition is omitted if it has no leader, its leader's own epoch is unknown, or the broker does not respond or
-    is too old for the question (before 2.3).
+    is too old for the question (before 2.4).
     """
     by_leader: dict[int, dict[str, list[tuple[int, int, int]]]] = {}
     for tp, epoch in epochs.items():

@@ -27,8 +27,10 @@ UNKNOWN_EPOCH = -1
 _REFRESH_GAP_S = 0.1
 #: Answers about more topics are read in a thread, so that nothing else waits for it.
 _MOST_READ_HERE = 50
-#: The version of Metadata from which on topics have ids.
+#: The version of Metadata from which on topics have ids, and that from which on leader epochs can be relied on: before
+#: Kafka 2.4 a broker may name an epoch of before a reassignment, and leaders refuse who asks under it (KAFKA-9212).
 _HAS_IDS = 10
+_HAS_RELIABLE_EPOCHS = 9
 #: Of how many partitions that differ the metadata is remembered, to be shared with later ones.
 _MOST_SHARED = 10_000
 
@@ -167,6 +169,7 @@ def view_of(response: Any) -> ClusterMetadata:
     brokers = {node_id: Broker(node_id, host, port, rack) for node_id, host, port, rack, *_ in response.brokers}
     controller_id = response.controller_id
     has_ids = response.API_VERSION >= _HAS_IDS
+    has_epochs = response.API_VERSION >= _HAS_RELIABLE_EPOCHS
     topics = {}
     for error_code, topic, *rest in response.topics:
         topic_id, is_internal, partitions = rest[:3] if has_ids else (None, *rest[:2])
@@ -175,7 +178,7 @@ def view_of(response: Any) -> ClusterMetadata:
             topic_id,
             is_internal,
             {
-                number: _shared(leader, leader_epoch, tuple(replicas))
+                number: _shared(leader, leader_epoch if has_epochs else UNKNOWN_EPOCH, tuple(replicas))
                 for _, number, leader, leader_epoch, replicas, *_ in partitions
             },
         )

@@ -176,7 +176,7 @@ def _metadata(topics: Any) -> list[Any]:
 
 
 class MetadataRequest_v7(RequestStruct):  # noqa: N801
-    """Leader epochs in the answer (KIP-320)."""
+    """What all brokers know. Its leader epochs are of no use: see `metadata.view_of`."""
 
     API_KEY = 3
     API_VERSION = 7
@@ -190,6 +190,37 @@ class MetadataRequest_v7(RequestStruct):  # noqa: N801
         ),
     )
     SCHEMA = MetadataRequest_v5.SCHEMA
+
+
+class MetadataRequest_v9(RequestStruct):  # noqa: N801
+    """Leader epochs that can be relied on (KAFKA-9212), from Kafka 2.4 on."""
+
+    API_KEY = 3
+    API_VERSION = 9
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = answer(
+        3,
+        9,
+        flexible(
+            *_metadata(
+                rows(
+                    "topics",
+                    ("error_code", Int16),
+                    ("topic", String()),
+                    ("is_internal", Boolean),
+                    ("partitions", _CompactPartitions()),
+                    ("authorized_operations", Int32),
+                )
+            ),
+            ("authorized_operations", Int32),
+        ),
+    )
+    SCHEMA = flexible(
+        rows("topics", ("topic", String())),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_cluster_authorized_operations", Boolean),
+        ("include_topic_authorized_operations", Boolean),
+    )
 
 
 class MetadataRequest_v11(RequestStruct):  # noqa: N801
@@ -222,7 +253,7 @@ class MetadataRequest_v11(RequestStruct):  # noqa: N801
     )
 
 
-class MetadataRequest(Request[MetadataRequest_v7 | MetadataRequest_v11]):
+class MetadataRequest(Request[MetadataRequest_v7 | MetadataRequest_v9 | MetadataRequest_v11]):
     """Brokers, controller, and the named topics; all topics with None. Never creates a topic."""
 
     API_KEY = 3
@@ -234,6 +265,14 @@ class MetadataRequest(Request[MetadataRequest_v7 | MetadataRequest_v11]):
         topics: list[Any] | None = self._topics
         if not request_struct_class.FLEXIBLE_VERSION:
             return request_struct_class(topics=topics, allow_auto_topic_creation=False)
+        if request_struct_class is MetadataRequest_v9:
+            return request_struct_class(
+                topics=None if topics is None else [(topic, {}) for topic in topics],
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+                tags={},
+            )
         return request_struct_class(
             topics=None if topics is None else [(None, topic, {}) for topic in topics],
             allow_auto_topic_creation=False,

@@ -164,14 +164,16 @@ class FakeBrokers:
         tags = ({},) if is_flexible else ()
         wanted = request.topics
         if wanted is not None:
-            wanted = [row[1] for row in wanted] if is_flexible else wanted
-        rows = [self._topic_row(name, tags) for name in (self.topics if wanted is None else wanted)]
+            wanted = [row[-2] for row in wanted] if is_flexible else wanted
+        has_ids = request.API_VERSION >= 10
+        rows = [self._topic_row(name, tags, has_ids=has_ids) for name in (self.topics if wanted is None else wanted)]
         alive = [(node, host, 9092, None, *tags) for node, host in self.hosts.items() if node not in self.down]
-        return request.RESPONSE_TYPE(0, alive, "the-cluster", self.controller, rows, *tags)
+        operations = (0,) if is_flexible and not has_ids else ()
+        return request.RESPONSE_TYPE(0, alive, "the-cluster", self.controller, rows, *operations, *tags)
 
-    def _topic_row(self, name: str, tags: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _topic_row(self, name: str, tags: tuple[Any, ...], *, has_ids: bool) -> tuple[Any, ...]:
         topic = self.topics.get(name)
-        ids = (topic.topic_id if topic else None,) if tags else ()
+        ids = (topic.topic_id if topic else None,) if has_ids else ()
         partitions = [
             (0, number, partition.leader, partition.leader_epoch, [0, 1], [0], [], *tags)
             for number, partition in enumerate(topic.partitions if topic else ())

@@ -111,13 +111,31 @@ async def test_what_is_not_known(cluster: Cluster) -> None:
     assert (cluster.partitions_of("nowhere"), cluster.topic_id("nowhere")) == ((), None)
 
 
-async def test_old_brokers_answer_without_topic_ids(brokers: FakeBrokers, cluster: Cluster) -> None:
-    """Brokers of Kafka 2.1 answer with leaders and epochs, but no topic ids."""
-    brokers.versions = OLD_VERSIONS
+@pytest.mark.parametrize(("newest", "epoch"), [(7, -1), (8, -1), (9, 5), (10, 5)])
+async def test_old_brokers_answer_without_topic_ids(
+    brokers: FakeBrokers, cluster: Cluster, newest: int, epoch: int
+) -> None:
+    """Brokers before Kafka 2.8 answer without topic ids, and before 2.4 with leader epochs that may be stale."""
+    brokers.versions = OLD_VERSIONS | {METADATA: (0, newest)}
     brokers.break_connections()
     await cluster.refresh_metadata(["foo"])
+    by_name = cluster.leader(FOO[2]), cluster.leader_epoch(FOO[2]), cluster.topic_id("foo")
+    await cluster.refresh_metadata(None)
+    all_topics = cluster.leader(FOO[2]), cluster.leader_epoch(FOO[2]), cluster.topic_id("foo")
 
-    assert (cluster.leader(FOO[2]), cluster.leader_epoch(FOO[2]), cluster.topic_id("foo")) == (2, 5, None)
+    assert by_name == all_topics == (2, epoch, None)
+
+
+async def test_an_old_broker_s_leader_is_believed_after_a_reassignment(brokers: FakeBrokers, cluster: Cluster) -> None:
+    """A broker before Kafka 2.4 names the new leader with an epoch of before: that is no older truth."""
+    brokers.versions = OLD_VERSIONS
+    partition = brokers.topics["foo"].partitions[0]
+    partition.leader, partition.leader_epoch = 2, 6
+    await cluster.refresh_metadata(["foo"])
+    partition.leader, partition.leader_epoch = 1, 5
+    await cluster.refresh_metadata(["foo"])
+
+    assert (cluster.leader(FOO[0]), cluster.leader_epoch(FOO[0])) == (1, -1)
 
 
 async def test_a_refresh_of_all_forgets_deleted_topics(brokers: FakeBrokers, cluster: Cluster) -> None:
