@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, Protocol
 
 import attrs
-from aiokafka.conn import SaslGSSAPIAuthenticator, SaslPlainAuthenticator, ScramAuthenticator
+from aiokafka.conn import SASL_QOP_AUTH, SaslGSSAPIAuthenticator, SaslPlainAuthenticator, ScramAuthenticator
 from aiokafka.protocol.admin import SaslAuthenticateRequest, SaslHandShakeRequest
 
 from mm2py.errors import Mm2Error
@@ -180,8 +179,44 @@ def _kerberos(keys: dict[str, str], options: dict[str, str], host: str) -> _Exch
     if importlib.util.find_spec("gssapi") is None:
         cause = "sasl.mechanism GSSAPI needs Kerberos, which is not installed here"
         raise LoginRefusedError(Refused(cause, "pip install 'mm2py[kerberos]', on executors too"))
-    if keytab := options.get("keyTab"):
-        os.environ.setdefault("KRB5_CLIENT_KTNAME", keytab)
     service = keys.get("sasl.kerberos.service.name") or options.get("serviceName") or "kafka"
-    exchange: _Exchange = SaslGSSAPIAuthenticator(loop=asyncio.get_running_loop(), principal=f"{service}@{host}")
+    exchange: _Exchange
+    if keytab := options.get("keyTab"):
+        exchange = _KeytabKerberos(f"{service}@{host}", keytab, options.get("principal"))
+    else:
+        exchange = SaslGSSAPIAuthenticator(loop=asyncio.get_running_loop(), principal=f"{service}@{host}")
     return exchange
+
+
+class _KeytabKerberos(SaslGSSAPIAuthenticator):  # type: ignore[misc] # aiokafka has no types
+    """
+    Kerberos with the tickets of one keytab.
+
+    aiokafka's has the process's tickets, of a single principal; each cluster may have another one, in another realm.
+    """
+
+    def __init__(self, service: str, keytab: str, client: str | None) -> None:
+        self._keytab = keytab
+        self._client = client
+        super().__init__(loop=asyncio.get_running_loop(), principal=service)
+
+    def authenticator_gssapi(self) -> Generator[tuple[bytes, bool], bytes | None]:
+        context = self._context(importlib.import_module("gssapi"))
+        token: bytes | None = None
+        while not context.complete:
+            token = yield context.step(token) or b"", True
+        # Of the layers that the broker offers none is wanted but authentication (RFC 4752).
+        offered = context.unwrap(token).message
+        chosen = bytes([offered[0] & SASL_QOP_AUTH]) + offered[1:]
+        yield context.wrap(chosen + self._principal.encode(), False).message, False  # noqa: FBT003 - gssapi's signature
+
+    def _context(self, gssapi: Any) -> Any:
+        service = gssapi.Name(self._principal, gssapi.NameType.hostbased_service)
+        client = gssapi.Name(self._client, gssapi.NameType.kerberos_principal) if self._client else None
+        # All connections of these settings share the tickets, and the library renews them by the keytab.
+        store = {"client_keytab": self._keytab, "ccache": f"MEMORY:mm2py {self._client or ''} {self._keytab}"}
+        return gssapi.SecurityContext(
+            name=service.canonicalize(gssapi.MechType.kerberos),
+            creds=gssapi.Credentials(name=client, usage="initiate", store=store),
+            usage="initiate",
+        )

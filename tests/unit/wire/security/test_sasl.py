@@ -6,8 +6,11 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import importlib.machinery
 import importlib.util
+import sys
 import time
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -187,6 +190,53 @@ async def test_kerberos_needs_its_extra() -> None:
     error = await _refusal(_endpoint("GSSAPI", "x.Krb5LoginModule required;"), Broker())
 
     assert "pip install 'mm2py[kerberos]'" in error.refused.hint
+
+
+class FakeGssapi(types.ModuleType):
+    """Stands for the Kerberos library: a broker gets the name and the store of whom the library would log in."""
+
+    def __init__(self) -> None:
+        super().__init__("gssapi")
+        self.__spec__ = importlib.machinery.ModuleSpec("gssapi", None)
+        self.NameType = types.SimpleNamespace(hostbased_service="service", kerberos_principal="principal")
+        self.MechType = types.SimpleNamespace(kerberos="kerberos")
+        self.tickets: list[tuple[str, dict[str, str]]] = []
+
+    def Name(self, name: str, _kind: str) -> Any:  # noqa: N802
+        return types.SimpleNamespace(name=name, canonicalize=lambda _mechanism: name)
+
+    def Credentials(self, *, name: Any, usage: str, store: dict[str, str]) -> str:  # noqa: N802
+        self.tickets.append((usage, store))
+        return f"{name and name.name}"
+
+    def SecurityContext(self, *, name: str, creds: str, usage: str) -> Any:  # noqa: N802
+        def step(token: bytes | None) -> bytes | None:
+            context.complete = token is not None
+            return None if token else f"{creds} to {name} ({usage})".encode()
+
+        def message(text: bytes, _is_secret: object = None) -> Any:
+            return types.SimpleNamespace(message=text)
+
+        context = types.SimpleNamespace(complete=False, step=step, unwrap=message, wrap=message)
+        return context
+
+
+async def test_each_keytab_has_tickets_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two clusters in one process have two keytabs, of two realms; connections of one share its tickets."""
+    monkeypatch.setitem(sys.modules, "gssapi", gssapi := FakeGssapi())
+    brokers = []
+    for realm, host in (("R1", "one"), ("R2", "two"), ("R1", "more")):
+        line = f'x.Krb5LoginModule required useKeyTab=true keyTab="/{realm}.keytab" principal="mm2@{realm}";'
+        brokers.append(
+            Broker(*(lambda _it, said=said: Answer(sasl_auth_bytes=said) for said in (b"ok", b"\7\0\0\0", b"")))
+        )
+        await log_in(_endpoint("GSSAPI", line), host, brokers[-1])
+    first, second, third = (store for _usage, store in gssapi.tickets)
+
+    assert brokers[1].received == [b"mm2@R2 to kafka@two (initiate)", b"", b"\1\0\0\0kafka@two"]
+    assert (first["client_keytab"], second["client_keytab"]) == ("/R1.keytab", "/R2.keytab")
+    assert first["ccache"] != second["ccache"]
+    assert first == third
 
 
 @pytest.mark.parametrize(
