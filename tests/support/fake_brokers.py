@@ -80,7 +80,7 @@ class FakeConnection:
 
     def __init__(self, brokers: FakeBrokers, node_id: int) -> None:
         self.node_id = node_id
-        self.versions = brokers.versions
+        self.versions = brokers.versions_of.get(node_id, brokers.versions)
         self.is_closed = False
         self._brokers = brokers
 
@@ -110,6 +110,8 @@ class FakeBrokers:
         self.controller = 0
         self.down: set[int] = set()
         self.versions = NEW_VERSIONS
+        #: Those of brokers that differ from the others, by node.
+        self.versions_of: dict[int, dict[int, tuple[int, int]]] = {}
         self.latency_s = 0.01
         self.requests: list[tuple[int, Any]] = []
         self.attempts: list[str] = []

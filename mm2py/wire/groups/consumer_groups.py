@@ -151,6 +151,10 @@ class Groups:
     async def _committed_at(self, node: int, groups: Sequence[str]) -> Mapping[str, Offsets | Failure]:
         response = await self._send(node, OffsetFetchRequest(groups))
         if isinstance(response, Failure):
+            if response.code == ErrorCode.UNSUPPORTED_VERSION and len(groups) > 1:
+                # During a rolling upgrade a newer broker looks up coordinators that are older.
+                one_by_one = [await self._committed_at(node, [group]) for group in groups]
+                return {group: answer for answers in one_by_one for group, answer in answers.items()}
             return dict.fromkeys(groups, response)
         answers: dict[str, Offsets | Failure] = self._silent(groups, "OffsetFetch")
         if response.API_VERSION < OffsetFetchRequest._CLASSES[-1].API_VERSION:  # noqa: SLF001 - aiokafka's own table

@@ -114,6 +114,18 @@ async def test_old_brokers_are_asked_about_one_group_at_a_time(brokers: GroupBro
     assert described["a"] == GroupDescription("a", GroupType.CLASSIC, "consumer", "Empty")
 
 
+async def test_an_old_coordinator_among_new_brokers_is_asked_about_one_group_at_a_time(
+    brokers: GroupBrokers, groups: Groups
+) -> None:
+    """In a rolling upgrade to 3.0 a new broker looks all groups up at once, and one coordinator is still old."""
+    brokers.versions_of[2] = brokers.versions | {OFFSET_FETCH: OLD[OFFSET_FETCH]}
+    brokers.groups = {name: FakeGroup(number, offsets={PLACE: number}) for number, name in enumerate("abc")}
+    brokers.groups["d"] = FakeGroup(2, offsets={PLACE: 3})
+    committed = await groups.committed(["a", "b", "c", "d"])
+
+    assert {name: answer[PLACE].offset for name, answer in committed.items()} == {"a": 0, "b": 1, "c": 2, "d": 3}
+
+
 async def test_groups_are_asked_about_in_one_request_per_coordinator(brokers: GroupBrokers, groups: Groups) -> None:
     """A hundred groups on three brokers: one look-up, three questions."""
     brokers.groups = {f"g{number}": FakeGroup(number % 3, offsets={PLACE: number}) for number in range(100)}
