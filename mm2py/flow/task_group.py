@@ -297,7 +297,9 @@ class FlowGroup(ABC):
 
     async def _live_on(self, tasks: asyncio.TaskGroup) -> None:
         """Live, and restart after each failure, until the group must end its life or fails permanently."""
+        # Asked of a former life, or while there was none: the one that begins reads what another node has written.
         self.requests.draining.clear()
+        self.requests.is_deposed = False
         life = self._life = tasks.create_task(self._supervised(), name=f"{self.task}/life")
         end = tasks.create_task(self.requests.draining.wait(), name=f"{self.task}/drain")
         await asyncio.wait({life, end}, return_when=asyncio.FIRST_COMPLETED)
@@ -346,7 +348,7 @@ class FlowGroup(ABC):
         try:
             await self._live()
         finally:
-            self._is_up = self._is_working = self.requests.is_deposed = False
+            self._is_up = self._is_working = False
             self.requests.wake()
 
     def _restarting(self, event: TaskRestarted) -> None:

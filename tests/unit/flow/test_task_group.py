@@ -356,3 +356,65 @@ async def test_a_group_that_stands_by_has_nothing_to_drain(events: EventLog) -> 
 
     assert asyncio.get_running_loop().time() - begun < 1
     assert group.state is FlowState.DRAINED
+
+
+async def _stop(group: ToyGroup) -> None:
+    group.requests.want(Wanted.STOPPED)
+
+
+async def _resume(group: ToyGroup) -> None:
+    group.requests.want(Wanted.RUNNING)
+
+
+async def _restart(group: ToyGroup) -> None:
+    group.restart()
+
+
+async def _nothing(_group: ToyGroup) -> None:
+    return
+
+
+@pytest.mark.parametrize(
+    ("lives", "before", "after"),
+    [
+        pytest.param([rest_and_work], _stop, _resume, id="stopped by an operator"),
+        pytest.param([give_up, rest_and_work], _nothing, _restart, id="failed"),
+        pytest.param([fall, rest_and_work], _nothing, _nothing, id="in the pause before a restart"),
+    ],
+)
+async def test_what_is_lost_while_a_group_has_no_life_does_not_silence_its_next_one(
+    events: EventLog, lives: list[Body], before: Body, after: Body
+) -> None:
+    """
+    The group has no life while this node is thrown out of the flow's group and joins again beside another one.
+
+    Its next life reads what the other node has written, and writes again.
+    """
+    async with running(events, *lives) as group:
+        await before(group)
+        await asyncio.sleep(0.1)
+        group.requests.depose()
+        await asyncio.sleep(0.1)
+        await after(group)
+        await asyncio.sleep(60)
+        found = (group.state, group.requests.is_deposed)
+        group.requests.drain(within_s=1.0)
+
+    assert found == (FlowState.RUNNING, False)
+    assert group.worked
+
+
+async def test_a_group_that_is_deposed_knows_it_to_the_end_of_its_life(events: EventLog) -> None:
+    """It must write nothing more; its next life may."""
+    seen = []
+
+    async def live(group: ToyGroup) -> None:
+        await rest_and_work(group)
+        seen.append(group.requests.is_deposed)
+
+    async with running(events, live) as group:
+        group.requests.depose()
+        await asyncio.sleep(60)
+        group.requests.drain(within_s=1.0)
+
+    assert seen == [True, False]
