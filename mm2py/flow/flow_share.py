@@ -37,6 +37,8 @@ _HINTS: Final[dict[int, str]] = {
     ErrorCode.INVALID_SESSION_TIMEOUT: "set session.timeout.ms to what the brokers allow (group.*.timeout.ms)"
 }
 _NAMESAKE_HINT: Final = "give each node a group.instance.id of its own; this one continues when the other has gone"
+_FAILED_HERE: Final = "the source connector has failed on this node, which leaves the flow to the others"
+_FAILED_HINT: Final = "restart the source connector once the cause is removed"
 
 
 class FlowShare:
@@ -207,7 +209,10 @@ class FlowShare:
         self._lose()
         self._taken_at = None
         if self._settings.refuses:
-            self._give(NO_SHARE)
+            for group in self.groups:
+                if group.requests.is_admitted:
+                    group.requests.depose()
+                group.requests.give(NO_SHARE, _FAILED_HERE, _FAILED_HINT)
         self.heartbeats.take()
 
     def _lose(self) -> None:

@@ -84,6 +84,8 @@ class FlowMembership:
         #: What this node has to do.
         self.load: Callable[[], NodeLoad] = NodeLoad
         self._is_drained = self._is_ending = False
+        #: The source group has failed permanently here, and other nodes have what this one had.
+        self._is_left_to_others = False
         #: The group's leader assigns work in a form that this version does not know.
         self._is_unfit = False
         #: An assignment could not be taken: the group is to be joined again at the next heartbeat.
@@ -180,7 +182,7 @@ class FlowMembership:
 
     async def _tend(self, place: Membership) -> None:
         """Keep the membership or join, if possible, and inform the groups."""
-        if all(group.has_failed for group in self.share.groups):
+        if self._gives_up():
             await self._rest(place)
             return
         try:
@@ -197,6 +199,16 @@ class FlowMembership:
                 raise
             self._certainty.forget()
             self.share.go_unguarded(error)
+
+    def _gives_up(self) -> bool:
+        """Whether the flow has failed permanently here. If only its source group has, checkpoints continue while this
+        is the only node. Others have the flow for good: by joining again, this node would take tasks back.
+        """
+        source, *_ = groups = self.share.groups
+        shared = self.share.shared
+        has_others = shared is not None and len(shared.nodes) > 1
+        self._is_left_to_others = source.has_failed and (has_others or self._is_left_to_others)
+        return self._is_left_to_others or all(group.has_failed for group in groups)
 
     async def _decide(self, place: Membership) -> None:
         if place.is_in:
@@ -298,10 +310,10 @@ class FlowMembership:
 
     async def _rest(self, place: Membership) -> None:
         """Leave the group after the flow failed permanently here: it may work elsewhere."""
+        self.share.leave()  # before others have the share: a group that works still must write nothing more
         if place.is_in:
             await place.leave()
         self._forget()
-        self.share.leave()
 
     def _forget(self) -> None:
         """Know of no member that could get what we have, and lead none."""

@@ -29,7 +29,7 @@ from mm2py.telemetry.events import (
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.groups.membership import Heartbeat
 from tests.support.flow_rig import FLOW
-from tests.support.memberships import JAVA, NOBODY, TASKS, THERE, US, Run, runner
+from tests.support.memberships import JAVA, NOBODY, TASKS, THERE, US, Group, Run, runner
 
 
 @pytest.fixture
@@ -237,3 +237,30 @@ async def test_a_flow_that_is_down_for_good_gives_its_place_up(run: Run) -> None
         after = place.is_in
 
     assert (before, after) == (True, False)
+
+
+async def test_a_flow_whose_source_group_is_down_for_good_is_left_to_other_nodes(run: Run) -> None:
+    """
+    Its checkpoints could go on. Alone it keeps its place and they do; once another node is known, that gets all of it.
+
+    It stays away although it knows no other member any more, and takes part again when the source group is restarted.
+    """
+    async with run(NOBODY) as (place, source, _events):
+        checkpoints = Group()
+        place.its.share.groups = [source, checkpoints]
+        await asyncio.sleep(4)
+        source.has_failed = True
+        await asyncio.sleep(20)
+        alone = (place.is_in, checkpoints.is_admitted)
+        place.others, place.answer = {"other": encode_candidate(Candidate(THERE))}, Heartbeat.REBALANCE
+        await asyncio.sleep(3_600)
+        left = (place.is_in, checkpoints.is_admitted, checkpoints.is_deposed, len(place.joins))
+        why = checkpoints.why
+        source.has_failed = False
+        await asyncio.sleep(4)
+        again = (place.is_in, source.is_admitted)
+
+    assert alone == (True, True)
+    assert left == (False, False, True, 2)
+    assert "failed on this node" in why
+    assert again == (True, True)
