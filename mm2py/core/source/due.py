@@ -124,5 +124,5 @@ def next_plans(states: Iterable[PartitionState], *, now: float) -> tuple[Partiti
 
 
 def next_retry_at(states: Iterable[PartitionState]) -> float | None:
-    """Return when the first of *states* may be planned; None if none has such a time."""
-    return min((state.retry_at for state in states if state.is_fenced), default=None)
+    """Return when the first of *states* may be planned; None if none has such a time. See `next_plans`."""
+    return min((state.retry_at for state in states if not state.is_questioned and state.is_fenced), default=None)

@@ -335,8 +335,11 @@ def renew(state: PartitionState, *, wall_ms: int) -> PartitionState:
 
 
 def hasten(state: PartitionState, *, now: float) -> PartitionState:
-    """End the back-off of a partition early, but not before a lost epoch can no longer write."""
-    return attrs.evolve(state, retry_at=min(state.retry_at, max(now, state.quiet_until)))
+    """End the back-off of a partition early, or check it at once, but not before a lost epoch can no longer write."""
+    at = max(now, state.quiet_until)
+    if state.is_questioned:
+        return attrs.evolve(state, look_at=min(state.look_at, at))
+    return attrs.evolve(state, retry_at=min(state.retry_at, at))
 
 
 def question(state: PartitionState, ended: Ended, failure: PartitionFailure | None, *, now: float) -> PartitionState:

@@ -166,10 +166,11 @@ class SourceTasks:
         self._poke(tasks)
 
     def restart(self, task: int) -> None:
-        """Have a copy task end its epoch, and try at once what is pausing of its partitions."""
+        """Have a copy task end its epoch, and try or check at once what is pausing of its partitions."""
         now = self._clock.monotonic()
         for state in self._own(task):
             self._states[state.source] = progress.hasten(state, now=now)
+        self.doubts.has_questions.set()
         self._tasks[task].restart()
 
     def ailing(self) -> tuple[int, ...]:

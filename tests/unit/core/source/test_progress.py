@@ -17,6 +17,7 @@ from mm2py.core.source.progress import (
     Repair,
     account,
     clear_doubt,
+    hasten,
     lose,
     question,
     renew,
@@ -253,6 +254,18 @@ def test_a_stop_without_an_epoch_is_not_planned() -> None:
     assert again.failed_at == NOW
 
 
+def test_what_is_pausing_is_hastened_as_far_as_a_lost_epoch_allows() -> None:
+    """What waits for its next attempt is tried at once, what is stopped without an epoch is checked at once."""
+    pausing, stopped = state(retry_at=NOW + 60), stop(state(), FAILURE, now=NOW, jitter=0.5)
+    soon, checked = hasten(pausing, now=NOW + 1), hasten(stopped, now=NOW + 1)
+    after_lost = [hasten(attrs.evolve(it, quiet_until=NOW + 3), now=NOW + 1) for it in (pausing, stopped)]
+
+    assert soon.retry_at == NOW + 1
+    assert (checked.look_at, checked.retry_at) == (NOW + 1, math.inf)
+    assert [after_lost[0].retry_at, after_lost[1].look_at] == [NOW + 3, NOW + 3]
+    assert hasten(checked, now=NOW + 2) == checked
+
+
 def test_a_partition_in_question_is_not_planned_until_it_is_cleared() -> None:
     """While both clusters are examined nothing is copied; a cleared doubt is planned again after a short pause."""
     questioned = question(state(), Ended.TRUNCATED, FAILURE, now=NOW)
@@ -312,8 +325,9 @@ def test_a_producer_goes_with_its_position() -> None:
 
 
 def test_the_next_retry_is_the_first_of_all() -> None:
-    """A copy task waits for the first of its partitions."""
+    """A copy task waits for the first of its partitions, and not for one in question, which is not planned."""
     assert next_retry_at([state(retry_at=7.0), state(retry_at=5.0)]) == 5.0
+    assert next_retry_at([state(retry_at=7.0), state(retry_at=5.0, is_questioned=True)]) == 7.0
     assert next_retry_at([]) is None
 
 

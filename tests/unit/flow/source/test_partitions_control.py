@@ -10,7 +10,15 @@ import pytest
 from mm2py.core.control import overrides as verbs
 from mm2py.flow.source.rates import RateShares
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.epoch import CopyLimits, Ended, EpochOutcome, EpochPlan, PartitionFailure, PartitionPlan
+from mm2py.model.epoch import (
+    RECREATED,
+    CopyLimits,
+    Ended,
+    EpochOutcome,
+    EpochPlan,
+    PartitionFailure,
+    PartitionPlan,
+)
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit
 from mm2py.model.rates import Metered, RateShare, RateUse, Unit
@@ -142,6 +150,28 @@ async def test_a_restart_tries_at_once_what_is_pausing() -> None:
     assert before == (0,)
     assert pause_s > 10
     assert after == (tried + 1, others)
+
+
+async def test_a_restart_has_what_its_history_stopped_checked_at_once() -> None:
+    """Only a check of both clusters may go on with it: the copy task itself has nothing to plan, and waits."""
+    async with running(partitions=2, tasks_max=1) as group:
+        await asyncio.sleep(1)
+        tasks, asked = group.tasks, list[int]()
+        for state in list(tasks.ledger.states.values()):
+            tasks.doubts.question(state, Ended.RECREATED, RECREATED)
+            tasks.doubts.stop(state.source, RECREATED)
+        await asyncio.sleep(1)
+        tasks.doubts.has_questions.clear()
+        before, take = tasks.doubts.questions(), tasks.take_partitions
+        tasks.take_partitions = lambda task: asked.append(task) or take(task)  # type: ignore[func-returns-value, method-assign]
+        tasks.restart(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        questions, is_woken = tasks.doubts.questions(), tasks.doubts.has_questions.is_set()
+
+    assert before == ()
+    assert ([it.source for it in questions], is_woken) == ([_T0, _T1], True)
+    assert asked == [0]
 
 
 async def test_a_restart_does_not_overtake_a_lost_epoch() -> None:
