@@ -52,8 +52,8 @@ class FlowNodes:
         self._clock = context.clock
         self.known = KnownNodes(us)
         self.own = OwnStatus(us, view, self.known, context.clock)
-        #: Called when the owner mirrors other topics or partitions than this node knows.
-        self.on_owner_topics: Callable[[str], None] = lambda _mark: None
+        #: Called when the owner mirrors other topics or partitions than this node, or, at the owner, another node does.
+        self.on_other_topics: Callable[[str], None] = lambda _mark: None
         #: Awaited when another node knows later overrides.
         self.on_overrides: Callable[[int], Awaitable[None]] = _nothing
         #: Called with the topic, where it ended when it was opened, and what was read of it.
@@ -66,6 +66,8 @@ class FlowNodes:
         self._is_idle = False
         self._unreadable: set[str] = set()
         self._noted_mark = ""
+        #: The marks of the other nodes' topics, as of the last round.
+        self._marks: Mapping[str, str] = {}
         #: What was asked of this node last, and when.
         self._asked_topics = ("", 0.0)
         self._asked_overrides = (0, 0.0)
@@ -80,10 +82,10 @@ class FlowNodes:
             self.wake()
 
     def follow(self, life: SourceLife) -> None:
-        """Report the topics that a *life* of the source group knows; it refreshes them when the owner knows others."""
+        """Report the topics that a *life* of the source group knows; it refreshes them when other nodes know others."""
         topics = life.topics
         self.own.mirrored = lambda: topics.latest.places
-        self.on_owner_topics = lambda _mark: topics.want_refresh()
+        self.on_other_topics = lambda _mark: topics.want_refresh()
         topics.watch(self._note_topics)
         self.wake()
 
@@ -246,16 +248,35 @@ class FlowNodes:
             self._context.events.emit(NodeAnswersAgain(self._flow, str(node)))
 
     async def _react(self) -> None:
-        """Follow the owner's topics, and overrides that were changed at another node."""
-        now, owner = self._clock.monotonic(), owner_of(self.known.answering())
-        mark = owner.topics_mark if owner is not None and not self.known.own_share.is_owner else ""
-        if mark and mark != self.own.topics_mark and self._is_due(self._asked_topics, mark, now):
-            self._asked_topics = (mark, now)
-            self.on_owner_topics(mark)
+        """Follow the topics of other nodes, and overrides that were changed at one of them."""
+        now, is_owner = self._clock.monotonic(), self.known.own_share.is_owner
+        mark = self._found_by_others() if is_owner else self._owner_mark(now)
+        if mark:
+            self.on_other_topics(mark)
         latest = max((it.overrides_revision for it in self.known.others.values()), default=0)
         if latest > self.own.overrides_revision() and self._is_due(self._asked_overrides, latest, now):
             self._asked_overrides = (latest, now)
             await self._once("read overrides of another node", partial(self.on_overrides, latest))
+
+    def _owner_mark(self, now: float) -> str:
+        """Return the mark of the owner's topics if this node is to look for them; empty otherwise."""
+        owner = owner_of(self.known.answering())
+        mark = owner.topics_mark if owner is not None else ""
+        if mark in ("", self.own.topics_mark) or not self._is_due(self._asked_topics, mark, now):
+            return ""
+        self._asked_topics = (mark, now)
+        return mark
+
+    def _found_by_others(self) -> str:
+        """
+        Return a mark that another node's topics have got since the last round, if the owner's are others; or empty.
+
+        A node may miss a remote topic that only the owner creates, and of which the owner copies nothing. It looks once
+        for each change: nodes that see different topics for longer would have each other look without end.
+        """
+        before, own = self._marks, self.own.topics_mark
+        self._marks = {node_id: it.topics_mark for node_id, it in self.known.others.items()}
+        return next((mark for it, mark in self._marks.items() if mark not in (own, before.get(it, mark))), "")
 
     @staticmethod
     def _is_due(last: tuple[object, float], what: object, now: float) -> bool:

@@ -84,7 +84,7 @@ async def running(*places: Node) -> AsyncIterator[list[Running]]:
             async def catch_up(revision: int, asked: list[object] = asked) -> None:
                 asked.append(revision)
 
-            its.on_owner_topics, its.on_overrides = asked.append, catch_up
+            its.on_other_topics, its.on_overrides = asked.append, catch_up
             found.append(Running(node, its, events, tasks.create_task(its.run()), asked))
         yield found
         for one in found:

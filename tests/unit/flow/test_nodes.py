@@ -8,7 +8,8 @@ import attrs
 import pytest
 
 from mm2py.core.control.overrides import SOURCE
-from mm2py.model.node_status import NodeStatus, encode_status, node_id_of
+from mm2py.model.flow import TopicPartition
+from mm2py.model.node_status import NodeStatus, encode_status, node_id_of, topics_mark
 from mm2py.model.share import slot_of, whole_share
 from mm2py.model.state import (
     FlowState,
@@ -223,6 +224,29 @@ async def test_the_owner_s_topics_and_later_overrides_are_followed(brokers: Fake
         assert other.its.own.topics_mark == one.its.own.topics_mark == mark
         assert other.asked == followed
         assert not one.asked
+
+
+async def test_the_owner_looks_once_for_each_change_that_another_node_finds(brokers: FakeBrokers) -> None:
+    """
+    A remote topic of which the owner copies nothing is deleted at the target; only the owner creates it again.
+
+    It looks within ten seconds, and not again while the two see different topics; but for the next deletion it does.
+    """
+    everything, left = (BUSY, TopicPartition("t", 0)), (BUSY,)
+    found = []
+    async with running(ONE, OTHER) as (one, other):
+        one.its.own.mirrored = other.its.own.mirrored = lambda: everything
+        await together(one, other)
+        for seen_s in (15, 1_000):
+            other.its.own.mirrored = lambda: left
+            await asyncio.sleep(seen_s)
+            found.append(list(one.asked))
+            other.its.own.mirrored = lambda: everything
+            await asyncio.sleep(15)
+
+    mark = topics_mark(left)
+    assert found == [[mark], [mark, mark]]
+    assert one.asked == found[-1]
 
 
 async def test_a_failure_of_what_is_asked_ends_nothing(brokers: FakeBrokers) -> None:
