@@ -83,9 +83,14 @@ class Holders:
         return self._held.keys()
 
     def is_ours(self, source: TopicPartition) -> bool:
-        """Whether a partition is part of our share: its record task, or else its hash slot."""
+        """Whether a partition is part of our share: its record task, or else its hash slot, if a copy task is here.
+        Slots and tasks are given separately, as their former nodes release them.
+        """
         task = self._transforms.task_of(source.topic)
-        return self.share.has(source) if task is None else task in self.share.tasks
+        if task is not None:
+            return task in self.share.tasks
+        first = len(self._transforms.tasks)
+        return self.share.has(source) and any(task >= first for task in self.share.tasks)
 
     def hold(self, task: int, plans: Collection[PartitionPlan]) -> None:
         """Note that *task* may be writing the partitions of *plans* until it puts them back."""

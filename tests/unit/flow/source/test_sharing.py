@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import attrs
 
+from mm2py.config.flow_settings import FlowSettings
 from mm2py.core.offsets.translation import Precision, Translated
 from mm2py.core.source import due
 from mm2py.core.source.due import RemotePartition
@@ -20,10 +21,12 @@ from mm2py.flow.source.sharing import ShareKeeper
 from mm2py.flow.topics.remote_topics import Mirrored
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
-from mm2py.model.share import slot_of
+from mm2py.model.run_chunk import KeptChunk
+from mm2py.model.share import ALL_SLOTS, Share, slot_of
+from mm2py.model.transform import FlowTransforms, TopicRule, Transform
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import flow_context
+from tests.support.flow_rig import SETTINGS, flow_context
 from tests.support.source_tasks import PretendedEpochs, mirrored, positions
 
 
@@ -36,13 +39,16 @@ class Stored:
     async def begin(self, places: Mapping[TopicPartition, RemotePartition]) -> dict[TopicPartition, Position]:
         return {it: Position(it, 0, -1, place.topic_id) for it, place in places.items()}
 
+    async def follow(self) -> tuple[KeptChunk, ...]:
+        return ()
+
 
 class Rig:
     """A `ShareKeeper` of this node's share of what *look* has."""
 
-    def __init__(self, look: Mirrored, next_upstream: int) -> None:
+    def __init__(self, look: Mirrored, next_upstream: int, settings: FlowSettings = SETTINGS) -> None:
         clock = LoopClock()
-        context = flow_context(clock, EventLog(clock))
+        context = flow_context(clock, EventLog(clock), settings)
         self.stored = Stored(positions(look, next_upstream))
         self.tasks = SourceTasks(context, PretendedEpochs())
         self.translations = Translations(flow_runs=100, partition_runs=100)
@@ -108,3 +114,25 @@ async def test_only_what_this_node_copies_goes_on() -> None:
     assert copied == sorted(state.source.partition for state in rig.tasks.ledger.states.values())
     assert 3 in copied
     assert len(copied) < len(look.places)
+
+
+async def test_slots_that_come_before_a_copy_task_wait_for_it() -> None:
+    """
+    Another node has released its slots and a record task, and not yet its copy task.
+
+    Nothing of the slots' partitions is claimed or written here meanwhile; once the copy task comes, they go on.
+    """
+    records = TopicRule("u", Transform("transform.u.sql", sql="SELECT * FROM records"))
+    plain, transformed = mirrored(0, 1), mirrored(0, topic="u")
+    look = attrs.evolve(plain, places={**plain.places, **transformed.places})
+    rig = Rig(look, 100, attrs.evolve(SETTINGS, transforms=FlowTransforms((records,))))
+    rig.tasks.holders.share = Share(is_owner=False, tasks=frozenset({0}))
+    found = []
+    for tasks in ({0}, {0, 2}):
+        await rig.keeper.apply(Share(is_owner=False, tasks=frozenset(tasks), slots=ALL_SLOTS))
+        found.append((set(rig.tasks.ledger.states), dict(rig.tasks.holders.owners)))
+
+    of_records = dict.fromkeys(transformed.places, 0)
+    assert found[0] == (set(of_records), of_records)
+    assert found[1] == (set(look.places), {**of_records, **dict.fromkeys(plain.places, 2)})
+    assert {state.position for state in rig.tasks.ledger.states.values()} == {100}
