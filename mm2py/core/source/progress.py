@@ -216,8 +216,6 @@ def account(
         return Accounted(moved, (*occurrences, Occurrence.QUESTIONED))
     match outcome.ended:
         case Ended.OK:
-            if state.stage is PartitionStage.STOPPED:
-                occurrences.append(Occurrence.RECOVERED)
             if state.stage is not PartitionStage.COPYING or state.failures or state.failed_at or state.retry_at:
                 moved = _copying(moved, is_unsure=outcome.is_unsure)
         case Ended.UNPROVEN:
@@ -228,11 +226,13 @@ def account(
             occurrences.append(Occurrence.INTERRUPTED)
             failures = 1 if outcome.records else state.failures + 1
             pause_s = _INTERRUPTED.pause_s(failures - 1, jitter)
-            moved = _pausing(moved, PartitionStage.BACKING_OFF, failures, now, pause_s)
+            moved = _pausing(moved, _interrupted(state), failures, now, pause_s)
         case Ended.FAILED:
             failures = state.failures + 1 if state.stage is PartitionStage.STOPPED else 1
             occurrences.append(Occurrence.STOPPED)
             moved = _pausing(moved, PartitionStage.STOPPED, failures, now, _STOPPED.pause_s(failures, jitter))
+    if state.stage is PartitionStage.STOPPED and moved.stage is PartitionStage.COPYING:
+        occurrences.append(Occurrence.RECOVERED)
     return Accounted(moved, tuple(occurrences))
 
 
@@ -305,10 +305,14 @@ def _pausing(state: PartitionState, stage: PartitionStage, failures: int, now: f
     return attrs.evolve(state, stage=stage, failures=failures, failed_at=failed_at, retry_at=now + pause_s)
 
 
+def _interrupted(state: PartitionState) -> PartitionStage:
+    """Return the stage after an interruption; what was stopped stays so until it is reported as recovered."""
+    return PartitionStage.STOPPED if state.stage is PartitionStage.STOPPED else PartitionStage.BACKING_OFF
+
+
 def lose(state: PartitionState, *, retry_at: float, cause: str, quiet_until: float = 0.0) -> PartitionState:
     """Record that the partition's epoch is lost: the target may have more than is known."""
     state = attrs.evolve(state, quiet_until=quiet_until)
-    stage = state.stage if state.stage is PartitionStage.STOPPED else PartitionStage.BACKING_OFF
     failure = PartitionFailure(message=cause, error="EpochLostError")
     is_cut_short = state.repair is not None and state.stray_from is not None
     state = _unrepaired(attrs.evolve(state, is_unsure=True))
@@ -317,7 +321,7 @@ def lose(state: PartitionState, *, retry_at: float, cause: str, quiet_until: flo
         state = question(state, Ended.TARGET_REWOUND, failure, now=retry_at)
     if state.is_questioned:
         return attrs.evolve(state, look_at=max(state.look_at, retry_at))
-    return attrs.evolve(state, stage=stage, retry_at=retry_at, failure=failure)
+    return attrs.evolve(state, stage=_interrupted(state), retry_at=retry_at, failure=failure)
 
 
 def renew(state: PartitionState, *, wall_ms: int) -> PartitionState:

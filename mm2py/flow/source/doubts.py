@@ -58,7 +58,7 @@ class Doubts:
         return tuple(
             state
             for state in self._ledger.wanted()
-            if state.stage is PartitionStage.BACKING_OFF
+            if (state.stage is PartitionStage.BACKING_OFF or state.ended is Ended.INTERRUPTED)
             and state.failures >= _SUSPECT_FAILURES
             and not state.is_questioned
         )

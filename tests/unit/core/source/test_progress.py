@@ -233,6 +233,24 @@ def test_a_stop_remembers_when_it_began() -> None:
     assert accounted.state.failure == FAILURE
 
 
+@pytest.mark.parametrize(
+    ("ended", "occurrences"),
+    [
+        (Ended.OK, (Occurrence.RECOVERED,)),
+        (Ended.UNPROVEN, (Occurrence.RESUME_UNPROVEN, Occurrence.RECOVERED)),
+    ],
+)
+def test_a_stop_is_over_when_it_is_reported(ended: Ended, occurrences: tuple[Occurrence, ...]) -> None:
+    """A broker restarts while a partition is stopped: it stays stopped, is tried again soon, and recovers later."""
+    stopped, _ = after(state(), outcome(ended=Ended.FAILED, failure=FAILURE, records=0))
+    interrupted, _ = after(stopped, outcome(ended=Ended.INTERRUPTED, failure=FAILURE, records=0))
+    moved, reported = after(interrupted, outcome(ended=ended))
+
+    assert (interrupted.stage, interrupted.failed_at) == (PartitionStage.STOPPED, NOW)
+    assert interrupted.retry_at - NOW < 1
+    assert (moved.stage, reported) == (PartitionStage.COPYING, occurrences)
+
+
 def test_a_lost_epoch_leaves_everything_unsure() -> None:
     """Nothing is taken over from a lost epoch, and the partition waits until it can no longer write."""
     sure = state(is_unsure=False)

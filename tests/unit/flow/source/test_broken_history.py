@@ -15,7 +15,7 @@ from mm2py.core.source.progress import PartitionState
 from mm2py.errors import Mm2Error
 from mm2py.flow.source.broken_history import About, BrokenHistory
 from mm2py.flow.source.group import SourceLife
-from mm2py.model.epoch import Ended, PartitionFailure
+from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
@@ -23,7 +23,7 @@ from mm2py.telemetry.events import PartitionStopped, RemoteTopicRecreated, StepF
 from mm2py.wire.fenced_writer import TakenOverError
 from mm2py.wire.kept_log import TopicVanishedError
 from tests.support.flow_rig import flow_context
-from tests.support.source_tasks import MARK, running
+from tests.support.source_tasks import MARK, copied, running
 
 
 REFUSED = TopicVanishedError("B", "CreateTopics", 44, "POLICY_VIOLATION", "mm2-offsets.A.internal")
@@ -109,3 +109,19 @@ async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.
     assert (stopped.stage, goes_on.stage) == (PartitionStage.STOPPED, PartitionStage.COPYING)
     assert group.tasks.ledger.states[first.source].stage is PartitionStage.COPYING
     assert [position.next_upstream for position in written.positions] == [0]
+
+
+async def test_the_topics_of_a_stopped_partition_are_looked_for_once_it_is_interrupted() -> None:
+    """It stays stopped, for another reason than its topic, which was deleted since."""
+
+    def stop_then_interrupt(plan: EpochPlan) -> EpochOutcome:
+        return copied(plan, records=0, ended=Ended.INTERRUPTED if plan.epoch else Ended.FAILED)
+
+    async with running(stop_then_interrupt, partitions=1, tasks_max=1) as group:
+        await asyncio.sleep(10)
+        before = group.tasks.doubts.suspects()
+        await asyncio.sleep(60)
+        (suspect,) = group.tasks.doubts.suspects()
+
+    assert before == ()
+    assert suspect.stage is PartitionStage.STOPPED
