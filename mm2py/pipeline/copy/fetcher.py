@@ -345,6 +345,9 @@ class Fetcher:
         heard: list[PartitionCopy] = []
         for answer in answers:
             copy: PartitionCopy = answer.position.owner
+            if not self.has(copy):
+                # While others had their turn, a fetcher took it over; that one fetches this from its position on.
+                continue
             if copy.has_ended:
                 self.remove(copy)
                 continue

@@ -109,6 +109,7 @@ def _ingest_batch(copy: PartitionCopy, batch: RecordBatchView, data: DataFilter,
         return _rebuild(copy, batch.view, position, codec=limits.codec)
     after = batch.last_offset + 1
     if after <= position:
+        data.is_data(batch)  # it may end an aborted transaction
         return True
     fetching.read_under(batch.leader_epoch, batch.base_offset)
     if not batch.matches_crc():

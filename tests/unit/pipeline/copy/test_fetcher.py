@@ -13,7 +13,9 @@ from mm2py.model.rates import Metered, RateShare, Unit
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.sent_plan import MANY
 from mm2py.pipeline.spark.worker import uncollected
+from tests.support.batches import LOG_APPEND_TIME, build_batch
 from tests.support.copy_rig import NEW_ID, OLD_ID, REMOTE, TOPIC, CopyRig, rig_of
+from tests.support.model_cluster import ModelConnection
 
 
 async def test_few_partitions_have_two_fetchers() -> None:
@@ -47,6 +49,43 @@ async def test_a_partition_with_records_leaves_the_quiet_ones_and_goes_back() ->
     assert any(3 in some for fetcher_id, some in rig.fetched_by().items() if fetcher_id != busy)
     assert rig.values(3) == list(range(9 * 3))
     assert {number for number in range(MANY + 1) if rig.values(number)} == {3}
+
+
+async def test_a_partition_is_never_in_two_fetches() -> None:
+    """
+    A busy fetcher takes it over while the quiet one takes an answer.
+
+    The quiet one pauses after a batch that it had to build, before the partition's part of that answer.
+    """
+    rig = rig_of(MANY + 1)
+    rig.load(5, 1)
+    await rig.epoch()
+    rig.source.is_manual = True
+    epoch = asyncio.create_task(rig.epoch())
+    await asyncio.sleep(0.1)
+    by_purpose = {it.purpose: it for it in rig.source.connections}
+    quiet, busy = by_purpose["fetch 7"], by_purpose["fetch 3"]
+    rig.load(3, 1)
+    await _answered(quiet)  # from now on the busy fetcher expects it
+    rig.upstream(1).load(build_batch(2, attributes=LOG_APPEND_TIME))
+    for number in (3, 5):
+        rig.load(number, 1)
+    await _answered(quiet, busy)
+    rig.load(3, 1)
+    while not epoch.done():
+        await _answered(*rig.source.connections)
+
+    assert [fetcher_id for fetcher_id, some in rig.fetched_by().items() if 3 in some] == [3]
+    assert rig.values(3) == list(range(9))
+
+
+async def _answered(*connections: ModelConnection) -> None:
+    """Have the answers to what is asked arrive together, and give them time to be taken."""
+    for connection in connections:
+        connection.process()
+    for connection in connections:
+        connection.deliver()
+    await asyncio.sleep(0.01)
 
 
 async def test_fetches_that_may_not_wait_are_made_all_the_same() -> None:

@@ -315,6 +315,15 @@ def test_transaction_aborted_before_the_position_still_counts() -> None:
     assert (copied(copy), copy.fetching.position.offset) == ([], 108)
 
 
+def test_transaction_that_ends_before_the_position_ends_there() -> None:
+    """An answer may begin earlier, if another fetcher has copied its first part meanwhile."""
+    copy = copy_from(103)
+    parts = transaction(100, 2, 1), control_batch(102, 1, commits=False), transaction(103, 2, 1)
+    feed(copy, *parts, aborted=((1, 100),))
+
+    assert (copied(copy), copy.fetching.position.offset) == ([103, 104], 105)
+
+
 # Any layout.
 
 
