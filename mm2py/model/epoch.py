@@ -167,8 +167,8 @@ class EpochPlan:
 
     The epoch ends `epoch_ms` after its Spark task started; requests in flight then have `drain_ms` to be answered. No
     request is sent to the target after that. `stop_file` ends the epoch early where the worker can see that file; one
-    elsewhere is told so if it is connected. It runs longer, for `longest_ms` at most, while connections are opened or
-    partitions are unsure: that must not start over in each epoch and so never end.
+    elsewhere is told so if it is connected. It runs longer, for `longest_ms` at most, while connections are opened,
+    leaders say what they hold, or partitions are unsure: that must not start over in each epoch and so never end.
     """
 
     flow: Flow

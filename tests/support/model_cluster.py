@@ -320,6 +320,7 @@ class ModelCluster:
 
     async def send_to(self, node: int, request: Any, purpose: str = "") -> Any:
         """Answer where epochs end in the leaders' logs."""
+        await self.connection(node, purpose)
         self.epochs_asked += 1
         rows = [
             (topic, [self._epoch_end(TopicPartition(topic, number), epoch) for number, _, epoch in asked])

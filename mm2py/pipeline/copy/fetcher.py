@@ -15,7 +15,7 @@ from mm2py.pipeline.copy.far_behind import FarBehind
 from mm2py.pipeline.copy.ingest import ingest
 from mm2py.pipeline.copy.metadata import WantedTopics
 from mm2py.pipeline.copy.partition import PartitionCopy, Tally
-from mm2py.pipeline.copy.refusals import lacks
+from mm2py.pipeline.copy.refusals import SILENT_S, lacks, silent
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.throttle import Throttle
 from mm2py.pipeline.copy.waiting import WAIT_WHILE_PAUSED_MS, WaitingPartitions
@@ -28,8 +28,6 @@ from mm2py.wire.frames import POOLED_FROM_BYTES
 
 #: The last fetch of an epoch is to be answered just before the epoch ends, so that its connection can be kept.
 _ANSWER_EARLY_MS: Final = 2
-#: A broker whose answer is this late when the epoch ends is reported as silent.
-_SILENT_S: Final = 1.0
 
 #: A partition with more batches waiting does not get on: its next ones move out of the answers they came in, which
 #: may be far larger than they are. Where answers are so large that their memory is counted, `spare_memory` sees to it.
@@ -210,12 +208,9 @@ class Fetcher:
 
         The connection would say so itself, but the request timeout may be longer than epochs are.
         """
-        if self.is_connecting or asyncio.get_running_loop().time() - self._due_at >= _SILENT_S:
-            why = f"broker {self.node} at the source answered nothing within the epoch's time"
+        if self.is_connecting or asyncio.get_running_loop().time() - self._due_at >= SILENT_S:
             for copy in self._copies.values():
-                copy.retried_failure = copy.retried_failure or PartitionFailure(
-                    why, "check that broker and the network to it; if it is only far away, raise copy.epoch.ms"
-                )
+                copy.retried_failure = copy.retried_failure or silent(self.node)
         if self.task is not None:
             self.task.cancel()
 

@@ -127,6 +127,7 @@ class SourceReader:
         self.is_stopped = True
         self.are_assigned.set()
         self._remember()
+        self._history.give_up()
         self.throttle.stop()
         self.far_behind.end()
         self.sender.has_room.set()
@@ -158,7 +159,7 @@ class SourceReader:
                 self.retry(copy, RECREATED.message)  # what is known here may be old: look once more
             return
         if self._history.is_due(copy):
-            self._history.ask(copy, self._tasks)
+            self._history.ask(copy, node, self._tasks)
             return
         named = self._replicas.of(self.source.alias, copy.plan.source, self._loop.time())
         if named is not None and named in self.source.brokers:
@@ -263,8 +264,8 @@ class SourceReader:
 
     @property
     def is_connecting(self) -> bool:
-        """Whether a connection is being opened."""
-        return any(fetcher.is_connecting for fetcher in self._fetchers.values())
+        """Whether a connection is being opened, or a leader is asked before its partitions are fetched."""
+        return self._history.is_asking or any(fetcher.is_connecting for fetcher in self._fetchers.values())
 
     def resume_paused(self, copy: PartitionCopy) -> None:
         """Fetch *copy* again once its share of the buffer has drained by half, and its topic's limit allows it."""

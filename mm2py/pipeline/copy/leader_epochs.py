@@ -13,9 +13,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import attrs
+
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.epoch import Ended, LeaderMark, PartitionFailure
 from mm2py.pipeline.copy.partition import PartitionCopy
+from mm2py.pipeline.copy.refusals import SILENT_S, silent
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.log_end import EpochEnd, epoch_ends
 from mm2py.wire.metadata import UNKNOWN_EPOCH
@@ -28,8 +31,22 @@ Checked = dict[tuple[str, str | None, str, int], tuple[int, int]]
 HINT_TRUNCATED = "an unclean leader election, or a restored log; copy.on.source.truncated defines what to do"
 
 
+@attrs.define(eq=False)
+class _Leader:
+    """What a leader is asked about, since when, and what it is asked about next."""
+
+    asked: list[PartitionCopy] = attrs.field(factory=list)
+    asked_at: float = 0.0
+    waiting: list[PartitionCopy] = attrs.field(factory=list)
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        return self.task is not None and not self.task.done()
+
+
 class HistoryCheck:
-    """Asks the source's leaders about partitions, all that are waiting at once."""
+    """Asks each of the source's leaders about its partitions, all that are waiting at once."""
 
     def __init__(
         self,
@@ -44,8 +61,12 @@ class HistoryCheck:
         self._checked = checked
         self._assign = assign
         self._retry = retry
-        self._waiting: list[PartitionCopy] = []
-        self._task: asyncio.Task[None] | None = None
+        self._leaders: dict[int, _Leader] = {}
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a leader has not answered yet."""
+        return any(leader.is_asked for leader in self._leaders.values())
 
     def is_due(self, copy: PartitionCopy) -> bool:
         """Whether *copy* must be checked before it is fetched under its current leader."""
@@ -55,16 +76,33 @@ class HistoryCheck:
             return False
         return self._checked.get(self._key(copy)) != (mark.epoch, own)
 
-    def ask(self, copy: PartitionCopy, tasks: asyncio.TaskGroup) -> None:
-        """Check *copy*, together with others of the same turn of the event loop."""
-        self._waiting.append(copy)
-        if self._task is None or self._task.done():
-            self._task = tasks.create_task(self._ask_all(), name="compare the source's history")
+    def ask(self, copy: PartitionCopy, node: int, tasks: asyncio.TaskGroup) -> None:
+        """
+        Check *copy* at its leader *node*, together with others of the same turn of the event loop.
 
-    async def _ask_all(self) -> None:
-        while self._waiting:
-            copies, self._waiting = self._waiting, []
-            marks = {copy: mark for copy in copies if (mark := _mark_of(copy)) is not None}
+        Each leader is asked by itself: one that does not answer holds up no partition of the others.
+        """
+        leader = self._leaders.setdefault(node, _Leader())
+        leader.waiting.append(copy)
+        if not leader.is_asked:
+            leader.task = tasks.create_task(self._ask(leader), name=f"compare the history at broker {node}")
+
+    def give_up(self) -> None:
+        """Ask no more, the epoch being over; report a leader that has answered nothing for a while."""
+        now = asyncio.get_running_loop().time()
+        for node, leader in self._leaders.items():
+            if not leader.is_asked or leader.task is None:
+                continue
+            leader.task.cancel()
+            if now - leader.asked_at >= SILENT_S:
+                for copy in (*leader.asked, *leader.waiting):
+                    copy.retried_failure = copy.retried_failure or silent(node)
+
+    async def _ask(self, leader: _Leader) -> None:
+        while leader.waiting:
+            leader.asked, leader.waiting = leader.waiting, []
+            leader.asked_at = asyncio.get_running_loop().time()
+            marks = {copy: mark for copy in leader.asked if (mark := _mark_of(copy)) is not None}
             asked_of = {copy: self._source.leader_epoch(copy.plan.source) for copy in marks}
             ends = await epoch_ends(self._source, {copy.plan.source: mark.epoch for copy, mark in marks.items()})
             for copy, mark in marks.items():

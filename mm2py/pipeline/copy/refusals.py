@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
 from mm2py.model.endpoint import ClusterEndpoint
@@ -13,6 +14,9 @@ from mm2py.wire.security.contexts import principal_of
 
 #: What a cluster that is away, or asked at the wrong moment, raises: it is tried again.
 UNREACHABLE = (ClusterUnreachableError, BrokerConnectionError, BrokerAnsweredError)
+
+#: A broker whose answer is this late when the epoch ends is reported as silent.
+SILENT_S: Final = 1.0
 
 
 def failure_of(error: Mm2Error, endpoints: Iterable[ClusterEndpoint] = ()) -> PartitionFailure:
@@ -35,6 +39,14 @@ def kept_out(error: Mm2Error | None) -> PartitionFailure | None:
 def tried_again(why: str, side: str) -> PartitionFailure:
     """Return a failure that the epoch overcomes by itself if it can; *side* is ``source`` or ``target``."""
     return PartitionFailure(why, f"it is tried again by itself; check the {side}'s brokers if it stays")
+
+
+def silent(node: int) -> PartitionFailure:
+    """Return the failure of a source broker that did not answer before the epoch was over."""
+    return PartitionFailure(
+        f"broker {node} at the source answered nothing within the epoch's time",
+        "check that broker and the network to it; if it is only far away, raise copy.epoch.ms",
+    )
 
 
 def lacks(endpoint: ClusterEndpoint, operation: str, topic: str) -> str:

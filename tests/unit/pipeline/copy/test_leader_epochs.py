@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import attrs
+import pytest
 
-from mm2py.model.epoch import Ended, LeaderMark
+from mm2py.model.epoch import SETTLING_MS, Ended, LeaderMark
 from mm2py.model.flow import TopicPartition
 from tests.support.copy_rig import REMOTE, CopyRig, known, of, rig_of
+from tests.support.model_cluster import ModelCluster
 from tests.support.model_partition import ModelPartition
 
 
@@ -83,6 +86,49 @@ async def test_a_clean_election_changes_nothing_and_is_asked_about_once(rig: Cop
     assert asked == 1
     assert (of(outcome).ended, of(outcome).leader) == (Ended.OK, LeaderMark(5, 30))
     assert rig.values(0) == list(range(36))
+
+
+async def test_a_leader_that_does_not_answer_holds_up_no_other() -> None:
+    """After an election one broker opens no connection: the other's partition goes on, and epochs end in time."""
+    rig = rig_of(2, brokers=2)
+    for number in range(2):
+        rig.load(number, 10)
+    await rig.epoch()
+    for number in range(2):
+        rig.upstream(number).leader_epoch, rig.upstream(number).epoch_ends[0] = 5, 30
+        rig.load(number, 1, leader_epoch=5)
+    for connection in rig.source.connections:
+        connection.close()
+    rig.source.hanging = {0}
+    arrived: list[int] = []
+    asyncio.get_running_loop().call_later(0.05, lambda: arrived.extend(rig.values(1)))
+    outcome = await rig.epoch(epoch_ms=SETTLING_MS)
+
+    assert arrived == list(range(33))
+    assert outcome.elapsed_s == pytest.approx(SETTLING_MS / 1000, abs=0.2)
+    assert of(outcome, 0).ended is Ended.INTERRUPTED
+    assert known(of(outcome, 0).failure).message.startswith("broker 0 at the source answered nothing")
+
+
+async def test_an_epoch_lasts_until_a_distant_leader_has_said_what_it_holds(
+    rig: CopyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asking takes longer than an epoch: it is not started again in each."""
+    rig.load(0, 10)
+    await rig.epoch()
+    rig.upstream().leader_epoch, rig.upstream().epoch_ends[0] = 5, 30
+    rig.load(0, 1, leader_epoch=5)
+    ask = ModelCluster.send_to
+
+    async def slowly(cluster: ModelCluster, node: int, request: Any, purpose: str = "") -> Any:
+        await asyncio.sleep(0.8)
+        return await ask(cluster, node, request, purpose)
+
+    monkeypatch.setattr(ModelCluster, "send_to", slowly)
+    await rig.epoch(epoch_ms=500)
+    await rig.epoch(epoch_ms=500)
+
+    assert rig.values() == list(range(33))
 
 
 async def test_a_leader_that_does_not_know_the_epoch_is_another_log(rig: CopyRig) -> None:
