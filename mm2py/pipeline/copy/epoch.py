@@ -217,10 +217,7 @@ class _Epoch:
         """Send what is queued, wait for what is in flight, both within the drain time."""
         self._drain_started = self._loop.time()
         drain_s = self._plan.drain_ms / 1000
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(drain_s * _SENDING_SHARE):
-                if sender.buffered_bytes:
-                    await sender.drained.wait()
+        await self._send_queued(sender, self._drain_started + drain_s * _SENDING_SHARE)
         sender.stop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._drain_started + drain_s):
@@ -228,6 +225,19 @@ class _Epoch:
                     await sender.all_answered.wait()
         for copy in self._copies if sender.buffered_bytes else ():
             sender.discard(copy)
+
+    async def _send_queued(self, sender: BatchSender, until: float) -> None:
+        """Wait until what is queued is sent; of partitions that the target refuses, only for one more attempt: nothing
+        is fetched of all others meanwhile.
+        """
+        queued, attempt_s = self._copies, max(_POLL_S, self._plan.limits.retry_pause_s(1))
+        while sender.buffered_bytes and self._loop.time() < until:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(min(until, self._loop.time() + attempt_s)):
+                    await sender.drained.wait()
+            queued = [copy for copy in queued if copy.buffer.size_bytes]
+            if all(copy.sending.retries for copy in queued):
+                return
 
     def _outcome(self) -> EpochOutcome:
         now = self._loop.time()

@@ -14,8 +14,9 @@ from mm2py.model.epoch import SETTLING_MS, Ended
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy import fetching, worker_state
 from mm2py.wire.error_codes import ErrorCode
+from tests.support.clocks import now
 from tests.support.copy_rig import DRAIN_MS, REMOTE, CopyRig, known, of, rig_of
-from tests.support.model_cluster import ModelCluster, ModelConnection
+from tests.support.model_cluster import ModelCluster, ModelConnection, ProduceFault
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -118,6 +119,26 @@ async def test_frozen_target_leaves_doubt_and_the_next_epoch_resolves_it(rig: Co
     assert rig.values() == list(range(24))
     assert of(outcome).resumed_records == 15
     assert (of(outcome).is_unsure, of(outcome).position) == (False, 24)
+
+
+@pytest.mark.parametrize("for_s", [0.1, 60])
+async def test_what_the_target_refuses_holds_no_epoch_up(rig: CopyRig, for_s: float) -> None:
+    """
+    What has just been refused when the epoch ends gets another attempt.
+
+    Nothing is fetched of the other partitions meanwhile.
+    """
+    refused_until = now() + 0.95 + for_s
+
+    def fault(tp: TopicPartition, _raw: bytes) -> ProduceFault | None:
+        return (ErrorCode.NOT_ENOUGH_REPLICAS, False) if tp.partition == 0 and now() < refused_until else None
+
+    rig.target.produce_fault = fault
+    asyncio.get_running_loop().call_later(0.95, rig.load, 0, 3)
+    outcome = await rig.epoch()
+
+    assert outcome.drain_s < 0.2
+    assert of(outcome).records == (9 if for_s < 1 else 0)
 
 
 async def test_slow_target_stops_fetching() -> None:
