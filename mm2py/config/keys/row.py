@@ -203,6 +203,11 @@ def number_or_default(value: object) -> str | None:
     return "must be 1 or more, or -1 for the broker's default" if value == 0 or _is_below(value, -1) else None
 
 
+def latency_bound(value: object) -> str | None:
+    """Refuse bounds that no answer can keep; -1 is no bound."""
+    return "must be 1 or more, or -1 for no bound" if value == 0 or _is_below(value, -1) else None
+
+
 def remote_factor(value: object) -> str | None:
     """Refuse all but a replication factor and ``source``."""
     text = str(value).strip()

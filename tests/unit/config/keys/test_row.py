@@ -69,6 +69,13 @@ def test_a_port_that_no_machine_has_is_refused(text: str) -> None:
         key_named("copy.plans.port").parse(text)
 
 
+@pytest.mark.parametrize("text", ["0", "-2"])
+def test_a_backlog_that_may_delay_no_answer_at_all_is_refused(text: str) -> None:
+    """Nothing could be sent then. The message says what stands for no bound."""
+    with pytest.raises(ValueError, match="must be 1 or more, or -1 for no bound"):
+        key_named("catch.up.latency.ms").parse(text)
+
+
 @pytest.mark.parametrize("key", [key for key in KEYS if key.default is not None], ids=lambda key: key.full_name)
 def test_defaults_pass_their_own_checks(key: Key) -> None:
     """Every default is a value that the row itself accepts."""
