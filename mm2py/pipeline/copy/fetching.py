@@ -36,6 +36,8 @@ from mm2py.wire.fetch_forms import FetchSizes
 
 
 _FINISH_S: Final = 0.1
+#: How long a broker may hold a fetch back is said in milliseconds.
+_SHORTEST_S: Final = 0.001
 _QUIET_EARLY_MS: Final = 100
 #: A broker looks at all partitions of a session when a fetch arrives, and twice when its time is over.
 _QUIET_WAIT_MS: Final = 5_000
@@ -120,7 +122,7 @@ class SourceReader:
         Once that is over, and something still has to be settled, before the deadline.
         """
         now = self._loop.time() + early_s
-        return (self._end if now < self._end else self.deadline) - now
+        return (self._end if self._end - now >= _SHORTEST_S else self.deadline) - now
 
     async def finish(self) -> None:
         """Ask for nothing more; fetches under way are given a moment to be answered, then given up."""

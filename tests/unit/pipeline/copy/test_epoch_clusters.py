@@ -14,6 +14,7 @@ from mm2py.model.epoch import SETTLING_MS, Ended
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy import fetching, worker_state
 from mm2py.wire.error_codes import ErrorCode
+from tests.support import model_cluster
 from tests.support.clocks import now
 from tests.support.copy_rig import DRAIN_MS, REMOTE, CopyRig, known, of, rig_of
 from tests.support.model_cluster import ModelCluster, ModelConnection, ProduceFault
@@ -100,6 +101,18 @@ async def test_an_epoch_lasts_until_its_brokers_are_connected(rig: CopyRig, monk
         await rig.epoch(epoch_ms=500)
 
     assert rig.values() == list(range(9))
+
+
+async def test_all_is_fetched_until_an_epoch_that_lasts_longer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker opens no connection. The other one is fetched from in the last millisecond before the planned end."""
+    monkeypatch.setattr(model_cluster, "_LATENCY_S", 0.0007)
+    rig = rig_of(2, brokers=2, fetch_max_wait_ms=0)
+    rig.source.hanging = {0}
+    asyncio.get_running_loop().call_later(2, rig.load, 1, 3)
+    outcome = await rig.epoch()
+
+    assert outcome.elapsed_s == pytest.approx(SETTLING_MS / 1000, abs=0.2)
+    assert rig.values(1) == list(range(9))
 
 
 async def test_frozen_target_leaves_doubt_and_the_next_epoch_resolves_it(rig: CopyRig) -> None:
