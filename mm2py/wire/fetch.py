@@ -151,6 +151,10 @@ class FetchSession:
             for position in [p for number, p in partitions.items() if (key, number) not in stay]:
                 self.drop(position)
 
+    def begin_again(self) -> None:
+        """Have the next answer tell of every partition, with news or not; the broker drops the session until now."""
+        self._epoch = INITIAL_EPOCH
+
     async def fetch(self, sizes: FetchSizes, max_wait_ms: int) -> FetchAnswer:
         """Send one request and give its answer. Raises `BrokerConnectionError`."""
         if self._must_prove and asyncio.get_running_loop().time() > self._answered_at + _UNWATCHED_S:

@@ -72,6 +72,8 @@ class _Epoch:
     async def run(self) -> EpochOutcome:
         if await self._prepare():
             await self._copy()
+        else:
+            self._hosted.begin_sessions_again(self._source.alias)
         return self._outcome()
 
     async def _prepare(self) -> bool:

@@ -85,6 +85,16 @@ class WorkerState:
         self.clusters.clear()
         self.sessions.clear()
 
+    def begin_sessions_again(self, alias: str) -> None:
+        """
+        Have the next epoch learn of every partition of that source that it can be fetched.
+
+        An epoch that could not begin has interrupted them all. Answers would leave out those without news.
+        """
+        for (source, *_), session in self.sessions.items():
+            if source == alias:
+                session.begin_again()
+
     def catch_up(self, plan: EpochPlan, copies: Collection[PartitionCopy]) -> CatchUp | None:
         """Return the pace of what is behind of *copies*, those of *plan*; None if it is not bounded."""
         key, more_ms = (plan.flow, plan.task), plan.limits.catch_up_latency_ms

@@ -113,6 +113,22 @@ async def test_without_room_for_sessions_every_request_is_full(broker: FetchBrok
         assert broker.asked == Asked((0, 0), {"orders": {0: (10, 3)}}, {})
 
 
+async def test_a_session_that_begins_again_names_everything(broker: FetchBroker, session: FetchSession) -> None:
+    """The broker drops the session that such a request names."""
+    zero = position(0, 10)
+    session.want(zero)
+    await session.fetch(SIZES, 500)
+    session.begin_again()
+    session.adopt(zero)
+    broker.will_answer(session=99)
+    await session.fetch(SIZES, 500)
+    first = broker.asked
+    await session.fetch(SIZES, 500)
+
+    assert first == Asked((SESSION, 0), {"orders": {0: (10, 3)}}, {})
+    assert broker.asked == Asked((99, 1), {}, {})
+
+
 async def test_epochs_wrap_to_one(broker: FetchBroker, session: FetchSession) -> None:
     """The session's epoch goes from the greatest integer to 1: 0 would start a new session."""
     session.want(position(0, 10))

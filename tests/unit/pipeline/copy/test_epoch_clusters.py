@@ -32,6 +32,20 @@ async def test_unreachable_cluster_is_an_outcome(rig: CopyRig, side: str) -> Non
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
+async def test_partitions_without_records_are_well_again_once_both_clusters_answer(rig: CopyRig, side: str) -> None:
+    """The first epoch after one that could not begin says so of each, and the next one nothing of any."""
+    await rig.epoch()
+    cluster: ModelCluster = getattr(rig, side)
+    cluster.is_unreachable = True
+    await rig.epoch()
+    cluster.is_unreachable = False
+    again, idle = await rig.epoch(), await rig.epoch()
+
+    assert [(p.source.partition, p.ended) for p in again.partitions] == [(0, Ended.OK), (1, Ended.OK)]
+    assert idle.partitions == ()
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
 async def test_cluster_that_comes_back_within_the_epoch_is_used(rig: CopyRig, side: str) -> None:
     """An epoch keeps trying until its deadline, and what it overcame is not its result."""
     rig.load(0, 3)
