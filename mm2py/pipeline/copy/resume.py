@@ -201,7 +201,7 @@ class Resumer:
         walked = self._walks.get(self._key(copy))
         if isinstance(walked, _Comparison) and walked.alignment.target_end == downstream + 1:
             return await self._align(copy, walked)
-        if not isinstance(walked, Walked):
+        if not isinstance(walked, Walked) or walked.records >= records:  # the target has become shorter meanwhile
             walked = Walked(copy.position, 0)
         left, runs, next_downstream = records - walked.records, walked.runs, downstream - records + walked.records + 1
         async for batch, after in self._logs.walk(copy, walked.position):

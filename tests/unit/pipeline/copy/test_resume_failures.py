@@ -123,6 +123,19 @@ async def test_walk_goes_on_where_the_last_epoch_left_it(rig: ResumeRig) -> None
     assert not rig.walks
 
 
+@pytest.mark.parametrize("walked", [24, 27])
+async def test_a_walk_that_went_further_than_the_target_now_is_begins_again(rig: ResumeRig, walked: int) -> None:
+    """An unclean election at the target took records away between two epochs."""
+    rig.write_source(range(40))
+    rig.write_target(range(24))
+    copy = copy_of(0, 5, 4)
+    rig.walks["B", copy.plan] = Walked(walked, walked - 5, Runs([Run(5, 5, walked - 5)]))
+    await rig.resumer().resolve([copy], rig.resolved.append)
+
+    assert_resumed(rig, copy, position=24, downstream=23, records=19)
+    assert list(copy.runs) == [Run(5, 5, 19)]
+
+
 async def test_corrupt_source_batch_ends_the_partition(rig: ResumeRig) -> None:
     """A source batch that does not match its checksum proves nothing about what arrived."""
     rig.write_source(range(6))
