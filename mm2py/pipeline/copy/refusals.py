@@ -8,6 +8,7 @@ from typing import Final
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import PartitionFailure
+from mm2py.model.flow import TopicPartition
 from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError, NotAuthorizedError
 from mm2py.wire.security.contexts import principal_of
 
@@ -47,6 +48,11 @@ def silent(node: int) -> PartitionFailure:
         f"broker {node} at the source answered nothing within the epoch's time",
         "check that broker and the network to it; if it is only far away, raise copy.epoch.ms",
     )
+
+
+def untold(remote: TopicPartition) -> PartitionFailure:
+    """Return the failure of a remote partition whose end the target did not tell before the epoch was over."""
+    return tried_again(f"the target did not say within the epoch's time where {remote} ends", "target")
 
 
 def lacks(endpoint: ClusterEndpoint, operation: str, topic: str) -> str:

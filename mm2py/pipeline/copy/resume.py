@@ -25,7 +25,7 @@ from mm2py.pipeline.copy.ingest import end_corrupt
 from mm2py.pipeline.copy.log_walk import LogWalker, NotThereError
 from mm2py.pipeline.copy.metadata import end_remade, too_short
 from mm2py.pipeline.copy.partition import PartitionCopy
-from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of
+from mm2py.pipeline.copy.refusals import SILENT_S, UNREACHABLE, failure_of, untold
 from mm2py.wire.batches.batch import LOG_APPEND_TIME, MAGIC_V2, MalformedRecordSetError, RecordBatchView
 from mm2py.wire.batches.rebuild import NO_TIMESTAMP, RecordContent, UnreadableBatchError, decode
 from mm2py.wire.cluster import Cluster
@@ -109,11 +109,17 @@ class Resumer:
 
     async def _resolve_group(self, unsure: list[PartitionCopy], resolved: Callable[[PartitionCopy], None]) -> None:
         while True:
+            asked_at = self._clock.monotonic()
             try:
                 ends = await self._settled_ends([copy.remote for copy in unsure])
             except ClusterUnreachableError as error:
                 for copy in unsure:
                     copy.retried_failure = failure_of(error)
+            except asyncio.CancelledError:
+                # A topic that is gone has no leader that could answer: without a word of it nobody would look.
+                for copy in unsure if self._clock.monotonic() - asked_at >= SILENT_S else ():
+                    copy.retried_failure = copy.retried_failure or untold(copy.remote)
+                raise
             else:
                 async with asyncio.TaskGroup() as tasks:
                     for copy in unsure:

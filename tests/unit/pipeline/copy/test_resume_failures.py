@@ -63,6 +63,27 @@ async def test_what_may_yet_appear_or_vanish_is_waited_for(
     assert_resumed(rig, copy, position=15, downstream=14, records=5)
 
 
+@pytest.mark.parametrize(("within_s", "is_told"), [(0.5, False), (5.0, True)])
+async def test_a_target_that_tells_no_end_is_named(
+    rig: ResumeRig, monkeypatch: pytest.MonkeyPatch, *, within_s: float, is_told: bool
+) -> None:
+    """
+    A remote topic that was deleted has no leader to ask, and is asked for until the epoch ends.
+
+    If nothing were said then, nobody would see that it is gone. An epoch that is ended early had hardly asked.
+    """
+
+    async def wait(*_: object, **__: object) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(ModelCluster, "list_offsets", wait)
+    copy = await rig.resume(10, 9, within_s=within_s)
+
+    told = copy.retried_failure
+    assert (told is not None) is is_told
+    assert told is None or told.message == "the target did not say within the epoch's time where A.orders-0 ends"
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 @pytest.mark.parametrize("error", ["ClusterUnreachableError", "BrokerConnectionError"])
 async def test_what_goes_away_is_named_and_tried_again(rig: ResumeRig, side: str, error: str) -> None:
