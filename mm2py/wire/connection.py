@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from aiokafka import errors as aiokafka_errors
-from aiokafka.conn import AIOKafkaConnection
+from aiokafka.conn import create_conn
 
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint
@@ -46,15 +46,11 @@ from mm2py.wire.security.tls_probe import speaks_tls
 _SIZE = struct.Struct(">i")
 _HEADER_V1 = struct.Struct(">ihhih")
 _HEADER_V1_AFTER_SIZE = _HEADER_V1.size - _SIZE.size
-#: What opening a connection raises beside what the network does, where names, ports or answers make no sense. asyncio
-#: raises IndexError if it tried several addresses, or could have, and none failed by the network.
-_NONSENSE = (ValueError, OverflowError, TypeError, AssertionError, IndexError)
+#: What opening a connection raises beside what the network does, where names, ports or answers make no sense.
+_NONSENSE = (ValueError, OverflowError, TypeError, AssertionError)
 
 #: Longer answers, of tens of thousands of partitions, are decoded in a thread: that takes up to a second.
 _READ_HERE_BYTES = 64 * 1024
-
-#: After how long without an answer a host's next address is tried, too (RFC 8305).
-_NEXT_ADDRESS_S = 0.25
 
 Buffer = bytes | bytearray | memoryview
 
@@ -137,7 +133,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except SecuritySettingsError as error:
             raise _kept_out(endpoint, broker, Refused(str(error), error.hint)) from error
         try:
-            opened = AIOKafkaConnection(
+            opened = await create_conn(
                 host,
                 port,
                 client_id=endpoint.client_id,
@@ -145,8 +141,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 ssl_context=context,
                 security_protocol="SSL" if context else "PLAINTEXT",
             )
-            opened._loop = _AllAddresses(opened._loop)  # noqa: SLF001 - pinned, see pyproject.toml
-            await opened.connect()
         except (OSError, TimeoutError, EOFError, aiokafka_errors.KafkaError) as error:
             refused = await _refusal(endpoint, host, port, error)
             if refused is not None:
@@ -155,7 +149,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except _NONSENSE as error:
             cause = f"its address or its answer makes no sense: {error}"
             raise BrokerConnectionError(endpoint.alias, broker, cause) from error
-        versions = dict(opened._versions)  # noqa: SLF001
+        versions = dict(opened._versions)  # noqa: SLF001 - pinned, see pyproject.toml
         connection = cls(endpoint, broker, versions, host=host)
         connection._take_over(opened)
         if endpoint.security.uses_sasl:
@@ -361,19 +355,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _lost(self, cause: str) -> None:
         is_first = self._waiting and not self._is_answered
         self.close(cause, WANTS_LOGIN if is_first and not self._endpoint.security.uses_sasl else None)
-
-
-class _AllAddresses:
-    """The event loop, which tries all addresses of a host: one that swallows packets would take all of the time."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loop, name)
-
-    def create_connection(self, *arguments: Any, **options: Any) -> Any:
-        return self._loop.create_connection(*arguments, happy_eyeballs_delay=_NEXT_ADDRESS_S, **options)
 
 
 def _size_buffers(line: Any, endpoint: ClusterEndpoint) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import struct
 from typing import Self
 
@@ -75,32 +74,6 @@ async def test_open_takes_a_real_socket_over() -> None:
         assert bytes(second[4:]) != bytes(first[4:])
         assert [(key, version) for key, version, _ in broker.requests[-2:]] == [(1, 11), (0, 8)]
         assert broker.requests[-2][2].endswith(b"abc")
-
-
-async def test_a_dead_address_of_a_host_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a host has two addresses and nothing answers at the first one, the second is tried, well before the limit."""
-    loop = asyncio.get_running_loop()
-    async with FakeBroker() as broker:
-        with socket.create_server(("127.0.0.2", broker.port), backlog=0) as deaf:
-            # A queue that is full: connections beyond it get no answer at all.
-            waiting = [socket.socket() for _ in range(4)]
-            for it in waiting:
-                it.setblocking(False)
-                it.connect_ex(deaf.getsockname())
-
-            async def getaddrinfo(_host: str, port: int, **_more: object) -> list[object]:
-                kind = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, ""
-                return [(*kind, (address, port)) for address in ("127.0.0.2", "127.0.0.1")]
-
-            monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
-            async with asyncio.timeout(ENDPOINT.request_timeout_ms / 1000 / 2):
-                connection = await BrokerConnection.open(ENDPOINT, "kafka.example", broker.port)
-            connection.close()
-            await asyncio.sleep(0)
-            for it in waiting:
-                it.close()
-
-    assert connection.versions[1] == (0, 11)
 
 
 async def test_open_raises_our_error_if_the_connection_is_refused() -> None:
