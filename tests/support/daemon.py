@@ -144,6 +144,13 @@ class Daemon:
         self._process.signal(number)
         return await self.wait(within_s=within_s)
 
+    async def sigterm_all(self, *, within_s: float = _DRAIN_LIMIT_S) -> int:
+        """Send SIGTERM to it and to all that it started, as systemd does by default; return the exit code."""
+        for process in self.tree():
+            with suppress(psutil.NoSuchProcess):
+                process.terminate()
+        return await self.wait(within_s=within_s)
+
     async def kill(self) -> None:
         """End the daemon's own process with SIGKILL. What it had started must notice by itself."""
         self._orphans = self.tree()[1:]

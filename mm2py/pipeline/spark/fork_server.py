@@ -13,6 +13,7 @@ import gc
 import importlib
 import os
 import re
+import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -37,6 +38,9 @@ def serve() -> None:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()
+    # A process manager may send them to all processes, and the daemon's drain needs the workers. Spark, too, ends this
+    # process with SIGTERM, but closes its stdin as well, which is enough.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     daemon.worker = functools.partial(work_quietly, daemon.worker)
     daemon.manager()
 

@@ -11,6 +11,8 @@ the JVM would keep the plans and RDDs of hundreds of epochs that are over: `rele
 
 from __future__ import annotations
 
+import signal
+from collections import UserDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -32,6 +34,23 @@ T = TypeVar("T")
 
 #: How Spark calls the scan of an RDD in its plans.
 _SCAN: Final = "LogicalRDD"
+
+
+class LaunchArguments(UserDict[str, Any]):
+    """
+    What Spark's JVM is launched with, in the place of a plain dict.
+
+    A process manager sends SIGTERM to all processes of a service, and the daemon needs Spark for its drain. PySpark
+    itself adds that the JVM ignores SIGINT; here it ignores SIGTERM as well, and with it all that it starts.
+    """
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, _ignore_ends if name == "preexec_fn" else value)
+
+
+def _ignore_ends() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def release_unused() -> None:

@@ -7,6 +7,7 @@ Python workers learn that Spark is gone.
 
 from __future__ import annotations
 
+import signal
 import socket
 import time
 from collections.abc import Iterable
@@ -52,7 +53,7 @@ def end_launched(*, grace_s: float = 0.0) -> None:
     children = [child for jvm in launched for child in below(jvm.pid)]
     for jvm in launched if grace_s else ():
         with suppress(psutil.Error):
-            jvm.terminate()
+            jvm.send_signal(signal.SIGHUP)  # it ignores SIGTERM
     # Not psutil's own wait: it would take the exit status from the process that started them.
     for _ in range(int(grace_s / _LOOK_EVERY_S)):
         if not any(map(_is_alive, launched)):

@@ -35,7 +35,7 @@ import mm2py
 from mm2py.clock import Clock
 from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.pipeline.spark import internals, processes, worker
-from mm2py.pipeline.spark.internals import collected, forget_gateway
+from mm2py.pipeline.spark.internals import LaunchArguments, collected, forget_gateway
 from mm2py.pipeline.spark.patience import Patience, done_within
 from mm2py.pipeline.spark.scratch import Scratch
 from mm2py.pipeline.spark.sealing import check_key_file, make_key_file
@@ -338,7 +338,8 @@ def _open(
         if settings.is_embedded:
             # Spark's UI has no login, and no other setting for the address at which it listens.
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-        gateway = launch_gateway(shown, popen_kwargs={"stderr": write_end})
+        # In a group of its own, a signal to this process's group, as from a terminal that is closed, does not reach it.
+        gateway = launch_gateway(shown, popen_kwargs=LaunchArguments(stderr=write_end, process_group=0))
     except PySparkException as error:
         raise SparkStartError(settings.master, _reason(last_words, str(error))) from error
     finally:
