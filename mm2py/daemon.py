@@ -268,7 +268,7 @@ class MirrorMaker:
                 end.cancel()
 
     async def _drain(self) -> bool:
-        """Drain all flows; return whether they ended in time."""
+        """Drain all flows; return whether they, and all their epochs, ended in time."""
         if self._fleet.is_running:
             within_s = max((self._drain_s(runner.settings) for runner in self._fleet.runners), default=0.0)
             self.events.emit(DaemonDraining(self._reason, within_s))

@@ -119,7 +119,7 @@ class Fleet:
         return None if runner.draining.is_set() else preparing.result()
 
     async def change(self, changes: FlowChanges, tasks: asyncio.TaskGroup) -> bool:
-        """Drain changed and removed flows and start new ones; return whether all drains ended in time."""
+        """Drain changed and removed flows and start new ones; return what `drain` does."""
         self._is_changing = True
         try:
             before = [self._runners[settings.flow] for settings in changes.changed]
@@ -147,7 +147,7 @@ class Fleet:
 
     async def drain(self, flows: Iterable[Flow] | None = None) -> bool:
         """Drain *flows*, or all because the node ends; one that does not end in time is cancelled. Return whether all
-        ended in time.
+        ended in time, and all their epochs.
         """
         if flows is None:
             async with asyncio.TaskGroup() as parting:
@@ -164,7 +164,7 @@ class Fleet:
             task.cancel()
         if late:
             await asyncio.wait(late)
-        return not late
+        return not late and not any(self._runners[flow].has_lost for flow in leaving)
 
     async def until_over(self) -> None:
         """Wait until all mirroring flows have ended, or without any, all flows."""

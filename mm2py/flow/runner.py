@@ -159,6 +159,11 @@ class FlowRunner:
         return is_held or any(group.has_failed for group in self._groups)
 
     @property
+    def has_lost(self) -> bool:
+        """Whether an epoch was lost, or not back in time, when the flow was drained."""
+        return self._source is not None and self._source.has_lost
+
+    @property
     def _groups(self) -> tuple[FlowGroup, ...]:
         return tuple(group for group in (self._source, self._checkpoints, self._heartbeats) if group is not None)
 

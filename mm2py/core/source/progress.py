@@ -33,6 +33,8 @@ PRODUCER_LIFE_MS = 12 * 3_600_000
 _FRESH_SHARE = 0.5
 #: Bytes per second. Less means nothing for the assignment, and each step of a rate that fades is a new state.
 _LEAST_RATE = 64.0
+#: The error of an epoch that brought no outcome.
+_LOST = "EpochLostError"
 #: Endings that put the history of the source or the target in doubt: `core.source.broken_history` decides.
 QUESTIONABLE = frozenset({Ended.OUT_OF_RANGE, Ended.TARGET_REWOUND, Ended.RECREATED, Ended.TRUNCATED})
 #: A broker was unavailable or a leader moved; the first pause is 0, because the copier has already waited.
@@ -134,6 +136,11 @@ class PartitionState(Counters):
         """
         left = self.log.high_watermark - self.position
         return None if left < 0 or self.is_questioned else left
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its last epoch was lost: the target may hold more than the position says."""
+        return self.is_unsure and self.failure is not None and self.failure.error == _LOST
 
     @functools.cached_property
     def standing(self) -> Position:
@@ -313,7 +320,7 @@ def _interrupted(state: PartitionState) -> PartitionStage:
 def lose(state: PartitionState, *, retry_at: float, cause: str, quiet_until: float = 0.0) -> PartitionState:
     """Record that the partition's epoch is lost: the target may have more than is known."""
     state = attrs.evolve(state, quiet_until=quiet_until)
-    failure = PartitionFailure(message=cause, error="EpochLostError")
+    failure = PartitionFailure(message=cause, error=_LOST)
     is_cut_short = state.repair is not None and state.stray_from is not None
     state = _unrepaired(attrs.evolve(state, is_unsure=True))
     if is_cut_short:

@@ -96,6 +96,8 @@ class SourceGroup(FlowGroup):
         self._source_tasks: SourceTasks | None = None
         self._overrides = NO_OVERRIDES
         self._is_refreshing = False
+        #: Whether an epoch was lost, or not back in time, when its last life ended.
+        self.has_lost = False
         #: Called with each of its lives, before anything is copied.
         self.on_life: Callable[[SourceLife], None] = lambda _life: None
         #: The share that has been applied in full: nothing beyond it is held.
@@ -275,7 +277,10 @@ class SourceGroup(FlowGroup):
             for loop in (copying, writing, *others):
                 loop.cancel()
         is_written = await self._write_last(life, sides)
-        records = sum(state.records for state in life.tasks.ledger.states.values())
+        states = life.tasks.ledger.states.values()
+        self.has_lost = bool(late) or any(state.is_lost for state in states)
+        is_written = is_written and not self.has_lost
+        records = sum(state.records for state in states)
         self._events.emit(FlowDrained(self.flow, records, self._clock.monotonic() - begun, is_written))
         if not late:
             await self._epochs.settle(self.flow)  # nothing writes, but what is prepared still waits

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import cast
 
 import attrs
+import pytest
 
 from mm2py.config.settings import FlowSettings
 from mm2py.flow.fleet import Fleet
@@ -101,3 +103,17 @@ async def test_a_drained_node_takes_no_tasks_of_later_flows_either() -> None:
 
     assert drained == [True, True]
     assert not any(runner.sharing is not None and runner.sharing.nodes.own.is_drained for runner in fleet.runners)
+
+
+@pytest.mark.parametrize("has_lost", [False, True])
+async def test_a_drain_that_lost_an_epoch_is_not_clean(monkeypatch: pytest.MonkeyPatch, has_lost: bool) -> None:
+    """Though all flows ended in time: their positions may be behind what the targets hold."""
+    fleet = _fleet()
+    fleet.add([SETTINGS])
+    monkeypatch.setattr(FlowRunner, "run", lambda runner: runner.draining.wait())
+    monkeypatch.setattr(FlowRunner, "has_lost", has_lost)
+    async with asyncio.TaskGroup() as tasks:
+        fleet.start(tasks)
+        is_drained = await fleet.drain([SETTINGS.flow])
+
+    assert is_drained is not has_lost

@@ -122,7 +122,7 @@ def test_every_fact_has_a_phrase() -> None:
         ({"groups": 3, "added": 2, "gone": 0}, "3 groups, 2 added"),
         ({"away_s": 3725.4}, "after 1 h 2 min"),
         ({"error": "gone.", "hint": "start it"}, "gone. What to try: start it"),
-        ({"is_drained": False, "bytes_per_s": 2500.0}, "not everything ended in time, 2\u202f500 bytes/s"),
+        ({"is_drained": False, "bytes_per_s": 2500.0}, "not everything ended cleanly, 2\u202f500 bytes/s"),
         ({"what": "new"}, "what: new"),
     ],
 )

@@ -1,4 +1,6 @@
-"""What the source group does while it is paused, and whether it follows its flow, without clusters."""
+"""What the source group does while it is paused, what it reports of a drain, and whether it follows its flow, all without
+clusters.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,17 @@ import pytest
 
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.source.group import SourceGroup, SourceLife
+from mm2py.flow.source.partitions import SourceTasks
+from mm2py.model.epoch import EpochPlan
 from mm2py.model.overrides import Wanted
 from mm2py.model.share import NO_SHARE, Share, whole_share
 from mm2py.model.state import FlowState
+from mm2py.pipeline.copy_job import EpochLostError
+from mm2py.telemetry.events import FlowDrained
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import flow_context
-from tests.support.source_tasks import PretendedEpochs
+from tests.support.flow_rig import DRAIN_S, EPOCH_S, flow_context
+from tests.support.source_tasks import Answer, PretendedEpochs, copied, mirrored, positions
 
 
 WHOLE = whole_share(2)
@@ -96,3 +102,49 @@ def test_when_all_that_is_copied_is_followed(
     group.state, group._applied = state, applied
 
     assert group.follows_all is expected
+
+
+async def _forever(*_: object, **__: object) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("lost_epoch", "drained_after_s", "has_lost"),
+    [
+        pytest.param(1, EPOCH_S * 1.5, True, id="in the drain"),
+        pytest.param(0, EPOCH_S * 1.5, True, id="right before"),
+        pytest.param(0, EPOCH_S * 4 + DRAIN_S, False, id="long before"),
+    ],
+)
+async def test_a_drain_that_lost_an_epoch_does_not_pass_for_a_clean_one(
+    lost_epoch: int, drained_after_s: float, has_lost: bool
+) -> None:
+    """The target may hold more than the positions say, until an epoch has found out."""
+
+    def script(plan: EpochPlan) -> Answer:
+        return EpochLostError(plan.name, "Spark was shut down") if plan.epoch == lost_epoch else copied(plan)
+
+    async def write(*, is_interval_over: bool) -> bool:
+        return is_interval_over
+
+    clock = LoopClock()
+    events, epochs = EventLog(clock), PretendedEpochs(script)
+    context = flow_context(clock, events)
+    group = SourceGroup(context, epochs, Translations(flow_runs=1, partition_runs=1))
+    tasks, look = SourceTasks(context, epochs), mirrored(0)
+    tasks.adopt(look, positions(look))
+    life = SimpleNamespace(
+        tasks=tasks,
+        writer=SimpleNamespace(run=_forever, write=write),
+        topics=SimpleNamespace(refresh_forever=_forever),
+        keeper=SimpleNamespace(adopt=None),
+    )
+    async with asyncio.TaskGroup() as running:
+        group._watch_clusters_forever = _forever  # type: ignore[method-assign]
+        running.create_task(group._copy(cast("SourceLife", life), [], is_settled=True))
+        await asyncio.sleep(drained_after_s)
+        group.requests.drain(within_s=EPOCH_S)
+    (drained,) = events.of(FlowDrained)
+
+    assert group.has_lost is has_lost
+    assert drained.positions_written is not has_lost
