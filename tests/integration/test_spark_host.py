@@ -14,6 +14,7 @@ import pytest
 
 from mm2py.pipeline.spark import session as session_module
 from mm2py.pipeline.spark.class_archive import make_class_archive
+from mm2py.pipeline.spark.session import SparkStartError
 from mm2py.pipeline.spark.settings import class_archive
 from mm2py.telemetry.events import SparkEnded, SparkLogged, SparkStarted, WaitingForSlot
 from tests.support.epochs import FLOW, Spark, idle_plan, lose, run_both, spark_of
@@ -30,6 +31,13 @@ async def test_without_a_slot_it_says_so() -> None:
         (waiting,) = spark.events.of(WaitingForSlot)
         assert waiting.waited_s >= 3
         assert not spark.runner.is_waiting(FLOW, waiting.task)
+
+
+async def test_a_context_that_spark_refuses_has_a_reason() -> None:
+    """Spark's own words, which only its JVM knows, are in our error after the JVM was ended."""
+    async with spark_of(**{"spark.master": "local[0]"}) as spark:
+        with pytest.raises(SparkStartError, match="Asked to run locally with 0 threads"):
+            await spark.host.session()
 
 
 async def test_a_dead_jvm_is_started_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -360,10 +360,12 @@ def _open(
             host, address = _where_executors_connect(context)
         one_row = context.parallelize([0], 1)
     except Exception as error:
+        # The JVM is asked for it.
+        reason = _reason(last_words, message_of(error) if isinstance(error, JOB_FAILED) else str(error))
         _bury_process(gateway.proc)
         gateway.shutdown()
         forget_gateway()
-        raise SparkStartError(settings.master, _reason(last_words, str(error))) from error
+        raise SparkStartError(settings.master, reason) from error
     return SparkSession(context, one_row, gateway, gateway.proc, host, address)
 
 
