@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -122,6 +123,9 @@ def act(
         return printed(lambda: _explain(settings, options.explain or "", only_changed=options.changed))
     if options.validate:
         return printed(lambda: _validate(settings, files))
+    if options.status_file is not None and (refusal := _refused_status_file(options.status_file)):
+        print(f"--status-file {options.status_file}: {refusal}", file=sys.stderr)
+        return ExitCode.BAD_ARGUMENTS
     # Spark, the daemon and REST take seconds to load, and nothing above needs them.
     from mm2py.cli.running import run_node  # noqa: PLC0415
 
@@ -130,6 +134,16 @@ def act(
     code = asyncio.run(running)
     drop_unwritten(sys.stderr)
     return code
+
+
+def _refused_status_file(path: Path) -> str:
+    """Return why a status file cannot be written there, or nothing."""
+    if path.is_dir():
+        return "it is a folder"
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    # It is replaced as a whole, so its own permissions say nothing.
+    return "" if os.access(path.parent, os.W_OK | os.X_OK) else f"the folder {path.parent} is not writable"
 
 
 def _explain(settings: MirrorSettings, name: str, *, only_changed: bool) -> int:

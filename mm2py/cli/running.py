@@ -26,6 +26,7 @@ from mm2py.flow.supervise import leaves, supervise
 from mm2py.model.health import reasons_unhealthy
 from mm2py.model.state import MirrorView, to_json
 from mm2py.rest.server import RestServer
+from mm2py.telemetry.events import StatusFileFailed, StatusFileRecovered
 from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.logs import log_sink
 from mm2py.telemetry.metrics import Metrics
@@ -64,7 +65,7 @@ async def run_node(
     try:
         async with asyncio.TaskGroup() as tasks:
             beside = [
-                tasks.create_task(_write_status(mirror_maker.view, status_file, clock), name="status file"),
+                tasks.create_task(write_status(mirror_maker.view, status_file, clock, events), name="status file"),
                 tasks.create_task(_watch(watched, mirror_maker, clock), name="watch"),
                 # The mirror continues, whatever happens to this task.
                 tasks.create_task(_serve(server, clock, events), name="rest"),
@@ -122,13 +123,22 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-async def _write_status(look: Callable[[], MirrorView], path: Path | None, clock: Clock) -> None:
-    """Write a snapshot of all flows once a second, and once more at the end; replaced atomically."""
+async def write_status(look: Callable[[], MirrorView], path: Path | None, clock: Clock, events: EventLog) -> None:
+    """Write a snapshot of all flows once a second, and once more at the end; replaced atomically. Report once that it
+    cannot be written, and once that it can be again.
+    """
     if path is None:
         return
+    failed_at: float | None = None
     try:
         while True:
-            await asyncio.to_thread(_replace, path, _status(look()))
+            error = await asyncio.to_thread(_replace, path, _status(look()))
+            if error and failed_at is None:
+                failed_at = clock.monotonic()
+                events.emit(StatusFileFailed(str(path), error))
+            elif not error and failed_at is not None:
+                events.emit(StatusFileRecovered(str(path), clock.monotonic() - failed_at))
+                failed_at = None
             await clock.sleep(_STATUS_EVERY_S)
     finally:
         _replace(path, _status(look()))
@@ -140,8 +150,12 @@ def _status(view: MirrorView) -> dict[str, object]:
     return {**to_json(view), "is_healthy": not issues, "issues": issues}
 
 
-def _replace(path: Path, content: object) -> None:
+def _replace(path: Path, content: object) -> str:
+    """Replace a file's content; return why that failed, or nothing. A full disk must not stop a mirror."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with contextlib.suppress(OSError):  # a full disk must not stop a mirror
+    try:
         fresh.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
         fresh.replace(path)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""

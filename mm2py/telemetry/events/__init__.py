@@ -49,6 +49,8 @@ from mm2py.telemetry.events.daemon import (
     SparkHung,
     SparkLogged,
     SparkStarted,
+    StatusFileFailed,
+    StatusFileRecovered,
 )
 from mm2py.telemetry.events.epochs import (
     CopyTaskLate,
@@ -248,6 +250,8 @@ __all__ = [
     "SparkHung",
     "SparkLogged",
     "SparkStarted",
+    "StatusFileFailed",
+    "StatusFileRecovered",
     "StepFailed",
     "TaskRestarted",
     "TopicAclsChanged",

@@ -75,6 +75,24 @@ class DaemonStopped(Event):
 
 
 @attrs.frozen
+class StatusFileFailed(Event):
+    """The status file could not be written, and is tried again each second; the mirror continues."""
+
+    level = Level.WARN
+
+    path: str
+    error: str
+
+
+@attrs.frozen
+class StatusFileRecovered(Event):
+    """The status file is written again."""
+
+    path: str
+    unwritten_s: float
+
+
+@attrs.frozen
 class SparkStarted(Event):
     """Spark accepts epochs. `warm_up_s` is the part of the start that its first job took."""
 

@@ -182,6 +182,27 @@ def test_without_java_it_does_not_start(
     assert [flow["flow"] for flow in json.loads(status.read_text())["flows"]] == ["A->B"]
 
 
+@pytest.mark.parametrize(
+    ("path", "may_write", "said"),
+    [
+        ("missing/status.json", True, "there is no folder missing"),
+        (".", True, "it is a folder"),
+        ("status.json", False, "the folder . is not writable"),
+    ],
+)
+@pytest.mark.usefixtures("elsewhere")
+def test_a_status_file_that_cannot_be_written_is_refused(
+    path: str, may_write: bool, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What watches it would otherwise wait for it in vain."""
+    monkeypatch.setattr(os, "access", lambda *_: may_write)
+    Path("mm2.properties").write_text(BASE)
+
+    assert mirror_maker.main(["mm2.properties", "--status-file", path]) == ExitCode.BAD_ARGUMENTS
+
+    assert capsys.readouterr().err == f"--status-file {path}: {said}\n"
+
+
 def test_a_reader_that_has_seen_enough_is_no_error(file: Path) -> None:
     """`--explain | head` ends without a traceback: a pipe that its reader closed ends the output, nothing else."""
     words = [sys.executable, "-m", "mm2py", "mirror", str(file), "--explain"]
