@@ -54,7 +54,7 @@ def compare(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(as_json(report), indent=2, ensure_ascii=False))
     else:
-        print_report(Console(highlight=False, soft_wrap=True), report)
+        print_report(report)
     return int(report.verdict)
 
 

@@ -21,6 +21,7 @@ _STYLES = {
     "copying": "green",
     "reachable": "green",
     "exact": "green",
+    "equal": "green",
     "starting": "cyan",
     "draining": "cyan",
     "drained": "cyan",
@@ -38,6 +39,8 @@ _STYLES = {
     "failed": "bold red",
     "no": "bold red",
     "unreachable": "bold red",
+    "different": "bold red",
+    "could not tell": "yellow",
     "warning": "yellow",
     "error": "bold red",
 }

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import attrs
-from rich import box
 from rich import progress as bars
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from mm2py.cli.sheets import Sheet, count, show
 from mm2py.verify.run import Progress
 from mm2py.verify.values import Counts, Difference, DifferenceKind, Equality, PartitionReport, VerifyReport
 
@@ -20,7 +19,15 @@ from mm2py.verify.values import Counts, Difference, DifferenceKind, Equality, Pa
 _STYLES = {Equality.EQUAL: "green", Equality.DIFFERENT: "bold red", Equality.CANNOT_TELL: "yellow"}
 #: More equal partitions of one topic than this are shown in one row.
 _ROWS = 40
-_COLUMNS = ("missing", "repeated", "foreign", "changed", "out of order")
+#: Columns that are left out where no partition has any.
+_DIFFERENCES: Mapping[str, Callable[[Counts], int]] = {
+    ">missing": lambda counts: counts.missing,
+    ">repeated": lambda counts: counts.repeated,
+    ">foreign": lambda counts: counts.foreign,
+    ">changed": lambda counts: counts.changed + counts.damaged,
+    ">out of order": lambda counts: counts.out_of_order,
+    ">not yet": lambda counts: counts.pending,
+}
 
 
 @contextmanager
@@ -51,9 +58,11 @@ def shown(console: Console) -> Iterator[Callable[[Progress], None]]:
         yield draw
 
 
-def print_report(console: Console, report: VerifyReport) -> None:
+def print_report(report: VerifyReport) -> None:
     """Print the result."""
-    console.print(_table(report))
+    show([_sheet(report)])
+    console = Console(highlight=False, soft_wrap=True)
+    console.print()
     for partition in report.partitions:
         for text in (*partition.reasons, *partition.notes):
             console.print(Text.assemble((str(partition.source), "bold"), f": {text}"))
@@ -98,28 +107,14 @@ def summary(report: VerifyReport) -> str:
     )
 
 
-def _table(report: VerifyReport) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("partition", "verdict"):
-        table.add_column(name, no_wrap=True)
-    for name in ("source", "target", "equal", *_COLUMNS, "not yet"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, verdict, counts in _rows(report):
-        numbers = (
-            counts.missing,
-            counts.repeated,
-            counts.foreign,
-            counts.changed + counts.damaged,
-            counts.out_of_order,
-        )
-        table.add_row(
-            name,
-            Text(verdict.words, _STYLES[verdict]),
-            *(f"{number:,}" for number in (counts.source, counts.target, counts.equal)),
-            *(Text(f"{number:,}", "bold red" if number else "dim") for number in numbers),
-            f"{counts.pending:,}",
-        )
-    return table
+def _sheet(report: VerifyReport) -> Sheet:
+    rows = list(_rows(report))
+    titles = [title for title in _DIFFERENCES if any(_DIFFERENCES[title](counts) for _, _, counts in rows)]
+    lines = []
+    for name, verdict, counts in rows:
+        numbers = (counts.source, counts.target, counts.equal, *(_DIFFERENCES[title](counts) for title in titles))
+        lines.append((name, verdict.words, *map(count, numbers)))
+    return Sheet(("partition", "verdict", ">source", ">target", ">equal", *titles), tuple(lines))
 
 
 def _rows(report: VerifyReport) -> Iterator[tuple[str, Equality, Counts]]:

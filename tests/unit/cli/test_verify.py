@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 
+import attrs
 import pytest
-from rich.console import Console
 
 from mm2py.cli import comparing, verify
 from mm2py.cli.verify_report import as_json, in_words, print_report
@@ -76,12 +75,14 @@ REPORT = VerifyReport(
 )
 
 
-def test_the_table_says_where_both_sides_differ() -> None:
+def test_the_table_says_where_both_sides_differ(capsys: pytest.CaptureFixture[str]) -> None:
     """Each difference has a line with both offsets, each partition that cannot be told its reason."""
-    out = io.StringIO()
-    print_report(Console(file=out, width=160, soft_wrap=True), REPORT)
-    text = out.getvalue()
+    print_report(REPORT)
+    text = capsys.readouterr().out
+    titles, first, *_ = text.splitlines()
 
+    assert titles.split() == ["PARTITION", "VERDICT", "SOURCE", "TARGET", "EQUAL", "MISSING", "CHANGED"]
+    assert first.split() == ["orders-0", "different", "10", "9", "8", "1", "1"]
     assert "orders-0: upstream offset 4 is missing at downstream offset 4" in text
     assert "orders-0: upstream offset 7 and downstream offset 6 differ in value" in text
     assert "orders-1: topic A.orders has only 1 partitions" in text
@@ -90,6 +91,23 @@ def test_the_table_says_where_both_sides_differ() -> None:
         in text
     )
     assert "75% of the batches unopened" in text
+
+
+def test_nothing_is_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a file, in CI and in cron a row is as long as it must be; on a narrow terminal a row becomes a block."""
+    counts = Counts(source=2_000_000_000, target=2_000_000_000, equal=2_000_000_000)
+    partition = attrs.evolve(REPORT.partitions[0], source=TopicPartition("o" * 70, 10), counts=counts, differences=())
+    report = attrs.evolve(REPORT, partitions=(partition,))
+    monkeypatch.setenv("COLUMNS", "80")
+    print_report(report)
+    plain = capsys.readouterr().out.splitlines()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    print_report(report)
+    terminal = capsys.readouterr().out
+
+    assert plain[1].split() == [f"{'o' * 70}-10", "different", *["2,000,000,000"] * 3]
+    assert "…" not in terminal
+    assert terminal.count("2,000,000,000") == 4  # once in the summary
 
 
 def test_json_has_everything() -> None:
