@@ -7,13 +7,13 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, NoReturn, TextIO
 
 import attrs
 
 from mm2py.cli.exit_code import ExitCode
-from mm2py.config.problem import ConfigError
+from mm2py.config.problem import ConfigError, Problem
 from mm2py.errors import Mm2Error
 
 
@@ -49,8 +49,7 @@ def _run(question: Callable[[], Coroutine[Any, Any, None]], cut_short: int) -> i
     try:
         asyncio.run(question())
     except ConfigError as error:
-        for problem in error.problems:
-            print(problem, file=sys.stderr)
+        print_refused(error.problems, error.notes)
         return ExitCode.FAILED
     except Mm2Error as error:
         print(error_line(error), file=sys.stderr)
@@ -58,6 +57,14 @@ def _run(question: Callable[[], Coroutine[Any, Any, None]], cut_short: int) -> i
     except KeyboardInterrupt:
         return cut_short
     return ExitCode.OK
+
+
+def print_refused(problems: Iterable[Problem], notes: Iterable[Problem]) -> None:
+    """Print the problems of settings, and the notes on them, to stderr."""
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
 
 
 def error_line(error: BaseException) -> str:

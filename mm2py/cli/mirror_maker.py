@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import mm2py
 from mm2py.cli.checking import needs_spark, refused_here
-from mm2py.cli.command import Parser, drop_unwritten, error_line, printed
+from mm2py.cli.command import Parser, drop_unwritten, error_line, print_refused, printed
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.explaining import explained, find_flows
 from mm2py.clock import Clock
@@ -116,8 +116,7 @@ def act(
     try:
         settings = read()
     except ConfigError as error:
-        for problem in error.problems:
-            print(problem, file=sys.stderr)
+        print_refused(error.problems, error.notes)
         return ExitCode.FAILED
     if options.explain is not None or options.changed:
         return printed(lambda: _explain(settings, options.explain or "", only_changed=options.changed))
@@ -160,7 +159,7 @@ def _explain(settings: MirrorSettings, name: str, *, only_changed: bool) -> int:
 
 
 def _validate(settings: MirrorSettings, files: Sequence[Path]) -> int:
-    """Print what cannot be used, or notes; return the exit code."""
+    """Print what cannot be used, and notes; return the exit code."""
     refused = refused_here(settings)
     if needs_spark(settings):
         from mm2py.cli.transform_checks import refused_transforms  # noqa: PLC0415 - as above
@@ -171,8 +170,7 @@ def _validate(settings: MirrorSettings, files: Sequence[Path]) -> int:
             print(error_line(error), file=sys.stderr)
             return ExitCode.FAILED
     if refused:
-        for problem in refused:
-            print(problem, file=sys.stderr)
+        print_refused(refused, settings.notes)
         return ExitCode.FAILED
     for note in settings.notes:
         print(f"note: {note}")

@@ -26,11 +26,12 @@ class Problem:
 
 @attrs.define(eq=False)
 class ConfigError(Mm2Error):
-    """The settings are invalid. It has all problems, not only the first."""
+    """The settings are invalid. It has all problems, not only the first, and notes, one of which may name the cause."""
 
     verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
 
     problems: tuple[Problem, ...]
+    notes: tuple[Problem, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)

@@ -149,12 +149,16 @@ def _import(imported: Imported, given: _Given, live: _Lines, owners: _Lines) -> 
         # Problems without a line of the user's follow from those that the import reports already.
         others = [found for problem in error.problems if (found := imported.as_written(problem)) is not None]
         problems = _tidied((*imported.problems, *others)) or error.problems
-        raise ConfigError(imported.in_order(problems)) from error
+        raise ConfigError(imported.in_order(problems), _noted(imported, error.notes)) from error
+    notes = _noted(imported, settings.notes)
     if imported.problems:
-        raise ConfigError(imported.in_order(_tidied(imported.problems)))
-    # Default aliases, and heartbeats-only files, need no note.
-    notes = [found for note in settings.notes if (found := imported.as_written(note)) is not None]
-    return attrs.evolve(settings, notes=(*imported.notes, *notes))
+        raise ConfigError(imported.in_order(_tidied(imported.problems)), notes)
+    return attrs.evolve(settings, notes=notes)
+
+
+def _noted(imported: Imported, notes: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return the notes on imported files and on their result; default aliases, and heartbeats-only files, need none."""
+    return (*imported.notes, *(found for note in notes if (found := imported.as_written(note)) is not None))
 
 
 @attrs.frozen
@@ -179,6 +183,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
     layers = modern.layers
     lines = classify_all(layers, aliases)
     found = lint(document, layers, lines, aliases)
+    notes = (*found.notes, *resolved.notes, *modern.notes)
     problems = [*resolved.problems, *found.problems, *_judge_clusters(document, layers)]
     flows: list[FlowSettings] = []
     for flow in running_flows(layers, targets):
@@ -191,7 +196,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
     if not problems and not given.may_be_idle:
         problems.extend(_judge_flows(document, flows, layers, targets))
     if problems:
-        raise ConfigError(_tidied(problems))
+        raise ConfigError(_tidied(problems), notes)
 
     of, rest = FlowReader(layers, None), rest_settings(layers)
     clusters = {alias: end for alias in aliases if isinstance(end := cluster_endpoint(layers, alias), ClusterEndpoint)}
@@ -208,9 +213,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
         secrets_key_file=of.text("secrets.key.file"),
         rest=rest,
         notes=(
-            *found.notes,
-            *resolved.notes,
-            *modern.notes,
+            *notes,
             *_note_clusters(clusters, layers),
             *_note_aliases(layers, flows),
             *note_rest(rest, layers),

@@ -217,6 +217,24 @@ def test_a_reader_that_has_seen_enough_is_no_error(file: Path) -> None:
     assert (done.returncode, done.stderr) == (ExitCode.OK, b"")
 
 
+@pytest.mark.parametrize(
+    "problem",
+    ["A.bootstrap.server = a:9092\n", "A->B.topic.filter.class = nowhere.Filter\ntask.max = 4\n"],
+    ids=["of the file", "of this machine"],
+)
+def test_notes_are_printed_beside_problems(file: Path, capsys: pytest.CaptureFixture[str], problem: str) -> None:
+    """One of them may name the cause, such as a misspelt key, where a problem only names its effect."""
+    lines = [line for line in file.read_text().splitlines() if not line.startswith(problem.partition(" ")[0])]
+    file.write_text("\n".join(lines) + "\n" + problem)
+
+    assert mirror_maker.main([str(file), "--validate"]) == ExitCode.FAILED
+
+    first, note = capsys.readouterr().err.splitlines()
+    assert not first.startswith("note: ")
+    assert note.startswith("note: mm2.properties:")
+    assert "did you mean" in note
+
+
 def test_strict_refuses_notes(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An unknown key is a note, and with --strict a problem."""
     file.write_text(file.read_text() + "task.max = 4\n")
