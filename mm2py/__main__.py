@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from mm2py.cli.main import main
+from mm2py.cli.entry import mm2py
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(mm2py())

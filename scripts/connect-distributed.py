@@ -7,8 +7,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from mm2py.cli.distributed import main
+from mm2py.cli.entry import connect_distributed
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(connect_distributed())

@@ -7,8 +7,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from mm2py.cli.mirror_maker import main
+from mm2py.cli.entry import connect_mirror_maker
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(connect_mirror_maker())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from mm2py.cli.distributed import mirus_worker_start
+from mm2py.cli.entry import mirus_worker_start
 
 
 if __name__ == "__main__":

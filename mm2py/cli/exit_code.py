@@ -15,5 +15,7 @@ class ExitCode(enum.IntEnum):
     FAILED = 2
     #: The configuration is valid, but startup failed.
     NOT_STARTED = 3
+    #: Ctrl-C, before the command had begun.
+    INTERRUPTED = 130
     #: Invalid arguments.
     BAD_ARGUMENTS = 255
