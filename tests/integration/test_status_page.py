@@ -317,6 +317,22 @@ async def test_a_lost_connection_is_told_and_made_again(browser: Browser, tmp_pa
             assert not await seen.evaluate("document.body.hasAttribute('data-stale')")
 
 
+async def test_an_unknown_flow_is_no_lost_login(browser: Browser, served: Served) -> None:
+    """An old link, or a typing error: the page says so and stays live, and shows the flow once there is one."""
+    async with looking(browser, served.url, expects=("404",)) as seen:
+        await seen.open("#/flow/A-%3EX")
+        await seen.sees("This node does not run A->X.", "main")
+        await seen.sees("Live", "header")
+        shown = await seen.text()
+        changes = await seen.page.locator("[data-write]:visible").count()
+        served.node.shown = attrs.evolve(served.node.shown, flows=(*served.node.shown.flows, flow_between("A", "X")))
+        await seen.sees("No topic is mirrored yet", "#panel-topics")
+
+    assert "All flows" in shown
+    assert "Not logged in" not in shown
+    assert changes == 0
+
+
 async def test_states_without_numbers(browser: Browser, served: Served) -> None:
     """A daemon that starts or stops, a flow without topics, a node without flows: each has a text, none is blank."""
     async with looking(browser, served.url) as seen:

@@ -60,11 +60,12 @@ export class FlowPage {
       h("section", { "aria-label": "Plots" }, this.past.node, h("div", { class: "plots" }, ...this.plots.map((plot) => plot.node))),
       h("section", { class: "card tabs-card" }, this.tablist, ...Object.values(this.panels)));
     this.gone = h("p", { class: "empty", text: "Loading this flow…" });
+    this.change = this.buildActions();
     this.node = h("div", { class: "page" },
       h("p", { class: "crumbs" }, h("a", { href: "#/", text: "All flows" })),
       h("div", { class: "flow-head" },
         h("div", {}, h("h1", {}, h("span", { text: source }), h("span", { class: "arrow", "aria-label": "to", text: " → " }), h("span", { text: target })), this.word),
-        this.buildActions()),
+        this.change),
       this.problems.node, this.note, this.gone, this.body);
     this.choose(tab);
   }
@@ -149,6 +150,7 @@ export class FlowPage {
     const isGone = store.isGone || (store.overview && !line);
     this.body.hidden = isGone || !flow || !line;
     this.gone.hidden = !this.body.hidden;
+    for (const node of [this.word, this.change, this.problems.node, this.note]) node.hidden = this.body.hidden;
     setText(this.gone, isGone ? `This node does not run ${this.flow}.` : "Loading this flow…");
     if (!line || !flow) return;
     setPill(this.word.firstChild, fare(line));

@@ -32,7 +32,7 @@ export class Messages {
 
 /**
  * One stream at a time, reopened whenever it ends. `told` gets lists of messages; `changed` gets "connecting", "live",
- * "lost" or "refused", and an error with the last two.
+ * "lost", "refused" or "unknown", and an error with the last three.
  */
 export class Live {
   constructor({ told, changed }) {
@@ -40,6 +40,7 @@ export class Live {
     this.changed = changed;
     this.after = "";
     this.path = null;
+    this.flow = null;
     this.failures = 0;
     this.abort = null;
     this.timer = 0;
@@ -50,6 +51,7 @@ export class Live {
     const path = flow === null ? "stream?" : `stream?flow=${encodeURIComponent(flow)}&`;
     if (path === this.path && this.abort) return;
     this.path = path;
+    this.flow = flow;
     this.failures = 0;
     this.join();
   }
@@ -73,9 +75,11 @@ export class Live {
 
   again(abort, error) {
     if (abort !== this.abort) return; // we closed it ourselves
-    if (error instanceof Refused && (error.status === 401 || error.status === 403 || error.status === 404)) {
+    const isRefused = error instanceof Refused && (error.status === 401 || error.status === 403);
+    const isUnknown = error instanceof Refused && error.status === 404 && this.flow !== null;
+    if (isRefused || isUnknown) {
       this.abort = null;
-      this.changed("refused", error);
+      this.changed(isRefused ? "refused" : "unknown", error);
       return;
     }
     const pause = PAUSES_MS[Math.min(this.failures, PAUSES_MS.length - 1)];

@@ -10,7 +10,7 @@ import { FlowPage } from "./flow.js";
 import { clock, duration } from "./format.js";
 import { Live } from "./live.js";
 import { Overview } from "./overview.js";
-import { now, store, take } from "./store.js";
+import { find, now, store, take } from "./store.js";
 
 const main = document.getElementById("main");
 const connection = document.getElementById("connection");
@@ -26,15 +26,21 @@ let lostAt = 0;
 const live = new Live({
   told: (messages) => {
     take(messages);
+    // It may have been added to the file meanwhile.
+    if (store.isGone && find(page.flow)) live.follow(page.flow);
     draw();
   },
   changed: (state, error) => {
+    if (state === "unknown") {
+      store.isGone = true;
+      live.follow(null);
+      return;
+    }
     if (state === "lost" && store.connection !== "lost") lostAt = Date.now();
     // While reconnecting, it is still lost.
     if (!(state === "connecting" && store.connection === "lost")) store.connection = state;
     store.error = error ?? null;
-    if (state === "refused" && error.status === 404) store.isGone = true;
-    else if (state === "refused") login(error);
+    if (state === "refused") login(error);
     draw();
   },
 });
