@@ -52,7 +52,7 @@ class SettingsChanges:
         share; None without Spark.
         """
         #: What is in use, but for live settings: see `OverrideControl.settings_of`.
-        self.settings = settings
+        self.settings = self._started_with = settings
         #: The problems of the file as it was read last; none if it is in use.
         self.refused: tuple[str, ...] = ()
         self._owners = OwnerSettings(settings)
@@ -155,7 +155,8 @@ class SettingsChanges:
 
     async def _apply(self, settings: MirrorSettings, tasks: asyncio.TaskGroup) -> None:
         """Change the flows from their present settings to *settings*."""
-        left, before = list(needing_restart(self.settings, settings)), self._overrides.flows
+        changed, before = needing_restart(self.settings, settings), self._overrides.flows
+        left = [key for key in needing_restart(self._started_with, settings) if key in changed]
         await self._overrides.rebase(settings)
         changes = compare_flows(before, self._overrides.flows)
         self._report_restart_needed(left)

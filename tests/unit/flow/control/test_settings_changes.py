@@ -154,6 +154,23 @@ async def test_more_copy_tasks_than_slots_need_a_restart(tmp_path: Path) -> None
     assert needed.keys == ("tasks.max (6 copy tasks share 2 Spark slots until then)",)
 
 
+async def test_what_is_back_to_what_runs_needs_no_restart(tmp_path: Path) -> None:
+    """A key that only a restart applies is reported when it changes, not again with others, nor when it is undone."""
+    rig = Rig(tmp_path)
+    async with rig.run():
+        for before, now in (
+            ("tasks.max = 1", "tasks.max = 1\nlog.level = debug"),
+            ("B->A.topics = west", "B->A.topics = north"),
+            ("log.level = debug", "log.level = warning"),
+            ("\nlog.level = warning", ""),
+        ):
+            rig.write(before, now)
+            await rig.reload()
+
+    assert [event.keys for event in rig.events.of(RestartNeeded)] == [("log.level",), ("log.level",)]
+    assert len(rig.events.of(SettingsReloaded)) == 4
+
+
 async def test_a_flow_restarts_once_the_change_before_is_done(tmp_path: Path) -> None:
     """
     While a changed file drains a flow, the owner of the other one has other settings.
