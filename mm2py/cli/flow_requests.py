@@ -116,9 +116,10 @@ def configuring(options: argparse.Namespace) -> Request:
         if wrong := [word for word in options.words if "=" in word]:
             raise ArgumentsError(f"unset takes keys only, not {', '.join(wrong)}")
         changes: dict[str, str | None] = dict.fromkeys(options.words)
+        done = "as in the file"
     else:
-        changes = dict(map(_set, options.words))
-    return Request("PATCH", path, f"{name} of {options.flow}: {', '.join(changes)} changed", body=changes)
+        changes, done = dict(map(_set, options.words)), "changed"
+    return Request("PATCH", path, f"{name} of {options.flow}: {', '.join(changes)} {done}", body=changes)
 
 
 def _set(word: str) -> tuple[str, str]:

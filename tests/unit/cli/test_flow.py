@@ -108,6 +108,13 @@ def test_what_a_command_asks_for(line: str, method: str, path: str, body: object
     assert asked(*shlex.split(line)) == [(method, f"{AT}{path}", body)]
 
 
+def test_unset_says_what_applies() -> None:
+    """The key may not have been overridden, so nothing need have changed."""
+    request = configuring(parsed("config", "unset", "topics"))
+
+    assert request.done == f"{SOURCE} of A->B: topics as in the file"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
