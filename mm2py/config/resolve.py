@@ -385,6 +385,9 @@ def parse_servers(text: str) -> tuple[str, ...]:
 
 def _parse_address(address: str) -> str:
     match = _ADDRESS.fullmatch(address)
-    if match is None or not 0 < int(match.group(2)) <= LAST_PORT:
+    if match is None:
         raise ValueError(f"{address!r} is not of the form host:port")
-    return f"{match.group(1)}:{int(match.group(2))}"
+    port = int(match.group(2))
+    if not 0 < port <= LAST_PORT:
+        raise ValueError(f"{address!r}: there is no port {port}")
+    return f"{match.group(1)}:{port}"

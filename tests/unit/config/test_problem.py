@@ -72,10 +72,7 @@ _ALIASES = "bootstrap.servers = a:1\nemit.heartbeats.enabled = false\nclusters =
         ),
         (
             BASE + "A.bootstrap.servers = a:0",
-            (
-                ":5: A.bootstrap.servers: 'a:0' is not of the form host:port "
-                "(write A.bootstrap.servers = host1:9092, host2:9092)"
-            ),
+            (":5: A.bootstrap.servers: 'a:0': there is no port 0 (write A.bootstrap.servers = host1:9092, host2:9092)"),
         ),
         (BASE + "A.bootstrap.servers =", ":5: A.bootstrap.servers: must not be empty"),
         (
