@@ -5,16 +5,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from typing import Any, NoReturn, TextIO
+from typing import Any, Final, NoReturn, TextIO
 
 import attrs
 
 from mm2py.cli.exit_code import ExitCode
 from mm2py.config.problem import ConfigError, Problem
 from mm2py.errors import Mm2Error
+
+
+#: Why a disk takes no more.
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Parser(argparse.ArgumentParser):
@@ -75,7 +80,7 @@ def error_line(error: BaseException) -> str:
 
 def printed(output: Callable[[], int], *, cut_short: int = ExitCode.OK) -> int:
     """Return what *output* returns, an exit code; *cut_short* if the reader of what it prints ends it by closing the
-    pipe, as `head` does.
+    pipe, as `head` does. A full disk is a line on stderr.
     """
     code = cut_short
     try:
@@ -84,6 +89,12 @@ def printed(output: Callable[[], int], *, cut_short: int = ExitCode.OK) -> int:
     except BrokenPipeError:
         _discard(sys.stdout)
         drop_unwritten(sys.stderr)
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        _discard(sys.stdout)
+        print(f"mm2py: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return ExitCode.FAILED
     return code
 
 

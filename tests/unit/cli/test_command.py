@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +39,19 @@ def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
         found = printed(output)
 
     assert found == ExitCode.OK
+
+
+@pytest.mark.parametrize("lines", [1, 100_000], ids=["at its end", "in the middle"])
+def test_a_full_disk_is_a_line(capsys: pytest.CaptureFixture[str], lines: int) -> None:
+    """What cannot be written is a failure of the command, without a traceback."""
+
+    def output() -> int:
+        for _ in range(lines):
+            sys.stdout.write("a line\n")
+        return ExitCode.OK
+
+    with Path("/dev/full").open("w", encoding="utf-8") as full, redirect_stdout(full):
+        code = printed(output)
+
+    assert code == ExitCode.FAILED
+    assert capsys.readouterr().err == "mm2py: the output cannot be written: No space left on device\n"
