@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from mm2py.cli.asking import MirrorFile
-from mm2py.cli.command import ArgumentsError, run
+from mm2py.cli.command import ArgumentsError, printed, run
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.verify_report import as_json, print_report, shown
 from mm2py.clock import Clock, SystemClock
@@ -51,11 +51,15 @@ def compare(options: argparse.Namespace) -> int:
     if code != ExitCode.OK or not reports:
         return code or ExitCode.FAILED
     (report,) = reports
-    if options.json:
-        print(json.dumps(as_json(report), indent=2, ensure_ascii=False))
-    else:
-        print_report(report)
-    return int(report.verdict)
+
+    def output() -> int:
+        if options.json:
+            print(json.dumps(as_json(report), indent=2, ensure_ascii=False))
+        else:
+            print_report(report)
+        return int(report.verdict)
+
+    return printed(output, cut_short=int(report.verdict))
 
 
 def _request(options: argparse.Namespace, clock: Clock) -> VerifyRequest:
@@ -100,7 +104,7 @@ def _flow(mirror: MirrorFile, name: str) -> FlowSettings:
     source_alias, arrow, target_alias = name.partition("->")
     if not arrow:
         raise ArgumentsError(f"{name} is not a flow; write A->B, in quotes")
-    flow = Flow(mirror.known(source_alias, "flow"), mirror.known(target_alias, "flow"))
+    flow = Flow(source_alias, target_alias)
     settings = mirror.flow(flow)
     if settings is None:
         known = ", ".join(str(other.flow) for other in mirror.settings.flows) or "none"

@@ -6,7 +6,6 @@ Everything is started here and removed again, however the demo ends: normally, w
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import enum
 import itertools
@@ -19,6 +18,7 @@ from functools import reduce
 import attrs
 from rich.console import Console
 
+from mm2py.cli.command import Parser
 from mm2py.cli.demo.proof import Proof, prove
 from mm2py.cli.demo.screen import Screen, latency_in_words, make_screen
 from mm2py.cli.demo.snapshot import Snapshot, TopicSnapshot
@@ -81,9 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parse(arguments: Sequence[str] | None) -> Options:
-    parser = argparse.ArgumentParser(
-        prog="mm2py demo", description="Mirror a stream between two real Kafka clusters on this machine."
-    )
+    parser = Parser(prog="mm2py demo", description="Mirror a stream between two real Kafka clusters on this machine.")
     parser.add_argument(
         "--seconds", type=float, default=15.0, help="how long to write and mirror records (default: 15)"
     )

@@ -19,6 +19,7 @@ from mm2py.cli.demo.proof import PartitionDifference, prove
 from mm2py.cli.demo.screen import LiveScreen, PlainScreen, make_screen
 from mm2py.cli.demo.snapshot import FlowSnapshot, Said, Snapshot, TopicSnapshot
 from mm2py.cli.demo.stream import TOPICS, SampleTopic, samples
+from mm2py.cli.exit_code import ExitCode
 from tests.support.clocks import WALL_START_MS, ManualClock
 
 
@@ -197,5 +198,5 @@ def test_arguments_that_make_no_sense(arguments: list[str], capsys: pytest.Captu
     with pytest.raises(SystemExit) as ended:
         main(arguments)
 
-    assert ended.value.code == 2
-    assert "mm2py demo: error:" in capsys.readouterr().err
+    assert ended.value.code == ExitCode.BAD_ARGUMENTS
+    assert "mm2py demo: " in capsys.readouterr().err
