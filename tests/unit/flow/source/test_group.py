@@ -1,6 +1,4 @@
-"""What the source group does while it is paused, what it reports of a drain, and whether it follows its flow, all without
-clusters.
-"""
+"""What the source group does while paused, what it reports of a drain, and what it follows, without clusters."""
 
 from __future__ import annotations
 
