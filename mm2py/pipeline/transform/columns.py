@@ -57,14 +57,17 @@ _WRITTEN: Final = ("offset", "timestamp", "key", "value", "headers")
 _MICROS: Final = 1000
 #: As Arrow has them: each time it is given a number of Python's, it looks for dateutil on the whole path.
 _TIMES_MICROS: Final = pa.scalar(_MICROS, pa.int64())
+#: The most milliseconds that are not too many microseconds.
+_MOST_MILLIS: Final = pa.scalar((2**63 - 1) // _MICROS, pa.int64())
 _ZERO: Final = pa.scalar(0, pa.int64())
 _NO_TIMESTAMP: Final = -1
 
 
 class TimestampTooLargeError(ValueError):
-    """A record's timestamp is more than Spark's TIMESTAMP holds, which counts microseconds."""
+    """The timestamp of the record at `offset` is more than Spark's TIMESTAMP holds, which counts microseconds."""
 
-    def __init__(self, millis: int) -> None:
+    def __init__(self, offset: int, millis: int) -> None:
+        self.offset = offset
         super().__init__(f"its timestamp, {millis} ms, is too large for Spark: are these microseconds or nanoseconds?")
 
 
@@ -78,13 +81,13 @@ def to_arrow(
     """
     Return records of *source* as an Arrow batch; of their columns those of *names*, in that order.
 
-    Raise `TimestampTooLargeError` if it *is_for_spark*.
+    Raise `TimestampTooLargeError` of the first one that Spark cannot hold if it *is_for_spark*.
     """
     arrays = _packed_arrays(records) if isinstance(records, PackedRecords) else _arrays(records)
     columns = dict(zip(NAMES[2:], arrays, strict=True))
     schema = _schema_of(tuple(names), _TIMESTAMP if is_for_spark else _IN_MILLIS)
     if "timestamp" in names:
-        columns["timestamp"] = _timestamps(columns["timestamp"], schema.field("timestamp").type)
+        columns["timestamp"] = _timestamps(columns["offset"], columns["timestamp"], schema.field("timestamp").type)
     for name, place in (("topic", source.topic), ("partition", source.partition)):
         if name in names:
             columns[name] = pa.repeat(pa.scalar(place, schema.field(name).type), len(records))
@@ -97,7 +100,7 @@ def _schema_of(names: tuple[str, ...], timestamps: pa.DataType) -> pa.Schema:
     return pa.schema([field.with_type(timestamps) if field.name == "timestamp" else field for field in fields])
 
 
-def _timestamps(millis: pa.Array, kind: pa.DataType) -> pa.Array:
+def _timestamps(offsets: pa.Array, millis: pa.Array, kind: pa.DataType) -> pa.Array:
     if len(millis) and pc.min(millis).as_py() < 0:
         millis = pc.if_else(pc.less(millis, _ZERO), pa.scalar(None, pa.int64()), millis)
     if kind == _IN_MILLIS:
@@ -105,7 +108,8 @@ def _timestamps(millis: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
         return pc.multiply_checked(millis, _TIMES_MICROS).cast(kind)
     except pa.ArrowInvalid:
-        raise TimestampTooLargeError(pc.max(millis).as_py()) from None
+        at = pc.index(pc.greater(millis, _MOST_MILLIS), value=True).as_py()
+        raise TimestampTooLargeError(offsets[at].as_py(), millis[at].as_py()) from None
 
 
 def _arrays(columns: RecordColumns) -> list[pa.Array]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mm2py.clock import Clock
 from mm2py.model.epoch import PartitionPlan
-from mm2py.pipeline.transform.columns import ARROW
+from mm2py.pipeline.transform.columns import ARROW, TimestampTooLargeError
 from mm2py.pipeline.transform.failures import raised_in
 from mm2py.pipeline.transform.jobs import TransformJobs
 from mm2py.pipeline.transform.read import RangeReader
@@ -30,7 +30,12 @@ class Isolation:
 
     async def first_bad(self, one: PartitionPlan) -> BadRecord | None:
         """Return the first record of *one*'s range that the transform fails on; None where it takes all of them."""
-        records = await table_of(self._reader, one)
+        name = self._jobs.transform.name
+        try:
+            records = await table_of(self._reader, one)
+        except TimestampTooLargeError as error:
+            # One before it may be bad as well: it is found once the range ends before this one.
+            return BadRecord(error.offset, name, type(error).__name__, str(error))
         low, high = 0, len(records)
         words = await self._fails(records)
         if words is None:
@@ -44,11 +49,14 @@ class Isolation:
             else:
                 words, high = found, middle
         kind, message = raised_in(words)
-        return BadRecord(records.column("offset")[low].as_py(), self._jobs.transform.name, kind, message)
+        return BadRecord(records.column("offset")[low].as_py(), name, kind, message)
 
     async def takes(self, one: PartitionPlan, offset: int) -> bool:
         """Whether the transform takes the record at *offset* by now."""
-        record = await table_of(self._reader, attrs.evolve(one, position=offset, until=offset + 1))
+        try:
+            record = await table_of(self._reader, attrs.evolve(one, position=offset, until=offset + 1))
+        except TimestampTooLargeError:
+            return False
         return await self._fails(record) is None
 
     async def _fails(self, records: pa.Table) -> str | None:
@@ -56,5 +64,5 @@ class Isolation:
 
 
 async def table_of(reader: RangeReader, one: PartitionPlan) -> pa.Table:
-    """Read the range of *one* into memory."""
+    """Read the range of *one* into memory, as Spark takes it. Raise `TimestampTooLargeError`."""
     return pa.Table.from_batches([batch async for batch in reader.read_arrow(one)], schema=ARROW)
