@@ -23,7 +23,15 @@ _END: Final = "</mm2py-failure>"
 _MARKED: Final = re.compile(re.escape(_BEGIN) + "(.*?)" + re.escape(_END), re.DOTALL)
 _RAISED: Final = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Warning)?): (?P<words>.*)$")
 _CONDITION: Final = re.compile(r"\[(?P<kind>[A-Z][A-Z_.]+)\]\s*(?P<words>.*?)(?:\s+SQLSTATE: \w+)?\s*$")
-_LOST: Final = ("Python worker exited", "ExecutorLostFailure", "SPARK_JOB_CANCELLED", "EpochRepeatedError")
+_LOST: Final = (
+    "Python worker exited",
+    "Python worker crashed",
+    "ExecutorLostFailure",
+    "EpochRepeatedError",
+    "SPARK_JOB_CANCELLED",
+    "SparkContext was shut down",
+    "Spark is gone",
+)
 TRACEBACK: Final = "Traceback (most recent call last):"
 
 
@@ -63,6 +71,11 @@ def unreadable_in(text: str) -> UnreadableRange | None:
         return None
 
 
+def is_lost(words: str) -> bool:
+    """Whether by Spark's words a job failed because what it ran on was lost, or because it was cancelled."""
+    return any(sign in words for sign in _LOST)
+
+
 def is_raised(words: str) -> bool:
     """
     Whether Spark's words about a failed job are those of a transform, or of a task of ours that refused its work.
@@ -70,7 +83,7 @@ def is_raised(words: str) -> bool:
     Spark may also have lost what the job ran on, which may still be writing.
     """
     kind, _ = raised_in(words)
-    return kind != "Exception" and not any(sign in words for sign in _LOST)
+    return kind != "Exception" and not is_lost(words)
 
 
 def raised_in(words: str) -> tuple[str, str]:

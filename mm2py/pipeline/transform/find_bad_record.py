@@ -3,7 +3,7 @@ Which record does a transform fail on?
 
 Spark reports what was raised, but not at which record. So the range is transformed again without writing anything, in
 halves, until one record is left. It holds the same records each time, and a transform looks at one at a time, so the
-first record that fails alone is the one.
+first record that fails alone is the one. Whatever else a try fails of, a lost worker for example, finds none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 from mm2py.clock import Clock
 from mm2py.model.epoch import PartitionPlan
 from mm2py.pipeline.transform.columns import ARROW, TimestampTooLargeError
-from mm2py.pipeline.transform.failures import raised_in
+from mm2py.pipeline.transform.failures import is_lost, raised_in
 from mm2py.pipeline.transform.jobs import TransformJobs
 from mm2py.pipeline.transform.read import RangeReader
 from mm2py.pipeline.transform.results import BadRecord
@@ -29,27 +29,28 @@ class Isolation:
         self._clock = clock
 
     async def first_bad(self, one: PartitionPlan) -> BadRecord | None:
-        """Return the first record of *one*'s range that the transform fails on; None where it takes all of them."""
+        """Return the first record of *one*'s range that the transform fails on; None if none was found."""
         name = self._jobs.transform.name
         try:
             records = await table_of(self._reader, one)
         except TimestampTooLargeError as error:
             # One before it may be bad as well: it is found once the range ends before this one.
             return BadRecord(error.offset, name, type(error).__name__, str(error))
+        # The first bad record, if there is one, lies in [low, high); all before low are good.
         low, high = 0, len(records)
-        words = await self._fails(records)
-        if words is None:
-            return None
-        # The first bad record lies in [low, high); all before low are good.
-        while high - low > 1:
-            middle = (low + high) // 2
-            found = await self._fails(records.slice(low, middle - low))
-            if found is None:
-                low = middle
+        end = high
+        while low < high:
+            words = await self._jobs.tried(records.slice(low, end - low), self._clock)
+            if words is None:
+                low = end
+            elif is_lost(words):
+                return None
+            elif end - low > 1:
+                high = end
             else:
-                words, high = found, middle
-        kind, message = raised_in(words)
-        return BadRecord(records.column("offset")[low].as_py(), name, kind, message)
+                return BadRecord(records.column("offset")[low].as_py(), name, *raised_in(words))
+            end = (low + high + 1) // 2
+        return None
 
     async def takes(self, one: PartitionPlan, offset: int) -> bool:
         """Whether the transform takes the record at *offset* by now."""
@@ -57,10 +58,7 @@ class Isolation:
             record = await table_of(self._reader, attrs.evolve(one, position=offset, until=offset + 1))
         except TimestampTooLargeError:
             return False
-        return await self._fails(record) is None
-
-    async def _fails(self, records: pa.Table) -> str | None:
-        return await self._jobs.tried(records, self._clock) if len(records) else None
+        return not len(record) or await self._jobs.tried(record, self._clock) is None
 
 
 async def table_of(reader: RangeReader, one: PartitionPlan) -> pa.Table:

@@ -198,12 +198,12 @@ class TransformJobs:
         except JOB_FAILED as error:
             return message_of(error)
         except (Py4JError, OSError, EOFError) as error:
-            return f"Spark is gone ({type(error).__name__})"
+            return _gone(error)
 
     def _collected(self, rows: RDD[Any], plan: EpochPlan) -> list[RangeOutcome | str]:
         context = self.session.context
         names = ", ".join(str(one.source) for one in plan.partitions)
-        context.setJobGroup(self._group, shortened(f"{self._name}, {names}"), interruptOnCancel=False)
+        self._set_group(names)
         context.setLocalProperty(PLAN, base64.b64encode(seal(plan, self._key_file)).decode())
         try:
             # With a job, Spark fails all others whose RDDs contain the job's last one (DAGScheduler.stageDependsOn):
@@ -213,6 +213,11 @@ class TransformJobs:
             context.setLocalProperty(PLAN, None)
         outcomes: list[RangeOutcome | str] = pickle.loads(row[0])  # noqa: S301 - our own task made it
         return outcomes
+
+    def _set_group(self, what: str) -> None:
+        """Have this thread's next jobs be among those that `stop` ends, whatever ran on it before."""
+        description = shortened(f"{self._name}, {what}")
+        self.session.context.setJobGroup(self._group, description, interruptOnCancel=False)
 
     async def stop(self, clock: Clock) -> None:
         """Stop all jobs, by ending Spark if need be, so that none keeps writing."""
@@ -225,7 +230,11 @@ class TransformJobs:
             self.session.context.cancelJobGroup(self._group)
 
     async def tried(self, records: Any, clock: Clock) -> str | None:
-        """Transform *records* and write them nowhere; return what was raised. Raise `MicroBatchLateError`."""
+        """
+        Transform *records* and write them nowhere; return Spark's words if that failed, whatever the reason.
+
+        Raise `MicroBatchLateError`.
+        """
         job = self.session.begin(self._try, records)
         if not await done_within(job, MICRO_BATCH_SLACK_S, clock):
             raise MicroBatchLateError(f"trying transform {self.transform.name}")
@@ -233,12 +242,17 @@ class TransformJobs:
 
     def _try(self, records: Any) -> str | None:
         try:
+            self._set_group("without writing")
             self._rows.dry_run(records)
         except JOB_FAILED as error:
             return str(error)
-        except (Py4JError, OSError):
-            return None  # Spark is gone, which is no fault of a record
+        except (Py4JError, OSError, EOFError) as error:
+            return _gone(error)
         return None
+
+
+def _gone(error: Exception) -> str:
+    return f"Spark is gone ({type(error).__name__})"
 
 
 def _parts(plan: EpochPlan, ranges: tuple[PartitionPlan, ...], count: int) -> Iterator[EpochPlan]:

@@ -35,7 +35,7 @@ from mm2py.pipeline.copy.fetcher import HINT_OUT_OF_RANGE
 from mm2py.pipeline.copy.metadata import too_short
 from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of
 from mm2py.pipeline.transform.dead_letters import DeadLetters
-from mm2py.pipeline.transform.failures import TransformFailedError, raised_in, unreadable_in
+from mm2py.pipeline.transform.failures import TransformFailedError, is_lost, raised_in, unreadable_in
 from mm2py.pipeline.transform.find_bad_record import Isolation
 from mm2py.pipeline.transform.jobs import TransformJobs, allowed_s
 from mm2py.pipeline.transform.limits import Limits
@@ -58,7 +58,8 @@ QUIET_S: Final = 4.0
 #: How long a daemon leaves the field to another one that has taken over.
 _FENCE_PAUSES: Final = Backoff(10.0, 300.0)
 _FENCES_FORGOTTEN_S: Final = 600.0
-_NO_FAULT: Final = ("Python worker exited unexpectedly", "Python worker crashed", "Spark is gone", "was stopped")
+#: In the words about a range that was given up because it took too long.
+_STOPPED: Final = "was stopped"
 Ends = Mapping[TopicPartition, "int | BrokerAnsweredError"]
 
 
@@ -325,7 +326,7 @@ class MicroBatch:
             if unreadable is not None:
                 # A range is written only once it is read, so nothing of it was.
                 self._outcomes.fail(one, unreadable.ended, unreadable.failure)
-            elif words and not any(sign in words for sign in _NO_FAULT):
+            elif words and not is_lost(words) and _STOPPED not in words:
                 bad = await isolation.first_bad(one)
                 if bad is not None:
                     self._task.bad[one.source] = bad

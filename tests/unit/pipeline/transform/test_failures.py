@@ -52,6 +52,7 @@ def test_what_was_raised_is_found(words: str, raised: tuple[str, str]) -> None:
         ("Job aborted …: ExecutorLostFailure (executor 1 exited unrelated to the running tasks)", False),
         ("[SPARK_JOB_CANCELLED] Job 8 cancelled part of cancelled job group g SQLSTATE: XXKDA", False),
         ("[PYTHON_EXCEPTION] …: Traceback (most recent call last):\nx.EpochRepeatedError: lost the executor", False),
+        ("Job 7 cancelled because SparkContext was shut down", False),
         ("Spark is gone (Py4JNetworkError)", False),
     ],
 )

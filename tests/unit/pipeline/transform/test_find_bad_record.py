@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import attrs
 import pyarrow as pa
+import pytest
 
 from mm2py.model.epoch import PartitionPlan
 from mm2py.model.flow import TopicPartition
@@ -69,3 +70,56 @@ async def test_a_timestamp_that_spark_cannot_hold_makes_a_record_bad() -> None:
     earlier = await jobs.isolation.first_bad(attrs.evolve(RANGE, until=110))
     assert earlier is not None
     assert (earlier.offset, earlier.error, earlier.message) == (104, "USER_RAISED_EXCEPTION", "no good")
+
+
+async def test_the_first_record_that_fails_alone_is_the_bad_one() -> None:
+    """Wherever it is, a few tries find it, and the last one is of that record alone."""
+    for bad in range(100, 120):
+        jobs = PretendedJobs(_fails_on(bad, 119))
+        found = await jobs.isolation.first_bad(RANGE)
+
+        assert found is not None
+        assert found.offset == bad
+        assert jobs.tries[-1] == [bad]
+        assert len(jobs.tries) <= 7
+
+
+async def test_a_range_of_good_records_has_no_bad_one() -> None:
+    """What failed for it may have been another range of its job."""
+    jobs = PretendedJobs(_fails_on())
+
+    assert await jobs.isolation.first_bad(RANGE) is None
+    assert jobs.tries == [list(range(100, 120))]
+
+
+async def test_a_record_that_never_failed_alone_is_not_bad() -> None:
+    """
+    A try fails of something that does not come again.
+
+    All records of it are good when they are tried in halves, the last one as well.
+    """
+    for accident in range(1, 4):
+        jobs = PretendedJobs(_fails_on())
+        jobs.answer = lambda offsets, jobs=jobs, at=accident: (
+            _fails_on(110)(offsets) if len(jobs.tries) < at else "Job aborted" if len(jobs.tries) == at else None
+        )
+
+        assert await jobs.isolation.first_bad(RANGE) is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Job aborted: Python worker exited unexpectedly (crashed)",
+        "Job aborted: ExecutorLostFailure (executor 1 exited)",
+        "[SPARK_JOB_CANCELLED] Job 8 cancelled part of cancelled job group g SQLSTATE: XXKDA",
+        "Spark is gone (Py4JNetworkError)",
+    ],
+)
+async def test_what_spark_lost_makes_no_record_bad(words: str) -> None:
+    """From the first try on, or only once a single record is left: the range is tried again."""
+    for few in (1, 20):
+        jobs = PretendedJobs(lambda offsets, few=few: words if len(offsets) <= few else _fails_on(110)(offsets))
+
+        assert await jobs.isolation.first_bad(RANGE) is None
+        assert not await jobs.isolation.takes(RANGE, 110)

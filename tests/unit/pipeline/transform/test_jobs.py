@@ -8,6 +8,7 @@ import pickle
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import attrs
@@ -41,6 +42,7 @@ class PretendedSpark:
     rounds: int = 0
     jobs_max: int | None = None
     writes_last: bool = False
+    threads: ThreadPoolExecutor | None = None
     #: How many ranges each job had.
     sizes: list[int] = attrs.field(factory=list)
 
@@ -49,10 +51,11 @@ class PretendedSpark:
         return self
 
     def begin(self, work: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        return asyncio.get_running_loop().run_in_executor(None, work, *args)
+        return asyncio.get_running_loop().run_in_executor(self.threads, work, *args)
 
     def setJobGroup(self, group: str, _what: str, *, interruptOnCancel: bool) -> None:  # noqa: ARG002, N802, N803 - Spark's
         self.groups.add(group)
+        self.local.group = group
 
     def setLocalProperty(self, name: str, value: str | None) -> None:  # noqa: N802
         setattr(self.local, name, value)
@@ -69,6 +72,9 @@ class PretendedSpark:
     def rows(self, _ranges: int) -> Callable[[], PretendedSpark]:
         self.rounds += 1
         return lambda: self
+
+    def dry_run(self, records: Callable[[str], None]) -> None:
+        records(getattr(self.local, "group", ""))
 
     def coalesce(self, _partitions: int) -> PretendedSpark:
         return self
@@ -220,3 +226,35 @@ async def test_what_is_late_is_given_up_and_nothing_more_is_begun() -> None:
     assert {source.partition for source in done.failed} == set(range(1, 10))
     assert sorted(begun) == [0, 1, 2, 3, 4]
     assert spark.cancelled == list(spark.groups)
+
+
+async def test_a_dry_run_is_ended_with_its_own_transform_only() -> None:
+    """
+    The thread of a dry run may have run a job of another transform before.
+
+    If it were still in that one's group, it would be cancelled when a micro-batch of the other one fails.
+    """
+    groups: list[str] = []
+    with ThreadPoolExecutor(1) as threads:
+        spark = PretendedSpark(lambda _source: None, threads=threads)
+        other, own = _jobs(spark), _jobs(spark)
+        await other.run(_plan(1), SystemClock())
+        found = await own.tried(groups.append, SystemClock())
+        await own.stop(SystemClock())
+
+    assert found is None
+    assert spark.cancelled == groups
+    assert groups != [""]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(PySparkException(_RAISED), _RAISED), (Py4JNetworkError(), "Spark is gone (Py4JNetworkError)")],
+)
+async def test_what_a_dry_run_failed_of_is_reported(error: Exception, words: str) -> None:
+    """That Spark was lost meanwhile, too: nothing is known of the records then."""
+
+    def fail(_group: str) -> None:
+        raise error
+
+    assert await _jobs(PretendedSpark(lambda _source: None)).tried(fail, SystemClock()) == words
