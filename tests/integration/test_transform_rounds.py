@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import pyarrow as pa
 import pytest
 
 from mm2py.clock import SystemClock
@@ -17,7 +18,9 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.session import SparkSession, collected
 from mm2py.pipeline.transform import jobs as module
+from mm2py.pipeline.transform.columns import ARROW
 from mm2py.pipeline.transform.jobs import StepRows, TransformJobs
+from mm2py.pipeline.transform.sql.query import Query, Sql
 from mm2py.telemetry.events import PartitionStopped, RecordLeftOut, ResumeUnproven
 from tests.support.epochs import Spark, idle_plan, spark_of
 from tests.support.eventually import eventually
@@ -145,6 +148,22 @@ async def test_a_job_that_fails_takes_no_other_job_of_its_plan_with_it(spark: Sp
 
     assert sorted(it.partition.source.partition for it in done.outcomes) == [1, 2, 3]
     assert list(done.failed) == [TopicPartition("t", 0)]
+
+
+async def test_a_dry_run_has_one_slot(spark: Spark) -> None:
+    """As many as there are records for would keep all others from running, if it hangs for ever."""
+    session = await spark.host.session()
+    transform = Transform("dry run", sql=_TOLD)
+    query = Query(Sql(session), transform)
+    jobs = TransformJobs(session, transform, query, spark.host.secrets_key_file, "A->B dry run")
+    record = {"topic": "t", "partition": 0, "timestamp_type": 0, "value": b"v", "headers": []}
+    records = pa.Table.from_pylist([{**record, "offset": offset} for offset in range(100)], schema=ARROW)
+    assert await jobs.tried(records, SystemClock()) is None
+
+    tracker = session.context.statusTracker()
+    (job,) = tracker.getJobIdsForGroup(jobs._group)
+    stages = (tracker.getStageInfo(stage) for stage in tracker.getJobInfo(job).stageIds)
+    assert [stage.numTasks for stage in stages] == [1]
 
 
 class OneFails(StepRows):

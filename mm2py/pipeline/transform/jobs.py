@@ -237,6 +237,9 @@ class TransformJobs:
         """
         job = self.session.begin(self._try, records)
         if not await done_within(job, MICRO_BATCH_SLACK_S, clock):
+            await self.stop(clock)  # else it would keep its slot
+            if not await done_within(job, _STOP_WITHIN_S, clock):
+                await self.end_hung(f"it does not end a trial of {self.transform.name}")
             raise MicroBatchLateError(f"trying transform {self.transform.name}")
         return job.result()
 

@@ -131,7 +131,8 @@ class Query:
 
     def dry_run(self, records: pa.Table) -> None:
         with self._sql.use() as sql:
-            made = frames.transformed(sql, self._transform, frames.held(sql, records))
+            # One Spark task, as in a micro-batch: several would take the slots of others.
+            made = frames.transformed(sql, self._transform, frames.held(sql, records).coalesce(1))
         made.write.format("noop").mode("overwrite").save()
 
     def _made(self, sql: SqlSession, crossing: Crossing) -> DataFrame:

@@ -23,7 +23,7 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.sealing import unseal
 from mm2py.pipeline.transform import jobs as module
-from mm2py.pipeline.transform.jobs import TransformJobs
+from mm2py.pipeline.transform.jobs import MicroBatchLateError, TransformJobs
 from mm2py.pipeline.transform.results import MicroBatchResult, RangeOutcome
 from mm2py.pipeline.transform.spark_task import PLAN
 
@@ -42,6 +42,7 @@ class PretendedSpark:
     rounds: int = 0
     jobs_max: int | None = None
     writes_last: bool = False
+    on_cancel: Callable[[], object] = lambda: None
     threads: ThreadPoolExecutor | None = None
     #: How many ranges each job had.
     sizes: list[int] = attrs.field(factory=list)
@@ -62,6 +63,7 @@ class PretendedSpark:
 
     def cancelJobGroup(self, group: str) -> None:  # noqa: N802
         self.cancelled.append(group)
+        self.on_cancel()
 
     def prepare(self) -> None:
         return
@@ -73,7 +75,7 @@ class PretendedSpark:
         self.rounds += 1
         return lambda: self
 
-    def dry_run(self, records: Callable[[str], None]) -> None:
+    def dry_run(self, records: Callable[[str], object]) -> None:
         records(getattr(self.local, "group", ""))
 
     def coalesce(self, _partitions: int) -> PretendedSpark:
@@ -258,3 +260,25 @@ async def test_what_a_dry_run_failed_of_is_reported(error: Exception, words: str
         raise error
 
     assert await _jobs(PretendedSpark(lambda _source: None)).tried(fail, SystemClock()) == words
+
+
+@pytest.mark.parametrize("complies", [True, False])
+async def test_a_dry_run_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, *, complies: bool) -> None:
+    """No other than the one that began it knows of it; if Spark does not end it, Spark itself is ended."""
+    monkeypatch.setattr(module, "MICRO_BATCH_SLACK_S", 0.2)
+    monkeypatch.setattr(module, "_STOP_WITHIN_S", 0.2)
+    ended = threading.Event()
+    spark, killed = PretendedSpark(lambda _source: None), []
+    spark.on_cancel = ended.set if complies else lambda: None
+    jobs = _jobs(spark)
+
+    async def end_hung(reason: str) -> None:
+        killed.append(reason)
+        ended.set()
+
+    jobs.end_hung = end_hung
+    with pytest.raises(MicroBatchLateError):
+        await jobs.tried(lambda _group: ended.wait(), SystemClock())
+
+    assert spark.cancelled == list(spark.groups)
+    assert killed == ([] if complies else ["it does not end a trial of x"])
