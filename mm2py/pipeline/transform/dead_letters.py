@@ -12,8 +12,10 @@ from typing import Final
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.model.epoch import EpochPlan, PartitionPlan
+from mm2py.errors import Mm2Error
+from mm2py.model.epoch import EpochPlan, PartitionFailure, PartitionPlan
 from mm2py.model.transform import Errors
+from mm2py.pipeline.copy.refusals import failure_of
 from mm2py.pipeline.transform.read import RangeReader
 from mm2py.pipeline.transform.results import BadRecord
 from mm2py.telemetry.events import RecordLeftOut
@@ -25,6 +27,7 @@ from mm2py.wire.topic_log import LogRecord, TopicLog
 _PREFIX: Final = "__connect.errors."
 _CONNECTOR: Final = "MirrorSourceConnector"
 _READ_WITHIN_S: Final = 10.0
+_HINT: Final = "check that topic, its max.message.bytes for example; it is tried again by itself"
 
 
 class DeadLetters:
@@ -49,19 +52,29 @@ class DeadLetters:
             topic = self._errors.dead_letters
             self._events.emit(RecordLeftOut(plan.flow, one.source, bad.offset, bad.stage, reason, topic))
 
+    def failure(self, plan: EpochPlan, error: Mm2Error) -> PartitionFailure:
+        """Return why they cannot be written, in words for the operator."""
+        found = failure_of(error, (plan.source, plan.target))
+        message = f"dead letters cannot be written to {self.log.topic}: {found.message}"
+        return attrs.evolve(found, message=message, hint=found.hint or _HINT)
+
     async def write(self, plan: EpochPlan, one: PartitionPlan, bad_records: Sequence[BadRecord]) -> None:
         """Write *bad_records* of a partition, at least once, and wait until they are safe."""
         await self.log.append(await self.collect(plan, one, bad_records))
 
     async def collect(self, plan: EpochPlan, one: PartitionPlan, bad_records: Sequence[BadRecord]) -> list[LogRecord]:
         """Return what is to be written of *bad_records* to the topic, which is there then."""
+        await self.ensure()
+        return [letter for bad in bad_records for letter in await self._letters(plan, one, bad)]
+
+    async def ensure(self) -> None:
+        """Create the topic if it is missing. Raise `TooFewBrokersError`."""
         await self.log.ensure(
             1,
             self._errors.dead_letters_factor,
             setting="errors.deadletterqueue.topic.replication.factor",
             configs={"cleanup.policy": "delete"},
         )
-        return [letter for bad in bad_records for letter in await self._letters(plan, one, bad)]
 
     async def _letters(self, plan: EpochPlan, one: PartitionPlan, bad: BadRecord) -> list[LogRecord]:
         reader = RangeReader(self._source, plan.limits, self._clock, within_s=_READ_WITHIN_S)

@@ -16,7 +16,7 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.core.backoff import Backoff, Contention
-from mm2py.errors import BrokerAnsweredError
+from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.counters import Effort
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import (
@@ -47,7 +47,9 @@ from mm2py.pipeline.transform.target_tail import records_behind
 from mm2py.pipeline.transform.transaction import Committer
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.requests import LATEST
+from mm2py.wire.topic_log import TooFewBrokersError
 
 
 _LOOK_EVERY_S: Final = 0.05
@@ -98,6 +100,10 @@ class RecordTask:
     committer: Committer | None = None
     #: The outcomes that hold if the transaction was committed; whether it was is unknown.
     doubtful: dict[TopicPartition, RangeOutcome] = attrs.field(factory=dict)
+    #: Ranges that are written, but not yet the dead letters of what they left out; and their plans.
+    owing: dict[TopicPartition, tuple[PartitionPlan, RangeOutcome]] = attrs.field(factory=dict)
+    #: Was the topic of the dead letters created, if it can be?
+    has_letters: bool = False
     #: Partitions whose position is known to be the committed one.
     certain: set[TopicPartition] = attrs.field(factory=set)
     #: Until when no transaction is begun, because another producer has taken over.
@@ -137,13 +143,17 @@ class MicroBatch:
         self._ends: dict[TopicPartition, int] = {}
         #: Where the source's logs end, and not only what may be read of them.
         self._log_ends: dict[TopicPartition, int] = {}
-        self._offset_ranges: tuple[RangeOutcome, ...] = ()
+        self._offset_ranges: list[RangeOutcome] = []
+        #: Why no more dead letters are written in this epoch.
+        self._no_letters: PartitionFailure | None = None
 
     async def run(self) -> EpochOutcome:
         try:
             await self._course()
         except UNREACHABLE as error:
             self._outcomes.fail_rest(Ended.INTERRUPTED, failure_of(error, (self._plan.source, self._plan.target)))
+        except TooFewBrokersError as error:
+            self._outcomes.fail_rest(Ended.FAILED, failure_of(error))
         except TransformFailedError as error:
             unreadable = unreadable_in(str(error))
             if unreadable is not None:
@@ -156,10 +166,12 @@ class MicroBatch:
     async def _course(self) -> None:
         await self._source.ensure_metadata({one.source.topic for one in self._plan.partitions})
         await self._target.ensure_metadata({one.remote_topic for one in self._plan.partitions})
+        await self._write_letters()
         ready = await self._resolved()
         ready = await self._past_bad_records(ready)
         offset_ranges = await self._wait_for_records(ready)
         if offset_ranges:
+            await self._ensure_letters()
             await self._transform(offset_ranges)
 
     # What is not known of the target.
@@ -298,22 +310,24 @@ class MicroBatch:
 
     async def _account(self, offset_ranges: Iterable[PartitionPlan], outcomes: Iterable[RangeOutcome]) -> None:
         planned = {one.source: one for one in offset_ranges}
-        taken = tuple(outcomes)
-        for offset_range in taken:
+        for offset_range in outcomes:
             one = planned[offset_range.partition.source]
-            outcome = offset_range.partition
-            if not outcome.records:
-                outcome = attrs.evolve(outcome, downstream=one.downstream)
             if offset_range.left_out:
-                await self._leave_out(one, offset_range.left_out)
-            self._outcomes[outcome.source] = outcome
-            if outcome.position > one.position:
-                moved = outcome.position - one.position
-                self._task.pace.learn(outcome.source, offsets=moved, size_bytes=outcome.bytes)
-                self._limits.charge(
-                    outcome.source, offsets=moved, size_bytes=outcome.bytes, now=self._clock.monotonic()
-                )
-        self._offset_ranges += taken
+                self._task.owing[one.source] = (one, offset_range)
+            else:
+                self._note(one, offset_range)
+        await self._write_letters()
+
+    def _note(self, one: PartitionPlan, offset_range: RangeOutcome) -> None:
+        outcome = offset_range.partition
+        if not outcome.records:
+            outcome = attrs.evolve(outcome, downstream=one.downstream)
+        self._outcomes[outcome.source] = outcome
+        if outcome.position > one.position:
+            moved = outcome.position - one.position
+            self._task.pace.learn(outcome.source, offsets=moved, size_bytes=outcome.bytes)
+            self._limits.charge(outcome.source, offsets=moved, size_bytes=outcome.bytes, now=self._clock.monotonic())
+        self._offset_ranges.append(offset_range)
 
     async def _explain(self, jobs: TransformJobs, left: Sequence[PartitionPlan], done: MicroBatchResult) -> None:
         """Report why the ranges *left* failed: because of their records, or of something else."""
@@ -379,7 +393,11 @@ class MicroBatch:
 
     async def _step_over(self, one: PartitionPlan, bad: BadRecord) -> None:
         """Leave a record out that a partition has come to."""
-        await self._leave_out(one, (bad,))
+        failed = await self._left_out(one, (bad,))
+        if failed is not None:
+            self._task.bad[one.source] = bad
+            self._outcomes.fail(one, *failed)
+            return
         self._outcomes[one.source] = attrs.evolve(unmoved(one), position=bad.offset + 1)
 
     async def _is_mended(self, one: PartitionPlan, bad: BadRecord) -> bool:
@@ -401,6 +419,47 @@ class MicroBatch:
         if self._letters.are_kept:
             await self._letters.write(self._plan, one, bad_records)
         self._letters.report(self._plan, one, bad_records)
+
+    async def _ensure_letters(self) -> None:
+        """Have their topic before the first record is written: a setting may be wrong. Raise `TooFewBrokersError`."""
+        if not self._task.has_letters and self._task.transform.errors.are_tolerated and self._letters.are_kept:
+            await self._letters.ensure()
+            self._task.has_letters = True
+
+    async def _write_letters(self) -> None:
+        """Account for ranges that are written once what they left out is, too; until then they are not repeated."""
+        owing = self._task.owing
+        for one in self._outcomes.missing(self._outcomes.plans.values()):
+            if one.source not in owing:
+                continue
+            then, offset_range = owing[one.source]
+            if not _continues(one, then):
+                del owing[one.source]
+            elif (failed := await self._left_out(then, offset_range.left_out)) is not None:
+                self._outcomes.fail(one, *failed)
+            else:
+                del owing[one.source]
+                self._note(then, offset_range)
+
+    async def _left_out(
+        self, one: PartitionPlan, bad_records: Sequence[BadRecord]
+    ) -> tuple[Ended, PartitionFailure] | None:
+        """Leave records out; return why that failed, if it did."""
+        if self._no_letters is not None:  # every partition would wait for the same answer
+            return Ended.INTERRUPTED, self._no_letters
+        try:
+            await self._leave_out(one, bad_records)
+        except TransformFailedError as error:
+            unreadable = unreadable_in(str(error))
+            if unreadable is None:
+                raise
+            return unreadable.ended, unreadable.failure
+        except Mm2Error as error:
+            failure = self._letters.failure(self._plan, error)
+            if not isinstance(error, BrokerAnsweredError) or error.code != ErrorCode.MESSAGE_TOO_LARGE:
+                self._no_letters = failure
+            return Ended.INTERRUPTED, failure
+        return None
 
     # The outcome.
 
@@ -424,6 +483,12 @@ class MicroBatch:
             rates=self._limits.uses(self._clock.monotonic()),
             **effort.counts(),
         )
+
+
+def _continues(one: PartitionPlan, earlier: PartitionPlan) -> bool:
+    """Whether *one* begins where an earlier plan did, in the same topics as far as is known."""
+    ids = ((one.topic_id, earlier.topic_id), (one.remote_topic_id, earlier.remote_topic_id))
+    return one.position == earlier.position and all(it is None or was is None or it == was for it, was in ids)
 
 
 def _numbers(found: Ends) -> dict[TopicPartition, int]:

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import attrs
 import pytest
 
-from mm2py.model.epoch import Ended, EpochPlan
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, Mm2Error
+from mm2py.model.epoch import Ended, EpochPlan, PartitionPlan
 from mm2py.model.flow import TopicPartition
+from mm2py.model.transform import Errors
+from mm2py.pipeline.transform.dead_letters import DeadLetters
 from mm2py.pipeline.transform.jobs import allowed_s
 from mm2py.pipeline.transform.micro_batch import MicroBatch
-from mm2py.pipeline.transform.results import MicroBatchResult
+from mm2py.pipeline.transform.results import BadRecord, MicroBatchResult
 from mm2py.pipeline.transform.transactional_micro_batch import TransactionalMicroBatch
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.topic_log import TooFewBrokersError
 from tests.support.clocks import LoopClock
-from tests.support.micro_batches import FIRST, SECOND, PretendedJobs, failed, micro_batch_rig, planned, written
+from tests.support.micro_batches import (
+    FIRST,
+    SECOND,
+    MicroBatchRig,
+    PretendedJobs,
+    failed,
+    micro_batch_rig,
+    planned,
+    written,
+)
 
 
 async def test_a_range_that_failed_takes_no_other_one_with_it() -> None:
@@ -71,3 +85,137 @@ async def test_a_transform_that_is_slower_than_its_round_takes_less_until_it_is_
     assert [it[0].ended for it in outcomes] == [Ended.INTERRUPTED, Ended.INTERRUPTED, Ended.OK]
     assert [(one.until or 0) - one.position for it in made.asked.plans for one in it.partitions] == [10, 2, 1]
     assert all(it[0].failure is not None and "less is taken at once" in it[0].failure.hint for it in outcomes[:2])
+
+
+@attrs.define
+class Letters:
+    """Dead letters whose topic, or the writing of them, fails as the test decides."""
+
+    fails: Mm2Error | None = None
+    written: list[tuple[TopicPartition, int]] = attrs.field(factory=list)
+
+    async def ensure(self) -> None:
+        if isinstance(self.fails, TooFewBrokersError):
+            raise self.fails
+
+    async def write(self, _plan: object, one: PartitionPlan, bad_records: Sequence[BadRecord]) -> None:
+        if self.fails is not None:
+            raise self.fails
+        self.written += [(one.source, bad.offset) for bad in bad_records]
+
+
+def _rig_with_letters(monkeypatch: pytest.MonkeyPatch, *left_out: TopicPartition) -> tuple[MicroBatchRig, Letters]:
+    """Return a rig whose steps leave out a record of each partition of *left_out*, and the dead letters."""
+    letters, bad = Letters(), (BadRecord(104, "mask", "DataException", "no good"),)
+    monkeypatch.setattr(DeadLetters, "ensure", letters.ensure)
+    monkeypatch.setattr(DeadLetters, "write", letters.write)
+
+    def answer(plan: EpochPlan) -> MicroBatchResult:
+        done = ((one, written(one)) for one in plan.partitions)
+        return MicroBatchResult(
+            tuple(attrs.evolve(it, left_out=bad) if one.source in left_out else it for one, it in done)
+        )
+
+    made = micro_batch_rig(answer)
+    made.task.transform = attrs.evolve(made.task.transform, errors=Errors(are_tolerated=True, dead_letters="dead"))
+    return made, letters
+
+
+_TOO_FEW = TooFewBrokersError("B", "dead", "errors.deadletterqueue.topic.replication.factor", 3, 1)
+_TOO_LARGE = BrokerAnsweredError("B", "Produce", ErrorCode.MESSAGE_TOO_LARGE, "MESSAGE_TOO_LARGE")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        _TOO_LARGE,
+        BrokerAnsweredError("B", "Produce", ErrorCode.TOPIC_AUTHORIZATION_FAILED, "TOPIC_AUTHORIZATION_FAILED"),
+        BrokerConnectionError("B", "1", "gone"),
+    ],
+)
+async def test_what_is_written_waits_for_its_dead_letters_and_is_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, error: Mm2Error
+) -> None:
+    """
+    Two ranges are written, and the dead letter of the first one is refused.
+
+    The second one counts. The first one stays where it was, as what is known of the target does; once the letter can be
+    written, it counts without having run again.
+    """
+    made, letters = _rig_with_letters(monkeypatch, FIRST)
+    letters.fails = error
+    outcomes = await made.outcomes(MicroBatch)
+
+    assert (outcomes[0].position, outcomes[0].ended, outcomes[0].is_unsure) == (100, Ended.INTERRUPTED, False)
+    assert outcomes[0].failure is not None
+    assert "dead letters cannot be written to dead" in outcomes[0].failure.message
+    assert (outcomes[1].position, outcomes[1].ended) == (110, Ended.OK)
+
+    made.plans = [planned(FIRST)]
+    assert (await made.outcomes(MicroBatch))[0].ended is Ended.INTERRUPTED
+    letters.fails = None
+    outcomes = await made.outcomes(MicroBatch)
+    assert (outcomes[0].position, outcomes[0].downstream, outcomes[0].records) == (110, 60, 10)
+    assert letters.written == [(FIRST, 104)]
+    assert len(made.asked.plans) == 1
+
+
+async def test_a_record_that_a_statement_fails_on_waits_for_its_dead_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not looked for again, and other partitions go on."""
+    made, letters = _rig_with_letters(monkeypatch)
+    made.task.bad[FIRST] = BadRecord(100, "x", "USER_RAISED_EXCEPTION", "no good")
+    letters.fails = _TOO_LARGE
+    outcomes = await made.outcomes(MicroBatch)
+
+    assert [(it.position, it.ended) for it in outcomes.values()] == [(100, Ended.INTERRUPTED), (110, Ended.OK)]
+    letters.fails = None
+    made.plans = [planned(FIRST)]
+    assert (await made.outcomes(MicroBatch))[0].position == 101
+    assert letters.written == [(FIRST, 100)]
+
+
+@pytest.mark.parametrize(("error", "tries"), [(_TOO_LARGE, 2), (BrokerConnectionError("B", "1", "gone"), 1)])
+async def test_dead_letters_are_tried_until_they_fail_for_all(
+    monkeypatch: pytest.MonkeyPatch, error: Mm2Error, tries: int
+) -> None:
+    """A letter that is too large keeps no other one waiting; a cluster that is away is not asked for each."""
+    made, letters = _rig_with_letters(monkeypatch, FIRST, SECOND)
+    asked: list[PartitionPlan] = []
+
+    async def refuse(_log: object, _plan: object, one: PartitionPlan, _bad_records: object) -> None:
+        asked.append(one)
+        raise error
+
+    monkeypatch.setattr(DeadLetters, "write", refuse)
+    outcomes = await made.outcomes(MicroBatch)
+
+    assert [it.ended for it in outcomes.values()] == [Ended.INTERRUPTED] * 2
+    assert len(asked) == tries
+    assert not letters.written
+
+
+async def test_what_waits_for_its_dead_letters_is_forgotten_with_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that was created again is at the same position, and none of its records is written."""
+    made, letters = _rig_with_letters(monkeypatch, FIRST)
+    made.plans = [attrs.evolve(planned(FIRST), topic_id="old")]
+    letters.fails = _TOO_LARGE
+    await made.outcomes(MicroBatch)
+    letters.fails = None
+    made.plans = [attrs.evolve(planned(FIRST), topic_id="new")]
+    await made.outcomes(MicroBatch)
+
+    assert len(made.asked.plans) == 2
+
+
+@pytest.mark.parametrize("kind", [MicroBatch, TransactionalMicroBatch])
+async def test_nothing_is_written_before_the_topic_of_the_dead_letters_is_there(
+    monkeypatch: pytest.MonkeyPatch, kind: type[MicroBatch]
+) -> None:
+    """More replicas than brokers, the default with one broker, stop the topics, and not all of the flow's tasks."""
+    made, letters = _rig_with_letters(monkeypatch)
+    letters.fails = _TOO_FEW
+    outcomes = await made.outcomes(kind)
+
+    assert [it.ended for it in outcomes.values()] == [Ended.FAILED] * 2
+    assert all(it.failure is not None and "replication.factor is 3" in it.failure.message for it in outcomes.values())
+    assert not made.asked.plans
