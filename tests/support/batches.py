@@ -12,6 +12,8 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from crc32c import crc32c
 
 from mm2py.wire.batches.batch import RecordBatchView, batches
+from mm2py.wire.batches.codecs import compressed
+from mm2py.wire.batches.native import Rebuilt
 from tests.support.records import Headers
 
 
@@ -77,6 +79,15 @@ def build_batch(
         _TIMESTAMP.pack_into(batch, 35, max_timestamp)
     _BASE_OFFSET.pack_into(batch, 0, base_offset)
     return resigned(batch)
+
+
+def named_batch(name: bytes, *, base_offset: int = 0, codec: int = NONE, attributes: int = 0) -> bytes:
+    """Build a batch of one record with a header of any *name*, which aiokafka's builder takes only as text."""
+    placeholder = "n" * len(name)
+    record = Content(0, START_MS, b"k", b"x" * 200, ((placeholder, b"x"),))
+    raw = build_batch([record], base_offset=base_offset, attributes=attributes)
+    renamed = resigned(raw.replace(placeholder.encode(), name))
+    return bytes(compressed(Rebuilt(memoryview(bytearray(renamed)), (), 1, START_MS), codec).batch)
 
 
 def view_of(batch: bytes) -> RecordBatchView:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from hypothesis import strategies as st
 
 from mm2py.wire.batches import native
-from tests.support.batches import LOG_APPEND_TIME, LZ4, NONE, START_MS, Content, build_batch, control_batch
+from tests.support.batches import CODECS, LOG_APPEND_TIME, LZ4, NONE, START_MS, Content, build_batch, control_batch
 
 
 Bytes = st.one_of(st.none(), st.binary(max_size=40))
@@ -19,6 +19,7 @@ Headers = st.lists(st.tuples(st.text(st.characters(max_codepoint=127), max_size=
 def record_sets(draw: st.DrawFn, headers: st.SearchStrategy[tuple[object, ...]] = Headers) -> bytes:
     """Return batches as logs have them: small, compacted, stamped, transactional, compressed; gaps between them."""
     parts, offset = [], draw(st.integers(0, 1 << 40))
+    codecs = draw(st.sampled_from(((NONE, NONE, NONE, LZ4), *((it,) for it in CODECS))))
     for _ in range(draw(st.integers(1, 8))):
         content = st.builds(Content, st.just(0), st.integers(0, START_MS * 2), Bytes, Bytes, headers)
         contents = draw(st.lists(content, min_size=1, max_size=5))
@@ -30,7 +31,7 @@ def record_sets(draw: st.DrawFn, headers: st.SearchStrategy[tuple[object, ...]] 
         ]
         last = deltas[-1] + draw(st.integers(0, 2))
         stamped = {"attributes": LOG_APPEND_TIME, "max_timestamp": START_MS} if draw(st.booleans()) else {}
-        codec = draw(st.sampled_from((NONE, NONE, NONE, LZ4)))
+        codec = draw(st.sampled_from(codecs))
         parts.append(build_batch(records, base_offset=offset, last_offset_delta=last, codec=codec, **stamped))
         offset += last + 1 + draw(st.integers(0, 2))
         if draw(st.integers(0, 9)) == 0:

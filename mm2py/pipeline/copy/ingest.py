@@ -26,8 +26,9 @@ from mm2py.wire.batches.batch import (
     RecordBatchView,
     batches,
 )
+from mm2py.wire.batches.codecs import BAD_CHECKSUM
 from mm2py.wire.batches.native import Rebuilt
-from mm2py.wire.batches.rebuild import BAD_CHECKSUM, Rebuilder, UnreadableBatchError
+from mm2py.wire.batches.rebuild import Rebuilder, UnreadableBatchError
 from mm2py.wire.fetch_forms import PartitionAnswer
 
 

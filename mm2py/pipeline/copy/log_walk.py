@@ -14,7 +14,8 @@ from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.ingest import DataFilter
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.wire.batches.batch import MAGIC_V2, RecordBatchView, batches
-from mm2py.wire.batches.rebuild import BAD_CHECKSUM, RecordContent, UnreadableBatchError, decode
+from mm2py.wire.batches.codecs import BAD_CHECKSUM
+from mm2py.wire.batches.rebuild import RecordContent, UnreadableBatchError, decode
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, needs_metadata
 from mm2py.wire.fetch import fetch_from_leader

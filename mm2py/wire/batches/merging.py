@@ -1,5 +1,5 @@
 """
-The record path for uncompressed batches, in compiled code: small batches are merged, and holes are closed.
+The record path in compiled code, for batches without compression: small batches are merged, and holes are closed.
 
 Where that is missing, `mm2py.wire.batches.rebuild` does the same with aiokafka's codec.
 """

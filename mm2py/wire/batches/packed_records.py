@@ -8,33 +8,25 @@ with aiokafka's codec.
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Iterable
 from typing import Any, Final, Self
 
 import attrs
-from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
-from crc32c import crc32c
 
 from mm2py.wire.batches import native
-from mm2py.wire.batches.batch import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD_BYTES
+from mm2py.wire.batches.batch import CODEC_MASK, HEADER_BYTES
 from mm2py.wire.batches.batch import batches as views
+from mm2py.wire.batches.codecs import compressed, plain
 from mm2py.wire.batches.native import Made, Outcome, Rebuilt
-from mm2py.wire.batches.payloads import body_of, sized
+from mm2py.wire.batches.payloads import sized
 from mm2py.wire.batches.rebuild import UNDECODABLE
 
 
-_ENCODERS: Final = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}
 #: Where entries of columns end is counted in 32 bits.
 _MOST_BYTES: Final = 2**31 - 1
 #: What a record takes beside key, value and headers, and a header beside its key and value.
 _RECORD_BYTES: Final = 40
 _HEADER_ENTRY_BYTES: Final = 10
-_LENGTH: Final = struct.Struct(">i")
-_LENGTH_AT: Final = 8
-_CRC: Final = struct.Struct(">I")
-_CRC_AT: Final = 17
-_SIGNED_FROM: Final = 21
 _CODEC_AT: Final = 22
 
 
@@ -183,23 +175,12 @@ def unpack(batches: Iterable[bytes], *, from_offset: int, before: int) -> Packed
     return packed if bytes(packed.header_keys.data.owner).isascii() else None
 
 
-def _plain(batch: bytes) -> bytes | bytearray:
-    """Return a batch without compression. Raise what a codec raises, or `ValueError`."""
+def _plain(batch: bytes) -> bytes | bytearray | memoryview:
+    """Return a batch without compression. Raise `ValueError`, or what a codec raises."""
     if not batch[_CODEC_AT] & CODEC_MASK:
         return batch
     (view,) = views(memoryview(batch))
-    if not view.matches_crc():
-        raise ValueError(view.crc)
-    return _with_body(batch, body_of(view), 0)
-
-
-def _with_body(batch: bytes | memoryview, body: bytes, codec: int) -> bytearray:
-    """Return *batch* with other bytes of the same records."""
-    made = bytearray(batch[:HEADER_BYTES]) + body
-    _LENGTH.pack_into(made, _LENGTH_AT, len(made) - LOG_OVERHEAD_BYTES)
-    made[_CODEC_AT] = made[_CODEC_AT] & ~CODEC_MASK | codec
-    _CRC.pack_into(made, _CRC_AT, crc32c(memoryview(made)[_SIGNED_FROM:]))
-    return made
+    return plain(view)
 
 
 def pack(
@@ -221,15 +202,4 @@ def pack(
     library.mm2py_pack(ctypes.byref(records.as_argument()), more, len(more), len(added), limit_bytes, *made.arguments)
     if made.outcome.status != native.OK:
         return None
-    return [_compressed(built, codec) for built in made.batches()]
-
-
-def _compressed(built: Rebuilt, codec: int) -> Rebuilt:
-    """Return *built* with its records compressed, if that makes them smaller."""
-    if not codec:
-        return built
-    body = built.batch[HEADER_BYTES:]
-    compressed = _ENCODERS[codec](bytes(body))
-    if len(compressed) >= len(body):
-        return built
-    return attrs.evolve(built, batch=memoryview(_with_body(built.batch, compressed, codec)))
+    return [compressed(built, codec) for built in made.batches()]

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import Final, Self
 
 import attrs
-from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
 from crc32c import crc32c
 
 from mm2py.wire.batches.batch import (
@@ -25,7 +24,8 @@ from mm2py.wire.batches.batch import (
     RecordBatchView,
     batches,
 )
-from mm2py.wire.batches.rebuild import BAD_CHECKSUM, UNDECODABLE, UnreadableBatchError
+from mm2py.wire.batches.codecs import BAD_CHECKSUM, body_of
+from mm2py.wire.batches.rebuild import UNDECODABLE, UnreadableBatchError
 from mm2py.wire.batches.record_columns import RecordColumns
 
 
@@ -34,8 +34,6 @@ Parts = tuple[bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...]
 
 #: After every offset.
 NO_END: Final = 1 << 63
-_NO_CODEC: Final = 0
-_DECODERS: Final = {1: gzip_decode, 2: snappy_decode, 3: lz4_decode, 4: zstd_decode}
 #: Base offset, length, magic, crc, attributes, last offset delta, base timestamp, record count; then the first byte of
 #: the first record, whose length begins there.
 _GLANCE: Final = struct.Struct(">qi4xbIhiq22xiB")
@@ -163,17 +161,6 @@ def read(batch: RecordBatchView) -> Payloads:
         raise UnreadableBatchError(batch.base_offset, _CUT) from None
     except UNDECODABLE as error:
         raise UnreadableBatchError(batch.base_offset, str(error) or type(error).__name__) from error
-
-
-def body_of(batch: RecordBatchView) -> bytes:
-    """Return the records of a batch without compression. Raise `UnreadableBatchError`, or what a codec raises."""
-    body = bytes(batch.view[HEADER_BYTES:])
-    if batch.codec == _NO_CODEC:
-        return body
-    decode = _DECODERS.get(batch.codec)
-    if decode is None:
-        raise UnreadableBatchError(batch.base_offset, f"its codec, {batch.codec}, is none that is known")
-    return bytes(decode(body))
 
 
 def _walk(body: bytes, batch: RecordBatchView) -> Payloads:

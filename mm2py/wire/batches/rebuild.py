@@ -3,8 +3,8 @@ The record path: batches that cannot travel unopened are decoded and rebuilt.
 
 That is a batch with holes (compaction), one stamped with LogAppendTime (its records get the timestamp that a consumer
 of the source sees, as CreateTime), magic 0 and 1, a start inside a batch, a batch larger than the target takes, and
-small batches waiting in a backlog, which are merged. Decoding and building is aiokafka's compiled codec's work, or
-without compression that of `merging`, which makes no objects of records. A built batch keeps the codec of the batches
+small batches waiting in a backlog, which are merged. That is the work of `merging`, which makes no objects of records;
+what it does not take, aiokafka's codec decodes and builds. A built batch keeps the codec of the batches
 it was made from and carries no producer id yet; `batch.sign` gives it one.
 """
 
@@ -19,18 +19,17 @@ import cramjam
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
-from mm2py.wire.batches import merging
-from mm2py.wire.batches.batch import CODEC_MASK, MAGIC_V2
+from mm2py.wire.batches import merging, native
+from mm2py.wire.batches.batch import CODEC_MASK, MAGIC_V2, batches
+from mm2py.wire.batches.codecs import BAD_CHECKSUM, compressed, plain
 from mm2py.wire.batches.native import Rebuilt
 
 
 NO_TIMESTAMP: Final = -1
-BAD_CHECKSUM: Final = "its checksum does not match its content"
 
 _MAGIC_AT: Final = 16
 _LEGACY_ATTRIBUTES_AT: Final = 17
 _ATTRIBUTES_AT: Final = 22
-_UNCOMPRESSED: Final = 0
 MALFORMED: Final = "its records are not what its header says"
 
 #: What aiokafka's codec and the libraries below it raise at records that are not what their header says. aiokafka's
@@ -104,7 +103,7 @@ class Rebuilder:
 
         Raises `UnreadableBatchError`; what was added before stays.
         """
-        if self._open is None and self._wanted_codec in (None, _UNCOMPRESSED) and self._merge(record_set, from_offset):
+        if self._open is None and self._merge(record_set, from_offset):
             return
         batch: Any = None
         legacy_codec = None
@@ -125,14 +124,24 @@ class Rebuilder:
 
     def _merge(self, record_set: bytes | memoryview, from_offset: int) -> bool:
         """Whether compiled code has put the records into batches."""
-        is_plain = record_set[_MAGIC_AT] == MAGIC_V2 and not record_set[_ATTRIBUTES_AT] & CODEC_MASK
-        merged = merging.merge(record_set, from_offset, self._limit_bytes) if is_plain else None
+        if native.library() is None or record_set[_MAGIC_AT] != MAGIC_V2:
+            return False
+        codec, unreadable = record_set[_ATTRIBUTES_AT] & CODEC_MASK, None
+        if codec:
+            opened = _decompressed(memoryview(record_set), codec)
+            if opened is None:
+                return False
+            record_set, unreadable = opened
+        merged = merging.merge(record_set, from_offset, self._limit_bytes)
         if merged is None:
             return False
-        self._built += merged.batches
+        wanted = codec if self._wanted_codec is None else self._wanted_codec
+        self._built += [compressed(built, wanted) for built in merged.batches]
         if merged.unreadable_at is not None:
             detail = BAD_CHECKSUM if merged.is_checksum_wrong else MALFORMED
             raise UnreadableBatchError(merged.unreadable_at, detail)
+        if unreadable is not None:
+            raise unreadable
         return True
 
     def _append_all(self, batch: Any, codec: int, from_offset: int) -> None:
@@ -183,6 +192,25 @@ class Rebuilder:
         self._close_batch()
         built, self._built = self._built, []
         return built
+
+
+def _decompressed(record_set: memoryview, codec: int) -> tuple[bytes, UnreadableBatchError | None] | None:
+    """
+    Return the batches of a record set without compression, up to one that cannot be read, and what is wrong with that.
+
+    None if not all have *codec*.
+    """
+    parts: list[bytearray | memoryview] = []
+    unreadable = None
+    for batch in batches(record_set):
+        if batch.magic != MAGIC_V2 or batch.codec != codec:
+            return None
+        try:
+            parts.append(plain(batch))
+        except UNDECODABLE as error:
+            unreadable = UnreadableBatchError(batch.base_offset, str(error))
+            break
+    return b"".join(parts), unreadable
 
 
 def base_of(batch: Any, otherwise: int) -> int:

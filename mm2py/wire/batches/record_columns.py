@@ -14,8 +14,9 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
 from mm2py.wire.batches.batch import MAGIC_V2
+from mm2py.wire.batches.codecs import BAD_CHECKSUM
 from mm2py.wire.batches.native import Rebuilt
-from mm2py.wire.batches.rebuild import BAD_CHECKSUM, UNDECODABLE, UnreadableBatchError, base_of
+from mm2py.wire.batches.rebuild import UNDECODABLE, UnreadableBatchError, base_of
 
 
 Headers = tuple[tuple[str, bytes | None], ...]

@@ -11,9 +11,11 @@ from mm2py.model.epoch import CopyLimits, Ended, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.ingest import ingest
 from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy
+from mm2py.wire.batches import native
 from mm2py.wire.batches.rebuild import decode
 from mm2py.wire.fetch_forms import PartitionAnswer
 from tests.support.batches import (
+    CODECS,
     DELETE_HORIZON,
     GZIP,
     HEADER_BYTES,
@@ -28,6 +30,7 @@ from tests.support.batches import (
     control_batch,
     flipped,
     legacy_messages,
+    named_batch,
     resigned,
 )
 from tests.support.copy_rig import known
@@ -225,6 +228,20 @@ def test_backlog_of_small_batches_is_put_together(target_takes: int, limit: int)
     assert max(buffered.size_bytes for buffered in copy.buffer.queue) <= limit
     assert all(buffered.is_rebuilt for buffered in copy.buffer.queue)
     assert copy.fetching.position.offset == 600
+
+
+@pytest.mark.skipif(native.library() is None, reason="there is no C compiler")
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("attributes", [0, LOG_APPEND_TIME], ids=["backlog", "log append time"])
+def test_names_of_headers_that_are_no_text_stop_nothing(codec: int, attributes: int) -> None:
+    """Brokers take them, and so must the record path, which a batch takes or not as a backlog comes and goes."""
+    copy = copy_from(100)
+    parts = [named_batch(b"caf\xe9", base_offset=100 + n, codec=codec, attributes=attributes) for n in range(10)]
+    feed(copy, *parts, limits=COALESCING)
+
+    assert copy.ended is Ended.OK
+    assert copied(copy) == list(range(100, 110))
+    assert all(buffered.is_rebuilt for buffered in copy.buffer.queue)
 
 
 def test_few_small_batches_travel_unopened() -> None:

@@ -1,0 +1,86 @@
+"""
+Batches with and without compression.
+
+Records are read and written without it, by compiled code or by aiokafka's, and limits count their bytes without it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+from aiokafka.codec import (
+    gzip_decode,
+    gzip_encode,
+    lz4_decode,
+    lz4_encode,
+    snappy_decode,
+    snappy_encode,
+    zstd_decode,
+    zstd_encode,
+)
+from crc32c import crc32c
+
+from mm2py.wire.batches.batch import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD_BYTES, RecordBatchView
+from mm2py.wire.batches.native import Rebuilt
+
+
+BAD_CHECKSUM: Final = "its checksum does not match its content"
+
+_DECODERS: Final[dict[int, Callable[[Any], bytes]]] = {1: gzip_decode, 2: snappy_decode, 3: lz4_decode, 4: zstd_decode}
+_ENCODERS: Final = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}
+_LENGTH: Final = struct.Struct(">i")
+_LENGTH_AT: Final = 8
+_CRC: Final = struct.Struct(">I")
+_CRC_AT: Final = 17
+_SIGNED_FROM: Final = 21
+_CODEC_AT: Final = 22
+
+
+def decompressed(codec: int, body: bytes | memoryview) -> bytes:
+    """Return *body* without compression. Raise `ValueError`, or what a codec raises."""
+    # Compaction leaves the codec to a batch without records.
+    if not codec or not body:
+        return bytes(body)
+    decode = _DECODERS.get(codec)
+    if decode is None:
+        raise ValueError(f"its codec, {codec}, is none that is known")
+    return decode(body)
+
+
+def body_of(batch: RecordBatchView) -> bytes:
+    """Return the records of a batch without compression. Raise `ValueError`, or what a codec raises."""
+    return decompressed(batch.codec, batch.view[HEADER_BYTES:])
+
+
+def plain(batch: RecordBatchView) -> bytearray | memoryview:
+    """Return a batch without compression. Raise `ValueError`, or what a codec raises."""
+    codec = batch.attributes & CODEC_MASK
+    if not codec:
+        return batch.view
+    if not batch.matches_crc():
+        raise ValueError(BAD_CHECKSUM)
+    return _with_body(batch.view, decompressed(codec, batch.view[HEADER_BYTES:]), 0)
+
+
+def compressed(built: Rebuilt, codec: int) -> Rebuilt:
+    """Return *built*, a batch without compression, with its records compressed if that makes them smaller."""
+    if not codec:
+        return built
+    body = built.batch[HEADER_BYTES:]
+    smaller = _ENCODERS[codec](bytes(body))
+    if len(smaller) >= len(body):
+        return built
+    return attrs.evolve(built, batch=memoryview(_with_body(built.batch, smaller, codec)))
+
+
+def _with_body(batch: memoryview, body: bytes, codec: int) -> bytearray:
+    """Return *batch* with other bytes of the same records."""
+    made = bytearray(batch[:HEADER_BYTES])
+    made[_CODEC_AT] = made[_CODEC_AT] & ~CODEC_MASK | codec
+    _CRC.pack_into(made, _CRC_AT, crc32c(body, crc32c(made[_SIGNED_FROM:])))
+    _LENGTH.pack_into(made, _LENGTH_AT, HEADER_BYTES + len(body) - LOG_OVERHEAD_BYTES)
+    made += body
+    return made
