@@ -30,6 +30,7 @@ NO_TIMESTAMP: Final = -1
 _MAGIC_AT: Final = 16
 _LEGACY_ATTRIBUTES_AT: Final = 17
 _ATTRIBUTES_AT: Final = 22
+_UNCOMPRESSED: Final = 0
 MALFORMED: Final = "its records are not what its header says"
 
 #: What aiokafka's codec and the libraries below it raise at records that are not what their header says. aiokafka's
@@ -64,6 +65,7 @@ class _Open:
 
     builder: Any
     append: Any
+    codec: int
     run_start: int
     run_index: int
     max_timestamp: int
@@ -77,7 +79,8 @@ class _Open:
 
     def close(self) -> Rebuilt:
         self.runs.append((self.run_start, self.run_index, self.count - self.run_index))
-        return Rebuilt(memoryview(self.builder.build()), tuple(self.runs), self.count, self.max_timestamp)
+        built = Rebuilt(memoryview(self.builder.build()), tuple(self.runs), self.count, self.max_timestamp)
+        return compressed(built, self.codec)
 
 
 class Rebuilder:
@@ -177,9 +180,10 @@ class Rebuilder:
 
     def _start_batch(self, offset: int, timestamp: int, record: Any) -> _Open:
         self._close_batch()
-        builder = DefaultRecordBatchBuilder(2, self._codec, 0, -1, -1, -1, self._limit_bytes)
+        # aiokafka's builder keeps records compressed even where that makes them larger, and more than the limit.
+        builder = DefaultRecordBatchBuilder(MAGIC_V2, _UNCOMPRESSED, 0, -1, -1, -1, self._limit_bytes)
         builder.append(0, timestamp, record.key, record.value, record.headers)
-        self._open = _Open(builder, builder.append, offset, 0, timestamp)
+        self._open = _Open(builder, builder.append, self._codec, offset, 0, timestamp)
         return self._open
 
     def _close_batch(self) -> None:

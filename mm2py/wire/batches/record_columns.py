@@ -14,7 +14,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
 from mm2py.wire.batches.batch import MAGIC_V2
-from mm2py.wire.batches.codecs import BAD_CHECKSUM
+from mm2py.wire.batches.codecs import BAD_CHECKSUM, compressed
 from mm2py.wire.batches.native import Rebuilt
 from mm2py.wire.batches.rebuild import UNDECODABLE, UnreadableBatchError, base_of
 
@@ -22,6 +22,7 @@ from mm2py.wire.batches.rebuild import UNDECODABLE, UnreadableBatchError, base_o
 Headers = tuple[tuple[str, bytes | None], ...]
 
 _NO_TIMESTAMP: Final = -1
+_UNCOMPRESSED: Final = 0
 #: Batches of fewer records are taken record by record, others column by column.
 _FEW: Final = 8
 
@@ -94,7 +95,8 @@ NewRecord = tuple[int, int, bytes | None, bytes | None, Headers]
 
 def build(records: Iterable[NewRecord], *, codec: int, limit_bytes: int) -> list[Rebuilt]:
     """
-    Put *records*, each (upstream offset, timestamp, key, value, headers), into batches of at most *limit_bytes*.
+    Put *records*, each (upstream offset, timestamp, key, value, headers), into batches of at most *limit_bytes* before
+    compression, which is left out where it makes a batch larger.
 
     A single record may be larger. A batch is ready to be signed.
     """
@@ -108,7 +110,8 @@ def build(records: Iterable[NewRecord], *, codec: int, limit_bytes: int) -> list
 
     def close() -> None:
         runs.append((start, index, count - index))
-        built.append(Rebuilt(memoryview(builder.build()), tuple(runs), count, max_timestamp))
+        batch = Rebuilt(memoryview(builder.build()), tuple(runs), count, max_timestamp)
+        built.append(compressed(batch, codec))
 
     for upstream, timestamp, key, value, headers in records:
         listed = list(headers) if headers else none
@@ -116,7 +119,7 @@ def build(records: Iterable[NewRecord], *, codec: int, limit_bytes: int) -> list
             close()
             builder = None
         if builder is None:
-            builder = DefaultRecordBatchBuilder(MAGIC_V2, codec, 0, -1, -1, -1, limit_bytes)
+            builder = DefaultRecordBatchBuilder(MAGIC_V2, _UNCOMPRESSED, 0, -1, -1, -1, limit_bytes)
             append = builder.append
             append(0, timestamp, key, value, listed)
             runs, start, index, count, max_timestamp = [], upstream, 0, 0, timestamp

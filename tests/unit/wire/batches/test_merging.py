@@ -72,6 +72,7 @@ def test_both_ways_build_the_same_batches(record_set: bytes, skipped: int) -> No
 
     assert unreadable is None
     assert _seen(compiled) == _seen(python)
+    assert [view_of(it.batch).codec for it in compiled] == [view_of(it.batch).codec for it in python]
     # The codec gzip writes the time.
     assert [bytes(plain(view_of(it.batch))) for it in compiled] == [bytes(plain(view_of(it.batch))) for it in python]
 

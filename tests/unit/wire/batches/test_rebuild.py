@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
@@ -175,6 +176,16 @@ def test_batches_larger_than_the_limit_are_split(codec: int) -> None:
     assert len(built) >= 9
     assert max(len(rebuilt.batch) for rebuilt in built) <= 10_000
     assert seen(built) == written(records)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_compression_would_make_larger_is_not_compressed(codec: int) -> None:
+    """No codec makes a value of chance smaller: a batch near the limit without one would exceed it."""
+    records = [Content(0, START_MS, None, random.Random(codec).randbytes(30_000))]
+    (rebuilt,) = built = rebuilt_from(build_batch(records, codec=codec))
+
+    assert_sound(built)
+    assert len(rebuilt.batch) == len(build_batch(records))
 
 
 def test_a_single_record_may_be_larger_than_the_limit() -> None:

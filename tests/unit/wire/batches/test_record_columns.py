@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from mm2py.wire.batches.rebuild import UnreadableBatchError
-from mm2py.wire.batches.record_columns import RecordColumns
-from tests.support.batches import LOG_APPEND_TIME, START_MS, Content, build_batch, contents, flipped
+from mm2py.wire.batches.rebuild import UnreadableBatchError, decode
+from mm2py.wire.batches.record_columns import RecordColumns, build
+from tests.support.batches import CODECS, LOG_APPEND_TIME, START_MS, Content, build_batch, contents, flipped
 
 
 #: Few enough to be taken one by one, and more.
@@ -64,3 +66,13 @@ def test_a_damaged_batch_is_named(size: int) -> None:
 
     assert raised.value.offset == 70
     assert len(columns) == size
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_compression_would_make_larger_is_not_compressed(codec: int) -> None:
+    """No codec makes a value of chance smaller: a batch near the limit without one would exceed it."""
+    value = random.Random(codec).randbytes(30_000)
+    (built,) = build([(0, START_MS, None, value, ())], codec=codec, limit_bytes=1 << 20)
+
+    assert len(built.batch) == len(build_batch([Content(0, START_MS, None, value)]))
+    assert [record.value for record in decode(bytes(built.batch))] == [value]
