@@ -163,7 +163,8 @@ class Rebuilder:
             timestamp = record.timestamp
             if timestamp is None:
                 timestamp = NO_TIMESTAMP
-            if filling is None:
+            # aiokafka's builder takes the timestamp after ones of -1 for the first.
+            if filling is None or filling.max_timestamp == NO_TIMESTAMP != timestamp:
                 filling = self._start_batch(offset, timestamp, record)
             else:
                 count = filling.count

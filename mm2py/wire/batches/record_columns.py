@@ -115,7 +115,10 @@ def build(records: Iterable[NewRecord], *, codec: int, limit_bytes: int) -> list
 
     for upstream, timestamp, key, value, headers in records:
         listed = list(headers) if headers else none
-        if builder is not None and append(count, timestamp, key, value, listed) is None:
+        # aiokafka's builder takes the timestamp after ones of -1 for the first.
+        if builder is not None and (
+            max_timestamp == _NO_TIMESTAMP != timestamp or append(count, timestamp, key, value, listed) is None
+        ):
             close()
             builder = None
         if builder is None:

@@ -155,6 +155,17 @@ def test_log_append_time_becomes_what_a_consumer_saw() -> None:
     assert not next(batches(rebuilt.batch)).attributes & LOG_APPEND_TIME
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_without_a_timestamp_stay_without_before_others(codec: int) -> None:
+    """A batch may begin with them: -1 is a timestamp like any other."""
+    timestamps = [-1, -1, START_MS, -1, START_MS + 1]
+    parts = [build_batch([Content(0, it)], base_offset=n, codec=codec) for n, it in enumerate(timestamps)]
+    built = rebuilt_from(*parts)
+
+    assert_sound(built)
+    assert [record[:2] for record in seen(built)] == list(enumerate(timestamps))
+
+
 def test_delete_horizon_goes_and_timestamps_stay() -> None:
     """KIP-534 keeps a compaction's horizon where the base timestamp was; it is not copied, the timestamps are."""
     records = [Content(0, START_MS, b"k", None), Content(2, START_MS + 40, b"j", None)]

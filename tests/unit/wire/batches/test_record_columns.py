@@ -8,7 +8,7 @@ import pytest
 
 from mm2py.wire.batches.rebuild import UnreadableBatchError, decode
 from mm2py.wire.batches.record_columns import RecordColumns, build
-from tests.support.batches import CODECS, LOG_APPEND_TIME, START_MS, Content, build_batch, contents, flipped
+from tests.support.batches import CODECS, LOG_APPEND_TIME, LZ4, START_MS, Content, build_batch, contents, flipped
 
 
 #: Few enough to be taken one by one, and more.
@@ -76,3 +76,12 @@ def test_what_compression_would_make_larger_is_not_compressed(codec: int) -> Non
 
     assert len(built.batch) == len(build_batch([Content(0, START_MS, None, value)]))
     assert [record.value for record in decode(bytes(built.batch))] == [value]
+
+
+def test_records_without_a_timestamp_stay_without_before_others() -> None:
+    """They may be the first of those that are built: -1 is a timestamp like any other."""
+    timestamps = [-1, -1, START_MS, -1, START_MS + 1]
+    built = build([(n, it, None, b"v", ()) for n, it in enumerate(timestamps)], codec=LZ4, limit_bytes=1 << 20)
+
+    assert [record.timestamp for it in built for record in decode(bytes(it.batch))] == timestamps
+    assert [it.runs for it in built] == [((0, 0, 2),), ((2, 0, 3),)]
