@@ -34,7 +34,8 @@ _UNCOMPRESSED: Final = 0
 MALFORMED: Final = "its records are not what its header says"
 
 #: What aiokafka's codec and the libraries below it raise at records that are not what their header says. aiokafka's
-#: own errors are `RuntimeError`s; `SystemError` comes from its reader of magic 0 and 1, before a checksum is verified.
+#: own errors are `RuntimeError`s; `SystemError` comes from its reader of magic 0 and 1, before a checksum is verified;
+#: `MemoryError` from a length that no memory has.
 UNDECODABLE: Final = (
     ValueError,
     IndexError,
@@ -43,6 +44,7 @@ UNDECODABLE: Final = (
     EOFError,
     AssertionError,
     SystemError,
+    MemoryError,
     OverflowError,
     struct.error,
     zlib.error,

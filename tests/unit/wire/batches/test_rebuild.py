@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mm2py.wire.batches import native, payloads
 from mm2py.wire.batches.batch import MalformedRecordSetError, batches
+from mm2py.wire.batches.codecs import compressed
 from mm2py.wire.batches.native import Rebuilt
 from mm2py.wire.batches.rebuild import Rebuilder, RecordContent, UnreadableBatchError, decode
 from mm2py.wire.batches.record_columns import RecordColumns
@@ -288,6 +289,21 @@ def test_records_that_cannot_be_decoded_are_an_error_of_ours(codec: int, damage:
     assert caught.value.offset == 7
     with pytest.raises(UnreadableBatchError):
         decode(damaged)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_length_that_no_memory_has_is_an_error_of_ours(codec: int) -> None:
+    """A key that claims nearly 2 to the power of 63 bytes ends its partition alone."""
+    key = b"\xf4\xfe" + b"\xff" * 7 + b"\x01"
+    record = b"\0\0\2" + key + b"\1\0"
+    good = bytearray(build_batch([Content(0, START_MS, None, b"v" * 200)]))
+    good[57:61] = struct.pack(">i", 2)
+    plain = resigned(good + bytes([len(record) << 1]) + record)
+    hostile = bytes(compressed(Rebuilt(memoryview(bytearray(plain)), (), 2, 0), codec).batch)
+
+    for read_all in (decode, rebuilt_from, _columns_of):
+        with pytest.raises(UnreadableBatchError):
+            read_all(hostile)
 
 
 @given(
