@@ -31,6 +31,10 @@ BAD_CHECKSUM: Final = "its checksum does not match its content"
 
 _DECODERS: Final[dict[int, Callable[[Any], bytes]]] = {1: gzip_decode, 2: snappy_decode, 3: lz4_decode, 4: zstd_decode}
 _ENCODERS: Final = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}
+SNAPPY: Final = 2
+#: How the blocks of xerial's Java library begin; two versions follow.
+_XERIAL: Final = b"\x82SNAPPY\0"
+_XERIAL_HEADER_BYTES: Final = 16
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_AT: Final = 8
 _CRC: Final = struct.Struct(">I")
@@ -47,7 +51,21 @@ def decompressed(codec: int, body: bytes | memoryview) -> bytes:
     decode = _DECODERS.get(codec)
     if decode is None:
         raise ValueError(f"its codec, {codec}, is none that is known")
+    if codec == SNAPPY:
+        check_blocks(body)
     return decode(body)
+
+
+def check_blocks(body: bytes | memoryview) -> None:
+    """Raise `ValueError` for a size that aiokafka's decoder, which takes them as they are, would go back by."""
+    if bytes(body[: len(_XERIAL)]) != _XERIAL:
+        return
+    at = _XERIAL_HEADER_BYTES
+    while at < len(body):
+        (size,) = _LENGTH.unpack_from(body, at)
+        at += _LENGTH.size + size
+        if size <= 0 or at > len(body):
+            raise ValueError(f"it has a block of {size} bytes, which does not fit")
 
 
 def body_of(batch: RecordBatchView) -> bytes:

@@ -17,18 +17,17 @@ from typing import Any, Final
 import attrs
 import cramjam
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.record.memory_records import MemoryRecords
 
 from mm2py.wire.batches import merging, native
 from mm2py.wire.batches.batch import CODEC_MASK, MAGIC_V2, batches
 from mm2py.wire.batches.codecs import BAD_CHECKSUM, compressed, plain
 from mm2py.wire.batches.native import Rebuilt
+from mm2py.wire.batches.readers import Readers
 
 
 NO_TIMESTAMP: Final = -1
 
 _MAGIC_AT: Final = 16
-_LEGACY_ATTRIBUTES_AT: Final = 17
 _ATTRIBUTES_AT: Final = 22
 _UNCOMPRESSED: Final = 0
 MALFORMED: Final = "its records are not what its header says"
@@ -110,22 +109,12 @@ class Rebuilder:
         """
         if self._open is None and self._merge(record_set, from_offset):
             return
-        batch: Any = None
-        legacy_codec = None
-        if record_set[_MAGIC_AT] < MAGIC_V2:
-            legacy_codec = record_set[_LEGACY_ATTRIBUTES_AT] & CODEC_MASK
+        readers = Readers(record_set, from_offset)
         try:
-            records = MemoryRecords(bytes(record_set))
-            while records.has_next():
-                batch = records.next_batch()
-                if not batch.validate_crc():
-                    break
-                self._append_all(batch, batch.compression_type if legacy_codec is None else legacy_codec, from_offset)
-            else:
-                return
+            for reader, codec in readers:
+                self._append_all(reader, codec, from_offset)
         except UNDECODABLE as error:
-            raise UnreadableBatchError(base_of(batch, from_offset), str(error)) from error
-        raise UnreadableBatchError(base_of(batch, from_offset), BAD_CHECKSUM)
+            raise UnreadableBatchError(readers.offset, str(error) or MALFORMED) from error
 
     def _merge(self, record_set: bytes | memoryview, from_offset: int) -> bool:
         """Whether compiled code has put the records into batches."""
@@ -215,14 +204,9 @@ def _decompressed(record_set: memoryview, codec: int) -> tuple[bytes, Unreadable
         try:
             parts.append(plain(batch))
         except UNDECODABLE as error:
-            unreadable = UnreadableBatchError(batch.base_offset, str(error))
+            unreadable = UnreadableBatchError(batch.base_offset, str(error) or MALFORMED)
             break
     return b"".join(parts), unreadable
-
-
-def base_of(batch: Any, otherwise: int) -> int:
-    """Return the batch's base offset; aiokafka does not return it for magic 0 and 1."""
-    return int(getattr(batch, "base_offset", otherwise))
 
 
 @attrs.frozen
@@ -245,20 +229,14 @@ class RecordContent:
 def decode(record_set: bytes) -> list[RecordContent]:
     """Return the records of whole data batches, or of one message of magic 0 or 1. Raises `UnreadableBatchError`."""
     found: list[RecordContent] = []
-    batch: Any = None
+    readers = Readers(record_set, -1)
     try:
-        records = MemoryRecords(record_set)
-        while records.has_next():
-            batch = records.next_batch()
-            if not batch.validate_crc():
-                break
-            if batch.is_control_batch:
+        for reader, _ in readers:
+            if reader.is_control_batch:
                 continue
-            for record in batch:
+            for record in reader:
                 timestamp = NO_TIMESTAMP if record.timestamp is None else record.timestamp
                 found.append(RecordContent(record.offset, timestamp, record.key, record.value, tuple(record.headers)))
-        else:
-            return found
     except UNDECODABLE as error:
-        raise UnreadableBatchError(base_of(batch, -1), str(error)) from error
-    raise UnreadableBatchError(base_of(batch, -1), BAD_CHECKSUM)
+        raise UnreadableBatchError(readers.offset, str(error) or MALFORMED) from error
+    return found

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import attrs
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.record.memory_records import MemoryRecords
 
 from mm2py.wire.batches.batch import MAGIC_V2
-from mm2py.wire.batches.codecs import BAD_CHECKSUM, compressed
+from mm2py.wire.batches.codecs import compressed
 from mm2py.wire.batches.native import Rebuilt
-from mm2py.wire.batches.rebuild import UNDECODABLE, UnreadableBatchError, base_of
+from mm2py.wire.batches.readers import Readers
+from mm2py.wire.batches.rebuild import MALFORMED, UNDECODABLE, UnreadableBatchError
 
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -48,19 +48,12 @@ class RecordColumns:
 
         Raises `UnreadableBatchError`; what was added before stays.
         """
-        batch: Any = None
+        readers = Readers(record_set, from_offset)
         try:
-            records = MemoryRecords(record_set)
-            while records.has_next():
-                batch = records.next_batch()
-                if not batch.validate_crc():
-                    break
-                self._add_batch(batch, from_offset, before)
-            else:
-                return
+            for reader, _ in readers:
+                self._add_batch(reader, from_offset, before)
         except UNDECODABLE as error:
-            raise UnreadableBatchError(base_of(batch, from_offset), str(error)) from error
-        raise UnreadableBatchError(base_of(batch, from_offset), BAD_CHECKSUM)
+            raise UnreadableBatchError(readers.offset, str(error) or MALFORMED) from error
 
     def _add_batch(self, batch: Any, from_offset: int, before: int) -> None:
         kind = int(getattr(batch, "timestamp_type", None) or 0)
