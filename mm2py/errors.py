@@ -134,6 +134,20 @@ class CorruptBatchError(Mm2Error):
 
 
 @attrs.define(eq=False)
+class HeaderNameError(CorruptBatchError):
+    """A batch of the source is sound, but the name of one of its headers is not UTF-8."""
+
+    hint: ClassVar[str] = (
+        "nothing is damaged: a producer named a header so. Such batches are copied by mm2py's compiled code, which is "
+        "missing where the copy ran, and never with transforms; or skip the batch by setting the partition's position "
+        "past it"
+    )
+
+    def __str__(self) -> str:
+        return f"the batch at {self.topic}-{self.partition} offset {self.offset} cannot be opened: {self.detail}"
+
+
+@attrs.define(eq=False)
 class RecordTooLargeError(Mm2Error):
     """A single source record is larger than any batch the target topic accepts."""
 

@@ -10,8 +10,8 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from mm2py.errors import CorruptBatchError, RecordTooLargeError
-from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
+from mm2py.errors import CorruptBatchError, HeaderNameError, RecordTooLargeError
+from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure, PartitionPlan
 from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy
 from mm2py.wire.batches import merging
 from mm2py.wire.batches.batch import (
@@ -28,7 +28,7 @@ from mm2py.wire.batches.batch import (
 )
 from mm2py.wire.batches.codecs import BAD_CHECKSUM
 from mm2py.wire.batches.native import Rebuilt
-from mm2py.wire.batches.rebuild import Rebuilder, UnreadableBatchError
+from mm2py.wire.batches.rebuild import Rebuilder, UnreadableBatchError, UnreadableNameError
 from mm2py.wire.fetch_forms import PartitionAnswer
 
 
@@ -84,7 +84,7 @@ def ingest(copy: PartitionCopy, answer: PartitionAnswer, limits: CopyLimits) -> 
                 if not _ingest_batch(copy, batch, data, limits):
                     return
     except MalformedRecordSetError as error:
-        end_corrupt(copy, error.offset, error.detail)
+        end_corrupt(copy, error)
 
 
 def _is_backlog_of_small(record_set: memoryview, position: int, limits: CopyLimits) -> bool:
@@ -114,7 +114,7 @@ def _ingest_batch(copy: PartitionCopy, batch: RecordBatchView, data: DataFilter,
         return True
     fetching.read_under(batch.leader_epoch, batch.base_offset)
     if not batch.matches_crc():
-        return end_corrupt(copy, batch.base_offset, BAD_CHECKSUM)
+        return end_corrupt(copy, UnreadableBatchError(batch.base_offset, BAD_CHECKSUM))
     if not data.is_data(batch) or batch.record_count == 0:
         copy.batches_dropped += 1
         copy.pass_over(after)
@@ -214,7 +214,7 @@ def _rebuild(
         if not _put_rebuilt(copy, rebuilt):
             return False
     if unreadable is not None:
-        return end_corrupt(copy, unreadable.offset, unreadable.detail)
+        return end_corrupt(copy, unreadable)
     if after is not None:
         copy.pass_over(after)
         copy.fetching.position.offset = after
@@ -247,9 +247,14 @@ def _put_rebuilt(copy: PartitionCopy, rebuilt: Rebuilt) -> bool:
     return True
 
 
-def end_corrupt(copy: PartitionCopy, offset: int, detail: str) -> bool:
-    """End *copy* at a batch of the source that is not what its producer made; False, for the caller to pass on."""
-    source = copy.plan.source
-    error = CorruptBatchError(source.topic, source.partition, offset, detail)
-    copy.end(Ended.FAILED, PartitionFailure(str(error), error.hint, type(error).__name__, offset))
+def end_corrupt(copy: PartitionCopy, error: MalformedRecordSetError | UnreadableBatchError) -> bool:
+    """End *copy* at a batch of the source that cannot be read; False, for the caller to pass on."""
+    copy.end(Ended.FAILED, failure_at(copy.plan, error))
     return False
+
+
+def failure_at(plan: PartitionPlan, error: MalformedRecordSetError | UnreadableBatchError) -> PartitionFailure:
+    """Return the failure of a partition at a batch of the source that cannot be read."""
+    kind = HeaderNameError if isinstance(error, UnreadableNameError) else CorruptBatchError
+    ours = kind(plan.source.topic, plan.source.partition, error.offset, error.detail)
+    return PartitionFailure(str(ours), ours.hint, kind.__name__, error.offset)

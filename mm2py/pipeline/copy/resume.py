@@ -181,7 +181,7 @@ class Resumer:
                 if isinstance(error, BrokerAnsweredError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     copy.end(Ended.OUT_OF_RANGE, attrs.evolve(copy.retried_failure, hint=HINT_OUT_OF_RANGE))
             except (UnreadableBatchError, MalformedRecordSetError) as error:
-                end_corrupt(copy, error.offset, error.detail)
+                end_corrupt(copy, error)
             except OtherTopicError as error:
                 if error.cluster == self._source.alias:
                     copy.end(Ended.RECREATED, RECREATED)

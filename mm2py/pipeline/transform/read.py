@@ -15,10 +15,9 @@ import attrs
 import pyarrow as pa
 
 from mm2py.clock import Clock
-from mm2py.errors import CorruptBatchError
 from mm2py.model.epoch import RECREATED, CopyLimits, Ended, PartitionFailure, PartitionPlan
 from mm2py.pipeline.copy.fetcher import HINT_OUT_OF_RANGE
-from mm2py.pipeline.copy.ingest import DataFilter
+from mm2py.pipeline.copy.ingest import DataFilter, failure_at
 from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of, lacks
 from mm2py.pipeline.transform.columns import NAMES, to_arrow
 from mm2py.pipeline.transform.failures import TransformFailedError, UnreadableRange
@@ -140,7 +139,7 @@ class RangeReader:
             for batch in part.batches:
                 columns.add(batch, from_offset=part.from_offset, before=end_of(plan))
         except UnreadableBatchError as error:
-            raise self._corrupt(plan, error.offset, error.detail) from error
+            raise self._corrupt(plan, error) from error
         return columns
 
     def _whole_batches(self, plan: PartitionPlan, position: FetchPosition, answer: PartitionAnswer) -> list[_Batch]:
@@ -158,14 +157,12 @@ class RangeReader:
                 found.append(_Batch(bytes(batch.view) if is_data else b"", batch.record_count, after))
         except MalformedRecordSetError as error:
             if not found:
-                raise self._corrupt(plan, error.offset, error.detail) from error
+                raise self._corrupt(plan, error) from error
         return found
 
     @staticmethod
-    def _corrupt(plan: PartitionPlan, offset: int, detail: str) -> TransformFailedError:
-        error = CorruptBatchError(plan.source.topic, plan.source.partition, offset, detail)
-        failure = PartitionFailure(str(error), error.hint, type(error).__name__, offset)
-        return UnreadableRange(plan.source, Ended.FAILED, failure).error()
+    def _corrupt(plan: PartitionPlan, error: MalformedRecordSetError | UnreadableBatchError) -> TransformFailedError:
+        return UnreadableRange(plan.source, Ended.FAILED, failure_at(plan, error)).error()
 
     async def _ask(self, plan: PartitionPlan, position: FetchPosition) -> PartitionAnswer:
         """Return the next answer; ask again while the leader moves or the cluster is away."""

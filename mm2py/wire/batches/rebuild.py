@@ -60,6 +60,17 @@ class UnreadableBatchError(ValueError):
         self.detail = detail
 
 
+class UnreadableNameError(UnreadableBatchError):
+    """A batch with a header whose name is not UTF-8: brokers take those, aiokafka's reader does not."""
+
+
+def unreadable(offset: int, error: BaseException) -> UnreadableBatchError:
+    """Return *error*, one of `UNDECODABLE`, as one of ours."""
+    if isinstance(error, UnicodeDecodeError):
+        return UnreadableNameError(offset, f"the name of a header is not UTF-8: {error}")
+    return UnreadableBatchError(offset, str(error) or MALFORMED)
+
+
 @attrs.define
 class _Open:
     """The batch being filled: its builder's `append`, and what is known of its records."""
@@ -114,18 +125,18 @@ class Rebuilder:
             for reader, codec in readers:
                 self._append_all(reader, codec, from_offset)
         except UNDECODABLE as error:
-            raise UnreadableBatchError(readers.offset, str(error) or MALFORMED) from error
+            raise unreadable(readers.offset, error) from error
 
     def _merge(self, record_set: bytes | memoryview, from_offset: int) -> bool:
         """Whether compiled code has put the records into batches."""
         if native.library() is None or record_set[_MAGIC_AT] != MAGIC_V2:
             return False
-        codec, unreadable = record_set[_ATTRIBUTES_AT] & CODEC_MASK, None
+        codec, failure = record_set[_ATTRIBUTES_AT] & CODEC_MASK, None
         if codec:
             opened = _decompressed(memoryview(record_set), codec)
             if opened is None:
                 return False
-            record_set, unreadable = opened
+            record_set, failure = opened
         merged = merging.merge(record_set, from_offset, self._limit_bytes)
         if merged is None:
             return False
@@ -134,8 +145,8 @@ class Rebuilder:
         if merged.unreadable_at is not None:
             detail = BAD_CHECKSUM if merged.is_checksum_wrong else MALFORMED
             raise UnreadableBatchError(merged.unreadable_at, detail)
-        if unreadable is not None:
-            raise unreadable
+        if failure is not None:
+            raise failure
         return True
 
     def _append_all(self, batch: Any, codec: int, from_offset: int) -> None:
@@ -197,16 +208,16 @@ def _decompressed(record_set: memoryview, codec: int) -> tuple[bytes, Unreadable
     None if not all have *codec*.
     """
     parts: list[bytearray | memoryview] = []
-    unreadable = None
+    failure = None
     for batch in batches(record_set):
         if batch.magic != MAGIC_V2 or batch.codec != codec:
             return None
         try:
             parts.append(plain(batch))
         except UNDECODABLE as error:
-            unreadable = UnreadableBatchError(batch.base_offset, str(error) or MALFORMED)
+            failure = unreadable(batch.base_offset, error)
             break
-    return b"".join(parts), unreadable
+    return b"".join(parts), failure
 
 
 @attrs.frozen
@@ -238,5 +249,5 @@ def decode(record_set: bytes) -> list[RecordContent]:
                 timestamp = NO_TIMESTAMP if record.timestamp is None else record.timestamp
                 found.append(RecordContent(record.offset, timestamp, record.key, record.value, tuple(record.headers)))
     except UNDECODABLE as error:
-        raise UnreadableBatchError(readers.offset, str(error) or MALFORMED) from error
+        raise unreadable(readers.offset, error) from error
     return found

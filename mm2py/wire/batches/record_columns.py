@@ -16,7 +16,7 @@ from mm2py.wire.batches.batch import MAGIC_V2
 from mm2py.wire.batches.codecs import compressed
 from mm2py.wire.batches.native import Rebuilt
 from mm2py.wire.batches.readers import Readers
-from mm2py.wire.batches.rebuild import MALFORMED, UNDECODABLE, UnreadableBatchError
+from mm2py.wire.batches.rebuild import UNDECODABLE, unreadable
 
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -53,7 +53,7 @@ class RecordColumns:
             for reader, _ in readers:
                 self._add_batch(reader, from_offset, before)
         except UNDECODABLE as error:
-            raise UnreadableBatchError(readers.offset, str(error) or MALFORMED) from error
+            raise unreadable(readers.offset, error) from error
 
     def _add_batch(self, batch: Any, from_offset: int, before: int) -> None:
         kind = int(getattr(batch, "timestamp_type", None) or 0)

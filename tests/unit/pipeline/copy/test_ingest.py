@@ -34,6 +34,7 @@ from tests.support.batches import (
     resigned,
 )
 from tests.support.copy_rig import known
+from tests.support.record_sets import in_python
 
 
 #: Batches of these sizes are not small, so that what is tested is one batch's own way.
@@ -242,6 +243,18 @@ def test_names_of_headers_that_are_no_text_stop_nothing(codec: int, attributes: 
     assert copy.ended is Ended.OK
     assert copied(copy) == list(range(100, 110))
     assert all(buffered.is_rebuilt for buffered in copy.buffer.queue)
+
+
+def test_a_name_that_python_cannot_read_is_not_called_damage() -> None:
+    """Without compiled code such a batch stops its partition, and operators are not sent to the broker's disk."""
+    copy = copy_from(100)
+    with in_python():
+        feed(copy, named_batch(b"caf\xe9", base_offset=100, codec=LZ4, attributes=LOG_APPEND_TIME))
+    failure = known(copy.failure)
+
+    assert (failure.error, failure.offset, copied(copy)) == ("HeaderNameError", 100, [])
+    assert "not UTF-8" in failure.message
+    assert "nothing is damaged" in failure.hint
 
 
 def test_few_small_batches_travel_unopened() -> None:
