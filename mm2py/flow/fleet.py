@@ -153,18 +153,19 @@ class Fleet:
             async with asyncio.TaskGroup() as parting:
                 for sharing in self._shared():
                     parting.create_task(sharing.part(within_s=_PART_S), name=f"{sharing.flow}/part")
-        leaving = tuple(self._runners) if flows is None else tuple(flows)
+        # A change that is under way removes those that have ended.
+        leaving = [self._runners[flow] for flow in (self._runners if flows is None else flows)]
         if not leaving:
             return True
-        longest = max(self._drain_s(self._runners[flow].settings) for flow in leaving)
-        for flow in leaving:
-            self._runners[flow].drain(within_s=self._drain_s(self._runners[flow].settings))
-        _, late = await asyncio.wait([self._running[flow] for flow in leaving], timeout=longest + self._slack_s)
+        longest = max(self._drain_s(runner.settings) for runner in leaving)
+        for runner in leaving:
+            runner.drain(within_s=self._drain_s(runner.settings))
+        _, late = await asyncio.wait([self._running[it.flow] for it in leaving], timeout=longest + self._slack_s)
         for task in late:
             task.cancel()
         if late:
             await asyncio.wait(late)
-        return not late and not any(self._runners[flow].has_lost for flow in leaving)
+        return not late and not any(runner.has_lost for runner in leaving)
 
     async def until_over(self) -> None:
         """Wait until all mirroring flows have ended, or without any, all flows."""

@@ -80,7 +80,7 @@ async def _idle(running: RunningNode, flow: Flow) -> None:
 
 async def _translated(running: RunningNode, topic: str, wanted: Mapping[int, int]) -> None:
     """Wait until offsets of partition 0 are translated as *wanted*."""
-    translations = running.node._fleet.runners[0].translations
+    translations = running.node._fleet.runners[0]._translations
 
     def found() -> bool:
         answers = {at: translations.downstream(TopicPartition(topic, 0), at) for at in wanted}

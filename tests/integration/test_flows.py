@@ -282,7 +282,7 @@ async def test_a_start_at_a_timestamp(primary: KafkaCluster, backup: KafkaCluste
     wanted = [[], both[30:], new, []]
     async with running_flow(starting(MIDDLE_MS + 1_000), tmp_path) as first:
         await mirrored(first, 110)
-        known = [first.runner.translations.downstream(TopicPartition(prefix, 1), at) for at in (10, 30, 35)]
+        known = [first.runner._translations.downstream(TopicPartition(prefix, 1), at) for at in (10, 30, 35)]
         late = list(plain_records(10, start=500))
         await produce(source, prefix, [late] * 4)
         await mirrored(first, 150)

@@ -99,7 +99,7 @@ class Mirror:
 
     async def assert_exact(self, flow: RunningFlow, partitions: int) -> None:
         """Compare the translation of every offset, both ways, with what the topics hold."""
-        translations = flow.runner.translations
+        translations = flow.runner._translations
         for number in range(partitions):
             truth = await self.truth(number)
             source, remote = TopicPartition(self.topic, number), TopicPartition(self.remote_topic, number)
@@ -222,9 +222,9 @@ async def test_few_runs_in_memory_are_never_ahead(
     async with over.flow(**{"offset.translation.partition.runs.max": "64"}) as flow:
         await over.copied(flow)
         truth = await over.truth(0)
-        answers = [flow.runner.translations.downstream(TopicPartition(over.topic, 0), at) for at in range(1_201)]
+        answers = [flow.runner._translations.downstream(TopicPartition(over.topic, 0), at) for at in range(1_201)]
 
-    assert flow.runner.translations._runs <= 64
+    assert flow.runner._translations._runs <= 64
     translated = [answer for answer in answers if isinstance(answer, Translated)]
     assert len(translated) == 1_201
     assert all(answer.offset <= truth.downstream_of(at) for at, answer in enumerate(translated))
@@ -254,7 +254,7 @@ async def test_java_in_between_is_told_from_what_is_known(
     async with over.flow() as flow:
         await over.copied(flow)
         await eventually(lambda: any(flow.events.of(OffsetSyncsRead)), within_s=30, what="syncs were read")
-        translations = flow.runner.translations
+        translations = flow.runner._translations
         for number in range(2):
             truth, source = await over.truth(number), TopicPartition(over.topic, number)
             remote = TopicPartition(over.remote_topic, number)

@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from mm2py.config.settings import FlowSettings
+from mm2py.core.control.reload import FlowChanges
 from mm2py.flow.fleet import Fleet
 from mm2py.flow.runner import FlowRunner
 from mm2py.flow.source.copy_task import Epochs
@@ -117,3 +118,19 @@ async def test_a_drain_that_lost_an_epoch_is_not_clean(monkeypatch: pytest.Monke
         is_drained = await fleet.drain([SETTINGS.flow])
 
     assert is_drained is not has_lost
+
+
+async def test_a_node_drains_while_a_flow_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of the settings that is under way forgets the flow while the drain of the node still waits for it."""
+    fleet = _fleet()
+    fleet.add([SETTINGS])
+    monkeypatch.setattr(FlowRunner, "run", lambda runner: runner.draining.wait())
+    async with asyncio.TaskGroup() as tasks:
+        fleet.start(tasks)
+        changing = tasks.create_task(fleet.change(FlowChanges(removed=(SETTINGS.flow,)), tasks))
+        await asyncio.sleep(0)
+        is_drained = await fleet.drain()
+
+    assert is_drained
+    assert changing.result()
+    assert fleet.runners == ()
