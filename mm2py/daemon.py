@@ -61,6 +61,7 @@ _WORKER_SLOTS = 64
 #: Arguments of gc.set_threshold (default 700, 10, 10).
 _GC_THRESHOLDS = (50_000, 20, 50)
 _OLDEST, _LONG_S = 2, 0.05
+_COLLECT_EVERY_S = 3600.0
 
 
 class MirrorMaker:
@@ -216,6 +217,7 @@ class MirrorMaker:
                 watches = [
                     tasks.create_task(watch_pulse(self._clock, self.events), name="pulse"),
                     tasks.create_task(self._spark.watch(), name="spark watch"),
+                    tasks.create_task(collect_forever(self._clock), name="old garbage"),
                     *self._keep_place(tasks),
                 ]
                 changing = [
@@ -366,6 +368,13 @@ class FreezesWhatStays:
             self._begun_at = now
         elif now - self._begun_at >= _LONG_S:
             self._freeze()
+
+
+async def collect_forever(clock: Clock, collect: Callable[[], object] = gc.collect) -> None:
+    """Collect old garbage now and then: by those thresholds it hardly ever is, and connections in it keep buffers."""
+    while True:
+        await clock.sleep(_COLLECT_EVERY_S)
+        collect()
 
 
 def _tune_garbage_collector() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
 import pytest
 
-from mm2py.daemon import FreezesWhatStays
-from tests.support.clocks import ManualClock
+from mm2py.daemon import FreezesWhatStays, collect_forever
+from tests.support.clocks import LoopClock, ManualClock
 
 
 @pytest.mark.parametrize(
@@ -23,3 +26,14 @@ def test_what_a_long_collection_leaves_is_not_collected_again(generation: int, t
     keeper("stop", info)
 
     assert len(frozen) == freezes
+
+
+async def test_old_garbage_is_collected_hourly() -> None:
+    """Not at once: what the start left is frozen, or young."""
+    clock, collected = LoopClock(), list[float]()
+    began = clock.monotonic()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(3 * 3600 + 1):
+            await collect_forever(clock, lambda: collected.append(clock.monotonic() - began))
+
+    assert collected == [3600, 7200, 10800]
