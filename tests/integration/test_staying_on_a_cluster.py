@@ -40,8 +40,11 @@ async def spark(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Spark
 
 async def test_a_spark_task_of_a_cluster_runs_one_epoch_after_the_other(spark: Spark) -> None:
     """Two copy tasks need a Spark job each for all of their epochs, although the cluster has no core to spare."""
-    # Python may take longer to start than an epoch, and no task stays until both have connected.
-    await repeat_side_by_side(spark, 2, 2)
+    # Python may take longer to start than some epochs, and no task stays until both have connected.
+    for _ in range(20):
+        _, given = await repeat_side_by_side(spark, 2, 2)
+        if given <= 2:
+            break
     outcomes, given = await repeat_side_by_side(spark, 2, 10)
 
     assert [[outcome.epoch for outcome in each] for each in outcomes] == [list(range(10))] * 2
