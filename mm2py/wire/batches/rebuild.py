@@ -201,7 +201,7 @@ class Rebuilder:
         return built
 
 
-def _decompressed(record_set: memoryview, codec: int) -> tuple[bytes, UnreadableBatchError | None] | None:
+def _decompressed(record_set: memoryview, codec: int) -> tuple[bytes | memoryview, UnreadableBatchError | None] | None:
     """
     Return the batches of a record set without compression, up to one that cannot be read, and what is wrong with that.
 
@@ -217,7 +217,8 @@ def _decompressed(record_set: memoryview, codec: int) -> tuple[bytes, Unreadable
         except UNDECODABLE as error:
             failure = unreadable(batch.base_offset, error)
             break
-    return b"".join(parts), failure
+    # A single batch, which may be large without compression, is not copied once more.
+    return memoryview(parts[0]) if len(parts) == 1 else b"".join(parts), failure
 
 
 @attrs.frozen
