@@ -110,7 +110,7 @@ class Descent:
 
 
 def _spread(looks: tuple[Look, ...], now: float) -> tuple[Look, ...]:
-    """Return what is kept of *looks*: those that are not too near their neighbours, nor needed for no rate."""
+    """Return what is kept of *looks*: those that a rate may need, and that are not too near their neighbours."""
     kept: list[Look] = []
     for look in looks:
         kept = [look] if now - look.at >= _MEASURED_MOST_S + _SOUGHT_S else [*kept, look]

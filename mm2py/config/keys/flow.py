@@ -8,7 +8,7 @@ from mm2py.config.keys.row import (
     Place,
     Section,
     at_least,
-    latency_bound,
+    at_least_1_or,
     not_empty,
     number_or_default,
     one_of,
@@ -210,7 +210,7 @@ _COPY = Section(
         Key("catch.up.latency.ms", Kind.LONG, "-1", Place.FLOW,
             "How many milliseconds longer the target's brokers may take to answer because partitions catch up. If they "
             "take longer, those that are behind are copied more slowly, the others as ever; 10 is hardly noticed by "
-            "other producers. -1 copies a backlog as fast as possible.", check=latency_bound),
+            "other producers. -1 copies a backlog as fast as possible.", check=at_least_1_or("no bound")),
         Key("copy.restart.backoff.ms", Kind.LONG, "1000", Place.FLOW,
             "First pause before a failed copy task is planned again; it doubles each time.", check=at_least(1)),
         Key("copy.restart.backoff.max.ms", Kind.LONG, "60000", Place.FLOW, "Longest such pause.", check=at_least(1)),

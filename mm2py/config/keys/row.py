@@ -198,14 +198,17 @@ def port_from(least: int) -> Check:
     return check
 
 
-def number_or_default(value: object) -> str | None:
-    """Refuse all but numbers from 1 on, and -1, which leaves it to the broker."""
-    return "must be 1 or more, or -1 for the broker's default" if value == 0 or _is_below(value, -1) else None
+def at_least_1_or(otherwise: str) -> Check:
+    """Refuse all but numbers from 1 on, and -1, which stands for *otherwise*."""
+
+    def check(value: object) -> str | None:
+        return f"must be 1 or more, or -1 for {otherwise}" if value == 0 or _is_below(value, -1) else None
+
+    return check
 
 
-def latency_bound(value: object) -> str | None:
-    """Refuse bounds that no answer can keep; -1 is no bound."""
-    return "must be 1 or more, or -1 for no bound" if value == 0 or _is_below(value, -1) else None
+#: Of what a broker decides by itself, if it is not told.
+number_or_default: Final = at_least_1_or("the broker's default")
 
 
 def remote_factor(value: object) -> str | None:

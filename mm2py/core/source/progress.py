@@ -34,7 +34,7 @@ _FRESH_SHARE = 0.5
 #: Bytes per second. Less means nothing for the assignment, and each step of a rate that fades is a new state.
 _LEAST_RATE = 64.0
 #: The error of an epoch that brought no outcome.
-_LOST = "EpochLostError"
+LOST = "EpochLostError"
 #: Endings that put the history of the source or the target in doubt: `core.source.broken_history` decides.
 QUESTIONABLE = frozenset({Ended.OUT_OF_RANGE, Ended.TARGET_REWOUND, Ended.RECREATED, Ended.TRUNCATED})
 #: A broker was unavailable or a leader moved; the first pause is 0, because the copier has already waited.
@@ -140,7 +140,7 @@ class PartitionState(Counters):
     @property
     def is_lost(self) -> bool:
         """Whether its last epoch was lost: the target may hold more than the position says."""
-        return self.is_unsure and self.failure is not None and self.failure.error == _LOST
+        return self.is_unsure and self.failure is not None and self.failure.error == LOST
 
     @functools.cached_property
     def standing(self) -> Position:
@@ -320,7 +320,7 @@ def _interrupted(state: PartitionState) -> PartitionStage:
 def lose(state: PartitionState, *, retry_at: float, cause: str, quiet_until: float = 0.0) -> PartitionState:
     """Record that the partition's epoch is lost: the target may have more than is known."""
     state = attrs.evolve(state, quiet_until=quiet_until)
-    failure = PartitionFailure(message=cause, error=_LOST)
+    failure = PartitionFailure(message=cause, error=LOST)
     is_cut_short = state.repair is not None and state.stray_from is not None
     state = _unrepaired(attrs.evolve(state, is_unsure=True))
     if is_cut_short:

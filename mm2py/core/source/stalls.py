@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from mm2py.core.source.progress import PartitionState
+from mm2py.core.source.progress import LOST, PartitionState
 from mm2py.errors import OpenTransactionError
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
@@ -87,6 +87,6 @@ def follow(known: Mapping[TopicPartition, Stall], states: Iterable[PartitionStat
 
 
 def _patience_s(why: PartitionFailure) -> float:
-    if why.error == "EpochLostError":
+    if why.error == LOST:
         return math.inf  # reported with each loss
     return TRANSACTION_S if why.error == OPEN_TRANSACTION else INTERRUPTED_S

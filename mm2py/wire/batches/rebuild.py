@@ -4,8 +4,8 @@ The record path: batches that cannot travel unopened are decoded and rebuilt.
 That is a batch with holes (compaction), one stamped with LogAppendTime (its records get the timestamp that a consumer
 of the source sees, as CreateTime), magic 0 and 1, a start inside a batch, a batch larger than the target takes, and
 small batches waiting in a backlog, which are merged. That is the work of `merging`, which makes no objects of records;
-what it does not take, aiokafka's codec decodes and builds. A built batch keeps the codec of the batches
-it was made from and carries no producer id yet; `batch.sign` gives it one.
+what it does not take, aiokafka's codec decodes and builds. A built batch keeps the codec of the batches it was made
+from and carries no producer id yet; `batch.sign` gives it one.
 """
 
 from __future__ import annotations
