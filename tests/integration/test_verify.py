@@ -11,7 +11,7 @@ from mm2py.clock import SystemClock
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.verify.run import Moment
 from mm2py.verify.values import DifferenceKind, Equality, VerifyReport
-from mm2py.wire.batches.rebuild import RecordContent
+from tests.support.contents import RecordContent
 from tests.support.damage import delete_records, recreate_topic
 from tests.support.eventually import eventually
 from tests.support.flows import flow_settings, running_flow

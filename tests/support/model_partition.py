@@ -8,8 +8,8 @@ import struct
 import attrs
 
 from mm2py.wire.batches.batch import batches, next_sequence
-from mm2py.wire.batches.rebuild import RecordContent, decode
 from mm2py.wire.error_codes import ErrorCode
+from tests.support.contents import RecordContent, decode
 
 
 _BASE_OFFSET = struct.Struct(">q")

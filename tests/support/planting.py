@@ -13,12 +13,12 @@ from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.batches.batch import RecordBatchView, batches, sign
-from mm2py.wire.batches.rebuild import RecordContent, decode
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import is_retriable
 from mm2py.wire.fetch import fetch_once
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes
 from mm2py.wire.produce import API_KEY, API_VERSION, init_producer_id, read_answer, request_pieces
+from tests.support.contents import RecordContent, decode
 from tests.support.eventually import eventually
 
 

@@ -7,7 +7,7 @@ For finding out what has arrived; what is copied comes through `mm2py.pipeline.c
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition
@@ -15,7 +15,8 @@ from mm2py.pipeline.copy.ingest import DataFilter
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.wire.batches.batch import MAGIC_V2, RecordBatchView, batches
 from mm2py.wire.batches.codecs import BAD_CHECKSUM
-from mm2py.wire.batches.rebuild import RecordContent, UnreadableBatchError, decode
+from mm2py.wire.batches.payloads import read
+from mm2py.wire.batches.rebuild import UnreadableBatchError
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, needs_metadata
 from mm2py.wire.fetch import fetch_from_leader
@@ -30,6 +31,28 @@ _PATIENCE_S: Final = 1.0
 
 class NotThereError(Exception):
     """The records that the target should hold cannot be read."""
+
+
+class WalkedRecord(NamedTuple):
+    """One record, to compare two sides with: all that a consumer sees is in `timestamp` and `payload`."""
+
+    offset: int
+    timestamp: int
+    payload: bytes
+
+    def matches(self, other: WalkedRecord, *, ignore_timestamp: bool = False) -> bool:
+        """Whether both hold the same, wherever they lie."""
+        return self.payload == other.payload and (ignore_timestamp or self.timestamp == other.timestamp)
+
+    def digest(self, *, ignore_timestamp: bool = False) -> int:
+        """Return a number that is the same for records that match."""
+        return hash((self.payload, None if ignore_timestamp else self.timestamp))
+
+
+def records_of(batch: RecordBatchView) -> list[WalkedRecord]:
+    """Return the records of a data batch, or of a message of magic 0 or 1. Raises `UnreadableBatchError`."""
+    found = read(batch)
+    return [WalkedRecord(offset, *content) for offset, content in zip(found.offsets, found.contents, strict=True)]
 
 
 class LogWalker:
@@ -69,7 +92,7 @@ class LogWalker:
 
     async def target_batches(
         self, copy: PartitionCopy, start: int, downstream: int
-    ) -> AsyncIterator[tuple[RecordBatchView, list[RecordContent]]]:
+    ) -> AsyncIterator[tuple[RecordBatchView, list[WalkedRecord]]]:
         """Return the target's batches from *start* on with their records, up to the one at *downstream*."""
         topic_id = id_bytes(copy.plan.remote_topic_id)
         position = FetchPosition(copy.sending.topic, copy.remote.partition, start, -1, None, topic_id=topic_id)
@@ -88,10 +111,10 @@ class LogWalker:
                 position.offset += 1
             for batch in whole:
                 try:
-                    contents = [c for c in decode(bytes(batch.view)) if c.offset <= downstream]
+                    found = [] if batch.is_control else records_of(batch)
                 except UnreadableBatchError as error:
                     raise NotThereError(f"{copy.remote} at downstream offset {error.offset}: {error.detail}") from error
-                yield batch, contents
+                yield batch, [record for record in found if record.offset <= downstream]
                 position.offset = batch.last_offset + 1
 
     async def search_bounds(self, source: TopicPartition, timestamp: int) -> tuple[int, int | None]:
@@ -133,7 +156,7 @@ class LogWalker:
 def _offset_behind(batch: RecordBatchView) -> int:
     """Return the upstream offset after *batch*, which must be what its producer made."""
     if batch.magic < MAGIC_V2:
-        return decode(bytes(batch.view))[-1].offset + 1
+        return records_of(batch)[-1].offset + 1
     if not batch.matches_crc():
         raise UnreadableBatchError(batch.base_offset, BAD_CHECKSUM)
     return batch.last_offset + 1

@@ -22,12 +22,12 @@ from mm2py.model.epoch import RECREATED, Ended, PartitionFailure, PartitionPlan,
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.fetcher import HINT_OUT_OF_RANGE
 from mm2py.pipeline.copy.ingest import end_corrupt
-from mm2py.pipeline.copy.log_walk import LogWalker, NotThereError
+from mm2py.pipeline.copy.log_walk import LogWalker, NotThereError, WalkedRecord, records_of
 from mm2py.pipeline.copy.metadata import end_remade, too_short
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.refusals import SILENT_S, UNREACHABLE, failure_of, untold
 from mm2py.wire.batches.batch import LOG_APPEND_TIME, MAGIC_V2, MalformedRecordSetError, RecordBatchView
-from mm2py.wire.batches.rebuild import NO_TIMESTAMP, RecordContent, UnreadableBatchError, decode
+from mm2py.wire.batches.rebuild import NO_TIMESTAMP, UnreadableBatchError
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.fetch import OtherTopicError
@@ -75,7 +75,7 @@ class _Comparison:
 class _Tail:
     """The target's last records. A target that stamps records itself (LogAppendTime) has no timestamps to compare."""
 
-    records: tuple[RecordContent, ...]
+    records: tuple[WalkedRecord, ...]
     is_stamped: bool = False
     why_empty: str = ""
 
@@ -214,7 +214,7 @@ class Resumer:
             contents = None
             count = batch.record_count
             if batch.magic < MAGIC_V2 or batch.base_offset < walked.position or batch.has_holes:
-                contents = [c for c in decode(bytes(batch.view)) if c.offset >= walked.position]
+                contents = [c for c in records_of(batch) if c.offset >= walked.position]
                 count = len(contents)
             if count < left:
                 _note(runs, batch, contents, next_downstream)
@@ -222,13 +222,13 @@ class Resumer:
                 next_downstream += count
                 self._walks[self._key(copy)] = Walked(after, records - left, runs)
                 continue
-            contents = (contents or decode(bytes(batch.view)))[:left]
+            contents = (contents or records_of(batch))[:left]
             return await self._conclude(copy, contents, runs, records, downstream)
         why = f"the target holds {records} records past upstream offset {copy.position}, the source {records - left}"
         return await self._align(copy, self._comparison(copy, downstream, why))
 
     async def _conclude(
-        self, copy: PartitionCopy, contents: Sequence[RecordContent], runs: Runs, records: int, downstream: int
+        self, copy: PartitionCopy, contents: Sequence[WalkedRecord], runs: Runs, records: int, downstream: int
     ) -> bool:
         last = contents[-1]
         tail = await self._target_tail(copy, downstream, 1)
@@ -263,7 +263,7 @@ class Resumer:
                 is_stamped = bool(batch.attributes & LOG_APPEND_TIME)
                 for content in contents:
                     if content.offset >= comparison.downstream:
-                        alignment.hold(content.offset, _digest(content, ignore_timestamp=is_stamped))
+                        alignment.hold(content.offset, content.digest(ignore_timestamp=is_stamped))
                 comparison.downstream = batch.last_offset + 1
         except NotThereError as error:
             return self._unproven(copy, str(error), downstream)
@@ -277,8 +277,8 @@ class Resumer:
 
     async def _meet(self, copy: PartitionCopy, comparison: _Comparison) -> None:
         async for batch, after in self._logs.walk(copy, comparison.upstream):
-            for content in decode(bytes(batch.view)):
-                digests = _digest(content), _digest(content, ignore_timestamp=True)
+            for content in records_of(batch):
+                digests = content.digest(), content.digest(ignore_timestamp=True)
                 if content.offset >= comparison.upstream and not comparison.alignment.meet(content.offset, *digests):
                     comparison.upstream = content.offset + 1
                     return
@@ -298,10 +298,10 @@ class Resumer:
             return self._unproven(copy, why, downstream)
         walked = self._walked(copy, first)
         start = max(log_start, walked.position - len(tail.records))
-        window: collections.deque[RecordContent] = collections.deque(maxlen=len(tail.records))
+        window: collections.deque[WalkedRecord] = collections.deque(maxlen=len(tail.records))
         records = walked.records
         async for batch, after in self._logs.walk(copy, start):
-            for content in decode(bytes(batch.view)):
+            for content in records_of(batch):
                 if content.offset < start:
                     continue
                 if copy.plan.found_before is not None and content.offset >= copy.plan.found_before:
@@ -349,7 +349,7 @@ class Resumer:
 
     async def _target_tail(self, copy: PartitionCopy, downstream: int, count: int) -> _Tail:
         """Return up to *count* records of the target that end with the one at *downstream*."""
-        found: list[RecordContent] = []
+        found: list[WalkedRecord] = []
         is_stamped = False
         try:
             async for batch, contents in self._logs.target_batches(copy, max(0, downstream - count + 1), downstream):
@@ -362,7 +362,7 @@ class Resumer:
         return _Tail(tuple(found[-count:]), is_stamped)
 
 
-def _note(runs: Runs, batch: RecordBatchView, contents: Sequence[RecordContent] | None, downstream: int) -> None:
+def _note(runs: Runs, batch: RecordBatchView, contents: Sequence[WalkedRecord] | None, downstream: int) -> None:
     """Record that the records of a *batch* went to *downstream* and after it; *contents* are the relevant ones."""
     if contents is None:
         runs.add(batch.base_offset, downstream, batch.record_count)
@@ -378,7 +378,7 @@ def _note_match(copy: PartitionCopy, pairs: Sequence[tuple[int, int]]) -> None:
         copy.runs.add(upstream, downstream, 1)
 
 
-def _pairs(window: Sequence[RecordContent], tail: _Tail) -> list[tuple[int, int]]:
+def _pairs(window: Sequence[WalkedRecord], tail: _Tail) -> list[tuple[int, int]]:
     """
     Return the offsets of the records that both end with, as far as the shorter one reaches; nothing if they differ.
 
@@ -405,7 +405,3 @@ def _pairs(window: Sequence[RecordContent], tail: _Tail) -> list[tuple[int, int]
         at, later = index, record.offset
         found.append((record.offset, held[index].offset))
     return found[::-1]
-
-
-def _digest(content: RecordContent, *, ignore_timestamp: bool = False) -> int:
-    return hash((content.key, content.value, content.headers, None if ignore_timestamp else content.timestamp))

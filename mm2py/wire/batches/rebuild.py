@@ -219,36 +219,3 @@ def _decompressed(record_set: memoryview, codec: int) -> tuple[bytes | memoryvie
             break
     # A single batch, which may be large without compression, is not copied once more.
     return memoryview(parts[0]) if len(parts) == 1 else b"".join(parts), failure
-
-
-@attrs.frozen
-class RecordContent:
-    """One record as a consumer sees it, to compare two sides with."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-
-    def matches(self, other: RecordContent, *, ignore_timestamp: bool = False) -> bool:
-        """Whether both hold the same, wherever they lie."""
-        if not ignore_timestamp and self.timestamp != other.timestamp:
-            return False
-        return (self.key, self.value, self.headers) == (other.key, other.value, other.headers)
-
-
-def decode(record_set: bytes) -> list[RecordContent]:
-    """Return the records of whole data batches, or of one message of magic 0 or 1. Raises `UnreadableBatchError`."""
-    found: list[RecordContent] = []
-    readers = Readers(record_set, -1)
-    try:
-        for reader, _ in readers:
-            if reader.is_control_batch:
-                continue
-            for record in reader:
-                timestamp = NO_TIMESTAMP if record.timestamp is None else record.timestamp
-                found.append(RecordContent(record.offset, timestamp, record.key, record.value, tuple(record.headers)))
-    except UNDECODABLE as error:
-        raise unreadable(readers.offset, error) from error
-    return found

@@ -12,7 +12,6 @@ from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.ingest import ingest
 from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy
 from mm2py.wire.batches import native
-from mm2py.wire.batches.rebuild import decode
 from mm2py.wire.fetch_forms import PartitionAnswer
 from tests.support.batches import (
     CODECS,
@@ -33,6 +32,7 @@ from tests.support.batches import (
     named_batch,
     resigned,
 )
+from tests.support.contents import decode
 from tests.support.copy_rig import known
 from tests.support.record_sets import in_python
 

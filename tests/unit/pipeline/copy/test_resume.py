@@ -20,6 +20,7 @@ from tests.support.batches import (
     control_batch,
     flipped,
     legacy_messages,
+    named_batch,
 )
 from tests.support.copy_rig import NEW_ID, OLD_ID, known
 from tests.support.resuming import REMOTE, TOPIC, ResumeRig, assert_resumed, known_pairs, record, rig_of
@@ -87,6 +88,19 @@ async def test_target_with_its_own_timestamps_is_compared_without_them(rig: Resu
     copy = await rig.resume(2, 1)
 
     assert_resumed(rig, copy, position=6, downstream=5, records=4)
+
+
+@pytest.mark.parametrize("downstream", [0, None])
+async def test_names_of_headers_that_are_no_text_are_compared(rig: ResumeRig, downstream: int | None) -> None:
+    """A header's name need not be UTF-8: what was copied with such a name is found, and not another one's."""
+    names = [b"h", b"caf\xe9", b"caf\xe8", b"\xff"]
+    for offset, name in enumerate(names):
+        rig.upstream.load(named_batch(name, base_offset=offset))
+        rig.downstream.load(named_batch(name, base_offset=offset))
+    rig.write_source(range(5))
+    copy = await rig.resume(1, downstream)
+
+    assert_resumed(rig, copy, position=4, downstream=3, records=3)
 
 
 @pytest.mark.parametrize("records", [2, 5])

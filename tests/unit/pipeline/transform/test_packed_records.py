@@ -13,9 +13,10 @@ from mm2py.wire.batches import native
 from mm2py.wire.batches.batch import HEADER_BYTES, batches
 from mm2py.wire.batches.native import Rebuilt
 from mm2py.wire.batches.packed_records import pack, unpack
-from mm2py.wire.batches.rebuild import UnreadableBatchError, decode
+from mm2py.wire.batches.rebuild import UnreadableBatchError
 from mm2py.wire.batches.record_columns import RecordColumns, build
 from tests.support.batches import LZ4, NONE, START_MS, Content, build_batch, contents, legacy_messages, resigned
+from tests.support.contents import decode
 from tests.support.record_sets import Headers, in_python, record_sets
 
 

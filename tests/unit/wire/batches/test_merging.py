@@ -15,7 +15,7 @@ from mm2py.wire.batches import merging, native
 from mm2py.wire.batches.batch import HEADER_BYTES, batches
 from mm2py.wire.batches.codecs import plain
 from mm2py.wire.batches.native import Rebuilt
-from mm2py.wire.batches.rebuild import Rebuilder, RecordContent, UnreadableBatchError, decode
+from mm2py.wire.batches.rebuild import Rebuilder, UnreadableBatchError
 from tests.support.batches import (
     CODECS,
     LOG_APPEND_TIME,
@@ -27,6 +27,7 @@ from tests.support.batches import (
     resigned,
     view_of,
 )
+from tests.support.contents import RecordContent, decode
 from tests.support.record_sets import in_python, record_sets
 
 

@@ -10,7 +10,7 @@ from aiokafka.codec import gzip_encode
 
 from mm2py.wire.batches import payloads
 from mm2py.wire.batches.batch import HEADER_BYTES
-from mm2py.wire.batches.rebuild import Rebuilder, UnreadableBatchError, decode
+from mm2py.wire.batches.rebuild import Rebuilder, UnreadableBatchError
 from mm2py.wire.batches.record_columns import RecordColumns
 from tests.support.batches import (
     GZIP,
@@ -24,6 +24,7 @@ from tests.support.batches import (
     resigned,
     view_of,
 )
+from tests.support.contents import decode
 
 
 WAYS: list[Callable[[bytes], object]] = [

@@ -15,7 +15,7 @@ from mm2py.wire.batches import native, payloads
 from mm2py.wire.batches.batch import MalformedRecordSetError, batches
 from mm2py.wire.batches.codecs import compressed
 from mm2py.wire.batches.native import Rebuilt
-from mm2py.wire.batches.rebuild import Rebuilder, RecordContent, UnreadableBatchError, decode
+from mm2py.wire.batches.rebuild import Rebuilder, UnreadableBatchError
 from mm2py.wire.batches.record_columns import RecordColumns
 from tests.support.batches import (
     CODECS,
@@ -36,6 +36,7 @@ from tests.support.batches import (
     legacy_messages,
     resigned,
 )
+from tests.support.contents import RecordContent, decode
 
 
 NO_LIMIT = 1 << 20
@@ -364,25 +365,6 @@ def test_decode_gives_records_as_consumers_see_them() -> None:
         RecordContent(15, 9, b"k", b"v", ()),
     ]
     assert decode(old) == [RecordContent(16, -1, b"old", None, ())]
-
-
-@pytest.mark.parametrize(
-    ("change", "matches"),
-    [
-        ({}, True),
-        ({"offset": 99}, True),
-        ({"timestamp": 1}, False),
-        ({"key": None}, False),
-        ({"value": b""}, False),
-        ({"headers": (("h", None),)}, False),
-        ({"headers": (("h", b"1"), ("h", b"1"))}, False),
-    ],
-)
-def test_records_match_by_all_but_their_offset(change: dict[str, object], matches: bool) -> None:
-    """Two sides hold the same record when everything but its place is equal."""
-    record = {"offset": 5, "timestamp": START_MS, "key": b"k", "value": b"v", "headers": (("h", b"1"),)}
-
-    assert RecordContent(**record).matches(RecordContent(**{**record, **change})) is matches
 
 
 layouts = st.lists(

@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from mm2py.wire.batches.rebuild import UnreadableBatchError, decode
+from mm2py.wire.batches.rebuild import UnreadableBatchError
 from mm2py.wire.batches.record_columns import RecordColumns, build
 from tests.support.batches import CODECS, LOG_APPEND_TIME, LZ4, START_MS, Content, build_batch, contents, flipped
+from tests.support.contents import decode
 
 
 #: Few enough to be taken one by one, and more.
