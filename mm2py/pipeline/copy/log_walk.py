@@ -93,11 +93,15 @@ class LogWalker:
     async def target_batches(
         self, copy: PartitionCopy, start: int, downstream: int
     ) -> AsyncIterator[tuple[RecordBatchView, list[WalkedRecord]]]:
-        """Return the target's batches from *start* on with their records, up to the one at *downstream*."""
+        """
+        Return the target's batches from *start* on with their records, up to the one at *downstream*.
+
+        Transactions' markers, and what was aborted, have none for consumers of committed records, though they count.
+        """
         topic_id = id_bytes(copy.plan.remote_topic_id)
         position = FetchPosition(copy.sending.topic, copy.remote.partition, start, -1, None, topic_id=topic_id)
         while position.offset <= downstream:
-            answer = await self._ask(self._target, position, reads_committed=False)
+            answer = await self._ask(self._target, position, reads_committed=True)
             if answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 raise NotThereError(f"{copy.remote} cannot be compared with its source without READ on it")
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -109,9 +113,10 @@ class LogWalker:
             if not whole:
                 # Compaction has removed it.
                 position.offset += 1
+            data = DataFilter(answer.aborted)
             for batch in whole:
                 try:
-                    found = [] if batch.is_control else records_of(batch)
+                    found = records_of(batch) if batch.magic < MAGIC_V2 or data.is_data(batch) else []
                 except UnreadableBatchError as error:
                     raise NotThereError(f"{copy.remote} at downstream offset {error.offset}: {error.detail}") from error
                 yield batch, [record for record in found if record.offset <= downstream]

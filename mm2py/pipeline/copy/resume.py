@@ -43,6 +43,8 @@ _PAUSE_S: Final = 0.2
 _SETTLE_S: Final = 0.25
 #: How many of the target's last records must reappear in the source, in order, to prove a match.
 _MATCH_RECORDS: Final = 32
+#: How far before the target's end they are looked for if it ends with a transaction that was aborted.
+_ABORTED_RECORDS: Final = 10_000
 
 #: How many records are put beside each other one by one, in 16 bytes of memory each.
 _ALIGN_RECORDS: Final = 4_000_000
@@ -290,6 +292,8 @@ class Resumer:
         found_at = copy.plan.found_at if copy.plan.found_at is not None else downstream
         tail = await self._target_tail(copy, found_at, _MATCH_RECORDS)
         if not tail.records:
+            tail = await self._target_tail(copy, found_at, _ABORTED_RECORDS)
+        if not tail.records:
             return self._unproven(copy, tail.why_empty, downstream)
         why = f"the last record of {copy.remote} at the target is not in the source from offset {copy.position} on"
         timestamp = NO_TIMESTAMP if tail.is_stamped else tail.records[-1].timestamp
@@ -348,18 +352,27 @@ class Resumer:
         return False
 
     async def _target_tail(self, copy: PartitionCopy, downstream: int, count: int) -> _Tail:
-        """Return up to *count* records of the target that end with the one at *downstream*."""
+        """
+        Return the last ones of *count* records of the target that end with the one at *downstream*.
+
+        Java MirrorMaker's exactly-once mode may have left the end of a transaction there instead.
+        """
         found: list[WalkedRecord] = []
-        is_stamped = False
+        is_stamped, start = False, max(0, downstream - count + 1)
+        reached = start - 1
         try:
-            async for batch, contents in self._logs.target_batches(copy, max(0, downstream - count + 1), downstream):
+            async for batch, contents in self._logs.target_batches(copy, start, downstream):
                 found += contents
-                is_stamped = is_stamped or bool(batch.attributes & LOG_APPEND_TIME)
+                if contents:
+                    reached = contents[-1].offset
+                    is_stamped = is_stamped or bool(batch.attributes & LOG_APPEND_TIME)
+                elif batch.record_count and batch.base_offset <= reached + 1:
+                    reached = batch.last_offset
         except NotThereError as error:
             return _Tail((), why_empty=str(error))
-        if not found or found[-1].offset != downstream:
+        if not found or reached != downstream:
             return _Tail((), why_empty=f"the record at downstream offset {downstream} of {copy.remote} is gone")
-        return _Tail(tuple(found[-count:]), is_stamped)
+        return _Tail(tuple(found[-_MATCH_RECORDS:]), is_stamped)
 
 
 def _note(runs: Runs, batch: RecordBatchView, contents: Sequence[WalkedRecord] | None, downstream: int) -> None:

@@ -173,6 +173,25 @@ async def test_javas_position_is_matched_by_content(rig: ResumeRig, position: in
     assert_resumed(rig, copy, position=arrived, downstream=arrived + 2, records=records)
 
 
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_a_transaction_s_end_at_the_target_hides_no_record(rig: ResumeRig, *, is_committed: bool) -> None:
+    """Java's exactly-once mode leaves markers between and after the records, and what was aborted when it was killed."""
+    rig.write_source(range(20))
+    rig.write_target(range(4))
+    rig.downstream.load(control_batch(4, 9, commits=True))
+    rig.write_target(range(4, 8))
+    if not is_committed:
+        aborted = [record(8 + delta, delta=delta) for delta in range(300)]
+        rig.downstream.load(build_batch(aborted, base_offset=9, producer=(9, 0, 0), attributes=TRANSACTIONAL))
+        rig.downstream.aborted = [(9, 9)]
+    end = rig.downstream.end
+    rig.downstream.load(control_batch(end, 9, commits=is_committed))
+    copy = await rig.resume(8, None)
+
+    assert_resumed(rig, copy, position=8, downstream=end, records=0)
+    assert known_pairs(copy) == [(number, number + number // 4) for number in range(8)]
+
+
 async def test_javas_position_with_an_empty_target_starts_there(rig: ResumeRig) -> None:
     """If the target is empty there is nothing to match."""
     rig.write_source(range(20))
