@@ -220,7 +220,9 @@ class OffsetSyncs(BackgroundLoop):
             known, sync = newest.get(source), _standing(state)
             if sync is None:
                 continue
-            if source not in self._progress and (known is None or known.downstream < sync.downstream):
+            # After a takeover from Java's exactly-once mode a marker may be at `downstream`: the record's sync is better.
+            is_known = known is not None and (known.upstream == sync.upstream or known.downstream >= sync.downstream)
+            if source not in self._progress and not is_known:
                 self._delayed.setdefault(source, _Delayed(sync, self._clock.monotonic()))
 
     async def _contents(self) -> Sequence[LogRecord]:

@@ -196,18 +196,24 @@ async def test_the_last_words_are_written_at_the_end(monkeypatch: pytest.MonkeyP
 
 
 async def test_what_an_earlier_life_did_not_come_to_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An idle partition whose last sync is older than its position gets one; one that has it gets none."""
+    """
+    An idle partition whose last sync is older than its position gets one; one that has it gets none.
+
+    Nor does one at whose end a transaction's marker lies behind the record.
+    """
     states = [
         PartitionState(TopicPartition("orders", 0), "A.orders", position=10, downstream=7),
         PartitionState(TopicPartition("orders", 1), "A.orders", position=10, downstream=7),
         PartitionState(TopicPartition("orders", 2), "A.orders", position=10, downstream=None),
         PartitionState(TopicPartition("orders", 3), "A.orders", position=10, downstream=-1),
+        PartitionState(TopicPartition("orders", 4), "A.orders", position=10, downstream=8),
     ]
-    records = [LogRecord(*encode_offset_sync(it), partition=0) for it in (sync(3, 2), sync(9, 7, partition=1))]
+    known = sync(3, 2), sync(9, 7, partition=1), sync(9, 7, partition=4)
+    records = [LogRecord(*encode_offset_sync(it), partition=0) for it in known]
     async with running(Log(records=list(records)), monkeypatch, states) as rig:
         await asyncio.sleep(5)
 
-        assert rig.log.syncs[2:] == [sync(9, 7)]
+        assert rig.log.syncs[3:] == [sync(9, 7)]
 
 
 async def test_without_syncs_of_ours_those_of_others_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
