@@ -137,9 +137,10 @@ class FlowShare:
         share = shared.share_of(member_id) & whole_share(self._tasks)
         is_alone = len(shared.nodes) == 1
         if self._was_ours and not is_alone:
-            # We were thrown out: others may have had what we had.
+            # We were thrown out: others may have had what we had. A group begins again at once, so not with that.
             for group in self.groups:
                 group.requests.depose()
+                group.requests.give(NO_SHARE)
         if not self._settings.refuses:
             share = whole_share(self._tasks)
         lost, gained = self.held - share, share - self._share

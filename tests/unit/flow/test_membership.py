@@ -15,6 +15,7 @@ from mm2py.model.group import GroupMember, GroupMembers
 from mm2py.model.share import (
     NO_SHARE,
     Candidate,
+    Share,
     encode_candidate,
     whole_share,
 )
@@ -72,6 +73,30 @@ async def test_a_node_that_was_thrown_out_writes_nothing_more_and_shares_with_wh
     assert place.joins[-1] is not None
     assert place.joins[-1].held == NO_SHARE
     assert (shared.nodes, shared.tasks) == (2, "no tasks")
+
+
+async def test_a_node_that_was_thrown_out_does_nothing_before_it_has_its_new_share(run: Run) -> None:
+    """
+    Another node has what it had, and it is to have what that one had. First it reads overrides, which takes a while.
+
+    A group that is deposed begins again at once, and must not do so with what the other node has by now.
+    """
+    first, second = (Share(it, frozenset([int(not it)])) for it in (True, False))
+    async with run(NOBODY) as (place, group, _events):
+        place.others = {"other": encode_candidate(Candidate(THERE, second))}
+        await asyncio.sleep(4)
+        before = group.share.tasks
+        place.others = {"third": encode_candidate(Candidate(THERE, first))}
+        place.refusal = error_of(ErrorCode.REQUEST_TIMED_OUT, "B", "Fetch", "overrides")
+        place.answer = Heartbeat.LOST
+        await asyncio.sleep(4)
+        meanwhile = (group.is_deposed, group.share)
+        place.refusal = None
+        await asyncio.sleep(4)
+
+    assert before == {0}
+    assert meanwhile == (True, NO_SHARE)
+    assert group.share.tasks == {1}
 
 
 async def test_a_node_that_was_thrown_out_and_is_alone_goes_on(run: Run) -> None:
