@@ -107,7 +107,7 @@ class RecordTask:
     #: Partitions whose position is known to be the committed one.
     certain: set[TopicPartition] = attrs.field(factory=set)
     #: Until when no transaction is begun, because another producer has taken over.
-    contention: Contention = attrs.field(factory=lambda: Contention(_FENCE_PAUSES, _FENCES_FORGOTTEN_S))
+    contention: Contention = attrs.field(factory=lambda: Contention(_FENCE_PAUSES, _FENCES_FORGOTTEN_S, free=1))
 
 
 class Around(Protocol):

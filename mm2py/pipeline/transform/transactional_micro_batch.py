@@ -128,11 +128,15 @@ class TransactionalMicroBatch(MicroBatch):
             self._outcomes.fail_rest(Ended.INTERRUPTED, PartitionFailure(message, _HINT_TIMEOUT, "TransactionTimedOut"))
             return
         committer.give_way()
-        pause_s = task.contention.lose(self._clock.monotonic(), 0.5)
+        pause_s, failure = task.contention.lose(self._clock.monotonic(), 0.5), self._taken_over()
+        if not pause_s:
+            # Once is no contest: this node was frozen, and another one has its task.
+            self._outcomes.fail_rest(Ended.INTERRUPTED, attrs.evolve(failure, hint="it is tried again by itself"))
+            return
         self._tasks.events.emit(
             TransactionFenced(self._plan.flow, self._plan.task, error.transactional_id, str(error), error.hint, pause_s)
         )
-        self._outcomes.fail_rest(Ended.FAILED, self._taken_over())
+        self._outcomes.fail_rest(Ended.FAILED, failure)
 
     def _taken_over(self) -> PartitionFailure:
         error = ProducerFencedError(self._plan.target.alias, self._committer.terms.transactional_id)

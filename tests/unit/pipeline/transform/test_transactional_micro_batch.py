@@ -223,9 +223,15 @@ async def test_a_position_that_was_set_back_is_not_written_over() -> None:
 
 
 async def test_a_fenced_daemon_says_so_and_keeps_still() -> None:
-    """Another daemon has taken over: that is reported once, nothing of the other's is undone, and pauses grow."""
+    """
+    Another daemon has taken over, and does so again: that is reported once, and pauses grow.
+
+    Nothing of the other's is undone. Once is no contest: of nodes that share a flow one was frozen, and comes too late.
+    """
     made = micro_batch_rig()
     made.committer.fails_to_begin = FENCED
+    once = await made.outcomes()
+    reported_once = made.events.of(TransactionFenced)
     first = await made.outcomes()
     at_once = await made.outcomes()
     (first_fence,) = made.events.of(TransactionFenced)
@@ -233,14 +239,15 @@ async def test_a_fenced_daemon_says_so_and_keeps_still() -> None:
     await made.outcomes()
     again = made.events.of(TransactionFenced)[-1]
 
+    assert ({it.ended for it in once.values()}, reported_once) == ({Ended.INTERRUPTED}, ())
     assert {it.ended for it in (*first.values(), *at_once.values())} == {Ended.FAILED}
     assert {it.failure.error for it in at_once.values() if it.failure} == {"ProducerFencedError"}
-    assert made.committer.done == ["open", "begin", "open", "begin"]
+    assert made.committer.done == ["open", "begin"] * 3
     assert 10 <= first_fence.pause_s < again.pause_s
 
 
 async def test_a_worker_that_is_fenced_is_no_reason_to_try_again_at_once() -> None:
-    """The target's answer to a worker's batch counts as much."""
+    """The target's answer to a worker's batch counts as much, where that happens again."""
     made = micro_batch_rig(
         lambda plan: MicroBatchResult(
             tuple(
@@ -249,6 +256,7 @@ async def test_a_worker_that_is_fenced_is_no_reason_to_try_again_at_once() -> No
             )
         )
     )
+    await made.outcomes()
     outcomes = await made.outcomes()
 
     assert {it.ended for it in outcomes.values()} == {Ended.FAILED}
@@ -313,7 +321,7 @@ async def test_a_start_that_another_node_has_replaced_is_not_written() -> None:
     await asyncio.sleep(made.task.contention.left_s(made.clock.monotonic()))
     second = await made.outcomes()
 
-    assert (first[0].ended, first[0].position) == (Ended.FAILED, 100)
+    assert (first[0].ended, first[0].position) == (Ended.INTERRUPTED, 100)
     assert (second[0].position, second[0].known_from) == (300, 300)
 
 
@@ -321,15 +329,14 @@ async def test_a_start_that_another_node_has_replaced_is_not_written() -> None:
 async def test_records_of_a_producer_that_was_opened_since_are_no_doubt(
     monkeypatch: pytest.MonkeyPatch, next_upstream: int
 ) -> None:
-    """It has written a position with them, so nothing is in doubt: this node has lost its task, and keeps still."""
+    """It has written a position with them, so nothing is in doubt: this node has lost its task."""
     find_behind(monkeypatch, rounds, 3)
     made = micro_batch_rig(None, planned(FIRST, downstream=40))
     made.committer.committed_since = {FIRST: Position(FIRST, next_upstream, 50)}
     outcomes = await made.outcomes()
 
     is_fenced = next_upstream > 100
-    assert outcomes[0].ended is (Ended.FAILED if is_fenced else Ended.UNPROVEN)
-    assert len(made.events.of(TransactionFenced)) == is_fenced
+    assert outcomes[0].ended is (Ended.INTERRUPTED if is_fenced else Ended.UNPROVEN)
     assert made.committer.is_open is not is_fenced
 
 
