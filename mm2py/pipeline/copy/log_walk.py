@@ -92,11 +92,11 @@ class LogWalker:
 
     async def target_batches(
         self, copy: PartitionCopy, start: int, downstream: int
-    ) -> AsyncIterator[tuple[RecordBatchView, list[WalkedRecord]]]:
+    ) -> AsyncIterator[tuple[RecordBatchView, list[WalkedRecord] | None]]:
         """
         Return the target's batches from *start* on with their records, up to the one at *downstream*.
 
-        Transactions' markers, and what was aborted, have none for consumers of committed records, though they count.
+        None for transactions' markers, and what was aborted: they take offsets, but are no records to consumers.
         """
         topic_id = id_bytes(copy.plan.remote_topic_id)
         position = FetchPosition(copy.sending.topic, copy.remote.partition, start, -1, None, topic_id=topic_id)
@@ -116,10 +116,10 @@ class LogWalker:
             data = DataFilter(answer.aborted)
             for batch in whole:
                 try:
-                    found = records_of(batch) if batch.magic < MAGIC_V2 or data.is_data(batch) else []
+                    found = records_of(batch) if batch.magic < MAGIC_V2 or data.is_data(batch) else None
                 except UnreadableBatchError as error:
                     raise NotThereError(f"{copy.remote} at downstream offset {error.offset}: {error.detail}") from error
-                yield batch, [record for record in found if record.offset <= downstream]
+                yield batch, found and [record for record in found if record.offset <= downstream]
                 position.offset = batch.last_offset + 1
 
     async def search_bounds(self, source: TopicPartition, timestamp: int) -> tuple[int, int | None]:

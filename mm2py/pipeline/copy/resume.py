@@ -71,6 +71,8 @@ class _Comparison:
     why: str
     upstream: int
     downstream: int
+    #: How many of the target's offsets hold markers of transactions, or what was aborted.
+    unused: int = 0
 
 
 @attrs.frozen
@@ -234,10 +236,8 @@ class Resumer:
     ) -> bool:
         last = contents[-1]
         tail = await self._target_tail(copy, downstream, 1)
-        if not tail.records:
-            return self._unproven(copy, tail.why_empty, downstream)
-        if not _pairs([last], tail):
-            why = (
+        if not tail.records or not _pairs([last], tail):
+            why = tail.why_empty or (
                 f"upstream offset {last.offset} of {copy.plan.source} and downstream offset {downstream} of "
                 f"{copy.remote} should hold the same record"
             )
@@ -263,12 +263,18 @@ class Resumer:
         try:
             async for batch, contents in self._logs.target_batches(copy, comparison.downstream, downstream):
                 is_stamped = bool(batch.attributes & LOG_APPEND_TIME)
-                for content in contents:
+                if contents is None:
+                    comparison.unused += batch.last_offset + 1 - max(batch.base_offset, comparison.downstream)
+                for content in contents or ():
                     if content.offset >= comparison.downstream:
                         alignment.hold(content.offset, content.digest(ignore_timestamp=is_stamped))
                 comparison.downstream = batch.last_offset + 1
         except NotThereError as error:
             return self._unproven(copy, str(error), downstream)
+        if comparison.unused == records:
+            # A transform wrote in exactly-once mode until now, and nothing more.
+            copy.continue_after(copy.position - 1, downstream, 0)
+            return True
         await self._meet(copy, comparison)
         position = alignment.concluded(comparison.upstream)
         if position is None:
@@ -362,11 +368,11 @@ class Resumer:
         reached = start - 1
         try:
             async for batch, contents in self._logs.target_batches(copy, start, downstream):
-                found += contents
                 if contents:
+                    found += contents
                     reached = contents[-1].offset
                     is_stamped = is_stamped or bool(batch.attributes & LOG_APPEND_TIME)
-                elif batch.record_count and batch.base_offset <= reached + 1:
+                elif contents is None and batch.base_offset <= reached + 1:
                     reached = batch.last_offset
         except NotThereError as error:
             return _Tail((), why_empty=str(error))

@@ -175,7 +175,7 @@ async def test_javas_position_is_matched_by_content(rig: ResumeRig, position: in
 
 @pytest.mark.parametrize("is_committed", [True, False])
 async def test_a_transaction_s_end_at_the_target_hides_no_record(rig: ResumeRig, *, is_committed: bool) -> None:
-    """Java's exactly-once mode leaves markers between and after the records, and what was aborted when it was killed."""
+    """Java's exactly-once mode leaves markers between and after the records, and what it had not committed."""
     rig.write_source(range(20))
     rig.write_target(range(4))
     rig.downstream.load(control_batch(4, 9, commits=True))
@@ -190,6 +190,25 @@ async def test_a_transaction_s_end_at_the_target_hides_no_record(rig: ResumeRig,
 
     assert_resumed(rig, copy, position=8, downstream=end, records=0)
     assert known_pairs(copy) == [(number, number + number // 4) for number in range(8)]
+
+
+@pytest.mark.parametrize("more", [0, 5])
+async def test_what_transactions_leave_behind_the_last_record_is_nothing(rig: ResumeRig, more: int) -> None:
+    """A transform wrote in exactly-once mode, and is no longer there: its markers are not records of another writer."""
+    rig.write_source(range(8 + more))
+    rig.write_target(range(8))
+    rig.downstream.load(control_batch(8, 9, commits=True))
+    rig.downstream.load(build_batch([record(8)], base_offset=9, producer=(9, 0, 0), attributes=TRANSACTIONAL))
+    rig.downstream.load(control_batch(10, 9, commits=False))
+    rig.downstream.aborted = [(9, 9)]
+    copy = await rig.resume(8, 7)
+    before = await rig.resume(6, 5)
+    rig.downstream.batches = [batch for batch in rig.downstream.batches if batch[0] != 9]
+    compacted = await rig.resume(8, 7)
+
+    assert (copy.ended, copy.position, copy.downstream, copy.resumed_records) == (Ended.OK, 8, 10, 0)
+    # Records are not passed over, nor what may have been some.
+    assert {before.ended, compacted.ended} == {Ended.UNPROVEN}
 
 
 async def test_javas_position_with_an_empty_target_starts_there(rig: ResumeRig) -> None:
