@@ -220,7 +220,7 @@ class OffsetSyncs(BackgroundLoop):
             known, sync = newest.get(source), _standing(state)
             if sync is None:
                 continue
-            # After a takeover from Java's exactly-once mode a marker may be at `downstream`: the record's own is better.
+            # Java's exactly-once mode leaves markers: one may be at `downstream`, and what is known is better.
             is_known = known is not None and (known.upstream == sync.upstream or known.downstream >= sync.downstream)
             if source not in self._progress and not is_known:
                 self._delayed.setdefault(source, _Delayed(sync, self._clock.monotonic()))
