@@ -13,6 +13,7 @@ import pytest
 from mm2py.flow import membership
 from mm2py.flow.membership import FlowMembership
 from mm2py.flow.task_group import FlowGroup
+from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.group import GroupMember, GroupMembers
 from mm2py.model.node import Node
 from mm2py.model.share import (
@@ -150,8 +151,9 @@ class Group:
 class Target(Coordinators):
     """Stands for the cluster; its coordinators open every transactional id."""
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, endpoint: ClusterEndpoint | None = None, *_: object) -> None:
         super().__init__()
+        self.endpoint = endpoint or SETTINGS.target
 
     async def connect(self) -> None:
         return

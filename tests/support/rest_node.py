@@ -28,6 +28,7 @@ from mm2py.flow.control.connector_store import Decide
 from mm2py.flow.control.control import Control
 from mm2py.model.connector_configs import ConnectorsTopic, RestartRequest, StoredConnector, config_record
 from mm2py.model.connector_offset import ConnectorOffset
+from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
@@ -260,7 +261,8 @@ class _StoreDouble:
 
     is_read, cluster_id = True, "u-7"
 
-    def __init__(self, on_change: Callable[[], object]) -> None:
+    def __init__(self, on_change: Callable[[], object], endpoint: ClusterEndpoint) -> None:
+        self.endpoint = endpoint
         self._topic = ConnectorsTopic()
         self._on_change = on_change
         self.restarts: list[RestartRequest] = []
@@ -302,7 +304,7 @@ def worker_double(folder: Path, clock: Clock, events: EventLog) -> ConnectWorker
     path = folder / "worker.properties"
     path.write_text(_WORKER)
     worker = _WorkerDouble(path, {}, clock=clock, events=events)
-    store = _StoreDouble(worker.read)
+    store = _StoreDouble(worker.read, worker.store.endpoint)
     worker.store = store  # type: ignore[assignment]
     store._topic.take(*config_record(SOURCE, CONNECTOR))
     worker.read()

@@ -45,6 +45,7 @@ from mm2py.model.connector_configs import (
     restart_record,
     state_record,
 )
+from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow
 from mm2py.model.overrides import Wanted
 from mm2py.telemetry.events import ConnectorNotRun, ConnectorStored
@@ -177,7 +178,7 @@ class ConnectWorker:
         self._settled: set[Flow] = set()
         worker = read_worker(path, overrides)
         self.composition = compose(path, worker, {}, is_strict=is_strict)
-        [endpoint] = self.composition.settings.clusters.values()
+        endpoint = _target(self.composition)
         #: Whether its flows may run here.
         self.membership = WorkerMembership(endpoint, self.composition.settings.worker, clock=clock, events=events)
         #: All connectors of the config topic, those that are not run too.
@@ -195,7 +196,9 @@ class ConnectWorker:
     def read(self) -> MirrorSettings:
         """Read the file again, and return the settings with the connectors as last seen. Runs in a thread."""
         before, now = self.composition.idle, self._composed(self.store.connectors)
-        self.composition = now
+        self.composition, endpoint = now, _target(self._composed({}))
+        if endpoint.bootstrap_servers == self.store.endpoint.bootstrap_servers:
+            self.store.endpoint = self.membership.endpoint = endpoint  # its password may be another one
         for name, idle in now.idle.items():
             if idle != before.get(name):
                 self._report(ConnectorNotRun(name, tuple(map(str, idle.problems))))
@@ -366,6 +369,12 @@ class ConnectWorker:
         return ((name, place) for name, place in self.composition.places.items() if place.flow == flow)
 
 
+def _target(alone: Composition) -> ClusterEndpoint:
+    """Return how a worker without connectors reaches its cluster."""
+    [endpoint] = alone.settings.clusters.values()
+    return endpoint
+
+
 def worker_group(path: Path) -> str | None:
     """Return the group of a distributed worker's file; None if *path* is another kind of file."""
     entries = read_worker(path).entries
@@ -377,7 +386,7 @@ def worker_group(path: Path) -> str | None:
 async def read_worker_settings(path: Path, clock: Clock) -> Composition:
     """Read the worker's file and its connectors. Raise ConfigError if the file is invalid."""
     worker = read_worker(path)
-    [endpoint] = compose(path, worker, {}).settings.clusters.values()
+    endpoint = _target(compose(path, worker, {}))
     topic, stored = config_storage(worker).topic, ConnectorsTopic()
     async with Cluster(endpoint, clock) as cluster:
         await cluster.refresh_metadata({topic})

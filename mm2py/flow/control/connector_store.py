@@ -78,7 +78,8 @@ class ConnectorStore:
         self.connectors: Mapping[str, StoredConnector] = {}
         self.is_read = False
         self.cluster_id = ""
-        self._endpoint = endpoint
+        #: How its cluster is reached; the topic is followed there as soon as this changes.
+        self.endpoint = endpoint
         self._storage = storage
         self._clock = clock
         self._events = events
@@ -99,17 +100,20 @@ class ConnectorStore:
 
     async def follow(self) -> None:
         """Follow the topic until an error, or until cancelled; create it if it is missing."""
-        async with Cluster(self._endpoint, self._clock) as cluster:
-            log = TopicLog(cluster, self._storage.topic)
-            try:
-                while True:
-                    async with self._turn:
-                        with suppress(TakenOverError):  # another worker fills a deleted topic again
-                            await self._catch_up(log)
-                        self._log = log
-                    await self._clock.sleep(_POLL_S)
-            finally:
-                self._log = None
+        while True:
+            async with Cluster(self.endpoint, self._clock) as cluster:
+                await self._follow(TopicLog(cluster, self._storage.topic))
+
+    async def _follow(self, log: TopicLog) -> None:
+        try:
+            while log.cluster.endpoint == self.endpoint:
+                async with self._turn:
+                    with suppress(TakenOverError):  # another worker fills a deleted topic again
+                        await self._catch_up(log)
+                    self._log = log
+                await self._clock.sleep(_POLL_S)
+        finally:
+            self._log = None
 
     async def change(self, decide: Decide) -> None:
         """
@@ -139,8 +143,9 @@ class ConnectorStore:
         """Use the topic for a while. Raise ConnectorsNotStoredError for its cluster's errors."""
         try:
             async with asyncio.timeout(_LIMIT_S), self._turn:
-                if self._log is None or not self.is_read:
-                    raise self._not_stored("its topic has not been read yet")
+                if self._log is None:
+                    why = "its cluster does not answer" if self.is_read else "its topic has not been read yet"
+                    raise self._not_stored(why)
                 yield self._log
         except TimeoutError as error:
             raise self._not_stored(f"no answer in {_LIMIT_S:g} s") from error
@@ -167,7 +172,7 @@ class ConnectorStore:
     def _report_unguarded(self, error: BrokerAnsweredError) -> None:
         hint = hint_of(error) or error.hint
         if isinstance(error, NotAuthorizedError):
-            hint = error.hint_for(principal_of(self._endpoint))
+            hint = error.hint_for(principal_of(self.endpoint))
         self._events.emit(ConnectorWritesUnguarded(self._storage.topic, self._transactional_id, str(error), hint))
 
     async def _append(self, writer: FencedWriter, log: TopicLog, contents: Sequence[KeyValue]) -> None:
@@ -180,7 +185,7 @@ class ConnectorStore:
         await log.await_stable()
 
     def _not_stored(self, cause: str) -> ConnectorsNotStoredError:
-        return ConnectorsNotStoredError(self._endpoint.alias, self._storage.topic, cause)
+        return ConnectorsNotStoredError(self.endpoint.alias, self._storage.topic, cause)
 
     async def _catch_up(self, log: TopicLog) -> None:
         cluster = log.cluster

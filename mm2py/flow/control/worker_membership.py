@@ -30,7 +30,7 @@ from mm2py.telemetry.events import WorkerRunsElsewhere, WorkerTakenOver, WorkerU
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
-from mm2py.wire.groups.membership import Heartbeat, Membership
+from mm2py.wire.groups.membership import Heartbeat, MemberIdentity, Membership
 from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.security.contexts import principal_of
 
@@ -56,7 +56,9 @@ class WorkerMembership:
         self, endpoint: ClusterEndpoint, settings: MembershipSettings, *, clock: Clock, events: EventLog
     ) -> None:
         """Create one at the worker's cluster. Without `settings.refuses` its flows never wait."""
-        self._endpoint, self._settings = endpoint, settings
+        #: How its cluster is reached: the place is kept there as soon as this changes.
+        self.endpoint = endpoint
+        self._settings = settings
         self._clock, self._events = clock, events
         #: Returns this node as others see it.
         self.us: Callable[[], Node] = this_node
@@ -90,12 +92,14 @@ class WorkerMembership:
         """Keep the place until cancelled; then leave the group."""
         if not self._settings.refuses:
             return
-        cluster = Cluster(self._endpoint, self._clock)
-        protocol = PROTOCOL_TYPE, PROTOCOL
-        place = Membership(cluster, self._settings.group, protocol, self._settings.session_ms)
+        cluster, place = self._opened()
         interval_s = beat_interval_s(self._settings.session_ms, self._settings.heartbeat_ms)
         try:
             while True:
+                if cluster.endpoint != self.endpoint:
+                    before = cluster
+                    cluster, place = self._opened(place.place)
+                    await before.close()
                 try:
                     await cluster.connect()
                     await self._tend(place)
@@ -105,6 +109,14 @@ class WorkerMembership:
         finally:
             await in_passing(place.leave())
             await cluster.close()
+
+    def _opened(self, known: MemberIdentity | None = None) -> tuple[Cluster, Membership]:
+        """Return the cluster, to be connected, and our place in the group there, as it is *known* so far."""
+        cluster, protocol = Cluster(self.endpoint, self._clock), (PROTOCOL_TYPE, PROTOCOL)
+        place = Membership(cluster, self._settings.group, protocol, self._settings.session_ms)
+        if known is not None:
+            place.keep(known)
+        return cluster, place
 
     async def _tend(self, place: Membership) -> None:
         """Keep the place, or take it unless it is Java's."""
@@ -152,7 +164,7 @@ class WorkerMembership:
                 error = NoCoordinatorError(error.cluster, self._settings.group)
         hint = error.hint
         if isinstance(error, NotAuthorizedError):
-            hint = error.hint_for(principal_of(self._endpoint))
+            hint = error.hint_for(principal_of(self.endpoint))
         self._error = error
         if is_lasting and self._taken is None:
             self._is_open = True

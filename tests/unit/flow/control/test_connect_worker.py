@@ -9,8 +9,10 @@ import pytest
 
 from mm2py.config.importers.distributed import read_worker
 from mm2py.config.settings import ConfigError
-from mm2py.flow.control.connect_worker import Composition, Idleness, compose
+from mm2py.flow.control.connect_worker import Composition, ConnectWorker, Idleness, compose
 from mm2py.flow.control_writers import owner_id, task_id
+from mm2py.telemetry.journal import EventLog
+from tests.support.clocks import ManualClock
 
 
 _PACKAGE = "org.apache.kafka.connect.mirror."
@@ -109,3 +111,24 @@ def test_a_worker_s_own_problems_are_raised(tmp_path: Path) -> None:
         _composed(tmp_path, {"s": _SOURCE}, {**_WORKER, "offset.flush.interval.ms": "soon"})
 
     assert [problem.key for problem in caught.value.problems] == ["offset.flush.interval.ms"]
+
+
+def test_a_changed_password_is_used_for_the_worker_s_own_topic_and_group(tmp_path: Path) -> None:
+    """As for its flows. Another target is left to a restart: its connectors are stored at this one."""
+    path, clock = tmp_path / "worker.properties", ManualClock()
+
+    def write(servers: str, password: str) -> None:
+        login = {"security.protocol": "SSL", "ssl.key.password": password}
+        lines = {**_WORKER, "bootstrap.servers": servers, **login}
+        path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+
+    write("t:9092", "old")
+    worker = ConnectWorker(path, {}, clock=clock, events=EventLog(clock))
+    found = []
+    for servers, password in (("t:9092", "new"), ("other:9092", "newer")):
+        write(servers, password)
+        worker.read()
+        ends = worker.store.endpoint, worker.membership.endpoint
+        found.append([dict(end.security.client_keys)["ssl.key.password"] for end in ends])
+
+    assert found == [["new", "new"], ["new", "new"]]

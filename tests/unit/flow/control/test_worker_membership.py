@@ -15,7 +15,7 @@ from mm2py.errors import ClusterUnreachableError, Mm2Error
 from mm2py.flow.control import worker_membership
 from mm2py.flow.control.worker_membership import WorkerMembership
 from mm2py.flow.runner import FlowRunner
-from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.model.flow import Flow
 from mm2py.model.group import GroupMember, GroupMembers
 from mm2py.model.node import Node
@@ -24,7 +24,7 @@ from mm2py.model.state import FlowState
 from mm2py.telemetry.events import WorkerRunsElsewhere, WorkerTakenOver, WorkerUnguarded
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
-from mm2py.wire.groups.membership import Assign, Heartbeat
+from mm2py.wire.groups.membership import Assign, Heartbeat, MemberIdentity
 from tests.support.clocks import LoopClock
 from tests.support.memberships import Target
 
@@ -49,6 +49,20 @@ class Place:
     answer: Heartbeat = Heartbeat.OK
     asked: int = 0
     removed: list[str] = attrs.field(factory=list)
+    #: The security protocols of the clusters where it was or is.
+    protocols: list[str] = attrs.field(factory=list)
+    kept: list[MemberIdentity] = attrs.field(factory=list)
+
+    def at(self, cluster: Target, *_: object) -> Place:
+        self.protocols.append(cluster.endpoint.security.protocol)
+        return self
+
+    @property
+    def place(self) -> MemberIdentity | None:
+        return MemberIdentity("connect", "us", 1) if self.is_in else None
+
+    def keep(self, known: MemberIdentity) -> None:
+        self.kept.append(known)
 
     def _ask(self) -> None:
         self.asked += 1
@@ -116,7 +130,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     @asynccontextmanager
     async def running(place: Place, settings: MembershipSettings = SETTINGS) -> AsyncIterator[Running]:
         monkeypatch.setattr(worker_membership, "Cluster", Target)
-        monkeypatch.setattr(worker_membership, "Membership", lambda *_: place)
+        monkeypatch.setattr(worker_membership, "Membership", place.at)
         clock = LoopClock()
         events = EventLog(clock)
         its = WorkerMembership(ClusterEndpoint("B", ("b:1",)), settings, clock=clock, events=events)
@@ -189,6 +203,20 @@ async def test_a_node_that_lost_its_place_to_java_s_workers_steps_back(run: Run)
     assert alone == (False, True)
     assert shown == (FlowState.STANDBY, JAVA_RUNS)
     assert said.then == "steps back and stands by"
+
+
+async def test_a_place_is_kept_by_another_login(run: Run) -> None:
+    """The worker's file was read again: the group does not notice that the same member has another connection."""
+    place = Place(NOBODY)
+    async with run(place) as running:
+        await asyncio.sleep(ROUND_S)
+        running.its.endpoint = attrs.evolve(running.its.endpoint, security=Security("SSL"))
+        await asyncio.sleep(ROUND_S)
+        is_in = place.is_in
+
+    assert place.protocols == ["PLAINTEXT", "SSL"]
+    assert place.kept == [MemberIdentity("connect", "us", 1)]
+    assert is_in
 
 
 _AWAY = ClusterUnreachableError("B", "b:1", "refused")
