@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 import attrs
@@ -29,6 +30,7 @@ from mm2py.flow.control.override_store import OverrideStore, OverridesUnavailabl
 from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.internal_topics import recreated
 from mm2py.flow.runner import FlowRunner
+from mm2py.flow.supervise import until_set
 from mm2py.model.flow import Flow
 from mm2py.model.overrides import Overrides
 from mm2py.model.stored_overrides import NOTHING_STORED, StoredOverrides
@@ -43,6 +45,9 @@ from mm2py.telemetry.journal import EventLog
 
 
 T = TypeVar("T")
+
+#: How often a flow that cannot start with its overrides looks whether others are stored.
+_LOOK_EVERY_S = 10.0
 
 Lines = Mapping[str, str]
 #: `put_config` or `patch_config`: overrides, flow, connector, body and the file.
@@ -89,6 +94,7 @@ class OverrideControl:
         self._pinned: dict[Flow, FlowSettings] = {}
         self._locks: dict[Flow, asyncio.Lock] = {}
         self._validating = asyncio.Lock()
+        #: Set with the next change of a file or of overrides.
         self._changed = asyncio.Event()
 
     # Reading.
@@ -127,18 +133,27 @@ class OverrideControl:
             if stored.revision:
                 self._events.emit(OverridesLoaded(flow, stored.revision, stored.by, stored.at_ms))
         while True:
-            self._changed.clear()
+            changed = self._changed
             try:
                 await self._adopt(flow)
             except OverrideRejectedError as error:
                 self._events.emit(LiveSettingsRejected(flow, error.problems, is_running=False))
                 runner.hold(error)
-                await self._changed.wait()
+                await self._until(changed, runner)
             else:
                 runner.hold(None)
                 stored = self.stored(flow)
                 runner.requests.apply(stored.overrides, by=stored.by, at_ms=stored.at_ms)
                 return self.settings_of(flow)
+
+    async def _until(self, changed: asyncio.Event, runner: FlowRunner) -> None:
+        """Wait until something *changed*: the file, or overrides, of which another node may have reverted some."""
+        flow = runner.flow
+        while True:
+            await until_set(changed, _LOOK_EVERY_S)
+            if changed.is_set():
+                return
+            await runner.reach.done("read overrides", [flow.target], partial(self.catch_up, flow))
 
     async def _read(self, runner: FlowRunner) -> StoredOverrides:
         """Read stored overrides; an error is shown in the flow's view."""
@@ -283,7 +298,7 @@ class OverrideControl:
         except OverrideRejectedError as error:
             # They contradict settings of another flow, or of another daemon.
             self._events.emit(LiveSettingsRejected(flow, error.problems, is_running=True))
-        self._changed.set()
+        self._note_change()
         self._on_change(flow)
 
     def _report_settings(self, flow: Flow, before: Overrides, stored: StoredOverrides) -> None:
@@ -293,6 +308,10 @@ class OverrideControl:
             gone = tuple(key for key in old if key not in new)
             if changed or gone:
                 self._events.emit(LiveSettingsChanged(flow, connector, changed, gone, stored.by))
+
+    def _note_change(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     # Settings.
 
@@ -348,7 +367,7 @@ class OverrideControl:
             there = {settings.flow for settings in file.flows}
             self._stored = {flow: stored for flow, stored in self._stored.items() if flow in there}
             await self._rebase(running, self._stored)
-        self._changed.set()
+        self._note_change()
 
     async def _rebase(self, running: Mapping[Flow, FlowSettings], known: Mapping[Flow, StoredOverrides]) -> None:
         before = self._lines

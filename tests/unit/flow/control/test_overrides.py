@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import cast
 
 import attrs
 import pytest
@@ -16,8 +18,11 @@ from mm2py.flow.control import overrides as override_control
 from mm2py.flow.control.override_store import conflict
 from mm2py.flow.control.overrides import OverrideControl
 from mm2py.flow.control.replication_loops import judged
+from mm2py.flow.runner import FlowRunner
+from mm2py.flow.source.copy_task import Epochs
 from mm2py.model.flow import Flow
 from mm2py.model.overrides import Overrides, Wanted
+from mm2py.model.state import FlowState
 from mm2py.model.stored_overrides import NOTHING_STORED, StoredOverrides
 from mm2py.telemetry.events import LiveSettingsChanged, LiveSettingsRejected, OverridesStored
 from mm2py.telemetry.journal import EventLog
@@ -207,6 +212,36 @@ async def test_a_file_that_settings_do_not_fit_leaves_their_flow_as_it_was(rig: 
     assert during == before
     assert rig.control.settings_of(BA).topics.names == ("other",)
     assert (rig.control.settings_of(AB).topics.names, rig.control.settings_of(AB).copying.tasks_max) == (("east",), 3)
+
+
+async def test_a_flow_that_its_overrides_keep_from_starting_follows_them(
+    rig: OverridesRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator reverts them at another node of the flow, which runs with an older file."""
+
+    async def here(function: Callable[..., object], *args: object) -> object:
+        return function(*args)
+
+    monkeypatch.setattr(asyncio, "to_thread", here)  # a thread takes no time of the loop's clock
+    await rig.put(AB, topics="other")
+    kept, clock = rig.targets.kept[AB], LoopClock()
+    control = OverrideControl(
+        rig.read(_TEXT.replace("topics = west", "topics = other")), lambda _: None, clock=clock, events=rig.events
+    )
+    runner = FlowRunner(
+        control.settings_of(AB), cast("Epochs", None), clock=clock, events=rig.events, jitter=lambda: 0.5
+    )
+    async with asyncio.TaskGroup() as tasks:
+        starting = tasks.create_task(control.prepare(runner))
+        await asyncio.sleep(60)
+        shown = runner.view().state
+        rig.targets.kept[AB] = attrs.evolve(kept, overrides=Overrides(), revision=kept.revision + 1, mark="later")
+        started = await asyncio.wait_for(starting, 15)
+
+    assert shown is FlowState.FAILED
+    assert started.topics.names == ("east",)
+    assert runner.view().state is FlowState.STARTING
+    assert len(rig.events.of(LiveSettingsRejected)) == 1
 
 
 async def test_overrides_on_another_cluster_are_read_again(rig: OverridesRig) -> None:
