@@ -1,10 +1,11 @@
 """Where installed commands begin. It loads nothing by itself, so that Ctrl-C ends them without a traceback while they
-still load, which takes a second or more.
+still load, which takes a second or more; a reload does not end what is to run a node.
 """
 
 from __future__ import annotations
 
 import importlib
+import signal
 
 from mm2py.cli.exit_code import ExitCode
 
@@ -14,23 +15,35 @@ def mm2py() -> int:
 
 
 def connect_mirror_maker() -> int:
-    return _run("mirror_maker")
+    return _run_node("mirror_maker")
 
 
 def connect_standalone() -> int:
-    return _run("standalone")
+    return _run_node("standalone")
 
 
 def connect_distributed() -> int:
-    return _run("distributed")
+    return _run_node("distributed")
 
 
 def mirus_worker_start() -> int:
-    return _run("distributed", "mirus_worker_start")
+    return _run_node("distributed", "mirus_worker_start")
 
 
 def kafka_mirror_maker() -> int:
-    return _run("mirror_maker_1")
+    return _run_node("mirror_maker_1")
+
+
+def hold_hang_up(*, is_held: bool) -> None:
+    """Hold SIGHUP back until the node answers it, or not any more. By itself it would end this process, which systemd
+    takes for one that ended well: a reload may come right after a start.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK if is_held else signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+
+def _run_node(module: str, function: str = "main") -> int:
+    hold_hang_up(is_held=True)
+    return _run(module, function)
 
 
 def _run(module: str, function: str = "main") -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import mm2py
 from mm2py.cli.checking import needs_spark, refused_here
 from mm2py.cli.command import Parser, drop_unwritten, error_line, print_refused, printed
+from mm2py.cli.entry import hold_hang_up
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.explaining import explained, find_flows
 from mm2py.clock import Clock
@@ -107,6 +108,10 @@ def act(
     Connect worker, which then reads its settings itself.
     """
 
+    has_terminal, only_shows = os.isatty(0), options.explain is not None or options.changed
+    if only_shows or options.validate:
+        hold_hang_up(is_held=False)
+
     def read() -> MirrorSettings:
         settings = judged(load())
         if options.strict and settings.notes:
@@ -118,18 +123,26 @@ def act(
     except ConfigError as error:
         print_refused(error.problems, error.notes)
         return ExitCode.FAILED
-    if options.explain is not None or options.changed:
+    if only_shows:
         return printed(lambda: _explain(settings, options.explain or "", only_changed=options.changed))
     if options.validate:
         return printed(lambda: _validate(settings, files))
     if options.status_file is not None and (refusal := _refused_status_file(options.status_file)):
         print(f"--status-file {options.status_file}: {refusal}", file=sys.stderr)
         return ExitCode.BAD_ARGUMENTS
+    hold_hang_up(is_held=True)
     # Spark, the daemon and REST take seconds to load, and nothing above needs them.
     from mm2py.cli.running import run_node  # noqa: PLC0415
 
     watched = files if options.watch else ()
-    running = run_node(settings, read, status_file=options.status_file, watched=watched, make_worker=make_worker)
+    running = run_node(
+        settings,
+        read,
+        status_file=options.status_file,
+        watched=watched,
+        has_terminal=has_terminal,
+        make_worker=make_worker,
+    )
     code = asyncio.run(running)
     drop_unwritten(sys.stderr)
     return code

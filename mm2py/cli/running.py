@@ -10,11 +10,11 @@ import os
 import random
 import signal
 import sys
-import termios
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mm2py.cli.command import error_line
+from mm2py.cli.entry import hold_hang_up
 from mm2py.cli.exit_code import ExitCode
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.settings import MirrorSettings
@@ -42,9 +42,12 @@ async def run_node(
     *,
     status_file: Path | None,
     watched: Sequence[Path],
+    has_terminal: bool,
     make_worker: Callable[[Clock, EventLog], ConnectWorker] | None,
 ) -> int:
-    """Run a node with *settings* until it ends, and return the exit code; `mirror_maker.act` has the rest."""
+    """Run a node with *settings* until it ends, and return the exit code; `mirror_maker.act` has the rest. It was
+    started from a terminal if it *has_terminal*, and answers SIGHUP from now on.
+    """
     clock = SystemClock()
     events = EventLog(clock, log_sink(log_format=settings.log_format, log_level=settings.log_level))
     worker = make_worker(clock, events) if make_worker is not None else None
@@ -61,7 +64,8 @@ async def run_node(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name)
-    loop.add_signal_handler(signal.SIGHUP, functools.partial(_hang_up, mirror_maker, has_terminal=_has_terminal()))
+    loop.add_signal_handler(signal.SIGHUP, functools.partial(_hang_up, mirror_maker, has_terminal=has_terminal))
+    hold_hang_up(is_held=False)
     try:
         async with asyncio.TaskGroup() as tasks:
             beside = [
@@ -89,18 +93,10 @@ async def _serve(server: RestServer, clock: Clock, events: EventLog) -> None:
 
 def _hang_up(mirror_maker: MirrorMaker, *, has_terminal: bool) -> None:
     """Reload the settings; if the terminal that it was started from is closed, shut down cleanly instead."""
-    if has_terminal and not _has_terminal():
+    if has_terminal and not os.isatty(0):
         mirror_maker.request_stop(signal.SIGHUP.name)
     else:
         mirror_maker.request_reload()
-
-
-def _has_terminal() -> bool:
-    try:
-        termios.tcgetattr(0)
-    except (termios.error, OSError):
-        return False
-    return True
 
 
 async def _watch(paths: Sequence[Path], mirror_maker: MirrorMaker, clock: Clock) -> None:

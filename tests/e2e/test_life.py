@@ -153,6 +153,41 @@ async def test_a_log_that_nothing_reads_stops_no_mirror(tmp_path: Path) -> None:
     assert exit_code == 0
 
 
+async def test_a_reload_right_after_the_start_ends_nothing(tmp_path: Path) -> None:
+    """SIGHUP while the daemon still loads: systemd takes a process that it ends for one that ended well."""
+    lines = "clusters = A, B\nA.bootstrap.servers = {0}\nB.bootstrap.servers = {0}\nA->B.enabled = false\nlisteners =\n"
+    (tmp_path / "mm2.properties").write_text(lines.format(_NO_SERVER))
+    with (tmp_path / "log").open("wb") as log:
+        running = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "mm2py.cli.mirror_maker", "mm2.properties"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stderr=log,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        )
+
+    def is_held() -> bool:
+        status = Path(f"/proc/{running.pid}/status").read_text()
+        blocked = next(line for line in status.splitlines() if line.startswith("SigBlk"))
+        return bool(int(blocked.split()[1], 16) & 1 << (signal.SIGHUP - 1))
+
+    try:
+        await eventually(is_held, within_s=10, what="SIGHUP is held back", every_s=0.02)
+        running.send_signal(signal.SIGHUP)
+        await eventually(
+            lambda: b"settings_reloaded" in (tmp_path / "log").read_bytes(), within_s=60, what="the file is reread"
+        )
+        running.terminate()
+        async with asyncio.timeout(scaled(60)):
+            exit_code = await running.wait()
+    finally:
+        with suppress(ProcessLookupError):
+            running.kill()
+        await running.wait()
+
+    assert exit_code == 0
+
+
 async def test_nothing_left_to_mirror(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
     """A node whose only flow has failed for good ends with 2 and drains the flow that only emits heartbeats."""
     settings = mm2_properties(
