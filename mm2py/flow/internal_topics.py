@@ -1,15 +1,19 @@
-"""Internal topics that are deleted while a flow runs: they are recreated and refilled, with an event."""
+"""Internal topics that are deleted while a flow runs: they are recreated and refilled, with an event. Those whose
+records would expire are reported.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
+from mm2py.errors import Mm2Error
 from mm2py.model.flow import Flow
-from mm2py.telemetry.events import InternalTopicRecreated
+from mm2py.telemetry.events import InternalTopicExpires, InternalTopicRecreated
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fenced_writer import LogWriter
-from mm2py.wire.kept_log import Contents, KeptLog, Refilled
+from mm2py.wire.kept_log import Contents, KeptLog, Refilled, wrong_policy
 from mm2py.wire.topic_log import LogRecord
 
 
@@ -34,6 +38,15 @@ def kept_log(
         events.emit(recreated(flow, refilled))
 
     return KeptLog(cluster, topic, contents, tell, correct=correct, writer=writer)
+
+
+async def report_expiry(cluster: Cluster, topic: str, events: EventLog) -> None:
+    """Report that what *topic* holds is deleted some day, if we may see that."""
+    policy = None
+    with suppress(Mm2Error):
+        policy = await wrong_policy(cluster, topic)
+    if policy is not None:
+        events.emit(InternalTopicExpires(cluster.alias, topic, policy))
 
 
 def recreated(flow: Flow, refilled: Refilled) -> InternalTopicRecreated:

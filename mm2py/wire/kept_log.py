@@ -227,7 +227,7 @@ async def wrong_policy(cluster: Cluster, topic: str) -> str | None:
     described = (await Admin(cluster).topic_configs([topic], [_POLICY]))[topic]
     entry = None if isinstance(described, BrokerAnsweredError) else described.get(_POLICY)
     policy = entry.value if entry is not None else None
-    return policy if policy is not None and _COMPACT not in policy.split(",") else None
+    return policy if policy is not None and policy.strip() != _COMPACT else None
 
 
 def _vanished(error: BrokerAnsweredError) -> BrokerAnsweredError:

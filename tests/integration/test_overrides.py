@@ -26,6 +26,7 @@ from mm2py.model.state import FlowState
 from mm2py.model.stored_overrides import NOTHING_STORED, overrides_key
 from mm2py.telemetry.events import (
     FlowDrained,
+    InternalTopicExpires,
     InternalTopicRecreated,
     LiveSettingsRejected,
     OverridesLoaded,
@@ -111,6 +112,24 @@ async def test_overrides_whose_topic_vanished_are_kept_again(
     assert (await store.read()).overrides.topics == {"one", "two"}
     told = [(event.topic, event.records, bool(event.hint)) for event in events.of(InternalTopicRecreated)]
     assert told == [(store.topic, 1, is_replaced)] * 2
+
+
+async def test_overrides_that_would_expire_are_reported(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """Someone else created their topic, with Kafka's default policy: what is paused would run again some day."""
+    clock = SystemClock()
+    events = EventLog(clock)
+    settings = flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, alias=prefix)
+    store = OverrideStore(settings, clock)
+    await create_topic(backup.bootstrap_servers, store.topic, configs={"cleanup.policy": "delete"})
+    await store.read(events=events)
+    told_of_none = events.of(InternalTopicExpires)
+    await store.write(verbs.pause_topic(NO_OVERRIDES, "orders"), before=NOTHING_STORED, by="alice")
+    await store.read(events=events)
+
+    assert not told_of_none
+    assert [(it.topic, it.policy) for it in events.of(InternalTopicExpires)] == [(store.topic, "delete")]
 
 
 async def test_overrides_that_an_operator_removed_stay_removed(

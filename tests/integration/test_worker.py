@@ -147,6 +147,18 @@ async def test_a_deleted_topic_is_filled_again(backup: KafkaCluster, prefix: str
     assert (found["m"].config, found["m"].wanted) == (_CONFIG, Wanted.STOPPED)
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact,delete", "compact"])
+async def test_a_topic_whose_connectors_would_expire_is_reported(
+    backup: KafkaCluster, prefix: str, policy: str
+) -> None:
+    """Someone else created it; Connect would refuse to start."""
+    await create_topic(backup.bootstrap_servers, prefix, partitions=1, configs={"cleanup.policy": policy})
+    async with _following(backup, prefix) as one:
+        pass
+
+    assert ("internal_topic_expires" in one.events) is (policy != "compact")
+
+
 async def test_a_worker_that_cannot_write_says_so(backup: KafkaCluster, prefix: str) -> None:
     """Nothing is acknowledged that may not be in the topic."""
     async with _following(backup, prefix) as one:

@@ -73,6 +73,7 @@ class FakeTopic:
 
     partitions: list[FakePartition]
     topic_id: str = "AAAAAAAAAAAAAAAAAAAAAQ"
+    configs: dict[str, str] = attrs.field(factory=dict)
 
 
 class FakeConnection:
@@ -158,6 +159,7 @@ class FakeBrokers:
             CREATE_TOPICS: self.create_topics,
             PRODUCE: self.produce,
             FETCH: self.fetch,
+            DESCRIBE_CONFIGS: self.describe_configs,
         }
         return plain[request.API_KEY](node_id, request)
 
@@ -201,6 +203,13 @@ class FakeBrokers:
         for name, count, _factor, _assignment, _configs in request.create_topic_requests:
             rows.append((name, 36 if name in self.topics else 0, None))
             self.topics.setdefault(name, FakeTopic([FakePartition() for _ in range(count)]))
+        return request.RESPONSE_TYPE(0, rows)
+
+    def describe_configs(self, node_id: int, request: Any) -> Any:
+        rows = []
+        for kind, name, _ in request.resources:
+            configs = [(key, value, False, 1, False, []) for key, value in self.topics[name].configs.items()]
+            rows.append((0, None, kind, name, configs))
         return request.RESPONSE_TYPE(0, rows)
 
     def produce(self, node_id: int, request: Any) -> Any:

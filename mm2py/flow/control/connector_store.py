@@ -18,6 +18,7 @@ from typing import Final
 from mm2py.clock import Clock
 from mm2py.config.flow_settings import StorageSettings
 from mm2py.errors import BrokerAnsweredError, ConnectorsNotStoredError, Mm2Error
+from mm2py.flow.internal_topics import report_expiry
 from mm2py.model.connector_configs import (
     ConnectorsTopic,
     KeyValue,
@@ -193,6 +194,8 @@ class ConnectorStore:
         was_made = False
         if not cluster.partitions_of(log.topic):
             was_made = await log.ensure(1, self._storage.replication_factor, setting=_SETTING)
+        elif not self.is_read:
+            await report_expiry(cluster, log.topic, self._events)
         before, seen = self.connectors, cluster.topic_id(log.topic)
         is_other = is_other_topic(self._topic_id, seen) or (was_made and self.is_read)
         if is_other:

@@ -19,6 +19,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error, OverrideConflictError, shortened
+from mm2py.flow.internal_topics import report_expiry
 from mm2py.model.flow import Flow
 from mm2py.model.overrides import Overrides
 from mm2py.model.stored_overrides import (
@@ -30,6 +31,7 @@ from mm2py.model.stored_overrides import (
     overrides_topic,
 )
 from mm2py.model.topic import is_other_topic
+from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.kept_log import Refilled, wrong_policy
@@ -97,12 +99,15 @@ class OverrideStore:
     def flow(self) -> Flow:
         return self._settings.flow
 
-    async def read(self) -> StoredOverrides:
-        """Return the effective overrides; `NOTHING_STORED` if there is no topic or no record. Raise
-        OverridesUnreadableError, OverridesUnavailableError, or the error of an unreachable target.
+    async def read(self, *, events: EventLog | None = None) -> StoredOverrides:
+        """Return the effective overrides; `NOTHING_STORED` if there is no topic or no record. With *events* it is
+        reported if they would expire. Raise OverridesUnreadableError, OverridesUnavailableError, or the error of an
+        unreachable target.
         """
         async with self._open() as cluster:
             winner = self._winner(await self._records(cluster))
+            if events is not None and winner is not None:
+                await report_expiry(cluster, self.topic, events)
             return NOTHING_STORED if winner is None else self._decoded(winner)
 
     async def write(self, overrides: Overrides, *, before: StoredOverrides, by: str) -> StoredOverrides:

@@ -158,7 +158,7 @@ class OverrideControl:
     async def _read(self, runner: FlowRunner) -> StoredOverrides:
         """Read stored overrides; an error is shown in the flow's view."""
         try:
-            stored = await OverrideStore(runner.settings, self._clock).read()
+            stored = await OverrideStore(runner.settings, self._clock).read(events=self._events)
         except OverridesUnavailableError as error:
             # Without these permissions no override can have been stored.
             self._events.emit(OverridesUnavailable(runner.flow, str(error), error.hint))

@@ -134,6 +134,7 @@ from mm2py.telemetry.events.syncs import (
 )
 from mm2py.telemetry.events.topics import (
     AssignmentChanged,
+    InternalTopicExpires,
     InternalTopicRecreated,
     NoTopicsMatched,
     PartitionsGrown,
@@ -196,6 +197,7 @@ __all__ = [
     "HeartbeatsResumed",
     "HeartbeatsStarted",
     "InstanceFenced",
+    "InternalTopicExpires",
     "InternalTopicRecreated",
     "Level",
     "LiveSettingsChanged",

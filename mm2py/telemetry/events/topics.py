@@ -89,6 +89,18 @@ class InternalTopicRecreated(Event):
 
 
 @attrs.frozen
+class InternalTopicExpires(Event):
+    """What an internal topic holds is deleted some day, by its cleanup policy; Connect refuses to start with it."""
+
+    level = Level.WARN
+
+    cluster: str
+    topic: str
+    policy: str
+    hint: str = "set its cleanup.policy to compact"
+
+
+@attrs.frozen
 class AssignmentChanged(Event):
     """Topic-partitions were reassigned to copy tasks."""
 

@@ -59,7 +59,7 @@ class Store:
     targets: Targets
     flow: Flow
 
-    async def read(self) -> StoredOverrides:
+    async def read(self, *, events: EventLog | None = None) -> StoredOverrides:  # noqa: ARG002
         return self.targets.kept.get(self.flow, NOTHING_STORED)
 
     async def refill(self, _kept: StoredOverrides, _topic_id: str | None) -> tuple[None, None]:

@@ -1,4 +1,4 @@
-"""Positions whose topic vanishes while transactions write there, too."""
+"""The topic of positions: it vanishes while transactions write there, too; it was created by someone else."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import attrs
 from mm2py.flow.source.positions import Positions
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position, decode_position, encode_position
-from mm2py.telemetry.events import InternalTopicRecreated
+from mm2py.telemetry.events import InternalTopicExpires, InternalTopicRecreated
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, _built
 from tests.support.clocks import LoopClock
-from tests.support.fake_brokers import DESCRIBE_CONFIGS, PRODUCE, FakeBrokers
+from tests.support.fake_brokers import PRODUCE, FakeBrokers, FakePartition, FakeTopic
 from tests.support.flow_rig import SETTINGS, flow_context
 
 
@@ -45,7 +45,6 @@ async def test_a_position_of_a_transaction_stays_the_newest() -> None:
         await positions.write([Position(BUSY, 100, 99), Position(IDLE, 7, 6)])
         del brokers.topics[topic]
         brokers.script(PRODUCE, overtaken)
-        brokers.script(DESCRIBE_CONFIGS, lambda _, request: request.RESPONSE_TYPE(0, [(0, None, 2, topic, [])]))
         await positions.log.look()
         records = await positions.log.read_all()
 
@@ -56,3 +55,18 @@ async def test_a_position_of_a_transaction_stays_the_newest() -> None:
                 found.setdefault(position.source, []).append(position.next_upstream)
     assert found == {BUSY: [150, 100, 150], IDLE: [7]}
     assert len(events.of(InternalTopicRecreated)) == 1
+
+
+async def test_a_topic_in_which_positions_would_expire_is_reported() -> None:
+    """Not one that the flow creates itself."""
+    clock, topic = LoopClock(), SETTINGS.offset_storage.topic
+    events, reported = EventLog(clock), list[int]()
+    brokers = FakeBrokers()
+    for policy in (None, "compact", "compact,delete"):
+        if policy is not None:
+            brokers.topics[topic] = FakeTopic([FakePartition()], configs={"cleanup.policy": policy})
+        async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster:
+            await Positions(flow_context(clock, events, SETTINGS), cluster, cluster).read()
+        reported.append(len(events.of(InternalTopicExpires)))
+
+    assert reported == [0, 0, 1]
