@@ -66,9 +66,13 @@ class Cluster:
 
     async def close(self) -> None:
         """Close every connection. The cluster cannot be used again."""
-        self._connections.close()
+        self.let_go()
         # Transports let go of their sockets one turn of the loop later.
         await self.clock.sleep(0)
+
+    def let_go(self) -> None:
+        """Close every connection, from where nothing can be awaited."""
+        self._connections.close()
 
     # What is known.
 

@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import attrs
 
@@ -24,6 +24,10 @@ from mm2py.pipeline.copy.sent_plan import MANY, KeptPlans, keep_few
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fetch import FetchSession
 from mm2py.wire.metadata import ClusterMetadata
+
+
+#: So long brokers keep connections on which nothing comes (connections.max.idle.ms).
+_UNUSED_S: Final = 600.0
 
 
 @attrs.frozen(eq=False)
@@ -55,6 +59,8 @@ class WorkerState:
     """
 
     clusters: dict[ClusterEndpoint, Cluster] = attrs.field(factory=dict)
+    #: When each was last used. One whose password is another one now, or whose flow is gone, is not used again.
+    used_at: dict[ClusterEndpoint, float] = attrs.field(factory=dict)
     sessions: dict[tuple[str, int, int], FetchSession] = attrs.field(factory=dict)
     walks: Walks = attrs.field(factory=dict)
     checked: Checked = attrs.field(factory=dict)
@@ -83,6 +89,7 @@ class WorkerState:
         for cluster in self.clusters.values():
             await cluster.close()
         self.clusters.clear()
+        self.used_at.clear()
         self.sessions.clear()
 
     def begin_sessions_again(self, alias: str) -> None:
@@ -151,6 +158,11 @@ class WorkerState:
             keep_few(self.untouched)
 
     def cluster(self, endpoint: ClusterEndpoint, clock: Clock) -> Cluster:
+        """Return a cluster for an epoch; let go of those that were not used for long."""
+        now = self.used_at[endpoint] = clock.monotonic()
+        for other in [it for it, used_at in self.used_at.items() if now - used_at >= _UNUSED_S]:
+            del self.used_at[other]
+            self.clusters.pop(other).let_go()
         found = self.clusters.get(endpoint)
         if found is None:
             found = self.clusters[endpoint] = Cluster(endpoint, clock)
