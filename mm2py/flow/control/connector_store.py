@@ -17,6 +17,7 @@ from typing import Final
 
 from mm2py.clock import Clock
 from mm2py.config.flow_settings import StorageSettings
+from mm2py.core.backoff import Backoff
 from mm2py.errors import BrokerAnsweredError, ConnectorsNotStoredError, Mm2Error
 from mm2py.flow.internal_topics import report_expiry
 from mm2py.model.connector_configs import (
@@ -32,6 +33,8 @@ from mm2py.model.foreign import UnreadableRecord
 from mm2py.model.topic import is_other_topic
 from mm2py.telemetry.events import (
     ConnectorRecordUnreadable,
+    ConnectorsFollowed,
+    ConnectorsNotFollowed,
     ConnectorsRead,
     ConnectorsRefilled,
     ConnectorWritesUnguarded,
@@ -46,6 +49,7 @@ from mm2py.wire.transactions import TransactionalProducer
 
 
 _POLL_S: Final = 1.0
+_PAUSES: Final = Backoff(1.0, 15.0)
 #: Time limit for one write, read back.
 _LIMIT_S: Final = 20.0
 #: How often a change is tried that others come before, and the longest pause after the first time.
@@ -96,14 +100,21 @@ class ConnectorStore:
         self._restarts: list[RestartRequest] = []
         self._topic_id: str | None = None
         self._turn = asyncio.Lock()
+        #: How often the topic could not be read in a row, since when, and what was reported of that.
+        self._misses, self._missed_at = 0, 0.0
+        self._told: set[type[Mm2Error]] = set()
         #: The topic, while its cluster is connected.
         self._log: TopicLog | None = None
 
     async def follow(self) -> None:
-        """Follow the topic until an error, or until cancelled; create it if it is missing."""
+        """Follow the topic until cancelled; create it if it is missing."""
         while True:
-            async with Cluster(self.endpoint, self._clock) as cluster:
-                await self._follow(TopicLog(cluster, self._storage.topic))
+            try:
+                async with Cluster(self.endpoint, self._clock) as cluster:
+                    await self._follow(TopicLog(cluster, self._storage.topic))
+            except Mm2Error as error:
+                self._miss(error)
+                await self._clock.sleep(_PAUSES.pause_s(self._misses, self._jitter()))
 
     async def _follow(self, log: TopicLog) -> None:
         try:
@@ -112,9 +123,30 @@ class ConnectorStore:
                     with suppress(TakenOverError):  # another worker fills a deleted topic again
                         await self._catch_up(log)
                     self._log = log
+                self._found(log.cluster)
                 await self._clock.sleep(_POLL_S)
         finally:
             self._log = None
+
+    def _miss(self, error: Mm2Error) -> None:
+        """Note that the topic cannot be read; report that once for each kind of error."""
+        if not self._misses:
+            self._missed_at = self._clock.monotonic()
+        self._misses += 1
+        if type(error) not in self._told:
+            self._told.add(type(error))
+            hint = self._hint(error)
+            self._events.emit(ConnectorsNotFollowed(self._storage.topic, self.endpoint.alias, str(error), hint))
+
+    def _found(self, cluster: Cluster) -> None:
+        if self._misses:
+            away_s = self._clock.monotonic() - self._missed_at
+            self._events.emit(ConnectorsFollowed(self._storage.topic, cluster.alias, away_s))
+            self._misses = 0
+            self._told.clear()
+
+    def _hint(self, error: Mm2Error) -> str:
+        return error.hint_for(principal_of(self.endpoint)) if isinstance(error, NotAuthorizedError) else error.hint
 
     async def change(self, decide: Decide) -> None:
         """
@@ -171,9 +203,7 @@ class ConnectorStore:
         return writer
 
     def _report_unguarded(self, error: BrokerAnsweredError) -> None:
-        hint = hint_of(error) or error.hint
-        if isinstance(error, NotAuthorizedError):
-            hint = error.hint_for(principal_of(self.endpoint))
+        hint = hint_of(error) or self._hint(error)
         self._events.emit(ConnectorWritesUnguarded(self._storage.topic, self._transactional_id, str(error), hint))
 
     async def _append(self, writer: FencedWriter, log: TopicLog, contents: Sequence[KeyValue]) -> None:

@@ -18,6 +18,27 @@ class ConnectorsRead(Event):
 
 
 @attrs.frozen
+class ConnectorsNotFollowed(Event):
+    """The config topic cannot be read; reported once for each kind of error, and tried again. What runs continues."""
+
+    level = Level.WARN
+
+    topic: str
+    cluster: str
+    error: str
+    hint: str
+
+
+@attrs.frozen
+class ConnectorsFollowed(Event):
+    """The config topic can be read again, after `away_s`."""
+
+    topic: str
+    cluster: str
+    away_s: float
+
+
+@attrs.frozen
 class ConnectorStored(Event):
     """A client of this node's REST interface created, changed or deleted a connector, or changed its target state."""
 

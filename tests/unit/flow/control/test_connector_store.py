@@ -13,11 +13,54 @@ from mm2py.flow.control import connector_store
 from mm2py.flow.control.connector_store import ConnectorStore
 from mm2py.model.connector_configs import config_record
 from mm2py.model.endpoint import ClusterEndpoint, Security
+from mm2py.telemetry.events import ConnectorsFollowed, ConnectorsNotFollowed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.security.access import BrokerAccessError
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FakeBrokers, FakeConnection
+
+
+def _store(brokers: FakeBrokers, events: EventLog) -> ConnectorStore:
+    return ConnectorStore(
+        brokers.endpoint,
+        StorageSettings("configs", 1),
+        "connect-cluster-g",
+        clock=LoopClock(),
+        events=events,
+        jitter=lambda: 0.5,
+        on_change=lambda _: None,
+        on_restart=lambda _: None,
+    )
+
+
+async def test_an_outage_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lasts for hours, and so does the refusal of a login in the end; connectors are known again within seconds."""
+    brokers, events = FakeBrokers(), EventLog(LoopClock())
+    refusals = [BrokerAccessError("A", "b0:9092", "refused", "User:mm2", "correct it")] * 100
+
+    async def opened(endpoint: ClusterEndpoint, host: str, port: int) -> FakeConnection:
+        if not brokers.down and refusals:
+            raise refusals.pop()
+        return await brokers.open(endpoint, host, port)
+
+    monkeypatch.setattr(connector_store, "Cluster", partial(Cluster, opener=opened))
+    store = _store(brokers, events)
+    async with asyncio.TaskGroup() as tasks:
+        brokers.down = set(brokers.hosts)
+        following = tasks.create_task(store.follow())
+        await asyncio.sleep(7_200)
+        brokers.down = set()
+        while refusals:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(1)
+        await asyncio.sleep(60)
+        following.cancel()
+
+    assert store.is_read
+    assert len(events.of(ConnectorsNotFollowed)) == 2
+    [over] = events.of(ConnectorsFollowed)
+    assert over.away_s > 7_200
 
 
 async def test_connectors_are_followed_by_another_login(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,16 +72,7 @@ async def test_connectors_are_followed_by_another_login(monkeypatch: pytest.Monk
         return await brokers.open(endpoint, host, port)
 
     monkeypatch.setattr(connector_store, "Cluster", partial(Cluster, opener=opened))
-    store = ConnectorStore(
-        brokers.endpoint,
-        StorageSettings("configs", 1),
-        "connect-cluster-g",
-        clock=clock,
-        events=EventLog(clock),
-        jitter=lambda: 0.5,
-        on_change=lambda _: None,
-        on_restart=lambda _: None,
-    )
+    store = _store(brokers, EventLog(clock))
     async with asyncio.TaskGroup() as tasks:
         following = tasks.create_task(store.follow())
         await asyncio.sleep(5)
