@@ -100,8 +100,8 @@ class ConnectorStore:
         self._restarts: list[RestartRequest] = []
         self._topic_id: str | None = None
         self._turn = asyncio.Lock()
-        #: How often the topic could not be read in a row, since when, and what was reported of that.
-        self._misses, self._missed_at = 0, 0.0
+        #: How often the topic could not be read in a row, since when, why, and what was reported of that.
+        self._misses, self._missed_at, self._missed_for = 0, 0.0, ""
         self._told: set[type[Mm2Error]] = set()
         #: The topic, while its cluster is connected.
         self._log: TopicLog | None = None
@@ -132,7 +132,7 @@ class ConnectorStore:
         """Note that the topic cannot be read; report that once for each kind of error."""
         if not self._misses:
             self._missed_at = self._clock.monotonic()
-        self._misses += 1
+        self._misses, self._missed_for = self._misses + 1, str(error)
         if type(error) not in self._told:
             self._told.add(type(error))
             hint = self._hint(error)
@@ -142,7 +142,7 @@ class ConnectorStore:
         if self._misses:
             away_s = self._clock.monotonic() - self._missed_at
             self._events.emit(ConnectorsFollowed(self._storage.topic, cluster.alias, away_s))
-            self._misses = 0
+            self._misses, self._missed_for = 0, ""
             self._told.clear()
 
     def _hint(self, error: Mm2Error) -> str:
@@ -177,8 +177,7 @@ class ConnectorStore:
         try:
             async with asyncio.timeout(_LIMIT_S), self._turn:
                 if self._log is None:
-                    why = "its cluster does not answer" if self.is_read else "its topic has not been read yet"
-                    raise self._not_stored(why)
+                    raise self._not_stored(self._missed_for or "its topic has not been read yet")
                 yield self._log
         except TimeoutError as error:
             raise self._not_stored(f"no answer in {_LIMIT_S:g} s") from error

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 
 import attrs
 import pytest
 
 from mm2py.config.flow_settings import StorageSettings
+from mm2py.errors import ConnectorsNotStoredError
 from mm2py.flow.control import connector_store
 from mm2py.flow.control.connector_store import ConnectorStore
-from mm2py.model.connector_configs import config_record
+from mm2py.model.connector_configs import KeyValue, config_record
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.telemetry.events import ConnectorsFollowed, ConnectorsNotFollowed
 from mm2py.telemetry.journal import EventLog
@@ -35,6 +37,10 @@ def _store(brokers: FakeBrokers, events: EventLog) -> ConnectorStore:
     )
 
 
+async def _nothing() -> Sequence[KeyValue]:
+    return ()
+
+
 async def test_an_outage_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It lasts for hours, and so does the refusal of a login in the end; connectors are known again within seconds."""
     brokers, events = FakeBrokers(), EventLog(LoopClock())
@@ -51,6 +57,8 @@ async def test_an_outage_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> No
         brokers.down = set(brokers.hosts)
         following = tasks.create_task(store.follow())
         await asyncio.sleep(7_200)
+        with pytest.raises(ConnectorsNotStoredError, match="connection refused"):
+            await store.change(_nothing)
         brokers.down = set()
         while refusals:  # noqa: ASYNC110 - virtual time
             await asyncio.sleep(1)
