@@ -94,6 +94,8 @@ class RecordTasks:
         may_write = any(self._tasks[key].is_unsettled for key in keys)
         for key in keys:
             await self._stop(self._tasks.pop(key))
+        if not self._tasks:
+            await self.close()  # what begins again may have another password
         if may_write:
             await self._clock.sleep(QUIET_S)
 
