@@ -24,7 +24,8 @@ class CreateTopic:
     topic: str
     remote_topic: str
     partitions: int
-    #: Why it is due, in the words of the log.
+    #: What it is a part of, and why it is due, in the words of the log.
+    step: ClassVar[str] = "create remote topics"
     reason: ClassVar[str] = "the source has the topic, the target has no remote topic of it"
 
 
@@ -35,6 +36,7 @@ class GrowPartitions:
     remote_topic: str
     before: int
     after: int
+    step: ClassVar[str] = "grow remote topics"
     reason: ClassVar[str] = "the source has more partitions than the remote topic"
 
 

@@ -44,6 +44,10 @@ _DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 #: Brokers learn of a new topic one after the other: number and interval of checks for it.
 _LOOKS = 20
 _LOOK_PAUSE_S = 0.1
+#: Errors of creating and growing that mean that there is nothing left to do.
+_DONE = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS)
+#: How many topics are named in an event.
+_NAMED = 10
 #: A look at the topics that left something undone is repeated after this, or the refresh interval if that is shorter.
 _UNSETTLED_REFRESH_S = 10.0
 
@@ -109,6 +113,8 @@ class Topics:
         self.latest = Mirrored({}, is_settled=False)
         self._known: frozenset[str] = frozenset()
         self._clashes: Mapping[str, str] = {}
+        #: What the target refused in the last refresh, with the error codes, by remote topic.
+        self._refused: Mapping[str, int] = {}
         self._skipped: frozenset[str] = frozenset()
         self._is_idle = False
         self._wanted = asyncio.Event()
@@ -131,9 +137,11 @@ class Topics:
         target: Mapping[str, int] = seen.partition_counts()
         actions = missing(remote_of, source, target) if self.may_act else ()
         refused = await self._act(actions, view)
-        if len(actions) > len(refused):
+        if actions:
             seen = await self._look_for(lambda found: missing(remote_of, source, found), refused)
             target = seen.partition_counts()
+        left = missing(remote_of, source, target)
+        self._note_refusals(refused, left)
         await self._clock.sleep(0)  # others have a turn of the event loop between steps that look at each partition
         places = copyable(remote_of, source, target)
         terms = await self._terms(sorted(set(places.values())))
@@ -150,7 +158,7 @@ class Topics:
         await self._clock.sleep(0)
         mirrored = Mirrored(
             found,
-            is_settled=not missing(remote_of, source, target),
+            is_settled=not left,
             missing_partitions=sum(source[topic] for topic in remote_of) - len(found),
             heartbeats=frozenset(filter(self._policy.is_heartbeats_topic, remote_of)),
         )
@@ -254,16 +262,22 @@ class Topics:
         for b in grown:
             if extended[b.remote_topic] is None:
                 self._events.emit(PartitionsGrown(flow, b.remote_topic, b.before, b.after, b.reason))
-        self._note_refusals("create remote topics", created)
-        self._note_refusals("grow remote topics", extended)
         return {topic: error for topic, error in {**created, **extended}.items() if error is not None}
 
-    def _note_refusals(self, step: str, results: Mapping[str, BrokerAnsweredError | None]) -> None:
-        errors = [(topic, error) for topic, error in results.items() if error is not None]
-        if errors:
-            self._reach.failed(step, self._explained(*errors[0]))
-        elif results:
-            self._reach.answered((), step)
+    def _note_refusals(self, refused: Mapping[str, BrokerAnsweredError], left: Iterable[Action]) -> None:
+        """Report once what is *left* to do because the target refused it, all of one kind together."""
+        found = {it.remote_topic: (it.step, refused[it.remote_topic]) for it in left if it.remote_topic in refused}
+        news: dict[tuple[str, str], list[str]] = {}
+        for topic, (step, error) in found.items():
+            if self._refused.get(topic) != error.code:
+                news.setdefault((step, error.name), []).append(topic)
+        for (step, _), topics in news.items():
+            told = self._explained(topics[0], refused[topics[0]])
+            others = f"; the same with {', '.join(topics[1:_NAMED])}" if topics[1:] else ""
+            more = f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
+            hint = self._reach.hint_for(told)
+            self._events.emit(StepFailed(self._settings.flow, step, f"{told}{others}{more}", hint))
+        self._refused = {topic: error.code for topic, (_, error) in found.items()}
 
     def _explained(self, remote_topic: str, error: BrokerAnsweredError) -> Mm2Error:
         """Name the setting if more replicas are requested than there are brokers; Kafka's message does not."""
@@ -275,12 +289,15 @@ class Topics:
     async def _look_for(
         self, lacking: Callable[[Mapping[str, int]], Iterable[Action]], refused: Mapping[str, BrokerAnsweredError]
     ) -> TopicsView:
-        """Refresh the target until all new topics and partitions are visible."""
+        """Refresh the target until all new topics and partitions are visible. What another one has created or grown
+        meanwhile is awaited as well, but only once: we may lack the permission to see it.
+        """
+        final = {topic for topic, error in refused.items() if error.code not in _DONE or topic in self._refused}
         seen = TopicsView({})
         for _ in range(_LOOKS):
             seen = await self._target.list_topics()
             left = {action.remote_topic for action in lacking(seen.partition_counts())}
-            if left <= refused.keys():
+            if left <= final:
                 break
             await self._clock.sleep(_LOOK_PAUSE_S)
         return seen

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 import attrs
 import pytest
 
+from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.topics.remote_topics import Topics
-from mm2py.model.topic import TopicDescription, TopicsView
-from mm2py.telemetry.events import TopicSkipped
+from mm2py.model.topic import NewTopic, TopicDescription, TopicsView
+from mm2py.telemetry.events import StepFailed, TopicSkipped
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.topics.admin import Admin
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import SyncedMemoryDouble, flow_context
@@ -24,8 +26,15 @@ class _Listed:
     cluster_id: str
     topics: set[str]
     brokers: int = 1
+    #: The errors of topics that it does not create, by name.
+    refusals: dict[str, ErrorCode] = attrs.field(factory=dict)
+    #: What exists, but is not listed until it was listed that many times.
+    late: dict[str, int] = attrs.field(factory=dict)
+    listings: int = 0
 
     async def list_topics(self) -> TopicsView:
+        self.listings += 1
+        self.topics |= {topic for topic, listings in self.late.items() if self.listings > listings}
         return TopicsView({topic: TopicDescription(None, {0: 0}, 1) for topic in self.topics})
 
     async def topic_configs(self, topics: Collection[str], keys: Collection[str] = ()) -> dict[str, Mapping[str, Any]]:
@@ -35,11 +44,23 @@ class _Listed:
     async def grow_partitions(self, totals: Mapping[str, int]) -> dict[str, None]:
         return dict.fromkeys(totals)
 
+    async def broker_configs(self, _keys: Collection[str]) -> Mapping[str, Any]:
+        return {}
 
-def _topics(source: _Listed, target: _Listed, events: EventLog) -> Topics:
+    async def create_topics(self, topics: Sequence[NewTopic]) -> dict[str, BrokerAnsweredError | None]:
+        self.topics |= {topic.name for topic in topics} - self.refusals.keys()
+        return {
+            topic.name: error_of(code, "B", "CreateTopics", f"{topic.name}: no")
+            if (code := self.refusals.get(topic.name))
+            else None
+            for topic in topics
+        }
+
+
+def _topics(source: _Listed, target: _Listed, events: EventLog, *, may_act: bool = False) -> Topics:
     ends = (cast("Admin", source), cast("Admin", target))
     topics = Topics(flow_context(LoopClock(), events), *ends, cast("Any", SyncedMemoryDouble()))
-    topics.may_act = False
+    topics.may_act = may_act
     return topics
 
 
@@ -62,3 +83,46 @@ async def test_copies_beside_their_topics_are_not_reported(events: EventLog, oth
     await _topics(_Listed("one", {"orders", "A.orders"}), _Listed(other, set()), events).refresh_once()
 
     assert len(events.of(TopicSkipped)) == expected
+
+
+async def test_each_refusal_is_reported_once(events: EventLog) -> None:
+    """One that lasts hides none that comes later, of another kind or for another topic."""
+    target = _Listed("other", set(), refusals={"A.a": ErrorCode.INVALID_TOPIC_EXCEPTION})
+    source = _Listed("one", {"a", "b"})
+    topics = _topics(source, target, events, may_act=True)
+    await topics.refresh_once()
+    source.topics |= {"c", "d", "e"}
+    target.refusals |= {
+        "A.c": ErrorCode.POLICY_VIOLATION,
+        "A.d": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "A.e": ErrorCode.POLICY_VIOLATION,
+    }
+    await topics.refresh_once()
+    await topics.refresh_once()
+
+    assert [(event.step, event.error.partition("[")[2]) for event in events.of(StepFailed)] == [
+        ("create remote topics", "17] (A.a: no)"),
+        ("create remote topics", "44] (A.c: no); the same with A.e"),
+        ("create remote topics", "17] (A.d: no)"),
+    ]
+
+
+async def test_a_topic_that_another_one_creates_meanwhile(events: EventLog) -> None:
+    """It is no failure, and mirrored at once, though brokers list it a little later."""
+    target = _Listed("other", set(), refusals={"A.a": ErrorCode.TOPIC_ALREADY_EXISTS}, late={"A.a": 3})
+    mirrored = await _topics(_Listed("one", {"a"}), target, events, may_act=True).refresh_once()
+
+    assert (mirrored.is_settled, mirrored.remote_of) == (True, {"a": "A.a"})
+    assert events.of(StepFailed) == ()
+
+
+async def test_a_topic_that_exists_but_may_not_be_seen(events: EventLog) -> None:
+    """What lacks is named, once, and the topic is not waited for each time."""
+    target = _Listed("other", set(), refusals={"A.a": ErrorCode.TOPIC_ALREADY_EXISTS})
+    topics = _topics(_Listed("one", {"a"}), target, events, may_act=True)
+    await topics.refresh_once()
+    before = target.listings
+    await topics.refresh_once()
+
+    assert ["DESCRIBE on topic A.a" in event.hint for event in events.of(StepFailed)] == [True]
+    assert target.listings - before == 2
