@@ -24,8 +24,8 @@ LONGEST_NAME = 249
 #: A name that no topic has, to test how policies rename in general.
 _PROBE = "mm2py-probe"
 _MOST_NODES = 5_000
-#: Most combinations of filters to examine; the result is uncertain beyond that.
-_MOST_WORDS = 2_000
+#: Most combinations of filters to examine, and most names to try on them; the result is uncertain beyond that.
+_MOST_WORDS, _MOST_WALKED = 2_000, 50_000
 _LONGEST_WAY = 8
 #: Never mirrored, or never under its own name.
 _NEVER = NamePatterns.compile((r"__.*", r"\..*", r"mm2.*internal", r".*checkpoints.internal", r".*heartbeats"))
@@ -260,6 +260,7 @@ class _Search:
     def __init__(self) -> None:
         self._automata: dict[NamePatterns, Automaton | None] = {}
         self._known: dict[frozenset[tuple[TopicFilter, str]], _Word | None] = {}
+        self._walked = 0
 
     def circles(self, grown: Sequence[_Circle], edges: Sequence[_Edge]) -> Iterator[tuple[_Circle, _Word]]:
         """Return cycles with a name that may loop."""
@@ -267,20 +268,18 @@ class _Search:
             if circle.grows and (word := self._word(circle.way)) is not None:
                 yield circle, word
         ways: dict[_Node, list[_Edge]] = {}
-        for edge in edges:
+        for edge in _on_circles(edges):
             ways.setdefault(edge.here, []).append(edge)
         for start in sorted(ways):
-            if not self._is_exhausted:
-                yield from self._circles_from(start, ways)
+            yield from self._circles_from(start, ways)
+        if self._is_exhausted:
+            yield from ((circle, _GUESS) for circle in grown)
 
     def _circles_from(self, start: _Node, ways: Mapping[_Node, Sequence[_Edge]]) -> Iterator[tuple[_Circle, _Word]]:
         """Return cycles through *start* and later nodes, each once; a path that no name can take is abandoned early."""
         paths: deque[tuple[_Edge, ...]] = deque((edge,) for edge in ways[start])
-        while paths:
+        while paths and not self._is_exhausted:
             path = paths.popleft()
-            if self._is_exhausted:
-                yield _Circle(path, grows=False), _GUESS
-                return
             there = path[-1].there
             if there < start or any(edge.here == there for edge in path[1:]):
                 continue
@@ -292,7 +291,7 @@ class _Search:
 
     @property
     def _is_exhausted(self) -> bool:
-        return len(self._known) >= _MOST_WORDS
+        return len(self._known) >= _MOST_WORDS or self._walked >= _MOST_WALKED
 
     def _word(self, path: Sequence[_Edge]) -> _Word | None:
         """Return the shortest name that takes all of *path*; None if there certainly is none."""
@@ -320,6 +319,7 @@ class _Search:
                     wanted.append(((patterns, before), automaton, after, shall))
         try:
             for word, reached in walk_together(starts):
+                self._walked += 1
                 if all(auto.accepts(auto.walk(after, reached[key])) is shall for key, auto, after, shall in wanted):
                     return _Word(word, is_open)
         except NotWalkableError:
@@ -333,6 +333,13 @@ class _Search:
             except NotWalkableError:
                 self._automata[patterns] = None
         return self._automata[patterns]
+
+
+def _on_circles(edges: Sequence[_Edge]) -> Sequence[_Edge]:
+    """Leave out what certainly is in no cycle: steps to a topic that leads nowhere, or from one that none leads to."""
+    begins, ends = {edge.here for edge in edges}, {edge.there for edge in edges}
+    kept = [edge for edge in edges if edge.here in ends and edge.there in begins]
+    return edges if len(kept) == len(edges) else _on_circles(kept)
 
 
 def _is_opaque(topic_filter: TopicFilter) -> bool:

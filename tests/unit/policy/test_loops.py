@@ -11,7 +11,7 @@ from mm2py.model.flow import Flow
 from mm2py.policy import loops
 from mm2py.policy.filters import DefaultTopicFilter
 from mm2py.policy.loops import FlowNaming, Loop, describe, find_loop
-from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
+from mm2py.policy.replication import AffixedReplicationPolicy, DefaultReplicationPolicy, IdentityReplicationPolicy
 
 
 EXCLUDED = (r"mm2.*\.internal", r".*\.replica", "__.*")
@@ -238,3 +238,25 @@ def test_routers_for_one_name() -> None:
     stripping = [attrs.evolve(one, routed=lambda topic: names.get(topic, topic)) for one in ring]
 
     assert said(find_loop(stripping)) == ("A->B B->C C->A", "A.orders")
+
+
+def _prefixed(aliases: str) -> list[FlowNaming]:
+    """Make flows between all clusters that put their source's alias in front, and leave out what has one already."""
+    exclude = tuple(f"{alias}-.*" for alias in aliases)
+    flows = [f"{source}->{target}" for source in aliases for target in aliases if source != target]
+    made = [mirror(flow, exclude=(*EXCLUDED, *exclude)) for flow in flows]
+    return [attrs.evolve(it, policy=AffixedReplicationPolicy(it.policy, f"{it.flow.source}-")) for it in made]
+
+
+def test_names_that_only_grow_lead_nowhere_if_they_are_excluded() -> None:
+    """Of the many longer and longer names none is on a cycle: nothing is searched for them, and nothing is in doubt."""
+    assert find_loop(_prefixed("ABCD")) is None
+
+
+def test_a_search_that_takes_too_long_names_flows_that_form_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The doubt is about flows that could feed each other, not about those that were being looked at."""
+    monkeypatch.setattr(loops, "_MOST_WORDS", 1)
+    found = find_loop([mirror("A->B", "a.*"), mirror("B->C", "b.*"), mirror("C->A", "c.*")])
+
+    assert found is not None
+    assert (len(found.flows), found.topic, found.is_sure) == (3, None, False)
