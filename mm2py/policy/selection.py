@@ -12,6 +12,8 @@ from mm2py.policy.replication import ReplicationPolicy, keeps_names
 
 
 _NAMED = 5
+#: The most pairs of a member and a name to compare, which takes some 0.1 s.
+_MOST_COMPARED = 10_000
 
 
 class Selection(enum.Enum):
@@ -77,11 +79,14 @@ def _hops(topic: str, policy: ReplicationPolicy) -> Iterator[str]:
 
 
 def near_misses(wanted: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names that members of a list, names or regular expressions, were most likely meant to match."""
-    topics = sorted(names)
-    found = (near for member in wanted for near in difflib.get_close_matches(member, topics, n=2, cutoff=0.75))
+    """Return the names that members of a list, names or regular expressions, were most likely meant to match. Only the
+    first ones are compared if there are very many.
+    """
+    topics = sorted(names)[:_MOST_COMPARED]
+    members = list(wanted)[: max(1, _MOST_COMPARED // max(1, len(topics)))]
+    found = (near for member in members for near in difflib.get_close_matches(member, topics, n=2, cutoff=0.75))
     # "orders" for orders-2024 and orders-2025 overlooks that a member must match the whole name.
-    beginning = (topic for member in wanted for topic in topics if len(member) > 1 and topic.startswith(member))
+    beginning = (topic for member in members for topic in topics if len(member) > 1 and topic.startswith(member))
     return tuple(dict.fromkeys((*found, *beginning)))[:_NAMED]
 
 
