@@ -40,8 +40,8 @@ class TopicsView:
     topics: Mapping[str, TopicDescription]
 
     def partition_counts(self) -> dict[str, int]:
-        """Return how many partitions each topic has."""
-        return {name: len(topic.partitions) for name, topic in self.topics.items()}
+        """Return how many partitions each topic has, Kafka's own left out, whatever a policy says of them."""
+        return {name: len(topic.partitions) for name, topic in self.topics.items() if not topic.is_internal}
 
 
 @attrs.frozen

@@ -22,7 +22,7 @@ from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.positions_topic import PositionsTopic
-from mm2py.model.topic import TopicDescription, is_other_topic
+from mm2py.model.topic import TopicDescription, TopicsView, is_other_topic
 from mm2py.pipeline.copy.refusals import failure_of
 from mm2py.policy.filters import DefaultTopicFilter
 from mm2py.policy.selection import near_misses
@@ -196,7 +196,7 @@ class Verification:
                     f"cluster {settings.flow.source} has no topic {name}, or we may not see it{meant}",
                 )
         selected = select(
-            {name: len(topic.partitions) for name, topic in there.items()},
+            TopicsView(there).partition_counts(),
             settings.flow,
             policy_of(settings),
             DefaultTopicFilter.of(wanted) if wanted else topic_filter_of(settings),

@@ -79,6 +79,8 @@ def select(
                 named_like_copies.add(topic)
             continue
         remote_topic = policy.format_remote_topic(flow.source, transforms.routed(topic))
+        if not remote_topic:
+            raise ValueError(f"topic {topic} has got no remote name")
         if remote_topic in taken:
             clashes[topic] = taken[remote_topic]
             continue

@@ -71,6 +71,20 @@ class CopyIntoItselfError(Mm2Error):
         return f"{one}: each record of topic {self.topic} would be copied into that topic again, without end"
 
 
+@attrs.define(eq=False)
+class CustomClassError(Mm2Error):
+    """A custom class of the settings failed when it was asked about topics."""
+
+    hint: ClassVar[str] = "correct the class, and restart the mirror; until then it copies the topics that it has"
+
+    policy: str
+    topic_filter: str
+    cause: str
+
+    def __str__(self) -> str:
+        return f"asking {self.policy} and {self.topic_filter} which topics to mirror failed: {self.cause}"
+
+
 @attrs.frozen
 class _Terms:
     """What a remote topic says of the batches that it takes."""
@@ -209,14 +223,17 @@ class Topics:
 
     def _select(self, source: Mapping[str, int]) -> Selected:
         settings = self._settings
-        selected = select(
-            source,
-            settings.flow,
-            self._policy,
-            self._filter,
-            heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
-            transforms=self._transforms,
-        )
+        try:
+            selected = select(
+                source,
+                settings.flow,
+                self._policy,
+                self._filter,
+                heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
+                transforms=self._transforms,
+            )
+        except Exception as cause:  # of custom classes
+            raise CustomClassError(settings.policy.class_name, settings.topics.filter_class, repr(cause)) from cause
         for topic, other in selected.clashes.items():
             if self._clashes.get(topic) != other:
                 hint = "rename one of them, or exclude one with topics.exclude"

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 import attrs
 import pytest
 
+from mm2py.config.settings import FlowSettings
 from mm2py.errors import BrokerAnsweredError
-from mm2py.flow.topics.remote_topics import Topics
+from mm2py.flow.topics.remote_topics import Mirrored, Topics
 from mm2py.model.topic import NewTopic, TopicDescription, TopicsView
+from mm2py.policy.replication import DefaultReplicationPolicy
 from mm2py.telemetry.events import StepFailed, TopicSkipped
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.topics.admin import Admin
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import SyncedMemoryDouble, flow_context
+from tests.support.flow_rig import SETTINGS, SyncedMemoryDouble, flow_context
 
 
 @attrs.define
@@ -35,7 +38,8 @@ class _Listed:
     async def list_topics(self) -> TopicsView:
         self.listings += 1
         self.topics |= {topic for topic, listings in self.late.items() if self.listings > listings}
-        return TopicsView({topic: TopicDescription(None, {0: 0}, 1) for topic in self.topics})
+        internal = {"__consumer_offsets"}
+        return TopicsView({topic: TopicDescription(None, {0: 0}, topic in internal) for topic in self.topics})
 
     async def topic_configs(self, topics: Collection[str], keys: Collection[str] = ()) -> dict[str, Mapping[str, Any]]:
         del keys
@@ -57,9 +61,11 @@ class _Listed:
         }
 
 
-def _topics(source: _Listed, target: _Listed, events: EventLog, *, may_act: bool = False) -> Topics:
+def _topics(
+    source: _Listed, target: _Listed, events: EventLog, settings: FlowSettings = SETTINGS, *, may_act: bool = False
+) -> Topics:
     ends = (cast("Admin", source), cast("Admin", target))
-    topics = Topics(flow_context(LoopClock(), events), *ends, cast("Any", SyncedMemoryDouble()))
+    topics = Topics(flow_context(LoopClock(), events, settings), *ends, cast("Any", SyncedMemoryDouble()))
     topics.may_act = may_act
     return topics
 
@@ -126,3 +132,56 @@ async def test_a_topic_that_exists_but_may_not_be_seen(events: EventLog) -> None
 
     assert ["DESCRIBE on topic A.a" in event.hint for event in events.of(StepFailed)] == [True]
     assert target.listings - before == 2
+
+
+class ChoosyFilter:
+    """A filter of one's own that does not expect every name."""
+
+    def takes_topic(self, topic: str) -> bool:
+        return int(topic.partition("-")[2]) > 0
+
+
+class ChoosyPolicy(DefaultReplicationPolicy):
+    """A policy of one's own that has no name for most topics, and takes none for internal."""
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        return {"t-1": f"{source_alias}.t-1"}.get(topic)  # type: ignore[return-value]
+
+    def is_internal_topic(self, topic: str) -> bool:  # noqa: ARG002
+        return False
+
+
+CHOOSY_FILTER = attrs.evolve(SETTINGS, topics=attrs.evolve(SETTINGS.topics, filter_class=f"{__name__}.ChoosyFilter"))
+CHOOSY_POLICY = attrs.evolve(SETTINGS, policy=attrs.evolve(SETTINGS.policy, class_name=f"{__name__}.ChoosyPolicy"))
+
+
+@pytest.mark.parametrize("settings", [CHOOSY_FILTER, CHOOSY_POLICY], ids=["filter", "policy"])
+async def test_a_custom_class_that_fails_stops_nothing(events: EventLog, settings: FlowSettings) -> None:
+    """A topic that it does not expect is reported, once; what is mirrored already goes on, also from then on."""
+    source = _Listed("one", {"t-1"})
+    topics = _topics(source, _Listed("other", set()), events, settings, may_act=True)
+    adopted: list[int] = []
+
+    async def adopt(mirrored: Mirrored) -> Mirrored:
+        adopted.append(len(mirrored.places))
+        return mirrored
+
+    refreshing = asyncio.create_task(topics.refresh_forever(adopt, is_settled=True))
+    await asyncio.sleep(700)
+    source.topics.add("t")
+    await asyncio.sleep(700)
+    source.topics = {"t-1"}
+    await asyncio.sleep(700)
+
+    assert not refreshing.done()
+    assert (len(adopted) > 1, set(adopted)) == (True, {1})
+    assert ["to mirror failed" in event.error for event in events.of(StepFailed)] == [True]
+    refreshing.cancel()
+
+
+async def test_kafka_s_own_topics_are_never_mirrored(events: EventLog) -> None:
+    """Not even if a policy of one's own takes them for others: offsets would be written over the target's."""
+    source = _Listed("one", {"t-1", "__consumer_offsets"})
+    mirrored = await _topics(source, _Listed("other", set()), events, CHOOSY_POLICY, may_act=True).refresh_once()
+
+    assert mirrored.remote_of == {"t-1": "A.t-1"}
