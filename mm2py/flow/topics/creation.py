@@ -15,7 +15,7 @@ from mm2py.core.topics.configs import copied_configs
 from mm2py.core.topics.limits import BROKER_NAMES, limits_of_brokers, wider_limits
 from mm2py.core.topics.topology import CreateTopic
 from mm2py.errors import BrokerAnsweredError, Mm2Error
-from mm2py.flow.plugins import config_filter_of
+from mm2py.flow.plugins import asking, config_filter_of
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.flow.topics.refusals import RefusalLog
 from mm2py.model.flow import Flow
@@ -23,7 +23,7 @@ from mm2py.model.synced import SyncedConfig
 from mm2py.model.topic import NewTopic, TopicsView
 from mm2py.telemetry.events import TopicLimitsRaised
 from mm2py.telemetry.journal import EventLog
-from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.error_codes import ErrorCode, is_retriable
 from mm2py.wire.topics.admin import Admin
 
 
@@ -46,11 +46,14 @@ class TopicCreation:
         self._refusals = RefusalLog(settings.flow, "create remote topics with their source's configs", events)
         self._remembers = settings.topic_sync.configs_enabled
         self._chosen = config_filter_of(settings)
+        self._filter_class = settings.topic_sync.config_filter_class
 
     async def create(
         self, wanted: Sequence[CreateTopic], source_topics: TopicsView
     ) -> dict[str, BrokerAnsweredError | None]:
-        """Create the remote topics that are *wanted*; return per remote topic None, or why the target refused it."""
+        """Create the remote topics that are *wanted*; return per remote topic None, or why the target refused it. One
+        whose configs the source cannot tell right now is left out.
+        """
         if not wanted:
             return {}
         described = await self._source.topic_configs([it.topic for it in wanted])
@@ -61,14 +64,18 @@ class TopicCreation:
         for it in wanted:
             found = described[it.topic]
             if isinstance(found, BrokerAnsweredError):
-                unread[it.remote_topic] = found
-                configs[it.remote_topic] = {}
-            else:
+                # Deleted meanwhile, or so new that not all brokers know it: the next refresh will tell.
+                if not is_retriable(found.code):
+                    unread[it.remote_topic] = found
+                    configs[it.remote_topic] = {}
+                continue
+            with asking(self._filter_class):
                 limits[it.remote_topic] = wider_limits(found, brokers_limits, self._chosen)
                 configs[it.remote_topic] = {**limits[it.remote_topic], **copied_configs(found, self._chosen)}
         new = [
             NewTopic(it.remote_topic, it.partitions, self._factor(it.topic, source_topics), configs[it.remote_topic])
             for it in wanted
+            if it.remote_topic in configs
         ]
         unremembered = await self._remember(new)
         results = await self._target.create_topics(new)

@@ -14,7 +14,7 @@ import attrs
 from mm2py.core.source.due import RemotePartition
 from mm2py.core.topics.topology import Action, CreateTopic, GrowPartitions, Selected, copyable, missing, select
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
-from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
+from mm2py.flow.plugins import asking, policy_of, topic_filter_of, transforms_of
 from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import FlowContext
 from mm2py.flow.topics.creation import TopicCreation
@@ -69,20 +69,6 @@ class CopyIntoItselfError(Mm2Error):
     def __str__(self) -> str:
         one = f"{self.source} and {self.target} are one cluster ({self.cluster_id})"
         return f"{one}: each record of topic {self.topic} would be copied into that topic again, without end"
-
-
-@attrs.define(eq=False)
-class CustomClassError(Mm2Error):
-    """A custom class of the settings failed when it was asked about topics."""
-
-    hint: ClassVar[str] = "correct the class, and restart the mirror; until then it copies the topics that it has"
-
-    policy: str
-    topic_filter: str
-    cause: str
-
-    def __str__(self) -> str:
-        return f"asking {self.policy} and {self.topic_filter} which topics to mirror failed: {self.cause}"
 
 
 @attrs.frozen
@@ -223,7 +209,7 @@ class Topics:
 
     def _select(self, source: Mapping[str, int]) -> Selected:
         settings = self._settings
-        try:
+        with asking(settings.policy.class_name, settings.topics.filter_class):
             selected = select(
                 source,
                 settings.flow,
@@ -232,8 +218,6 @@ class Topics:
                 heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
                 transforms=self._transforms,
             )
-        except Exception as cause:  # of custom classes
-            raise CustomClassError(settings.policy.class_name, settings.topics.filter_class, repr(cause)) from cause
         for topic, other in selected.clashes.items():
             if self._clashes.get(topic) != other:
                 hint = "rename one of them, or exclude one with topics.exclude"
@@ -272,14 +256,16 @@ class Topics:
         grown = [action for action in actions if isinstance(action, GrowPartitions)]
         created = await self._creation.create(new, source_topics)
         extended = await self._target.grow_partitions({it.remote_topic: it.after for it in grown})
+        results = {**created, **extended}
+        done = {topic for topic, error in results.items() if error is None}
         flow = self._settings.flow
         for a in new:
-            if created[a.remote_topic] is None:
+            if a.remote_topic in done:
                 self._events.emit(TopicCreated(flow, a.topic, a.remote_topic, a.partitions, a.reason))
         for b in grown:
-            if extended[b.remote_topic] is None:
+            if b.remote_topic in done:
                 self._events.emit(PartitionsGrown(flow, b.remote_topic, b.before, b.after, b.reason))
-        return {topic: error for topic, error in {**created, **extended}.items() if error is not None}
+        return {topic: error for topic, error in results.items() if error is not None}
 
     def _note_refusals(self, refused: Mapping[str, BrokerAnsweredError], left: Iterable[Action]) -> None:
         """Report once what is *left* to do because the target refused it, all of one kind together."""

@@ -9,7 +9,7 @@ import pytest
 
 from mm2py.config.settings import FlowSettings
 from mm2py.core.topics.topology import CreateTopic
-from mm2py.errors import BrokerAnsweredError
+from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.topics.creation import TopicCreation
 from mm2py.model.synced import SyncedConfig
 from mm2py.model.topic import ConfigEntry, ConfigSource, NewTopic, TopicDescription, TopicsView
@@ -26,12 +26,12 @@ WANTED = [CreateTopic("t", "A.t", 1)]
 class SourceAdmin:
     """Describes the configs of one topic, or refuses to."""
 
-    def __init__(self, *, is_denied: bool = False, **configs: str) -> None:
+    def __init__(self, *, refusal: ErrorCode | None = None, **configs: str) -> None:
         self._answer: Mapping[str, ConfigEntry] | BrokerAnsweredError = {
             key.replace("_", "."): ConfigEntry(value, ConfigSource.TOPIC) for key, value in configs.items()
         }
-        if is_denied:
-            self._answer = error_of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "A", "DescribeConfigs", "t")
+        if refusal is not None:
+            self._answer = error_of(refusal, "A", "DescribeConfigs", "t")
 
     async def topic_configs(
         self, topics: Collection[str]
@@ -127,10 +127,41 @@ async def test_a_config_that_the_target_does_not_take(events: EventLog) -> None:
 async def test_configs_that_may_not_be_read(events: EventLog) -> None:
     """Without the right to read configs the topic is created without them, and the refusal is logged."""
     target = TargetAdmin()
-    results = await create(events, SourceAdmin(is_denied=True), target)
+    results = await create(events, SourceAdmin(refusal=ErrorCode.TOPIC_AUTHORIZATION_FAILED), target)
 
     assert (results, target.created) == ({"A.t": None}, [NewTopic("A.t", 1, 1)])
     assert len(events.of(TopicSyncFailed)) == 1
+
+
+async def test_configs_that_a_broker_does_not_know_yet(events: EventLog) -> None:
+    """A topic just created, or just deleted, is left to the next refresh: without configs it could stay so."""
+    target = TargetAdmin()
+    results = await create(events, SourceAdmin(refusal=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), target)
+
+    assert (results, target.created) == ({}, [])
+    assert events.of(TopicSyncFailed) == ()
+
+
+class ChoosyFilter:
+    """A filter of one's own that does not expect every config."""
+
+    def takes_config(self, key: str) -> bool:
+        return {"cleanup.policy": True}[key]
+
+    def takes_source_default(self, key: str) -> bool:
+        return self.takes_config(key)
+
+
+async def test_a_filter_that_fails(events: EventLog) -> None:
+    """What a custom class raises is the error of this step, with the class's name; copying does not end with it."""
+    sync = attrs.evolve(SETTINGS.topic_sync, config_filter_class=f"{__name__}.ChoosyFilter")
+    with pytest.raises(Mm2Error, match=r"ChoosyFilter .* KeyError\('retention.ms'\)"):
+        await create(
+            events,
+            SourceAdmin(retention_ms="1"),
+            TargetAdmin(),
+            settings=attrs.evolve(SETTINGS, topic_sync=sync),
+        )
 
 
 async def test_a_memory_that_is_away_does_not_hold_up_topics(events: EventLog) -> None:

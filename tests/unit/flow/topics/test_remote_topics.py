@@ -175,7 +175,7 @@ async def test_a_custom_class_that_fails_stops_nothing(events: EventLog, setting
 
     assert not refreshing.done()
     assert (len(adopted) > 1, set(adopted)) == (True, {1})
-    assert ["to mirror failed" in event.error for event in events.of(StepFailed)] == [True]
+    assert ["which topics to mirror" in event.error for event in events.of(StepFailed)] == [True]
     refreshing.cancel()
 
 
