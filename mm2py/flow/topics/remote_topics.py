@@ -46,6 +46,8 @@ _LOOKS = 20
 _LOOK_PAUSE_S = 0.1
 #: Errors of creating and growing that mean that there is nothing left to do.
 _DONE = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS)
+#: What was to be grown was deleted meanwhile: the next refresh will tell.
+_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
 #: How many topics are named in an event.
 _NAMED = 10
 #: A look at the topics that left something undone is repeated after this, or the refresh interval if that is shorter.
@@ -269,18 +271,19 @@ class Topics:
 
     def _note_refusals(self, refused: Mapping[str, BrokerAnsweredError], left: Iterable[Action]) -> None:
         """Report once what is *left* to do because the target refused it, all of one kind together."""
-        found = {it.remote_topic: (it.step, refused[it.remote_topic]) for it in left if it.remote_topic in refused}
+        steps = {action.remote_topic: action.step for action in left}
+        found = {topic: error for topic, error in refused.items() if topic in steps and error.code not in _GONE}
         news: dict[tuple[str, str], list[str]] = {}
-        for topic, (step, error) in found.items():
+        for topic, error in found.items():
             if self._refused.get(topic) != error.code:
-                news.setdefault((step, error.name), []).append(topic)
+                news.setdefault((steps[topic], error.name), []).append(topic)
         for (step, _), topics in news.items():
             told = self._explained(topics[0], refused[topics[0]])
             others = f"; the same with {', '.join(topics[1:_NAMED])}" if topics[1:] else ""
             more = f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
             hint = self._reach.hint_for(told)
             self._events.emit(StepFailed(self._settings.flow, step, f"{told}{others}{more}", hint))
-        self._refused = {topic: error.code for topic, (_, error) in found.items()}
+        self._refused = {topic: error.code for topic, error in found.items()}
 
     def _explained(self, remote_topic: str, error: BrokerAnsweredError) -> Mm2Error:
         """Name the setting if more replicas are requested than there are brokers; Kafka's message does not."""

@@ -34,19 +34,25 @@ class _Listed:
     #: What exists, but is not listed until it was listed that many times.
     late: dict[str, int] = attrs.field(factory=dict)
     listings: int = 0
+    partitions: int = 1
+    #: What is deleted in the moment in which it is to be grown.
+    vanishing: set[str] = attrs.field(factory=set)
 
     async def list_topics(self) -> TopicsView:
         self.listings += 1
         self.topics |= {topic for topic, listings in self.late.items() if self.listings > listings}
         internal = {"__consumer_offsets"}
-        return TopicsView({topic: TopicDescription(None, {0: 0}, topic in internal) for topic in self.topics})
+        partitions = dict.fromkeys(range(self.partitions), 0)
+        return TopicsView({topic: TopicDescription(None, partitions, topic in internal) for topic in self.topics})
 
     async def topic_configs(self, topics: Collection[str], keys: Collection[str] = ()) -> dict[str, Mapping[str, Any]]:
         del keys
         return {topic: {} for topic in topics}
 
-    async def grow_partitions(self, totals: Mapping[str, int]) -> dict[str, None]:
-        return dict.fromkeys(totals)
+    async def grow_partitions(self, totals: Mapping[str, int]) -> dict[str, BrokerAnsweredError | None]:
+        self.topics -= self.vanishing & totals.keys()
+        gone = error_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "B", "CreatePartitions")
+        return {topic: None if topic in self.topics else gone for topic in totals}
 
     async def broker_configs(self, _keys: Collection[str]) -> Mapping[str, Any]:
         return {}
@@ -132,6 +138,17 @@ async def test_a_topic_that_exists_but_may_not_be_seen(events: EventLog) -> None
 
     assert ["DESCRIBE on topic A.a" in event.hint for event in events.of(StepFailed)] == [True]
     assert target.listings - before == 2
+
+
+async def test_a_topic_that_is_deleted_when_it_is_to_be_grown(events: EventLog) -> None:
+    """It is created again by the next refresh, and no failure."""
+    target = _Listed("other", {"A.a"}, vanishing={"A.a"})
+    topics = _topics(_Listed("one", {"a"}, partitions=2), target, events, may_act=True)
+    first = await topics.refresh_once()
+    target.partitions = 2
+    second = await topics.refresh_once()
+
+    assert (first.is_settled, second.is_settled, events.of(StepFailed)) == (False, True, ())
 
 
 class ChoosyFilter:
