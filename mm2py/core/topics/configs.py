@@ -75,7 +75,7 @@ def plan_configs(
         key: value
         for key, value in wider_limits(source, limits_beneath(target), chosen).items()
         if key not in copied
-        and (own.get(key, "") in synced.get(key, ()) or not is_wide_enough(own.get(key, ""), value))
+        and (overwrites or own.get(key, "") in synced.get(key, ()) or not is_wide_enough(own.get(key, ""), value))
     }
     wanted = copied | limits
     widened = {key for key in BROKER_NAMES if key in limits or (key in synced and not is_ruled_out(chosen, key))}

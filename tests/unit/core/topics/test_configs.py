@@ -160,3 +160,14 @@ def test_a_crash_at_any_step_is_made_good(steps: tuple[int, int]) -> None:
     last = plan_configs(source, target, synced, FILTER)
 
     assert (last.changes, last.kept) == ({"k": "c"}, {})
+
+
+def test_overwriting_never_leaves_a_limit_too_narrow() -> None:
+    """A limit that was set by hand, wide enough, is replaced by the one that is needed, not first by the brokers' own:
+    between the two rounds records that the source accepts would have stopped the copy.
+    """
+    source = {"max.message.bytes": ConfigEntry("2000000", ConfigSource.DEFAULT)}
+    target = {"max.message.bytes": ConfigEntry("3000000", ConfigSource.TOPIC, beneath="1048588")}
+
+    assert plan_configs(source, target, {}, FILTER, overwrites=True).changes == {"max.message.bytes": "2000000"}
+    assert plan_configs(source, target, {}, FILTER).changes == {}
