@@ -8,6 +8,7 @@ that is kept. Syntax that differs in Python's ``re`` is translated; what it cann
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import ClassVar
@@ -109,6 +110,7 @@ class NamePatterns:
         return self.regex is not None and self.regex.fullmatch(name) is not None
 
 
+@functools.lru_cache(maxsize=256)  # routers and predicates ask for each topic
 def compile_java(pattern: str) -> re.Pattern[str]:
     """Compile one regular expression written for ``java.util.regex``."""
     try:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2py.model import patterns
 from mm2py.model.patterns import NamePatterns, PatternError, compile_java, split_list, split_patterns
 
 
@@ -172,3 +173,19 @@ def test_quoted_text_matches_itself(text: str) -> None:
     quoted = text.replace("\\E", "")
 
     assert compile_java(f"\\Q{quoted}\\E").fullmatch(quoted)
+
+
+def test_an_expression_is_translated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Routers and predicates ask for each topic, of which there may be ten thousand."""
+    translated: list[str] = []
+
+    class Counted(patterns._Translation):
+        def result(self) -> str:
+            translated.append(self._pattern)
+            return super().result()
+
+    monkeypatch.setattr(patterns, "_Translation", Counted)
+    for _ in range(3):
+        compile_java("an-expression-of-this-test-.*")
+
+    assert translated == ["an-expression-of-this-test-.*"]
