@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import time
 
 import attrs
 import pytest
-from playwright.async_api import Browser
+from playwright.async_api import Browser, Route
 
 from mm2py.core.control.overrides import SOURCE
 from mm2py.model.flow import Flow, TopicPartition
@@ -108,6 +109,55 @@ async def test_all_overrides_are_reverted_at_once(browser: Browser, served: Serv
     # The tests' browser asks for no motion.
     assert turns == "none"
     assert served.node.control.ordered == NO_OVERRIDES
+
+
+async def test_a_flow_goes_away_and_comes_back(browser: Browser, served: Served) -> None:
+    """A connector is deleted and created again while its page is open: the page follows."""
+    async with looking(browser, served.url) as seen:
+        await seen.open(TOPICS)
+        await seen.sees("Topics 2")
+        before = served.node.shown
+        served.node.shown = attrs.evolve(before, flows=())
+        await seen.sees("This node does not run A->B.", "main")
+        served.node.shown = before
+        await seen.sees("Topics 2")
+
+
+async def test_a_refusal_is_told_and_tried_again(browser: Browser, served: Served) -> None:
+    """A daemon with no room for the page and no answer yet to who looks at it: once it answers, changes are offered."""
+    refusals = {"**/stream?*": '{"message": "64 pages are already open; close some"}', "**/whoami": "{}"}
+    async with looking(browser, served.url, expects=("503",)) as seen:
+        for path, answer in refusals.items():
+            await seen.page.route(path, functools.partial(_refuse, answer))
+        await seen.open(TOPICS)
+        await seen.sees("The daemon refuses: 64 pages are already open; close some. Retrying.", "#notices")
+        await seen.page.unroute_all()
+        await seen.sees("Topics 2")
+        await eventually(lambda: seen.page.get_by_role("button", name="Stop").is_enabled(), within_s=10, what="may stop")
+
+
+async def _refuse(answer: str, route: Route) -> None:
+    await route.fulfill(status=503, body=answer)
+
+
+@pytest.mark.parametrize("size", [(1024, 800), (1280, 800)], ids=str)
+async def test_large_numbers_break_nothing(browser: Browser, served: Served, size: tuple[int, int]) -> None:
+    """A number in two lines would be read as a smaller one, and a name of a letter in a line not at all."""
+    [first, *others] = served.node.shown.flows[0].partitions
+    name = TopicPartition("orders.eu-west-1.payments.settled.v2", 0)
+    behind = attrs.evolve(first, source=name, lag=3_703_703_670, lag_s=277_200.0, bytes_per_s=123e6, record_rate=12e3)
+    served.show(partitions=(behind, *others), lag=3_703_703_670, records_per_s=123_456.0, bytes_per_s=123e6)
+    async with looking(browser, served.url, size=size) as seen:
+        await seen.open(TOPICS)
+        await seen.sees("3.70 G", ".tiles")
+        await seen.sees(name.topic, "table.topics")
+        lag = await seen.page.locator(".tile-value").nth(2).bounding_box()
+        row = await seen.page.locator("table.topics > tbody > tr").nth(1).bounding_box()
+
+    assert lag is not None
+    assert row is not None
+    assert lag["height"] < 30
+    assert row["height"] < 100
 
 
 async def test_topics_that_other_nodes_copy_are_listed(browser: Browser, served: Served) -> None:

@@ -232,8 +232,7 @@ class LiveStream:
         by_flow: dict[Flow, bytes] = {}
         for flow, channel in tuple(self._channels.items()):
             found = find_flow(view, flow)
-            if found is None:
-                by_flow[flow] = _encode("gone", {"flow": str(flow)})
+            if found is None:  # the overview shows that; if it comes back, the changes since then follow
                 continue
             point = dict(zip(COLUMNS, sample(found, view.wall_ms), strict=True))
             changed = channel.advance(found, self._overrides(flow), self.elsewhere.get(flow, {}))

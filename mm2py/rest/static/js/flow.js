@@ -183,7 +183,8 @@ export class FlowPage {
   showNumbers(line, flow) {
     setText(this.tiles.records.value, recordsPerS(line.records_per_s));
     setText(this.tiles.bytes.value, bytesPerS(line.bytes_per_s));
-    setText(this.tiles.lag.value, count(line.lag));
+    // A tile has room for nine digits: a longer number would be broken, and read as one of fewer digits.
+    setText(this.tiles.lag.value, line.lag < 1e9 ? count(line.lag) : short(line.lag));
     setText(this.tiles.behind.value, duration(flow.lag_s));
     setText(this.tiles.level.value, flow.seconds_until_level === 0 ? "now" : duration(flow.seconds_until_level));
     setText(this.tiles.latency.value, line.latency_p50_ms === null ? "–" : `${ms(line.latency_p50_ms)} / ${ms(line.latency_p99_ms)}`);

@@ -37,6 +37,8 @@ const live = new Live({
       return;
     }
     if (state === "lost" && store.connection !== "lost") lostAt = Date.now();
+    // It could not be asked for, or was not answered, when the page was loaded.
+    if (state === "live" && store.connection !== "live" && !store.who) whoAmI().catch(login);
     // While reconnecting, it is still lost.
     if (!(state === "connecting" && store.connection === "lost")) store.connection = state;
     store.error = error ?? null;
@@ -77,7 +79,8 @@ function header() {
   setAttribute(document.body, "data-stale", isStale ? "yes" : null);
   notice("lost", store.connection === "lost" && store.overview !== null, "bad",
     `Connection lost, retrying. The data is from ${clock(lostAt)}.${store.hasEnded ? " The daemon was stopping." : ""}`);
-  notice("never", store.connection === "lost" && store.overview === null, "bad", "The daemon does not respond; retrying.");
+  const reason = store.error instanceof Refused ? `The daemon refuses: ${store.error.message}` : "The daemon does not respond";
+  notice("never", store.connection === "lost" && store.overview === null, "bad", `${reason}. Retrying.`);
   const overview = store.overview;
   const states = new Set((overview?.flows ?? []).map((flow) => flow.state));
   const isDraining = states.has("draining") && !states.has("running") && !states.has("starting");

@@ -17,6 +17,7 @@ export const store = {
   rates: new Map(),
   /** Newest first. */
   events: [],
+  /** The daemon knew no such flow when it was asked for. */
   isGone: false,
   hasEnded: false,
   connection: "connecting",
@@ -47,7 +48,6 @@ export function take(messages) {
     else if (kind === "history") store.history = value;
     else if (kind === "point") takePoint(value);
     else if (kind === "event") fresh.push(value);
-    else if (kind === "gone") store.isGone = true;
     else if (kind === "end") store.hasEnded = true;
   }
   if (fresh.length) {

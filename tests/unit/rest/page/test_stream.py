@@ -220,14 +220,18 @@ async def test_the_end_is_said(rig: LiveStreamRig) -> None:
     assert (await viewer.next(), await late.next()) == (None, None)
 
 
-async def test_a_flow_that_goes_away_is_told(rig: LiveStreamRig) -> None:
-    """A reload may remove the flow that an open page shows."""
+async def test_a_flow_goes_away_and_comes_back(rig: LiveStreamRig) -> None:
+    """A reload may remove the flow that an open page shows, and the next one add it again."""
     viewer = rig.stream.join(FLOW)
     await told(viewer)
-    rig.node.flows = [FlowView(OTHER, FlowState.RUNNING)]
+    before, rig.node.flows = rig.node.flows, [FlowView(OTHER, FlowState.RUNNING)]
+    rig.stream.tick()
+    without = dict(await told(viewer))
+    rig.node.flows = before
     rig.stream.tick()
 
-    assert dict(await told(viewer))["gone"] == {"flow": "A->B"}
+    assert [flow["flow"] for flow in without["overview"]["flows"]] == [str(OTHER)]
+    assert kinds(await told(viewer)) == ["overview", "point"]
 
 
 async def test_a_flow_of_another_node_is_refused(rig: LiveStreamRig) -> None:
