@@ -42,7 +42,7 @@ from tests.support.topics import alter_topic, create_topic, stop_throttling_prod
 
 
 RULES = Path(__file__).parents[2] / "ops/prometheus"
-_WINDOWS = {"[5m]": "[15s]", "[10m]": "[15s]", "[15m]": "[60s]", "[1h]": "[15s]", "offset 1h": "offset 15s"}
+_WINDOWS = {"[5m]": "[15s]", "[10m]": "[15s]", "[15m]": "[60s]", "[1h]": "[15s]"}
 #: Limits that would take minutes to reach, and what they are here.
 _LIMITS = {
     "Mm2pyPositionsNotWritten": {"< 300": "< 5"},
@@ -52,6 +52,8 @@ _LIMITS = {
     "Mm2pyRetentionLossAhead": {">= 3600": ">= 10", "< 21600": "< 30"},
     "Mm2pyRetentionLossNear": {"< 3600": "< 10"},
     "Mm2pyRestarting": {"> 3": "> 1"},
+    "Mm2pyHistoryBroken": {"< 3600": "< 15"},
+    "Mm2pyConfigDrift": {"< 3600": "< 15"},
 }
 #: What the source keeps of the topic that is to lose records; half of it must pass before the alert fires.
 _KEPT_S = 40

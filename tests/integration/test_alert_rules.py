@@ -117,6 +117,11 @@ def broken(**counts: str) -> dict[str, str]:
     }
 
 
+def started(at_s: int, counters: Mapping[str, str]) -> dict[str, str]:
+    """Return *counters* of a daemon that started then, and counted before its first scrape."""
+    return {**counters, series("mm2py_start_time_seconds", NODE): f"_x{at_s // 15} {at_s}x480"}
+
+
 CASES = [
     Case("Mm2pyDown", {series("up", NODE): "0x16 1x20"}, NODE, "3m30s", "4m30s"),
     Case("Mm2pyNotReady", {series("mm2py_ready", NODE): "0x24 1x20"}, NODE, "5m30s", "6m30s"),
@@ -219,6 +224,7 @@ CASES = [
     Case("Mm2pyHistoryBroken", broken(source_expirations="0x4 1x480"), FLOW, "5m", "65m"),
     Case("Mm2pyHistoryBroken", broken(target_rewinds="0x4 1x480"), FLOW, "5m", "65m"),
     Case("Mm2pyHistoryBroken", broken(target_recreations="0x4 1x480"), FLOW, "5m", "65m"),
+    Case("Mm2pyHistoryBroken", started(120, broken(source_expirations="_x8 1x480")), FLOW, "5m", "65m"),
     Case(
         "Mm2pyTargetPartitionsMissing",
         flow("mm2py_flow_missing_destination_partitions", "3x48 0x20"),
@@ -227,6 +233,13 @@ CASES = [
         "13m",
     ),
     Case("Mm2pyConfigDrift", flow("mm2py_topic_sync_errors_total", "0x4 1x480", step="copy ACLs"), FLOW, "5m", "65m"),
+    Case(
+        "Mm2pyConfigDrift",
+        started(120, flow("mm2py_topic_sync_errors_total", "_x8 3x480", step="copy ACLs")),
+        FLOW,
+        "5m",
+        "65m",
+    ),
     Case("Mm2pyGroupSyncFailing", step("sync group offsets", "0+1x80 80x80", "0x160"), FLOW, "15m", "35m"),
     Case("Mm2pyGroupSyncFailing", flow("mm2py_consumer_groups", "1x48 0x20", at_target="refused"), FLOW, "11m", "13m"),
     Case(
@@ -257,6 +270,7 @@ CASES = [
 #: A node that does its work, however a threshold may be misread: level, paused, short of retention but level, …
 HEALTHY = {
     series("up", NODE): "1x400",
+    series("mm2py_start_time_seconds", NODE): "-3600x400",
     series("mm2py_ready", NODE): "1x400",
     series("mm2py_healthy", NODE): "1x400",
     series("mm2py_settings_refused", NODE): "0x400",
