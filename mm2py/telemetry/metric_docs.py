@@ -56,9 +56,9 @@ scrape_configs:
 
 ## Many partitions
 
-The first `metrics.partitions.max` partitions have series of their own. Further ones are rolled up into one series for
-each topic, without the label `partition`; topics beyond `metrics.topics.max` are rolled up into one series for the
-flow, without `topic`. A rolled-up series contains only partitions without a series of their own, so the sum over all
+The first `metrics.partitions.max` partitions that a node copies have series of their own; those that other nodes take,
+or that are deleted, make room for others. Further ones are rolled up into one series for each topic, without the label
+`partition`; topics beyond `metrics.topics.max` are rolled up into one series for the flow, without `topic`. A rolled-up series contains only partitions without a series of their own, so the sum over all
 series is correct. A rolled-up partition stays rolled up, and what it has copied still counts once another node has it,
 so no counter goes back. Counts, rates, offsets and lags in records are added up; of times the maximum is taken, of
 minima the minimum. The time until loss is the least of those partitions that have used up more than half of what

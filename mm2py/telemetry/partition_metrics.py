@@ -5,7 +5,7 @@ the caps into one series for each topic, and beyond those into one for the flow.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -93,20 +93,30 @@ class PartitionMetrics:
         self._counted: dict[object, dict[object, tuple[int, int]]] = {}
         self.rolled_up = 0
 
-    def families(self, flows: Iterable[FlowView]) -> dict[str, Family]:
+    def families(self, flows: Collection[FlowView]) -> dict[str, Family]:
         """Return the metrics of all partitions, by name."""
         java: list[Labels] = []
         book = {name: Family(METRICS[name], java) for name in _JAVA}
         book |= {name: Family(METRICS[name]) for name in _OWN}
         self.rolled_up = 0
-        for flow in flows:
-            rolled: dict[str, _Sum] = {}
-            self._own(flow, book, rolled)
-            self._roll_up(flow.flow, book, rolled)
+        self._keep(
+            self._partition_cap,
+            {(flow.flow, view.remote_topic, view.source.partition) for flow in flows for view in flow.partitions},
+        )
+        rolled = {flow.flow: self._own(flow, book) for flow in flows}
+        self._keep(self._topic_cap, {(flow, topic) for flow, topics in rolled.items() for topic in topics})
+        for flow, topics in rolled.items():
+            self._roll_up(flow, book, topics)
         return book
 
-    def _own(self, flow: FlowView, book: Mapping[str, Family], rolled: dict[str, _Sum]) -> None:
-        """Add the partitions with their own series, and collect the others in *rolled*, topic by topic."""
+    def _keep(self, cap: Cap, present: set[object]) -> None:
+        """Let go of partitions that other nodes have taken, and of topics that were deleted."""
+        for key in cap.keep(present):
+            self._labels.pop(key, None)
+
+    def _own(self, flow: FlowView, book: Mapping[str, Family]) -> dict[str, _Sum]:
+        """Add the partitions with their own series; return the others, topic by topic."""
+        rolled: dict[str, _Sum] = {}
         java, columns = book[_JAVA[0]].labels, [book[name].values for name in _JAVA]
         add_position, add_stage, add_lag = (book[name].add for name in (_POSITION, _STAGE, _LAG))
         add_lag_s, add_loss_s, add_end = (book[name].add for name in (_LAG_S, _LOSS_S, _END))
@@ -135,6 +145,7 @@ class PartitionMetrics:
                 add_loss_s(it, view.seconds_until_loss)
             if view.end_offset is not None:
                 add_end(it, view.end_offset)
+        return rolled
 
     def _roll_up(self, flow: Flow, book: Mapping[str, Family], rolled: Mapping[str, _Sum]) -> None:
         rest = _Sum()
@@ -173,8 +184,13 @@ class PartitionMetrics:
 
     # Consumer groups.
 
-    def group_families(self, flows: Iterable[FlowView]) -> dict[str, Family]:
+    def group_families(self, flows: Collection[FlowView]) -> dict[str, Family]:
         """Return the metrics of consumer groups, by name."""
+        groups = [(flow.flow, group) for flow in flows for group in flow.consumer_groups]
+        self._group_cap.keep({(flow, group.group) for flow, group in groups})
+        self._offset_cap.keep(
+            {(flow, group.group, view.remote) for flow, group in groups for view in group.offsets}
+        )
         names = (
             *(f"{_CHECKPOINT}{ending}" for ending in _ENDINGS),
             "mm2py_consumer_group_distance_records",
@@ -194,7 +210,7 @@ class PartitionMetrics:
                 if view.latency is None:
                     continue
                 where = {"group": group.group, "topic": view.remote.topic, "partition": str(view.remote.partition)}
-                if self._offset_cap.has_own((flow.flow, *where.values())):
+                if self._offset_cap.has_own((flow.flow, group.group, view.remote)):
                     _put_times(book, labels(**ends, **where), _times(view.latency))
                 else:
                     rest.append(view.latency)

@@ -1,12 +1,13 @@
 """
 Which topic-partitions have series of their own, and which are rolled up.
 
-The first ones keep their series as long as the daemon runs: if a partition were rolled up only at times, the counters
-of the roll-up would go back. A rolled-up series contains only partitions without their own.
+The first ones keep their series as long as they are there. What was rolled up stays so: if a partition were rolled up
+only at times, the counters of the roll-up would go back. A rolled-up series contains only partitions without their own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import attrs
@@ -35,15 +36,21 @@ def labels(**values: str) -> Labels:
 
 
 class Cap:
-    """Gives the first *most* keys a series of their own."""
+    """Gives the first *most* keys a series of their own; what is gone makes room for others."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._own: set[object] = set()
         self._others: set[object] = set()
 
+    def keep(self, present: AbstractSet[object]) -> set[object]:
+        """Make room for what is *present*; return what has no series of its own any more."""
+        gone = self._own - present
+        self._own -= gone
+        return gone
+
     def has_own(self, key: object) -> bool:
-        """Whether *key* has a series of its own; the answer never changes."""
+        """Whether *key* has a series of its own; the answer does not change while it is there."""
         if key in self._own:
             return True
         if key in self._others:
