@@ -32,7 +32,10 @@ from mm2py.telemetry.logs import log_sink
 from mm2py.telemetry.metrics import Metrics
 
 
-_STATUS_EVERY_S = 1.0
+#: How often the status file is written: with tens of thousands of partitions as rarely as to take a twentieth of the time,
+#: but so often that it is never as old as that of a process that hangs.
+_STATUS_EVERY_S, _STATUS_LEAST_OFTEN_S = 1.0, 5.0
+_STATUS_PART = 1 / 20
 _WATCH_EVERY_S = 1.0
 
 
@@ -120,22 +123,24 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 async def write_status(look: Callable[[], MirrorView], path: Path | None, clock: Clock, events: EventLog) -> None:
-    """Write a snapshot of all flows once a second, and once more at the end; replaced atomically. Report once that it
-    cannot be written, and once that it can be again.
+    """Write a snapshot of all flows about once a second, and once more at the end; replaced atomically. Report once that
+    it cannot be written, and once that it can be again.
     """
     if path is None:
         return
     failed_at: float | None = None
     try:
         while True:
+            began = clock.monotonic()
             error = await asyncio.to_thread(_replace, path, _status(look()))
+            rest_s = (clock.monotonic() - began) / _STATUS_PART
             if error and failed_at is None:
                 failed_at = clock.monotonic()
                 events.emit(StatusFileFailed(str(path), error))
             elif not error and failed_at is not None:
                 events.emit(StatusFileRecovered(str(path), clock.monotonic() - failed_at))
                 failed_at = None
-            await clock.sleep(_STATUS_EVERY_S)
+            await clock.sleep(min(max(_STATUS_EVERY_S, rest_s), _STATUS_LEAST_OFTEN_S))
     finally:
         _replace(path, _status(look()))
 

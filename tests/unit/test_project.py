@@ -81,13 +81,15 @@ def test_every_error_survives_pickling(kind: type[Mm2Error]) -> None:
 
 
 def test_every_event_is_explained() -> None:
-    """Each event has exactly one row in the operator's handbook, and each row is an event that exists."""
+    """Each event has exactly one row in the operator's handbook, with its level, and each row is one that exists."""
     kinds = [kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, Event)]
-    names = sorted(kind.name.fget(object.__new__(kind)) for kind in kinds if kind is not Event)
+    rows = {kind.name.fget(object.__new__(kind)): kind.level.name.lower() for kind in kinds if kind is not Event}
     handbook = (ROOT / "docs/operations.md").read_text()
     chapter = handbook.split("## Every event")[1].split("\n## ")[0]
 
-    assert sorted(re.findall(r"^\| `(\w+)`", chapter, re.MULTILINE)) == names
+    found = re.findall(r"^\| `(\w+)`(?: \((\w+)\))? \|", chapter, re.MULTILINE)
+
+    assert sorted((name, level or "info") for name, level in found) == sorted(rows.items())
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,28 @@ async def test_a_status_file_that_cannot_be_written_is_reported_once(
     assert events.of(StatusFileFailed) == (StatusFileFailed(str(path), os.strerror(2)),)
     assert events.of(StatusFileRecovered) == (StatusFileRecovered(str(path), pytest.approx(5.0)),)
     assert path.exists()
+
+
+@pytest.mark.parametrize(("took_s", "every_s"), [(0.01, 1.01), (0.1, 2.1), (0.5, 5.5)])
+async def test_a_status_file_of_many_partitions_is_written_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, took_s: float, every_s: float
+) -> None:
+    """A tenth of a second of each would be a good part of what a daemon does; older than ten seconds it means a hang."""
+
+    async def _slowly(function: Callable[..., object], *args: object) -> object:
+        await asyncio.sleep(took_s)
+        return function(*args)
+
+    monkeypatch.setattr(asyncio, "to_thread", _slowly)
+    clock = LoopClock()
+    looks: list[float] = []
+
+    def look() -> MirrorView:
+        looks.append(clock.monotonic())
+        return MirrorView(0, is_ready=True)
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(20):
+            await write_status(look, tmp_path / "status.json", clock, EventLog(clock))
+
+    assert looks[1] - looks[0] == pytest.approx(every_s)
