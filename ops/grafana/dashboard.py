@@ -23,6 +23,8 @@ WHICH = 'job=~"$job",source=~"$source",target=~"$target"'
 #: Heartbeats flow all the time, and hide what people write.
 DATA = f'{WHICH},topic!~".*heartbeats|.*[.]internal|.*-internal"'
 FLOW = "{{source}}->{{target}}"
+#: Each node that runs a flow says the same of it.
+OF_FLOW = "max by (job, source, target)"
 BY_FLOW = "sum by (source, target)"
 BY_TOPIC = "sum by (source, target, topic)"
 JAVA = "kafka_connect_mirror_source_connector_"
@@ -40,12 +42,12 @@ GLANCE = Row(
         number("Nodes that answer", 'sum(up{job=~"$job"})'),
         number(
             "Flows that run",
-            f"count(mm2py_flow_state{{{WHICH}}} == 1) or vector(0)",
+            f"count({OF_FLOW} (mm2py_flow_state{{{WHICH}}} == 1)) or vector(0)",
         ),
         number(
             "Flows or connectors that failed",
-            f"(count(mm2py_flow_state{{{WHICH}}} == 5) or vector(0)) "
-            f"+ (count(mm2py_connector_state{{{WHICH}}} == 5) or vector(0))",
+            f"(count({OF_FLOW} (mm2py_flow_state{{{WHICH}}} == 5)) or vector(0)) + (count("
+            f"max by (job, source, target, connector) (mm2py_connector_state{{{WHICH}}} == 5)) or vector(0))",
             limits=(1, 1),
             about="Down until an operator restarts them.",
         ),
@@ -61,9 +63,19 @@ GLANCE = Row(
             limits=(21600, 3600),
             about="After so long, at the earliest, a source may delete a record that is not copied.",
         ),
-        number("Clusters away", f"count(mm2py_cluster_reachable{{{WHICH}}} == 0) or vector(0)", limits=(1, 1)),
-        number("Partitions missing", f"sum(mm2py_flow_missing_destination_partitions{{{WHICH}}})", limits=(1, 1)),
-        number("Newest heartbeat", f"max(mm2py_heartbeat_emit_age_seconds{{{WHICH}}})", unit="s", limits=(10, 60)),
+        number(
+            "Clusters away",
+            f"count(min by (job, cluster) (mm2py_cluster_reachable{{{WHICH}}}) == 0) or vector(0)",
+            limits=(1, 1),
+        ),
+        number(
+            "Partitions missing",
+            f"sum({OF_FLOW} (mm2py_flow_missing_destination_partitions{{{WHICH}}}))",
+            limits=(1, 1),
+        ),
+        number(
+            "Since the last heartbeat", f"max(mm2py_heartbeat_emit_age_seconds{{{WHICH}}})", unit="s", limits=(10, 60)
+        ),
     ),
 )
 LAG = Row(
@@ -252,7 +264,7 @@ TASKS = Row(
         lines(
             "State of copy tasks",
             Query(f"max by (source, target, task) (mm2py_task_state{{{WHICH}}})", f"{FLOW} {{{{task}}}}"),
-            about="0 idle, 1 running, 2 waiting for a slot, 3 backing off",
+            about="0 idle, 1 running, 2 waiting for a slot, 3 backing off, 4 late",
         ),
         lines(
             "Spark's slots",
@@ -333,7 +345,8 @@ def variable(name: str, label: str, query: str) -> dict[str, Any]:
         "sort": 1,
         "multi": True,
         "includeAll": True,
-        "allValue": ".*",
+        # Of jobs only those that are listed: other programs' metrics are called up and process_… too.
+        "allValue": None if name == "job" else ".*",
         "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
         "options": [],
         "hide": 0,

@@ -77,6 +77,39 @@ def test_variables_are_declared() -> None:
     assert used == {*VARIABLES, "__rate_interval"}
 
 
+def test_only_our_jobs_are_shown() -> None:
+    """All jobs are all that have mm2py: other programs are scraped, and have processes, too."""
+    variables = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
+
+    assert variables["job"]["definition"] == "label_values(mm2py_build_info, job)"
+    assert variables["job"]["allValue"] is None
+
+
+def test_a_flow_of_several_nodes_counts_once(tmp_path: Path) -> None:
+    """Each node says of the flow, of its clusters and of its remote topics what the others say."""
+    said = {
+        'mm2py_flow_state{{{},source="A",target="B"}}': 5,
+        'mm2py_flow_state{{{},source="B",target="A"}}': 1,
+        'mm2py_flow_missing_destination_partitions{{{},source="A",target="B"}}': 3,
+        'mm2py_cluster_reachable{{{},source="A",target="B",cluster="A"}}': 0,
+    }
+    scraped = [
+        {"series": name.format(f'job="mm2py",instance="{node}"'), "values": str(value)}
+        for name, value in said.items()
+        for node in ("n:8083", "m:8083")
+    ]
+    counts = {"Flows that run": 1, "Flows or connectors that failed": 1, "Clusters away": 1, "Partitions missing": 3}
+    asked = {panel["title"]: panel["targets"][0]["expr"] for panel in panels() if panel["type"] == "stat"}
+    tests = [
+        {"expr": re.sub(r"\$\w+", ".*", asked[title]), "eval_time": "0s", "exp_samples": [{"labels": "{}", "value": n}]}
+        for title, n in counts.items()
+    ]
+    file = tmp_path / "panels.test.yml"
+    file.write_text(yaml.safe_dump({"tests": [{"interval": "1m", "input_series": scraped, "promql_expr_test": tests}]}))
+
+    promtool("test", "rules", file)
+
+
 def test_prometheus_takes_every_query(tmp_path: Path) -> None:
     """Each query, with a choice in place of the variables, is PromQL."""
     chosen = [re.sub(r"\$(job|source|target)", ".*", expr.replace("$__rate_interval", "1m")) for expr in expressions()]
