@@ -387,6 +387,13 @@ def test_what_operators_paused_raises_no_alert(tmp_path: Path, paused: Mapping[s
     run_tests(tmp_path, unit_test(scraped, {"25m": []}, "Mm2pyLagGrowing"))
 
 
+def test_a_paused_flow_blames_no_mirror_upstream(tmp_path: Path) -> None:
+    """It copies no heartbeats, so the newest one that it has copied gets old; its own heartbeats are another matter."""
+    age = flow("mm2py_heartbeat_age_seconds", "0+15x40", topic="A.heartbeats")
+    paused = unit_test({**age, **flow("mm2py_flow_state", "6x40")}, {"9m": []}, "Mm2pyHeartbeatOld")
+    run_tests(tmp_path, paused)
+
+
 def test_records_that_waited_for_a_resume_raise_no_alert(tmp_path: Path) -> None:
     """Right after a pause records are old when they arrive; a quarter of an hour later that is an alert again."""
     scraped = {**latency("0+90x400", "0+100x400"), **flow("mm2py_flow_state", "6x40 1x360")}
