@@ -108,8 +108,11 @@ class Reach:
                 away_s = self._clock.monotonic() - absence.since
                 self._events.emit(ClusterRecovered(self._flow, alias, away_s, absence.attempts))
 
-    def failed(self, step: str, error: Mm2Error) -> None:
-        """Record that *step* failed: its cluster is unreachable, or refuses it. A takeover is reported elsewhere."""
+    def failed(self, step: str, error: Mm2Error, *, counted_as: str = "") -> None:
+        """Record that *step* failed: its cluster is unreachable, or refuses it. A takeover is reported elsewhere. A step
+        that is about one group of many is *counted_as* what it is for all of them.
+        """
+        self._steps.setdefault(counted_as or step, _Step()).failures += 1
         if error.verdict is Verdict.STAND_BY:
             return
         if isinstance(error, ClusterUnreachableError | BrokerConnectionError):
@@ -194,7 +197,6 @@ class Reach:
         except Mm2Error as error:
             if error.verdict is Verdict.STOP_FLOW:
                 raise
-            self._steps.setdefault(step, _Step()).failures += 1
             self.failed(step, error)
             return ()
         self.answered(clusters, step)

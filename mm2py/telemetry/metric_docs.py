@@ -38,8 +38,9 @@ scrape_configs:
   most that old. End offsets are those of the last answer from the source; for partitions that are not being read at
   the moment, because they are paused or stopped, the source is queried every ten seconds.
 - *Start of counting.* Counters begin at 0 when the daemon starts, and continue when a flow's task groups restart, when
-  partitions change tasks, and when settings are reloaded. Records that a lost epoch had copied are counted once they
-  are found at the target; those that an earlier daemon had copied are not.
+  partitions change tasks, and when settings are reloaded; only failures of steps, failures of task groups and written
+  heartbeats of a flow begin again when its own settings change. Records that a lost epoch had copied are counted once
+  they are found at the target; those that an earlier daemon had copied are not.
 - *`NaN`.* Minima, maxima and means without data are `NaN`, as in Java: an idle partition is in sync. Counters are
   never `NaN`. Unknown values, for instance a lag in seconds before anything was copied, have no series.
 - *Bytes* are those of record batches as sent, compressed, with their headers. Java counts bytes of record values

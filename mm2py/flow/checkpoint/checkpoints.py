@@ -233,7 +233,7 @@ class Checkpoints:
             step = f"read the offsets of group {group}"
             if isinstance(offsets, BrokerAnsweredError):
                 self._refused.add(step)
-                self._reach.failed(step, offsets)
+                self._reach.failed(step, offsets, counted_as="read the offsets of groups")
                 continue
             if step in self._refused:
                 self._refused.discard(step)

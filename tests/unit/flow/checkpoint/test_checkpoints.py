@@ -11,6 +11,7 @@ import pytest
 from mm2py.core.offsets.translation import Precision, Untranslated
 from mm2py.flow.checkpoint.checkpoints import Checkpoints
 from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.reach import Reach
 from mm2py.model.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
@@ -45,10 +46,13 @@ class CheckpointsRig:
     forward: Shift
     back: Shift
     made: Checkpoints = attrs.field(init=False)
+    reach: Reach = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        context = flow_context(self.clock, self.events)
+        self.reach = context.reach
         self.made = Checkpoints(
-            flow_context(self.clock, self.events),
+            context,
             self.here,
             self.there,
             forward=self.forward,
@@ -148,7 +152,7 @@ async def test_a_topic_that_may_not_be_read_means_caution(rig: CheckpointsRig) -
 
 
 async def test_one_group_s_failure_is_its_own(rig: CheckpointsRig) -> None:
-    """A group whose offsets may not be read is reported once; the others are written."""
+    """A group whose offsets may not be read is reported once, and each time counted; the others are written."""
     await rig.made.read()
     rig.source.errors = {"g": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
     await rig.made.emit_once(["g", "h"])
@@ -158,6 +162,9 @@ async def test_one_group_s_failure_is_its_own(rig: CheckpointsRig) -> None:
     await rig.made.emit_once(["g", "h"])
 
     assert [event.step for event in told] == ["read the offsets of group g"]
+    assert {step.step: step.failures for step in rig.reach.steps() if step.failures} == {
+        "read the offsets of groups": 2
+    }
     assert await rig.offsets() == [("h", 10, 5), ("g", 40, 35)]
 
 
