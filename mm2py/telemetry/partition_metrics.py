@@ -101,15 +101,15 @@ class PartitionMetrics:
         self.rolled_up = 0
         self._keep(
             self._partition_cap,
-            {(flow.flow, view.remote_topic, view.source.partition) for flow in flows for view in flow.partitions},
+            ((flow.flow, view.remote_topic, view.source.partition) for flow in flows for view in flow.partitions),
         )
         rolled = {flow.flow: self._own(flow, book) for flow in flows}
-        self._keep(self._topic_cap, {(flow, topic) for flow, topics in rolled.items() for topic in topics})
+        self._keep(self._topic_cap, ((flow, topic) for flow, topics in rolled.items() for topic in topics))
         for flow, topics in rolled.items():
             self._roll_up(flow, book, topics)
         return book
 
-    def _keep(self, cap: Cap, present: set[object]) -> None:
+    def _keep(self, cap: Cap, present: Iterable[object]) -> None:
         """Let go of partitions that other nodes have taken, and of topics that were deleted."""
         for key in cap.keep(present):
             self._labels.pop(key, None)
@@ -187,10 +187,8 @@ class PartitionMetrics:
     def group_families(self, flows: Collection[FlowView]) -> dict[str, Family]:
         """Return the metrics of consumer groups, by name."""
         groups = [(flow.flow, group) for flow in flows for group in flow.consumer_groups]
-        self._group_cap.keep({(flow, group.group) for flow, group in groups})
-        self._offset_cap.keep(
-            {(flow, group.group, view.remote) for flow, group in groups for view in group.offsets}
-        )
+        self._group_cap.keep((flow, group.group) for flow, group in groups)
+        self._offset_cap.keep((flow, group.group, view.remote) for flow, group in groups for view in group.offsets)
         names = (
             *(f"{_CHECKPOINT}{ending}" for ending in _ENDINGS),
             "mm2py_consumer_group_distance_records",

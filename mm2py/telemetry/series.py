@@ -7,7 +7,7 @@ only at times, the counters of the roll-up would go back. A rolled-up series con
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable
 from typing import Final
 
 import attrs
@@ -43,9 +43,9 @@ class Cap:
         self._own: set[object] = set()
         self._others: set[object] = set()
 
-    def keep(self, present: AbstractSet[object]) -> set[object]:
+    def keep(self, present: Iterable[object]) -> set[object]:
         """Make room for what is *present*; return what has no series of its own any more."""
-        gone = self._own - present
+        gone = self._own.difference(present)
         self._own -= gone
         return gone
 

@@ -18,7 +18,7 @@ from mm2py.telemetry.events import ClusterUnreachable
 from tests.support.browser import PHONE, looking
 from tests.support.eventually import eventually
 from tests.support.rest_node import some_nodes
-from tests.support.served_page import Served, partitions
+from tests.support.served_page import Served, flow_between, partitions
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -133,7 +133,9 @@ async def test_a_refusal_is_told_and_tried_again(browser: Browser, served: Serve
         await seen.sees("The daemon refuses: 64 pages are already open; close some. Retrying.", "#notices")
         await seen.page.unroute_all()
         await seen.sees("Topics 2")
-        await eventually(lambda: seen.page.get_by_role("button", name="Stop").is_enabled(), within_s=10, what="may stop")
+        await eventually(
+            lambda: seen.page.get_by_role("button", name="Stop").is_enabled(), within_s=10, what="may stop"
+        )
 
 
 async def _refuse(answer: str, route: Route) -> None:
@@ -158,6 +160,19 @@ async def test_large_numbers_break_nothing(browser: Browser, served: Served, siz
     assert row is not None
     assert lag["height"] < 30
     assert row["height"] < 100
+
+
+async def test_long_aliases_fit_a_phone(browser: Browser, served: Served) -> None:
+    """The choice of a flow is as wide as its longest name, and no wider than the page."""
+    flow = flow_between("kafka-production-eu-west-1", "kafka-disaster-recovery-us-east-1")
+    served.node.shown = attrs.evolve(served.node.shown, flows=(flow,))
+    async with looking(browser, served.url, size=PHONE) as seen:
+        await seen.open("#/events")
+        await eventually(
+            lambda: seen.page.locator("option", has_text=str(flow.flow)).count(), within_s=10, what="a choice"
+        )
+
+        assert await seen.width() <= PHONE[0]
 
 
 async def test_topics_that_other_nodes_copy_are_listed(browser: Browser, served: Served) -> None:
