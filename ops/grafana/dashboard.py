@@ -27,6 +27,10 @@ FLOW = "{{source}}->{{target}}"
 OF_FLOW = "max by (job, source, target)"
 BY_FLOW = "sum by (source, target)"
 BY_TOPIC = "sum by (source, target, topic)"
+BY_GROUP = "sum by (source, target, group)"
+#: Each column of a table is of the rows that the first one has.
+FURTHEST = f"topk(20, {BY_TOPIC} (mm2py_partition_lag_records{{{DATA}}}))"
+MOST_TO_READ = f"topk(20, {BY_GROUP} (mm2py_consumer_group_distance_records{{{WHICH}}}))"
 JAVA = "kafka_connect_mirror_source_connector_"
 STATES = "0 starting, 1 running, 2 draining, 3 drained, 4 restarting, 5 failed, 6 paused, 7 stopped, 8 standby"
 
@@ -96,9 +100,9 @@ LAG = Row(
         ),
         table(
             "The twenty topics furthest behind",
-            Query(f"topk(20, {BY_TOPIC} (mm2py_partition_lag_records{{{DATA}}}))"),
-            Query(f"max by (source, target, topic) (mm2py_partition_lag_seconds{{{DATA}}})"),
-            Query(f"{BY_TOPIC} ({JAVA}record_rate{{{DATA}}})"),
+            Query(FURTHEST),
+            Query(f"max by (source, target, topic) (mm2py_partition_lag_seconds{{{DATA}}}) and {FURTHEST}"),
+            Query(f"{BY_TOPIC} ({JAVA}record_rate{{{DATA}}}) and {FURTHEST}"),
             names=(
                 ("source", "Source"),
                 ("target", "Target"),
@@ -232,8 +236,8 @@ GROUPS = Row(
     (
         table(
             "The twenty groups with the most to read at the target",
-            Query(f"topk(20, sum by (source, target, group) (mm2py_consumer_group_distance_records{{{WHICH}}}))"),
-            Query(f"sum by (source, target, group) (mm2py_consumer_group_untranslated_partitions{{{WHICH}}})"),
+            Query(MOST_TO_READ),
+            Query(f"{BY_GROUP} (mm2py_consumer_group_untranslated_partitions{{{WHICH}}}) and {MOST_TO_READ}"),
             names=(
                 ("source", "Source"),
                 ("target", "Target"),

@@ -110,6 +110,30 @@ def test_a_flow_of_several_nodes_counts_once(tmp_path: Path) -> None:
     promtool("test", "rules", file)
 
 
+def test_tables_have_twenty_rows(tmp_path: Path) -> None:
+    """Grafana joins what the columns' queries answer: one that answers more adds rows."""
+    names = {name for expr in table_expressions() for name in re.findall(r"\w+(?={)", expr)}
+    scraped = [
+        {"series": f'{name}{{job="mm2py",source="A",target="B",topic="t{n}",group="g{n}"}}', "values": str(n)}
+        for name in names
+        for n in range(30)
+    ]
+    tests = [
+        {"expr": f"count({expr})", "eval_time": "0s", "exp_samples": [{"labels": "{}", "value": 20}]}
+        for expr in table_expressions()
+    ]
+    file = tmp_path / "tables.test.yml"
+    file.write_text(yaml.safe_dump({"tests": [{"interval": "1m", "input_series": scraped, "promql_expr_test": tests}]}))
+
+    assert len(tests) == 5
+    promtool("test", "rules", file)
+
+
+def table_expressions() -> list[str]:
+    found = [panel["targets"] for panel in panels() if panel["type"] == "table"]
+    return [re.sub(r"\$(job|source|target)", ".*", target["expr"]) for targets in found for target in targets]
+
+
 def test_prometheus_takes_every_query(tmp_path: Path) -> None:
     """Each query, with a choice in place of the variables, is PromQL."""
     chosen = [re.sub(r"\$(job|source|target)", ".*", expr.replace("$__rate_interval", "1m")) for expr in expressions()]
