@@ -32,8 +32,8 @@ from mm2py.telemetry.logs import log_sink
 from mm2py.telemetry.metrics import Metrics
 
 
-#: How often the status file is written: with tens of thousands of partitions as rarely as to take a twentieth of the time,
-#: but so often that it is never as old as that of a process that hangs.
+#: How often the status file is written: with tens of thousands of partitions so rarely that it takes a twentieth of the
+#: time, but never so rarely that it looks like that of a process that hangs.
 _STATUS_EVERY_S, _STATUS_LEAST_OFTEN_S = 1.0, 5.0
 _STATUS_PART = 1 / 20
 _WATCH_EVERY_S = 1.0
@@ -123,8 +123,8 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 async def write_status(look: Callable[[], MirrorView], path: Path | None, clock: Clock, events: EventLog) -> None:
-    """Write a snapshot of all flows about once a second, and once more at the end; replaced atomically. Report once that
-    it cannot be written, and once that it can be again.
+    """Write a snapshot of all flows about once a second, and once more at the end; replaced atomically. Report once
+    that it cannot be written, and once that it can be again.
     """
     if path is None:
         return

@@ -109,8 +109,8 @@ class Reach:
                 self._events.emit(ClusterRecovered(self._flow, alias, away_s, absence.attempts))
 
     def failed(self, step: str, error: Mm2Error, *, counted_as: str = "") -> None:
-        """Record that *step* failed: its cluster is unreachable, or refuses it. A takeover is reported elsewhere. A step
-        that is about one group of many is *counted_as* what it is for all of them.
+        """Record that *step* failed: its cluster is unreachable, or refuses it. A takeover is reported elsewhere. A
+        step that is about one group of many is *counted_as* what it is for all of them.
         """
         self._steps.setdefault(counted_as or step, _Step()).failures += 1
         if error.verdict is Verdict.STAND_BY:

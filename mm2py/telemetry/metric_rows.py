@@ -260,8 +260,8 @@ _GROUPS = Chapter(
 
 _EVENTS = Chapter(
     "What happened",
-    "All counters exist from the start, at 0, so that every increase after the first scrape is visible; what is found at "
-    "the start may count before that. What is logged once counts once.",
+    "All counters exist from the start, at 0, so that every increase after the first scrape is visible; what is found "
+    "at the start may count before that. What is logged once counts once.",
     (
         Metric("mm2py_events_total", _C, (*_FLOW, "event"),
                "Events by their name in the log; only those that have happened."),

@@ -53,7 +53,7 @@ async def test_a_status_file_that_cannot_be_written_is_reported_once(
 async def test_a_status_file_of_many_partitions_is_written_less_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, took_s: float, every_s: float
 ) -> None:
-    """A tenth of a second of each would be a good part of what a daemon does; older than ten seconds it means a hang."""
+    """Half of the time would be spent on it; but once it is older than ten seconds it means a hang."""
 
     async def _slowly(function: Callable[..., object], *args: object) -> object:
         await asyncio.sleep(took_s)

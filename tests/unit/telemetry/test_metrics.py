@@ -324,20 +324,6 @@ def test_who_came_first_keeps_its_series() -> None:
     assert values_of(again, COUNT, "topic", "partition") == values_of(before, COUNT, "topic", "partition")
 
 
-def test_what_is_gone_makes_room() -> None:
-    """A node that has taken other partitions, or new topics and groups, in turn shows each of those that it has now."""
-    metrics = metrics_of(partitions_max=2, topics_max=1)
-    views = partitions_of(topics=3, partitions=2)
-    (group,) = flow_view().consumer_groups
-    for at in range(3):
-        flow = flow_view(views[2 * at :][:2])
-        renamed = attrs.evolve(flow, consumer_groups=(attrs.evolve(group, group=f"g{at}"),))
-        series = scraped(metrics, mirror_view(renamed, wall_ms=WALL_MS + at * 1_000))
-
-        assert list(values_of(series, COUNT, "topic", "partition")) == [(f"A.t{at}", "0"), (f"A.t{at}", "1")]
-        assert list(values_of(series, "mm2py_consumer_group_distance_records", "group")) == [(f"g{at}",)]
-
-
 def test_the_count_of_a_rolled_up_flow_never_goes_back() -> None:
     """Topics that are mirrored no more still count in what their flow has copied."""
     metrics = metrics_of(partitions_max=0, topics_max=0)

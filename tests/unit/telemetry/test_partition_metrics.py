@@ -1,0 +1,27 @@
+"""Which partitions and consumer groups have series of their own while they come and go."""
+
+from __future__ import annotations
+
+import attrs
+
+from mm2py.telemetry.metric_text import Family
+from mm2py.telemetry.partition_metrics import PartitionMetrics
+from tests.support.views import flow_view, partition_view
+
+
+def of(family: Family) -> list[dict[str, str]]:
+    return [dict(it.pairs) for it in family.labels]
+
+
+def test_what_is_gone_makes_room() -> None:
+    """A node that has taken other partitions, or new topics and groups, in turn shows each of those that it has now."""
+    metrics = PartitionMetrics(partitions_max=2, topics_max=1)
+    (group,) = flow_view().consumer_groups
+    for name in ("t0", "t1", "t2"):
+        flow = flow_view([partition_view(name, number) for number in (0, 1)])
+        flow = attrs.evolve(flow, consumer_groups=(attrs.evolve(group, group=name),))
+        positions = of(metrics.families([flow])["mm2py_partition_position"])
+        distances = of(metrics.group_families([flow])["mm2py_consumer_group_distance_records"])
+
+        assert [(it["topic"], it.get("partition")) for it in positions] == [(f"A.{name}", "0"), (f"A.{name}", "1")]
+        assert [it.get("group") for it in distances] == [name]
