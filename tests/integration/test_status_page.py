@@ -102,10 +102,12 @@ async def test_what_copies_nothing_has_no_numbers(browser: Browser, served: Serv
         served.show(groups=(source,), clusters=(ClusterView("A", is_reachable=False, error="refused"),))
         await seen.sees("1 unreachable", ".tiles")
         unknown = await seen.rows("flows", 6)
+        of_all = await seen.text(".tile:has-text('Lag')")
 
     assert numbers == [["\N{EN DASH}"]] * 6
     assert "Flows\nnone" in flows
     assert unknown == ["\N{EN DASH}"]
+    assert of_all == "Lag\n\N{EN DASH}"
 
 
 async def test_a_row_of_the_topics_table_is_one_line(browser: Browser, served: Served) -> None:

@@ -2,7 +2,7 @@
 
 import { eventList, folded } from "./events.js";
 import { h, setAttribute, setText } from "./dom.js";
-import { bytesPerS, ms, plural, recordsPerS, short } from "./format.js";
+import { bytesPerS, ms, NOTHING, plural, recordsPerS, short } from "./format.js";
 import { fare, isHeartbeatsAlone, Diagram } from "./diagram.js";
 import { setSparkline, sparkline } from "./plots.js";
 import { store } from "./store.js";
@@ -126,7 +126,9 @@ export class Overview {
     this.tiles.alone.node.hidden = this.legend.hidden = alone.length === 0;
     setText(this.tiles.records.value, recordsPerS(total(flows, "records_per_s")));
     setText(this.tiles.bytes.value, bytesPerS(total(flows, "bytes_per_s")));
-    setText(this.tiles.lag.value, `${short(total(flows, "lag"))} records`);
+    // Unknown is not none: the source may be away.
+    const behind = flows.filter((flow) => flow.lag !== null);
+    setText(this.tiles.lag.value, behind.length ? `${short(total(behind, "lag"))} records` : NOTHING);
     this.tiles.spark.node.hidden = spark === null;
     if (spark) setText(this.tiles.spark.value, sparkText(spark));
     this.drawing.hidden = flows.length === 0;
