@@ -32,6 +32,10 @@ BY_GROUP = "sum by (source, target, group)"
 FURTHEST = f"topk(20, {BY_TOPIC} (mm2py_partition_lag_records{{{DATA}}}))"
 MOST_TO_READ = f"topk(20, {BY_GROUP} (mm2py_consumer_group_distance_records{{{WHICH}}}))"
 JAVA = "kafka_connect_mirror_source_connector_"
+LOSS = (
+    "After so long, at the earliest, a source may delete a record that is not copied. "
+    "Empty while none has waited for half of the time that its source keeps it."
+)
 STATES = "0 starting, 1 running, 2 draining, 3 drained, 4 restarting, 5 failed, 6 paused, 7 stopped, 8 standby"
 
 
@@ -62,10 +66,10 @@ GLANCE = Row(
         number("Bytes", f"sum(rate(mm2py_flow_bytes_total{{{WHICH}}}[$__rate_interval]))", unit="Bps"),
         number(
             "Until loss",
-            f"min(mm2py_flow_retention_loss_seconds{{{WHICH}}})",
+            f"min(mm2py:topic_retention_loss_seconds{{{WHICH}}})",
             unit="s",
             limits=(21600, 3600),
-            about="After so long, at the earliest, a source may delete a record that is not copied.",
+            about=LOSS,
         ),
         number(
             "Clusters away",
@@ -114,9 +118,9 @@ LAG = Row(
         ),
         flow_lines(
             "Until records are lost",
-            f"min by (source, target) (mm2py_flow_retention_loss_seconds{{{WHICH}}})",
+            f"min by (source, target) (mm2py:topic_retention_loss_seconds{{{WHICH}}})",
             "s",
-            "After so long, at the earliest, the source may delete a record that is not copied.",
+            LOSS,
             width=12,
         ),
     ),

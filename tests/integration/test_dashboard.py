@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.support.prometheus import promtool
@@ -18,6 +19,7 @@ from tests.support.prometheus import promtool
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "ops/grafana/mm2py.json"
+RECORDED = ROOT / "ops/prometheus/recording.rules.yml"
 DASHBOARD: dict[str, Any] = json.loads(FILE.read_text())
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 VARIABLES = ("datasource", "job", "source", "target")
@@ -106,6 +108,28 @@ def test_a_flow_of_several_nodes_counts_once(tmp_path: Path) -> None:
     ]
     file = tmp_path / "panels.test.yml"
     file.write_text(yaml.safe_dump({"tests": [{"interval": "1m", "input_series": scraped, "promql_expr_test": tests}]}))
+
+    promtool("test", "rules", file)
+
+
+@pytest.mark.parametrize(("waited", "shown"), [("10", []), ("400", [{"labels": "{}", "value": 200}])])
+def test_short_retention_alone_is_no_danger(tmp_path: Path, waited: str, shown: list[dict[str, Any]]) -> None:
+    """Of a topic that is kept for ten minutes a new record may be deleted in ten minutes, even if all is copied."""
+    (asked,) = [panel["targets"][0]["expr"] for panel in panels() if panel["title"] == "Until loss"]
+    labels = '{job="mm2py",instance="n:8083",source="A",target="B",topic="A.t",partition="0"}'
+    left = str(600 - int(waited))
+    scraped = {
+        "mm2py_flow_retention_loss_seconds": left,
+        "mm2py_partition_retention_loss_seconds": left,
+        "mm2py_partition_lag_seconds": waited,
+    }
+    test = {
+        "interval": "15s",
+        "input_series": [{"series": name + labels, "values": f"{value}x8"} for name, value in scraped.items()],
+        "promql_expr_test": [{"expr": re.sub(r"\$\w+", ".*", asked), "eval_time": "1m", "exp_samples": shown}],
+    }
+    file = tmp_path / "loss.test.yml"
+    file.write_text(yaml.safe_dump({"rule_files": [str(RECORDED)], "tests": [test]}))
 
     promtool("test", "rules", file)
 
