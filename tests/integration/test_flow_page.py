@@ -162,6 +162,24 @@ async def test_large_numbers_break_nothing(browser: Browser, served: Served, siz
     assert row["height"] < 100
 
 
+async def test_short_retention_alone_is_no_danger(browser: Browser, served: Served) -> None:
+    """Of a topic that is kept for ten minutes a new record may be deleted in ten minutes, even if all is copied."""
+    waits = ((0.0, 600.0), (400.0, 200.0))
+    shown = tuple(
+        attrs.evolve(one, lag_s=waited_s, seconds_until_loss=loss_s)
+        for one, (waited_s, loss_s) in zip(partitions(1, 2), waits, strict=True)
+    )
+    served.show(partitions=shown, topics=1)
+    async with looking(browser, served.url) as seen:
+        await seen.open(TOPICS)
+        await seen.sees("topic-0000", "table.topics")
+        await seen.page.locator("table.topics .opener").first.click()
+        await seen.sees("3 min 20 s", "table.partitions")
+        cells = await seen.page.locator("table.partitions td[data-label='Until loss']").all()
+
+        assert [await cell.get_attribute("data-mood") for cell in cells] == [None, "bad"]
+
+
 async def test_long_aliases_fit_a_phone(browser: Browser, served: Served) -> None:
     """The choice of a flow is as wide as its longest name, and no wider than the page."""
     flow = flow_between("kafka-production-eu-west-1", "kafka-disaster-recovery-us-east-1")
