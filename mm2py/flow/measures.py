@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -323,6 +323,11 @@ class FlowMeasures:
         window = self._groups.setdefault((group, remote), Window())
         took = MeasuredTime(1, took_ms, took_ms, took_ms, took_ms)
         window.note(self._clock.monotonic(), 1, 0, age=None, latency=took)
+
+    def follow_groups(self, groups: Collection[str]) -> None:
+        """Forget all groups but these: many programs read under a new name each time they are started."""
+        followed = frozenset(groups)
+        self._groups = {key: window for key, window in self._groups.items() if key[0] in followed}
 
     def checkpoint_latency(self, group: str, remote: TopicPartition) -> TimesView | None:
         """Return the measurements of a group's checkpoints."""

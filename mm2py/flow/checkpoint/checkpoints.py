@@ -166,6 +166,7 @@ class Checkpoints:
     async def emit_once(self, groups: Collection[str]) -> Round:
         """Translate what *groups* have committed and write the checkpoints that are due."""
         begun, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
+        self._measures.follow_groups(groups)
         if self.log.is_look_due:
             await self.log.look()
         await self._own_moves.describe()

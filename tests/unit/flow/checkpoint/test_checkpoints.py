@@ -168,6 +168,18 @@ async def test_one_group_s_failure_is_its_own(rig: CheckpointsRig) -> None:
     assert await rig.offsets() == [("h", 10, 5), ("g", 40, 35)]
 
 
+async def test_a_group_that_is_gone_is_measured_no_more(rig: CheckpointsRig) -> None:
+    """Programs that read under a new name at each start would leave what was measured of each of them for good."""
+    await rig.made.read()
+    found = await rig.made.emit_once(["g", "h"])
+    without = await rig.made.emit_once(["h"])
+    again = await rig.made.emit_once(["g", "h"])
+
+    assert found.views["g"][0].latency is not None
+    assert without.views["h"][0].latency is not None
+    assert again.views["g"][0].latency is None
+
+
 async def test_a_target_log_that_cannot_be_asked_about_is_left_out(rig: CheckpointsRig) -> None:
     """No end, no checkpoint: it could point beyond it. The group's view says why."""
     await rig.made.read()
