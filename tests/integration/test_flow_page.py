@@ -130,7 +130,7 @@ async def test_a_refusal_is_told_and_tried_again(browser: Browser, served: Serve
         for path, answer in refusals.items():
             await seen.page.route(path, functools.partial(_refuse, answer))
         await seen.open(TOPICS)
-        await seen.sees("The daemon refuses: 64 pages are already open; close some. Retrying.", "#notices")
+        await seen.sees("There is nothing to show: 64 pages are already open; close some. Retrying.", "#notices")
         await seen.page.unroute_all()
         await seen.sees("Topics 2")
         await eventually(

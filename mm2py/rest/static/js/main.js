@@ -79,7 +79,7 @@ function header() {
   setAttribute(document.body, "data-stale", isStale ? "yes" : null);
   notice("lost", store.connection === "lost" && store.overview !== null, "bad",
     `Connection lost, retrying. The data is from ${clock(lostAt)}.${store.hasEnded ? " The daemon was stopping." : ""}`);
-  const reason = store.error instanceof Refused ? `The daemon refuses: ${store.error.message}` : "The daemon does not respond";
+  const reason = store.error instanceof Refused ? `There is nothing to show: ${store.error.message}` : "The daemon does not respond";
   notice("never", store.connection === "lost" && store.overview === null, "bad", `${reason}. Retrying.`);
   const overview = store.overview;
   const states = new Set((overview?.flows ?? []).map((flow) => flow.state));
