@@ -44,6 +44,11 @@ def flow_lines(title: str, expr: str, unit: str = "short", about: str = "", **mo
     return lines(title, Query(expr, FLOW), unit=unit, about=about, **more)
 
 
+def state_of(metric: str, by: str) -> str:
+    """Return the greatest state of the nodes that do not stand by for another one, 8 if all do."""
+    return f"max by ({by}) ({metric}{{{WHICH}}} < 8) or max by ({by}) ({metric}{{{WHICH}}})"
+
+
 GLANCE = Row(
     "At a glance",
     (
@@ -154,12 +159,10 @@ COPIED = Row(
 TROUBLE = Row(
     "Trouble",
     (
-        flow_lines("State of flows", f"max by (source, target) (mm2py_flow_state{{{WHICH}}})", about=STATES),
+        flow_lines("State of flows", state_of("mm2py_flow_state", "source, target"), about=STATES),
         lines(
             "State of connectors",
-            Query(
-                f"max by (source, target, connector) (mm2py_connector_state{{{WHICH}}})", f"{FLOW} {{{{connector}}}}"
-            ),
+            Query(state_of("mm2py_connector_state", "source, target, connector"), f"{FLOW} {{{{connector}}}}"),
             about=STATES,
         ),
         lines(

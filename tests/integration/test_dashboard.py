@@ -134,6 +134,33 @@ def test_short_retention_alone_is_no_danger(tmp_path: Path, waited: str, shown: 
     promtool("test", "rules", file)
 
 
+def test_a_node_that_stands_by_hides_no_state(tmp_path: Path) -> None:
+    """With one copy task, the default, all nodes but one do; what that one says is the flow's state."""
+    asked = {panel["title"]: panel["targets"][0]["expr"] for panel in panels() if panel.get("targets")}
+    flow, connector = 'source="{}",target="B"', 'connector="MirrorSourceConnector",source="{}",target="B"'
+    said = {("A", "n:8083"): 4, ("A", "m:8083"): 8, ("C", "n:8083"): 8}
+    names = {"State of flows": ("mm2py_flow_state", flow), "State of connectors": ("mm2py_connector_state", connector)}
+    scraped = [
+        {"series": f'{name}{{job="mm2py",instance="{node}",{labels.format(source)}}}', "values": str(state)}
+        for name, labels in names.values()
+        for (source, node), state in said.items()
+    ]
+    tests = [
+        {
+            "expr": re.sub(r"\$\w+", ".*", asked[title]),
+            "eval_time": "0s",
+            "exp_samples": [
+                {"labels": f"{{{labels.format(source)}}}", "value": state} for source, state in (("A", 4), ("C", 8))
+            ],
+        }
+        for title, (_, labels) in names.items()
+    ]
+    file = tmp_path / "states.test.yml"
+    file.write_text(yaml.safe_dump({"tests": [{"interval": "1m", "input_series": scraped, "promql_expr_test": tests}]}))
+
+    promtool("test", "rules", file)
+
+
 def test_tables_have_twenty_rows(tmp_path: Path) -> None:
     """Grafana joins what the columns' queries answer: one that answers more adds rows."""
     names = {name for expr in table_expressions() for name in re.findall(r"\w+(?={)", expr)}
