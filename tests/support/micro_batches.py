@@ -47,6 +47,7 @@ class PretendedCommitter:
     stored: dict[TopicPartition, Position]
     fails_to_begin: Exception | None = None
     fails_to_commit: Exception | None = None
+    fails_to_append: Exception | None = None
     is_open: bool = False
     is_begun: bool = False
     is_overdue: bool = False
@@ -74,6 +75,12 @@ class PretendedCommitter:
 
     def wrote(self, remote: TopicPartition, mark: ProducerMark) -> None:
         self.done.append((remote.partition, mark.sequence))
+
+    async def append(self, _log: object, records: Sequence[object]) -> None:
+        assert self.is_begun
+        if self.fails_to_append is not None:
+            raise self.fails_to_append
+        self.done.append(("letters", len(records)))
 
     async def commit(self, positions: Collection[Position]) -> None:
         self.done.append([(it.source.partition, it.next_upstream, it.downstream, it.producer) for it in positions])

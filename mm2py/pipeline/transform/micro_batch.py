@@ -9,7 +9,8 @@ skipped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 import attrs
@@ -50,6 +51,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.requests import LATEST
 from mm2py.wire.topic_log import TooFewBrokersError
+from mm2py.wire.transactions import ProducerFencedError
 
 
 _LOOK_EVERY_S: Final = 0.05
@@ -377,14 +379,13 @@ class MicroBatch:
             return ready
         stopped: dict[str, PartitionFailure] = {}
         for one in [one for one in ready if one.source in waiting]:
-            bad = self._task.bad.pop(one.source)
-            if bad.offset < one.position:
-                continue
-            if errors.are_tolerated:
+            bad = waiting[one.source]
+            if bad.offset == one.position and errors.are_tolerated:
                 await self._step_over(one, bad)
-            elif not await self._is_mended(one, bad):
-                self._task.bad[one.source] = bad
+            elif bad.offset == one.position and not await self._is_mended(one, bad):
                 stopped[one.source.topic] = bad.failure(self._plan.flow, one)
+            else:
+                del self._task.bad[one.source]
         for one in ready:
             failure = stopped.get(one.source.topic)
             if failure is not None:
@@ -392,13 +393,12 @@ class MicroBatch:
         return self._outcomes.missing(ready)
 
     async def _step_over(self, one: PartitionPlan, bad: BadRecord) -> None:
-        """Leave a record out that a partition has come to."""
-        failed = await self._left_out(one, (bad,))
+        """Leave a record out that a partition has come to; it is forgotten once the partition is behind it."""
+        failed = await self._refused(partial(self._leave_out, one, (bad,)))
         if failed is not None:
-            self._task.bad[one.source] = bad
             self._outcomes.fail(one, *failed)
-            return
-        self._outcomes[one.source] = attrs.evolve(unmoved(one), position=bad.offset + 1)
+        else:
+            self._outcomes[one.source] = attrs.evolve(unmoved(one), position=bad.offset + 1)
 
     async def _is_mended(self, one: PartitionPlan, bad: BadRecord) -> bool:
         """Try a record that stopped its topic once more: what the transform rests on may have changed."""
@@ -435,20 +435,22 @@ class MicroBatch:
             then, offset_range = owing[one.source]
             if not _continues(one, then):
                 del owing[one.source]
-            elif (failed := await self._left_out(then, offset_range.left_out)) is not None:
+                continue
+            failed = await self._refused(partial(self._leave_out, then, offset_range.left_out))
+            if failed is not None:
                 self._outcomes.fail(one, *failed)
             else:
                 del owing[one.source]
                 self._note(then, offset_range)
 
-    async def _left_out(
-        self, one: PartitionPlan, bad_records: Sequence[BadRecord]
-    ) -> tuple[Ended, PartitionFailure] | None:
-        """Leave records out; return why that failed, if it did."""
+    async def _refused(self, write: Callable[[], Awaitable[None]]) -> tuple[Ended, PartitionFailure] | None:
+        """*write* dead letters; return why that failed, if it did."""
         if self._no_letters is not None:  # every partition would wait for the same answer
             return Ended.INTERRUPTED, self._no_letters
         try:
-            await self._leave_out(one, bad_records)
+            await write()
+        except ProducerFencedError:
+            raise
         except TransformFailedError as error:
             unreadable = unreadable_in(str(error))
             if unreadable is None:

@@ -10,6 +10,7 @@ positions answer that, which are read whenever the producer is opened.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -190,7 +191,11 @@ class TransactionalMicroBatch(MicroBatch):
             ends[one.source] = End(downstream, last + 1)
             moved = attrs.evolve(told, downstream=downstream, producer=None)
             written[one.source] = attrs.evolve(offset_range, partition=moved)
-            await self._keep_letters(one, [bad for bad in offset_range.left_out if bad.offset < told.position])
+            bad_records = [bad for bad in offset_range.left_out if bad.offset < told.position]
+            failed = await self._refused(partial(self._keep_letters, one, bad_records))
+            if failed is not None:
+                await self._undo_for(one, *failed)
+                return
         await self._commit_positions(planned, written)
         written = {source: await self._without_markers(planned[source], it) for source, it in written.items()}
         self._task.ends.update(ends)
@@ -237,14 +242,25 @@ class TransactionalMicroBatch(MicroBatch):
         self._letters.report(self._plan, one, bad_records)  # it was written with the rest
 
     async def _step_over(self, one: PartitionPlan, bad: BadRecord) -> None:
+        if not self._committer.is_open:
+            return  # another one was refused
         await self._committer.begin((), [one.source])
-        await self._keep_letters(one, [bad])
+        failed = await self._refused(partial(self._keep_letters, one, [bad]))
+        if failed is not None:
+            await self._undo_for(one, *failed)
+            return
         outcome = attrs.evolve(unmoved(one), position=bad.offset + 1, producer=None)
         await self._commit_positions({one.source: one}, {one.source: RangeOutcome(outcome, left_out=(bad,))})
         self._outcomes[one.source] = outcome
         await self._leave_out(one, (bad,))
 
     # What was not committed.
+
+    async def _undo_for(self, one: PartitionPlan, ended: Ended, failure: PartitionFailure) -> None:
+        """Undo a transaction in which the dead letters of *one* are refused: it pauses, the others are tried again."""
+        await self._committer.undo()
+        self._outcomes.fail(one, ended, failure)
+        self._give_back(self._outcomes.missing(self._outcomes.plans.values()))
 
     async def _give_up(self, others: Sequence[PartitionPlan], done: MicroBatchResult) -> None:
         if self._outcomes.keys() & self._begun_with:

@@ -17,7 +17,7 @@ from mm2py.pipeline.transform.micro_batch import MicroBatch
 from mm2py.pipeline.transform.results import BadRecord, MicroBatchResult
 from mm2py.pipeline.transform.transactional_micro_batch import TransactionalMicroBatch
 from mm2py.wire.error_codes import ErrorCode
-from mm2py.wire.topic_log import TooFewBrokersError
+from mm2py.wire.topic_log import LogRecord, TooFewBrokersError
 from tests.support.clocks import LoopClock
 from tests.support.micro_batches import (
     FIRST,
@@ -103,12 +103,16 @@ class Letters:
             raise self.fails
         self.written += [(one.source, bad.offset) for bad in bad_records]
 
+    async def collect(self, _plan: object, _one: object, bad_records: Sequence[BadRecord]) -> list[LogRecord]:
+        return [LogRecord(None, None) for _ in bad_records]
+
 
 def _rig_with_letters(monkeypatch: pytest.MonkeyPatch, *left_out: TopicPartition) -> tuple[MicroBatchRig, Letters]:
     """Return a rig whose steps leave out a record of each partition of *left_out*, and the dead letters."""
     letters, bad = Letters(), (BadRecord(104, "mask", "DataException", "no good"),)
     monkeypatch.setattr(DeadLetters, "ensure", letters.ensure)
     monkeypatch.setattr(DeadLetters, "write", letters.write)
+    monkeypatch.setattr(DeadLetters, "collect", letters.collect)
 
     def answer(plan: EpochPlan) -> MicroBatchResult:
         done = ((one, written(one)) for one in plan.partitions)
@@ -158,6 +162,43 @@ async def test_what_is_written_waits_for_its_dead_letters_and_is_not_repeated(
     assert (outcomes[0].position, outcomes[0].downstream, outcomes[0].records) == (110, 60, 10)
     assert letters.written == [(FIRST, 104)]
     assert len(made.asked.plans) == 1
+
+
+async def test_a_transaction_without_its_dead_letters_is_undone_for_one_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    The dead letter of the first partition is refused: its records cannot be taken out of the transaction again.
+
+    It alone has failed and pauses. The others may be planned again at once, and are written without it.
+    """
+    made, _ = _rig_with_letters(monkeypatch, FIRST)
+    made.committer.fails_to_append = _TOO_LARGE
+    outcomes = await made.outcomes()
+
+    assert [(it.position, it.ended) for it in outcomes.values()] == [(100, Ended.INTERRUPTED), (100, Ended.OK)]
+    assert outcomes[0].failure is not None
+    assert "dead letters cannot be written to dead" in outcomes[0].failure.message
+    assert made.committer.done[-1] == "undo"
+
+    made.plans = [planned(SECOND)]
+    assert (await made.outcomes())[1].position == 110
+
+
+async def test_in_transactions_a_bad_record_is_known_until_its_dead_letter_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes a search to find it, and only its own partition waits."""
+    made, _ = _rig_with_letters(monkeypatch)
+    made.task.bad |= {it: BadRecord(100, "x", "USER_RAISED_EXCEPTION", "no good") for it in (FIRST, SECOND)}
+    made.committer.fails_to_append = _TOO_LARGE
+    outcomes = await made.outcomes()
+
+    assert [(it.position, it.ended) for it in outcomes.values()] == [(100, Ended.INTERRUPTED), (100, Ended.OK)]
+    assert made.task.bad.keys() == {FIRST, SECOND}
+    made.committer.fails_to_append = None
+    assert [it.position for it in (await made.outcomes()).values()] == [101, 101]
+    assert not made.asked.plans
 
 
 async def test_a_record_that_a_statement_fails_on_waits_for_its_dead_letter(monkeypatch: pytest.MonkeyPatch) -> None:
