@@ -73,6 +73,11 @@ _STATEMENTS = {
         _COLUMNS,
     ),
     "SELECT * EXCEPT (partition), 1 AS partition FROM records": (("offset",), ("partition", "offset"), _COLUMNS),
+    "SELECT * EXCEPT (timestamp), current_timestamp() AS timestamp FROM records": (
+        ("offset",),
+        ("offset", "timestamp"),
+        ("key", "value", "headers"),
+    ),
     # What may be more than row by row has all of it in the JVM.
     "SELECT r.* FROM records r JOIN (VALUES ('DE')) AS c(name) ON r.topic = c.name": (("topic", *_WHOLE), _WHOLE, ()),
     # If it is not certain which columns are used, everything is read.
@@ -118,6 +123,13 @@ async def _found() -> dict[str, tuple[Crossing, bool]]:
 def test_only_what_is_looked_at_is_read(found: dict[str, tuple[Crossing, bool]], text: str) -> None:
     """Only what the statement may have changed is returned, topic and partition included; the rest is carried."""
     assert found[text][0] == Crossing(*_STATEMENTS[text], has_row_ids=text not in {*_ALONE, *_LOOK_AT_OFFSETS})
+
+
+def test_a_timestamp_that_is_carried_is_read(found: dict[str, tuple[Crossing, bool]]) -> None:
+    """Only one that a statement replaces may be more than Spark can hold."""
+    unread = {text for text, (crossing, _) in found.items() if not crossing.reads_timestamps}
+
+    assert unread == {"SELECT * EXCEPT (timestamp), current_timestamp() AS timestamp FROM records"}
 
 
 def test_functions(found: dict[str, tuple[Crossing, bool]]) -> None:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(240)
 
 _HANGING = Transform("hanging", function="tests.support.transforms:hanging")
 _RECORD = RecordColumns([0], [0], [0], [b"key"], [b"value"], [()])
-_RECORDS = pa.Table.from_batches([to_arrow(TopicPartition("t", 0), _RECORD)])
+_RECORDS = pa.Table.from_batches([to_arrow(TopicPartition("t", 0), _RECORD, is_for_spark=False)])
 
 
 @pytest.fixture

@@ -94,10 +94,27 @@ def to_arrow(
     return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=schema)
 
 
+def as_spark_takes(records: pa.Table, *, has_timestamps: bool) -> pa.Table:
+    """
+    Return *records*, whose timestamps are in milliseconds, for Spark; without timestamps if it is not to have them.
+
+    Raise `TimestampTooLargeError` of the first one that it cannot hold.
+    """
+    stamps = pa.nulls(len(records), _TIMESTAMP)
+    if has_timestamps:
+        offsets, millis = (records.column(name).combine_chunks() for name in ("offset", "timestamp"))
+        stamps = _timestamps(offsets, millis.cast(pa.int64()), _TIMESTAMP)
+    return records.set_column(NAMES.index("timestamp"), ARROW.field("timestamp"), stamps)
+
+
 @functools.cache
 def _schema_of(names: tuple[str, ...], timestamps: pa.DataType) -> pa.Schema:
     fields = (ARROW.field(name) for name in names)
     return pa.schema([field.with_type(timestamps) if field.name == "timestamp" else field for field in fields])
+
+
+#: All columns, with timestamps as they come.
+ARROW_IN_MILLIS: Final = _schema_of(NAMES, _IN_MILLIS)
 
 
 def _timestamps(offsets: pa.Array, millis: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -20,13 +20,14 @@ from mm2py.model.epoch import PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.session import JOB_FAILED, SparkHost
-from mm2py.pipeline.transform.columns import ARROW, rows_of
+from mm2py.pipeline.transform.columns import ARROW_IN_MILLIS, TimestampTooLargeError, as_spark_takes, rows_of
 from mm2py.pipeline.transform.failures import raised_in
 from mm2py.pipeline.transform.find_bad_record import table_of
 from mm2py.pipeline.transform.jobs import MICRO_BATCH_SLACK_S
 from mm2py.pipeline.transform.read import RangeReader
 from mm2py.pipeline.transform.record import Row
 from mm2py.pipeline.transform.sql import dataframe as frames
+from mm2py.pipeline.transform.sql.column_pruning import crossing_of
 from mm2py.pipeline.transform.sql.query import Sql
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.requests import EARLIEST, LATEST
@@ -83,7 +84,7 @@ async def newest(settings: FlowSettings, topic: str, count: int, clock: Clock) -
                 raise end
             offset_range = PartitionPlan(place, topic, max(start, end - each), None, is_unsure=False, until=end)
             found.append(await table_of(reader, offset_range))
-        return pa.concat_tables(found).slice(0, count) if found else ARROW.empty_table()
+        return pa.concat_tables(found).slice(0, count) if found else ARROW_IN_MILLIS.empty_table()
 
 
 async def try_out(host: SparkHost, transform: Transform, records: pa.Table) -> list[Tried]:
@@ -112,24 +113,30 @@ def _transformed(
     sql: Sql, transform: Transform, records: pa.Table
 ) -> tuple[dict[tuple[int, int], Row], dict[tuple[int, int], str]]:
     with sql.use() as session:
-        frames.analysed(session, transform)
+        has_timestamps = crossing_of(frames.analysed(session, transform)).reads_timestamps
         try:
-            rows = _rows(frames.transformed(session, transform, frames.held(session, records)).toArrow())
-            return {_place(row): row for row in rows}, {}
-        except JOB_FAILED:
-            return _one_by_one(session, transform, records)
+            return _made(session, transform, as_spark_takes(records, has_timestamps=has_timestamps)), {}
+        except (*JOB_FAILED, TimestampTooLargeError):
+            return _one_by_one(session, transform, records, has_timestamps=has_timestamps)
+
+
+def _made(session: Any, transform: Transform, records: pa.Table) -> dict[tuple[int, int], Row]:
+    rows = _rows(frames.transformed(session, transform, frames.held(session, records)).toArrow())
+    return {_place(row): row for row in rows}
 
 
 def _one_by_one(
-    session: Any, transform: Transform, records: pa.Table
+    session: Any, transform: Transform, records: pa.Table, *, has_timestamps: bool
 ) -> tuple[dict[tuple[int, int], Row], dict[tuple[int, int], str]]:
     """Transform each record alone, because one of them fails."""
     changed: dict[tuple[int, int], Row] = {}
     errors: dict[tuple[int, int], str] = {}
     for at, before in enumerate(_rows(records)):
         try:
-            made = frames.transformed(session, transform, frames.held(session, records.slice(at, 1))).toArrow()
-            changed |= {_place(before): row for row in _rows(made)}
+            made = _made(session, transform, as_spark_takes(records.slice(at, 1), has_timestamps=has_timestamps))
+            changed |= {_place(before): row for row in made.values()}
+        except TimestampTooLargeError as error:
+            errors[_place(before)] = f"{type(error).__name__}: {error}"
         except JOB_FAILED as error:
             errors[_place(before)] = ": ".join(raised_in(str(error)))
     return changed, errors

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mm2py.clock import Clock
 from mm2py.model.epoch import PartitionPlan
-from mm2py.pipeline.transform.columns import ARROW, TimestampTooLargeError
+from mm2py.pipeline.transform.columns import ARROW_IN_MILLIS, TimestampTooLargeError, as_spark_takes
 from mm2py.pipeline.transform.failures import is_lost, raised_in
 from mm2py.pipeline.transform.jobs import TransformJobs
 from mm2py.pipeline.transform.read import RangeReader
@@ -32,7 +32,7 @@ class Isolation:
         """Return the first record of *one*'s range that the transform fails on; None if none was found."""
         name = self._jobs.transform.name
         try:
-            records = await table_of(self._reader, one)
+            records = await self._table(one)
         except TimestampTooLargeError as error:
             # One before it may be bad as well: it is found once the range ends before this one.
             return BadRecord(error.offset, name, type(error).__name__, str(error))
@@ -55,12 +55,16 @@ class Isolation:
     async def takes(self, one: PartitionPlan, offset: int) -> bool:
         """Whether the transform takes the record at *offset* by now."""
         try:
-            record = await table_of(self._reader, attrs.evolve(one, position=offset, until=offset + 1))
+            record = await self._table(attrs.evolve(one, position=offset, until=offset + 1))
         except TimestampTooLargeError:
             return False
         return not len(record) or await self._jobs.tried(record, self._clock) is None
 
+    async def _table(self, one: PartitionPlan) -> pa.Table:
+        return as_spark_takes(await table_of(self._reader, one), has_timestamps=self._jobs.reads_timestamps)
+
 
 async def table_of(reader: RangeReader, one: PartitionPlan) -> pa.Table:
-    """Read the range of *one* into memory, as Spark takes it. Raise `TimestampTooLargeError`."""
-    return pa.Table.from_batches([batch async for batch in reader.read_arrow(one)], schema=ARROW)
+    """Read the range of *one* into memory, with timestamps in milliseconds."""
+    batches = [batch async for batch in reader.read_arrow(one, is_for_spark=False)]
+    return pa.Table.from_batches(batches, schema=ARROW_IN_MILLIS)

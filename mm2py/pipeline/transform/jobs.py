@@ -86,6 +86,10 @@ class TransformRows(Protocol):
     #: Whether a job writes nothing before all of its ranges are transformed. Writing one of them fails for itself.
     writes_last: bool
 
+    @property
+    def reads_timestamps(self) -> bool:
+        """Whether records are read with their timestamps as Spark has them."""
+
     def prepare(self) -> None:
         """Get ready. Raise `TransformRefusedError`."""
 
@@ -111,6 +115,7 @@ class StepRows:
     """
 
     writes_last = False
+    reads_timestamps = False
 
     def __init__(self, session: SparkSession) -> None:
         self._rows = session.one_row.mapPartitions(transform_ranges)
@@ -144,6 +149,11 @@ class TransformJobs:
         self._key_file = key_file
         self._name = name
         self._group = f"transform-{next(_sequence)}"
+
+    @property
+    def reads_timestamps(self) -> bool:
+        """Whether records are read with their timestamps as Spark has them."""
+        return self._rows.reads_timestamps
 
     def prepare(self) -> None:
         """Get ready; blocks. Raise `TransformRefusedError`."""

@@ -39,6 +39,11 @@ class Crossing:
         return attrs.evolve(self, reads=_with_places(self.reads), gives=_with_places(self.gives))
 
     @property
+    def reads_timestamps(self) -> bool:
+        """Whether timestamps are read, to be looked at or to be carried."""
+        return "timestamp" in self.reads or "timestamp" in self.carried
+
+    @property
     def keeps_places(self) -> bool:
         """Whether the transform leaves topic and partition as they are."""
         return _KNOWN_THERE.isdisjoint(self.gives)

@@ -83,6 +83,10 @@ class Query:
         #: Whether the transform can have such jobs.
         self.takes_many = False
 
+    @property
+    def reads_timestamps(self) -> bool:
+        return self.crossing.reads_timestamps
+
     def prepare(self) -> None:
         with self._sql.use() as sql:
             analysed = frames.analysed(sql, self._transform)

@@ -13,7 +13,8 @@ from mm2py.model.epoch import PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Transform
 from mm2py.pipeline.transform.columns import to_arrow
-from mm2py.pipeline.transform.find_bad_record import Isolation
+from mm2py.pipeline.transform.dry_run import try_out
+from mm2py.pipeline.transform.find_bad_record import Isolation, table_of
 from mm2py.wire.batches.record_columns import RecordColumns
 from tests.support.clocks import LoopClock
 
@@ -30,18 +31,18 @@ class PretendedJobs:
     timestamps: dict[int, int] = attrs.field(factory=dict)
     tries: list[list[int]] = attrs.field(factory=list)
     transform: Transform = attrs.field(factory=lambda: Transform("x", sql="SELECT 1"))
+    reads_timestamps: bool = True
 
     async def tried(self, records: pa.Table, _clock: object) -> str | None:
         self.tries.append(records.column("offset").to_pylist())
         return self.answer(self.tries[-1])
 
-    async def read_arrow(self, one: PartitionPlan) -> AsyncIterator[pa.RecordBatch]:
+    async def read_arrow(self, one: PartitionPlan, *, is_for_spark: bool) -> AsyncIterator[pa.RecordBatch]:
         offsets = list(range(one.position, one.until or 0))
         count = len(offsets)
         stamps = [self.timestamps.get(offset, 1_700_000_000_000) for offset in offsets]
-        yield to_arrow(
-            one.source, RecordColumns(offsets, stamps, [0] * count, [b""] * count, [b""] * count, [()] * count)
-        )
+        records = RecordColumns(offsets, stamps, [0] * count, [b""] * count, [b""] * count, [()] * count)
+        yield to_arrow(one.source, records, is_for_spark=is_for_spark)
 
     @property
     def isolation(self) -> Isolation:
@@ -70,6 +71,24 @@ async def test_a_timestamp_that_spark_cannot_hold_makes_a_record_bad() -> None:
     earlier = await jobs.isolation.first_bad(attrs.evolve(RANGE, until=110))
     assert earlier is not None
     assert (earlier.offset, earlier.error, earlier.message) == (104, "USER_RAISED_EXCEPTION", "no good")
+
+
+async def test_a_timestamp_that_a_transform_does_not_read_makes_no_record_bad() -> None:
+    """A statement that writes another one in its place takes such records; the bad one is found among them."""
+    jobs = PretendedJobs(_fails_on(104), dict.fromkeys(range(100, 120), NANOS), reads_timestamps=False)
+    found = await jobs.isolation.first_bad(RANGE)
+
+    assert found is not None
+    assert (found.offset, found.message) == (104, "no good")
+    assert await jobs.isolation.takes(RANGE, 110)
+
+
+async def test_a_sample_has_timestamps_as_they_come() -> None:
+    """Connect's transforms alone leave them as they are, which is tried without Spark."""
+    records = await table_of(cast("Any", PretendedJobs(_fails_on(), {100: NANOS})), RANGE)
+    tried = await try_out(cast("Any", None), Transform("x", steps=()), records)
+
+    assert [(one.after.timestamp if one.after else None) for one in tried[:2]] == [NANOS, 1_700_000_000_000]
 
 
 async def test_the_first_record_that_fails_alone_is_the_bad_one() -> None:
