@@ -21,7 +21,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.session import JOB_FAILED, SparkHost
 from mm2py.pipeline.transform.columns import ARROW_IN_MILLIS, TimestampTooLargeError, as_spark_takes, rows_of
-from mm2py.pipeline.transform.failures import raised_in
+from mm2py.pipeline.transform.failures import TransformFailedError, raised_in, unreadable_in
 from mm2py.pipeline.transform.find_bad_record import table_of
 from mm2py.pipeline.transform.jobs import MICRO_BATCH_SLACK_S
 from mm2py.pipeline.transform.read import RangeReader
@@ -57,6 +57,16 @@ class TriedTooLongError(Mm2Error):
         return f"{self.what} was not done within {self.within_s:g} s, and was ended"
 
 
+@attrs.define(eq=False)
+class SampleUnreadableError(Mm2Error):
+    """Records that a transform is to be tried on cannot be read."""
+
+    why: str
+
+    def __str__(self) -> str:
+        return self.why
+
+
 @attrs.frozen
 class Tried:
     """A record before and after its transform; `after` is None where it is dropped, or fails for the reason `error`."""
@@ -83,8 +93,18 @@ async def newest(settings: FlowSettings, topic: str, count: int, clock: Clock) -
             if isinstance(end, BrokerAnsweredError):
                 raise end
             offset_range = PartitionPlan(place, topic, max(start, end - each), None, is_unsure=False, until=end)
-            found.append(await table_of(reader, offset_range))
+            found.append(await sample_of(reader, offset_range))
         return pa.concat_tables(found).slice(0, count) if found else ARROW_IN_MILLIS.empty_table()
+
+
+async def sample_of(reader: RangeReader, offset_range: PartitionPlan) -> pa.Table:
+    """Read a range of records. Raise `SampleUnreadableError`."""
+    try:
+        return await table_of(reader, offset_range)
+    except TransformFailedError as error:
+        unreadable = unreadable_in(str(error))
+        why = unreadable.failure.message if unreadable is not None else str(error)
+        raise SampleUnreadableError(why) from error
 
 
 async def try_out(host: SparkHost, transform: Transform, records: pa.Table) -> list[Tried]:
