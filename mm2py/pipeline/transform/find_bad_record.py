@@ -3,7 +3,8 @@ Which record does a transform fail on?
 
 Spark reports what was raised, but not at which record. So the range is transformed again without writing anything, in
 halves, until one record is left. It holds the same records each time, and a transform looks at one at a time, so the
-first record that fails alone is the one. Whatever else a try fails of, a lost worker for example, finds none.
+first record that fails alone is the one. Whatever else a try fails of, a lost worker for example, finds none. A try
+that is not done in time finds none either, and is the last one: what else was written must not wait, and still counts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from mm2py.clock import Clock
 from mm2py.model.epoch import PartitionPlan
 from mm2py.pipeline.transform.columns import ARROW_IN_MILLIS, TimestampTooLargeError, as_spark_takes
 from mm2py.pipeline.transform.failures import is_lost, raised_in
-from mm2py.pipeline.transform.jobs import TransformJobs
+from mm2py.pipeline.transform.jobs import MicroBatchLateError, TransformJobs
 from mm2py.pipeline.transform.read import RangeReader
 from mm2py.pipeline.transform.results import BadRecord
 
@@ -27,9 +28,17 @@ class Isolation:
         self._jobs = jobs
         self._reader = reader
         self._clock = clock
+        self._is_late = False
 
     async def first_bad(self, one: PartitionPlan) -> BadRecord | None:
         """Return the first record of *one*'s range that the transform fails on; None if none was found."""
+        try:
+            return None if self._is_late else await self._found(one)
+        except MicroBatchLateError:
+            self._is_late = True
+            return None
+
+    async def _found(self, one: PartitionPlan) -> BadRecord | None:
         name = self._jobs.transform.name
         try:
             records = await self._table(one)
@@ -56,9 +65,9 @@ class Isolation:
         """Whether the transform takes the record at *offset* by now."""
         try:
             record = await self._table(attrs.evolve(one, position=offset, until=offset + 1))
-        except TimestampTooLargeError:
+            return not len(record) or await self._jobs.tried(record, self._clock) is None
+        except (TimestampTooLargeError, MicroBatchLateError):
             return False
-        return not len(record) or await self._jobs.tried(record, self._clock) is None
 
     async def _table(self, one: PartitionPlan) -> pa.Table:
         return as_spark_takes(await table_of(self._reader, one), has_timestamps=self._jobs.reads_timestamps)

@@ -16,6 +16,7 @@ from mm2py.pipeline.transform.columns import to_arrow
 from mm2py.pipeline.transform.dry_run import SampleUnreadableError, sample_of, try_out
 from mm2py.pipeline.transform.failures import UnreadableRange
 from mm2py.pipeline.transform.find_bad_record import Isolation, table_of
+from mm2py.pipeline.transform.jobs import MicroBatchLateError
 from mm2py.wire.batches.record_columns import RecordColumns
 from tests.support.clocks import LoopClock
 
@@ -137,6 +138,25 @@ async def test_a_record_that_never_failed_alone_is_not_bad() -> None:
         )
 
         assert await jobs.isolation.first_bad(RANGE) is None
+
+
+async def test_a_try_that_hangs_is_the_last_one() -> None:
+    """
+    What the epoch has written of other partitions would be lost with an error, and written again.
+
+    Another range would take as long; a record that stopped its topic stays bad.
+    """
+
+    def hang(_offsets: list[int]) -> str | None:
+        raise MicroBatchLateError("trying transform x")
+
+    jobs = PretendedJobs(hang)
+    isolation = jobs.isolation
+
+    assert await isolation.first_bad(RANGE) is None
+    assert await isolation.first_bad(attrs.evolve(RANGE, position=110)) is None
+    assert len(jobs.tries) == 1
+    assert not await isolation.takes(RANGE, 110)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from mm2py.model.epoch import Ended, EpochPlan, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Errors
 from mm2py.pipeline.transform.dead_letters import DeadLetters
-from mm2py.pipeline.transform.jobs import allowed_s
+from mm2py.pipeline.transform.find_bad_record import Isolation
+from mm2py.pipeline.transform.jobs import MicroBatchLateError, allowed_s
 from mm2py.pipeline.transform.micro_batch import MicroBatch
 from mm2py.pipeline.transform.results import BadRecord, MicroBatchResult
 from mm2py.pipeline.transform.transactional_micro_batch import TransactionalMicroBatch
@@ -58,6 +59,27 @@ async def test_a_range_that_failed_is_alone_until_it_is_done(kind: type[MicroBat
         await made.run(kind)
 
     assert made.asked.alone == [set(), {SECOND}, set()]
+
+
+async def test_a_try_that_hangs_loses_nothing_that_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A range fails, and the look for its bad record is not done in time.
+
+    The other range counts: with the whole epoch lost it would be written again.
+    """
+
+    def answer(plan: EpochPlan) -> MicroBatchResult:
+        sure, other = plan.partitions
+        return MicroBatchResult((written(sure),), {other.source: "[USER_RAISED_EXCEPTION] no answer"})
+
+    async def hang(_isolation: Isolation, _one: PartitionPlan) -> None:
+        raise MicroBatchLateError("trying transform x")
+
+    monkeypatch.setattr(Isolation, "_found", hang)
+    outcomes = await micro_batch_rig(answer).outcomes(MicroBatch)
+
+    assert (outcomes[0].position, outcomes[0].ended) == (110, Ended.OK)
+    assert (outcomes[1].position, outcomes[1].ended) == (100, Ended.INTERRUPTED)
 
 
 @attrs.define
