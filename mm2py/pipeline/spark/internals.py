@@ -41,7 +41,8 @@ class LaunchArguments(UserDict[str, Any]):
     What Spark's JVM is launched with, in the place of a plain dict.
 
     A process manager sends SIGTERM to all processes of a service, and the daemon needs Spark for its drain. PySpark
-    itself adds that the JVM ignores SIGINT; here it ignores SIGTERM as well, and with it all that it starts.
+    itself adds that the JVM ignores SIGINT; here it ignores SIGTERM as well, and with it all that it starts. It ends
+    at a SIGHUP, which `processes.end_launched` sends, even if this process ignores that, as under nohup.
     """
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -49,6 +50,7 @@ class LaunchArguments(UserDict[str, Any]):
 
 
 def _ignore_ends() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 
