@@ -46,7 +46,7 @@ _STOP_WITHIN_S: Final = 60.0
 #: long to be written, and a transform is the user's own code.
 MICRO_BATCH_SLACK_S: Final = 300.0
 #: The failure of the ranges of a micro-batch that was given up.
-_LATE: Final = "the micro-batch was not done in time and was stopped"
+LATE: Final = "the micro-batch was not done in time and was stopped"
 
 #: Of each range its outcome, or why it failed.
 _Outcomes = dict[TopicPartition, RangeOutcome | str]
@@ -188,7 +188,7 @@ class TransformJobs:
             if patience.is_over() and (waiting or running):
                 due_s = _due_s(plan)
                 self.on_late(plan, due_s, allowed_s(plan) - due_s)
-                late: _Outcomes = {it.source: _LATE for one in (*running.values(), *waiting) for it in one.partitions}
+                late: _Outcomes = {it.source: LATE for one in (*running.values(), *waiting) for it in one.partitions}
                 return _result(outcomes | late, is_late=True)
         return _result(outcomes)
 

@@ -38,7 +38,7 @@ from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of
 from mm2py.pipeline.transform.dead_letters import DeadLetters
 from mm2py.pipeline.transform.failures import TransformFailedError, is_lost, raised_in, unreadable_in
 from mm2py.pipeline.transform.find_bad_record import Isolation
-from mm2py.pipeline.transform.jobs import TransformJobs, allowed_s
+from mm2py.pipeline.transform.jobs import LATE, TransformJobs, allowed_s
 from mm2py.pipeline.transform.limits import Limits
 from mm2py.pipeline.transform.offset_ranges import Pace
 from mm2py.pipeline.transform.read import READ_WITHIN_S, RangeReader
@@ -62,8 +62,6 @@ QUIET_S: Final = 4.0
 #: How long a daemon leaves the field to another one that has taken over.
 _FENCE_PAUSES: Final = Backoff(10.0, 300.0)
 _FENCES_FORGOTTEN_S: Final = 600.0
-#: In the words about a range that was given up because it took too long.
-_STOPPED: Final = "was stopped"
 Ends = Mapping[TopicPartition, "int | BrokerAnsweredError"]
 
 
@@ -342,7 +340,7 @@ class MicroBatch:
             if unreadable is not None:
                 # A range is written only once it is read, so nothing of it was.
                 self._outcomes.fail(one, unreadable.ended, unreadable.failure)
-            elif words and not is_lost(words) and _STOPPED not in words:
+            elif words and not is_lost(words) and words != LATE:
                 bad = await isolation.first_bad(one)
                 if bad is not None:
                     self._task.bad[one.source] = bad

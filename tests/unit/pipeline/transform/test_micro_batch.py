@@ -13,7 +13,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Errors
 from mm2py.pipeline.transform.dead_letters import DeadLetters
 from mm2py.pipeline.transform.find_bad_record import Isolation
-from mm2py.pipeline.transform.jobs import MicroBatchLateError, allowed_s
+from mm2py.pipeline.transform.jobs import LATE, MicroBatchLateError, allowed_s
 from mm2py.pipeline.transform.micro_batch import MicroBatch
 from mm2py.pipeline.transform.results import BadRecord, MicroBatchResult
 from mm2py.pipeline.transform.transactional_micro_batch import TransactionalMicroBatch
@@ -61,6 +61,20 @@ async def test_a_range_that_failed_is_alone_until_it_is_done(kind: type[MicroBat
     assert made.asked.alone == [set(), {SECOND}, set()]
 
 
+async def test_a_record_is_looked_for_whatever_its_failure_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words are a transform's own, and may be like ours about a range that took too long."""
+
+    async def found(_isolation: Isolation, _one: PartitionPlan) -> BadRecord:
+        return BadRecord(104, "x", "USER_RAISED_EXCEPTION", "the account was stopped")
+
+    monkeypatch.setattr(Isolation, "first_bad", found)
+    words = "[USER_RAISED_EXCEPTION] the account was stopped"
+    made = micro_batch_rig(lambda plan: failed(plan, words), planned(FIRST))
+    await made.outcomes(MicroBatch)
+
+    assert made.task.bad.keys() == {FIRST}
+
+
 async def test_a_try_that_hangs_loses_nothing_that_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     A range fails, and the look for its bad record is not done in time.
@@ -93,7 +107,7 @@ class SlowJobs(PretendedJobs):
             return await super().run(plan, clock, alone)
         self.plans.append(plan)
         await self.clock.sleep(allowed_s(plan))
-        return failed(plan, "it was late and was stopped", is_late=True)
+        return failed(plan, LATE, is_late=True)
 
 
 @pytest.mark.parametrize("kind", [MicroBatch, TransactionalMicroBatch])
