@@ -30,7 +30,7 @@ from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.internals import collected
 from mm2py.pipeline.spark.patience import Patience, done_within
 from mm2py.pipeline.spark.sealing import seal
-from mm2py.pipeline.spark.session import JOB_FAILED, SparkSession, message_of
+from mm2py.pipeline.spark.session import JOB_FAILED, SparkSession, is_stopped, message_of
 from mm2py.pipeline.transform.failures import is_raised
 from mm2py.pipeline.transform.results import MicroBatchResult, RangeOutcome
 from mm2py.pipeline.transform.spark_task import PLAN, transform_ranges
@@ -206,7 +206,7 @@ class TransformJobs:
             found = self._collected(ready.result()(), plan)
             return dict(zip((one.source for one in plan.partitions), found, strict=True))
         except JOB_FAILED as error:
-            return message_of(error)
+            return _gone(error) if is_stopped(self.session) else message_of(error)
         except (Py4JError, OSError, EOFError) as error:
             return _gone(error)
 
@@ -258,7 +258,8 @@ class TransformJobs:
             self._set_group("without writing")
             self._rows.dry_run(records)
         except JOB_FAILED as error:
-            return str(error)
+            # Of a context that was stopped Spark says anything, an error of its own in a statement for example.
+            return _gone(error) if is_stopped(self.session) else str(error)
         except (Py4JError, OSError, EOFError) as error:
             return _gone(error)
         return None

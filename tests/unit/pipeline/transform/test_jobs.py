@@ -23,6 +23,7 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.sealing import unseal
 from mm2py.pipeline.transform import jobs as module
+from mm2py.pipeline.transform.failures import is_lost
 from mm2py.pipeline.transform.jobs import MicroBatchLateError, TransformJobs
 from mm2py.pipeline.transform.results import MicroBatchResult, RangeOutcome
 from mm2py.pipeline.transform.spark_task import PLAN
@@ -46,6 +47,17 @@ class PretendedSpark:
     threads: ThreadPoolExecutor | None = None
     #: How many ranges each job had.
     sizes: list[int] = attrs.field(factory=list)
+    is_stopped: bool = False
+
+    @property
+    def _jsc(self) -> PretendedSpark:
+        return self
+
+    def sc(self) -> PretendedSpark:
+        return self
+
+    def isStopped(self) -> bool:  # noqa: N802
+        return self.is_stopped
 
     @property
     def context(self) -> PretendedSpark:
@@ -282,3 +294,17 @@ async def test_a_dry_run_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, *,
 
     assert spark.cancelled == list(spark.groups)
     assert killed == ([] if complies else ["it does not end a trial of x"])
+
+
+async def test_what_fails_in_a_stopped_context_is_lost() -> None:
+    """Whatever Spark says then, in a job or in a try: its words would blame a record that is good."""
+
+    def fail(_what: object) -> None:
+        raise PySparkException("[INTERNAL_ERROR] Executed command failed. SQLSTATE: XX000")
+
+    spark = PretendedSpark(fail, is_stopped=True)
+    done = await _jobs(spark).run(_plan(1), SystemClock())
+    tried = await _jobs(spark).tried(fail, SystemClock())
+
+    assert tried is not None
+    assert all(is_lost(words) for words in (*done.failed.values(), tried))
