@@ -42,7 +42,7 @@ from mm2py.model.patterns import split_list
 from mm2py.model.timestamp import timestamp_ms
 
 
-_ADDRESS = re.compile(r"(?:[a-zA-Z][a-zA-Z0-9+.-]*://)?(\[[0-9a-fA-F:.%]+\]|[^\s\[\]:/]+):([0-9]{1,5})")
+_ADDRESS = re.compile(r"(?:[0-9a-zA-Z%._-]*://)?(\[[0-9a-fA-F:.%]+\]|[0-9a-zA-Z%._-]+):([0-9]{1,5})")
 #: A Java producer needs less memory than a copy task, which buffers whole fetch answers.
 _LEAST_BUFFER_BYTES = 1024 * 1024
 

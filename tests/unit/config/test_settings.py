@@ -290,6 +290,7 @@ def test_a_node_runs_only_the_flows_into_its_targets(config: ConfigFile) -> None
         ("h:1", ("h:1",)),
         (" h1:1 , h2:65535 ", ("h1:1", "h2:65535")),
         ("PLAINTEXT://h:9092", ("h:9092",)),
+        ("SASL_SSL://h:9092, SASL_PLAINTEXT://[::1]:9092", ("h:9092", "[::1]:9092")),
         ("[::1]:9092, 10.0.0.1:09092", ("[::1]:9092", "10.0.0.1:9092")),
         ("my-host_1.example.com:9092", ("my-host_1.example.com:9092",)),
     ],
@@ -301,6 +302,14 @@ def test_brokers_may_be_written_in_all_of_kafkas_ways(config: ConfigFile, text: 
     )
 
     assert expected == settings.clusters["A"].bootstrap_servers
+
+
+@pytest.mark.parametrize("address", ["=h:9092", "${HOST}.example.com:9092", "<host>:9092", "a;b:1", "//h:1", "h:1/"])
+def test_what_can_be_no_host_is_refused(config: ConfigFile, address: str) -> None:
+    """As in Java, which says so at the start: a second equals sign, and a variable that nothing has filled in."""
+    (problem,) = config.problems(f"A.bootstrap.servers = {address}")
+
+    assert problem.message == f"{address!r} is not of the form host:port"
 
 
 @pytest.mark.parametrize(
