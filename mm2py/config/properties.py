@@ -80,7 +80,8 @@ def parse_bytes(data: bytes, *, name: str) -> Document:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return parse_text(data.decode("iso-8859-1"), name=name)
-    return attrs.evolve(parse_text(text, name=name), is_utf8=not data.isascii())
+    document = parse_text(text, name=name)
+    return attrs.evolve(document, is_utf8=document != parse_text(data.decode("iso-8859-1"), name=name))
 
 
 def parse_text(text: str, *, name: str) -> Document:

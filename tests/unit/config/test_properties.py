@@ -117,8 +117,9 @@ def test_a_backslash_that_vanishes_is_remembered(value: str, expected: bool) -> 
         ("a = é".encode("iso-8859-1"), False),
         (b"\xef\xbb\xbfa = \\u00e9", True),
         (b"a = \\u00e9", False),
+        ("# é\na = \\u00e9".encode(), False),
     ],
-    ids=["utf-8", "iso-8859-1", "byte order mark", "ascii"],
+    ids=["utf-8", "iso-8859-1", "byte order mark", "ascii", "only in a comment"],
 )
 def test_both_encodings_are_read(data: bytes, is_utf8: bool) -> None:
     """UTF-8 is told from ISO-8859-1 by the bytes themselves."""
