@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from mm2py.config.keys.row import FORMS, Key, Kind, LineLevel, Place
-from mm2py.config.keys.security import KAFKAS_OWN
+from mm2py.config.keys.security import KAFKAS_OWN, SECURITY
 from mm2py.config.keys.table import find_key, known_names, levels_of, nearest_name
 from mm2py.config.layers import Layers, Value, level_of
 from mm2py.config.legacy import FOREIGN_KEYS
@@ -66,6 +66,11 @@ def classify_all(layers: Layers, aliases: Sequence[str]) -> tuple[Line, ...]:
 _SECURITY: Final = re.compile(
     r"(?:(?:consumer|producer|admin|listeners\.https)\.)?(?:ssl|sasl|security|rest\.auth|listeners)\b"
 )
+#: Such keys at any level, with any of Connect's prefixes: where they have no effect, a note tells where they belong.
+_RIGHTLY_SPELT: Final = re.compile(
+    rf"(?:(?:source|target|cluster|consumer|producer|admin|client|override)\.)*"
+    rf"(?:{'|'.join(re.escape(key.name) for key in SECURITY.keys)})"
+)
 
 
 def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Sequence[str]) -> LintFindings:
@@ -78,7 +83,8 @@ def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Seq
         problem = _spaced_arrow(line, aliases) or _judge_value(line, entry) or _misspelt_security(line)
         if problem is not None:
             problems.append(problem)
-        notes.extend(_note_line(line, entry, aliases))
+        else:
+            notes.extend(_note_line(line, entry, aliases))
     notes.extend(_note_without_effect(lines))
     notes.extend(_note_shadowed(layers, lines))
     return LintFindings(tuple(problems), tuple(notes))
@@ -107,7 +113,7 @@ def _misspelt_security(line: Line) -> Problem | None:
     if line.row is not None and (line.row.stem is None or line.row.acts):
         return None
     near = _meant(line)
-    if not near or not _SECURITY.match(near):
+    if not near or not _SECURITY.match(near) or _RIGHTLY_SPELT.fullmatch(line.name):
         return None
     message = "unknown key, refused because it resembles a security setting"
     return Problem(line.value.where, line.value.key, message, f"did you mean {_written(line.owner, near)}?")

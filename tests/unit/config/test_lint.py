@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from mm2py.config.problem import ConfigError
 from tests.support.config_files import BASE, ConfigFile
 
 
@@ -122,13 +123,34 @@ def test_an_unknown_key_is_named_with_what_may_be_meant(notes: Notes, line: str,
         ("A.ssl.truststore.locaton = trust.pem", "A.ssl.truststore.location"),
         ("A.consumer.sasl.mechanim = PLAIN", "A.consumer.sasl.mechanism"),
         ("A.security.protocoll = SSL", "A.security.protocol"),
+        ("A.producr.sasl.mechanism = PLAIN", "A.producer.sasl.mechanism"),
     ],
 )
 def test_a_misspelt_security_setting_is_a_problem(config: ConfigFile, line: str, meant: str) -> None:
-    """Ignored, it would leave open what its author meant to protect."""
-    (problem,) = config.problems(line)
+    """Ignored, it would leave open what its author meant to protect. No note calls the same line accepted."""
+    with pytest.raises(ConfigError) as caught:
+        config.load(line)
 
-    assert (problem.key, problem.hint) == (_key(line), f"did you mean {meant}?")
+    assert [(problem.key, problem.hint) for problem in caught.value.problems] == [
+        (_key(line), f"did you mean {meant}?")
+    ]
+    assert caught.value.notes == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "producer.ssl.truststore.location = trust.jks",
+        "admin.sasl.mechanism = PLAIN",
+        "source.cluster.ssl.endpoint.identification.algorithm = https",
+        "A.producer.override.sasl.mechanism = AWS_MSK_IAM",
+        "A.client.sasl.client.callback.handler.class = software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+        "A->B.security.protocol = SSL",
+    ],
+)
+def test_a_security_setting_at_the_wrong_level_is_noted(config: ConfigFile, line: str) -> None:
+    """Java runs files with such lines, from a Connect worker's file or from its documents; they are no misspellings."""
+    assert [note.key for note in config.load(line).notes] == [_key(line)]
 
 
 def test_disabled_flows_and_unused_clusters_are_no_noise(notes: Notes) -> None:
