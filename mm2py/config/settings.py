@@ -17,7 +17,8 @@ from mm2py.config.explain import Effective, effective
 from mm2py.config.exposure import note_readable
 from mm2py.config.flow_settings import BrokenHistorySettings, FlowSettings, MembershipSettings
 from mm2py.config.importers.lines import Imported
-from mm2py.config.keys.table import first_words, nearest
+from mm2py.config.keys.row import LineLevel
+from mm2py.config.keys.table import find_key, nearest
 from mm2py.config.layers import Layers, Side
 from mm2py.config.legacy import modernise
 from mm2py.config.lint import Line, classify_all, lint
@@ -391,8 +392,11 @@ def _note_clusters(clusters: Mapping[str, ClusterEndpoint], layers: Layers) -> I
 def _note_aliases(layers: Layers, flows: Iterable[FlowSettings]) -> Iterator[Problem]:
     line = layers.get("clusters")
     where = line.where if line else ""
-    for alias in sorted(first_words().intersection(cluster_aliases(layers))):
-        yield Problem(where, "clusters", f"alias {alias} is a word that settings begin with", "choose another alias")
+    for alias in cluster_aliases(layers):
+        for found in layers.lines():
+            if found.key.startswith(f"{alias}.") and find_key(LineLevel.TOP, found.key) is not None:
+                message = f"applies to all flows; it is no setting of cluster {alias}, whose alias it begins with"
+                yield Problem(found.where, found.key, message)
     for settings in flows:
         separator, alias = settings.policy.separator, settings.flow.source
         if settings.is_enabled and separator in alias:

@@ -67,12 +67,6 @@ def known_names(level: LineLevel) -> Iterable[str]:
     return (name for known, name in _EXACT if known is level)
 
 
-def first_words() -> frozenset[str]:
-    """Return the first words of keys; an alias with that name makes lines ambiguous."""
-    prefixes = ("source", "target", *(name.split(".")[0] for level in LineLevel for name in known_names(level)))
-    return frozenset((*prefixes, *(stem.split(".")[0] for stems in _STEMS.values() for stem, _ in stems)))
-
-
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate most similar to *name*, or None if none is close."""
     found = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.8)

@@ -303,8 +303,11 @@ def test_aliases_that_make_trouble_are_named(notes: Notes) -> None:
     """An alias that reads like a setting, or holds the separator, works badly."""
     base = "clusters = topics, us.west\nbootstrap.servers = a:1\nus.west.bootstrap.servers = b:1\n"
 
-    assert notes("us.west->topics.enabled = true", base=base) == [
-        "mm2.properties:1: clusters: alias topics is a word that settings begin with (choose another alias)",
+    assert notes("us.west->topics.enabled = true\ntopics.exclude = x", base=base) == [
+        (
+            "mm2.properties:5: topics.exclude: applies to all flows; it is no setting of cluster topics, whose alias it "
+            "begins with"
+        ),
         (
             "mm2.properties:1: clusters: alias us.west contains the separator '.': cycles cannot be told from topic "
             "names "
