@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import attrs
 
 from mm2py.config.keys.cluster import LEAST_TRANSACTION_MS
-from mm2py.config.keys.row import Key, LineLevel, Place
+from mm2py.config.keys.row import Key, LineLevel, Place, trimmed
 from mm2py.config.keys.table import key_named
 from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.lint import Line
 from mm2py.config.problem import Problem
+from mm2py.config.resolve import FlowReader
 from mm2py.model.flow import Flow
 
 
@@ -21,6 +22,7 @@ from mm2py.model.flow import Flow
 _COPY = {Place.CONSUMER, Place.PRODUCER}
 _BOTH = (Side.SOURCE, Side.TARGET)
 _WORDS = ("consumer.", "producer.", "admin.")
+_NAMED_AFTER_ALIAS = ("default", "DefaultReplicationPolicy")
 
 
 def note_unread(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[Flow]) -> Iterator[Problem]:
@@ -82,6 +84,19 @@ def _exists(full_name: str) -> bool:
         return key_named(full_name).acts
     except KeyError:
         return False
+
+
+def judge_renamed_source(layers: Layers, flow: Flow) -> Iterator[Problem]:
+    """Refuse a flow whose remote topics Java would name after another alias than that in ``clusters``."""
+    of, line = FlowReader(layers, flow), layers.first(spellings(key_named("source.cluster.alias"), flow))
+    alias = flow.source if line is None else trimmed(line.text)
+    policy = of.text("replication.policy.class").rpartition(".")[2]
+    if line is None or alias == flow.source or not of.flag("enabled") or policy not in _NAMED_AFTER_ALIAS:
+        return
+    separator = of.text("replication.policy.separator")
+    message = f"Java would name remote topics {alias}{separator}NAME, and mm2py {flow.source}{separator}NAME"
+    keeping = "to keep topics' names, write replication.policy.class = identity instead"
+    yield Problem(line.where, line.key, message, f"leave it out, or call the cluster {alias}" if alias else keeping)
 
 
 @attrs.frozen

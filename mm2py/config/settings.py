@@ -12,7 +12,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.advice import judge_exactly_once, note_exactly_once, note_unread
+from mm2py.config.advice import judge_exactly_once, judge_renamed_source, note_exactly_once, note_unread
 from mm2py.config.explain import Effective, effective
 from mm2py.config.exposure import note_readable
 from mm2py.config.flow_settings import BrokenHistorySettings, FlowSettings, MembershipSettings
@@ -246,7 +246,13 @@ def _elsewhere(layers: Layers, flows: Sequence[FlowSettings]) -> tuple[FlowSetti
 def _flow(layers: Layers, flow: Flow) -> FlowSettings | tuple[Problem, ...]:
     source, target = (flow_endpoint(layers, flow, side) for side in (Side.SOURCE, Side.TARGET))
     ends = (end for end in (source, target) if isinstance(end, Problem))
-    problems = (*_judge_alias(flow, layers), *ends, *judge_transforms(layers, flow), *judge_exactly_once(layers, flow))
+    problems = (
+        *_judge_alias(flow, layers),
+        *judge_renamed_source(layers, flow),
+        *ends,
+        *judge_transforms(layers, flow),
+        *judge_exactly_once(layers, flow),
+    )
     if isinstance(source, Problem) or isinstance(target, Problem) or problems:
         return problems
     return flow_settings(layers, flow, source, target)
@@ -399,6 +405,6 @@ def _note_aliases(layers: Layers, flows: Iterable[FlowSettings]) -> Iterator[Pro
                 yield Problem(found.where, found.key, message)
     for settings in flows:
         separator, alias = settings.policy.separator, settings.flow.source
-        if settings.is_enabled and separator in alias:
+        if settings.is_enabled and separator and separator in alias:
             message = f"alias {alias} contains the separator {separator!r}: cycles cannot be told from topic names"
             yield Problem(where, "clusters", message, "choose another alias or replication.policy.separator")

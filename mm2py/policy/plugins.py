@@ -83,8 +83,6 @@ def load_policy(
     `source_alias`, `separator` and `internal_separator_enabled` that it takes.
     """
     key = "replication.policy.class"
-    if not separator:
-        raise PluginError(key, class_name, "replication.policy.separator is empty")
     settings = {
         "source_alias": source_alias,
         "separator": separator,

@@ -76,6 +76,9 @@ class DefaultReplicationPolicy:
         return f"{source_alias}{self.separator}{topic}"
 
     def topic_source(self, topic: str) -> str | None:
+        if not self.separator:
+            # Java's split at nothing gives single characters.
+            return topic[:1] if len(topic) > 1 else None
         # Java's split drops empty pieces at the end: "foo." is one piece, so not remote; ".b" came from "".
         head, separator, rest = topic.partition(self.separator)
         if not separator or not rest.replace(self.separator, ""):
@@ -83,9 +86,8 @@ class DefaultReplicationPolicy:
         return head
 
     def upstream_topic(self, topic: str) -> str | None:
-        if self.topic_source(topic) is None:
-            return None
-        return topic.partition(self.separator)[2]
+        source = self.topic_source(topic)
+        return None if source is None else topic[len(source) + len(self.separator) :]
 
     def original_topic(self, topic: str) -> str:
         return _walk_back(self, topic)

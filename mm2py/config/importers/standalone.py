@@ -250,7 +250,8 @@ def _take_connector(
 
 def _is_read_elsewhere(name: str, connector: Connector, worker: ParsedFile) -> bool:
     if name in {"name", "connector.class", "source.cluster.alias", "target.cluster.alias"}:
-        return True
+        entry = connector.get(name)
+        return entry is not None and bool(entry.value.strip())  # Java takes an empty alias for what it is
     if name.startswith("target.cluster.") and is_client_key(name.removeprefix("target.cluster.")):
         return _writer(connector, worker) is not None  # records go where the worker writes
     return name.startswith(_CONVERTERS)

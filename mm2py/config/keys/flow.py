@@ -24,6 +24,7 @@ from mm2py.config.keys.row import (
 _NOT_YET = False
 _INTERVAL = at_least(1)
 _JAVA = "org.apache.kafka.connect.mirror."
+_ALIAS = "clusters' alias is used; Java would use this one for positions, checkpoints and offset syncs"
 
 _FLOW = Section(
     "Flows",
@@ -43,7 +44,8 @@ _FLOW = Section(
             "How remote topics are named: `default` (`A.orders`), `identity` (`orders`), Java's class names of the "
             "two, or the dotted path of a Python class.", check=not_empty),
         Key("replication.policy.separator", Kind.STRING, ".", Place.FLOW,
-            "Separator between alias and topic in remote and internal names.", check=topic_text, keeps_blanks=True),
+            "Separator between alias and topic in remote and internal names.", check=topic_text_or_empty,
+            keeps_blanks=True),
         Key("replication.policy.internal.topic.separator.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "`false` keeps `.` in the names of internal topics when the separator is another."),
         Key("remote.topic.prefix", Kind.STRING, "", Place.FLOW,
@@ -56,8 +58,10 @@ _FLOW = Section(
             check=topic_text_or_empty, aliases=("destination.topic.name.suffix",)),
         Key("forwarding.admin.class", Kind.CLASS, "org.apache.kafka.clients.admin.ForwardingAdmin", Place.FLOW,
             "Java class that creates and changes topics.", _NOT_YET),
-        Key("source.cluster.alias", Kind.STRING, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET),
-        Key("target.cluster.alias", Kind.STRING, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET),
+        Key("source.cluster.alias", Kind.STRING, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET,
+            remark=_ALIAS),
+        Key("target.cluster.alias", Kind.STRING, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET,
+            remark=_ALIAS),
         Key("name", Kind.STRING, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET),
         Key("connector.class", Kind.CLASS, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET),
         Key("connector.plugin.version", Kind.STRING, None, Place.FLOW, "Version of Java's connectors.", _NOT_YET),

@@ -316,6 +316,35 @@ def test_aliases_that_make_trouble_are_named(notes: Notes) -> None:
     ]
 
 
+_NO_PREFIX = "replication.policy.separator =\nsource.cluster.alias =\n"
+
+
+def test_an_alias_of_its_own_for_topic_names_is_refused(config: ConfigFile) -> None:
+    """Java names remote topics after it. An empty one is the way to keep names from before the identity policy."""
+    refusals = config.refusals(_NO_PREFIX), config.refusals("A->B.source.cluster.alias = us")
+
+    assert refusals == (
+        [
+            (
+                "mm2.properties:6: source.cluster.alias: Java would name remote topics NAME, and mm2py ANAME (to keep "
+                "topics' names, write replication.policy.class = identity instead)"
+            )
+        ],
+        [
+            (
+                "mm2.properties:5: A->B.source.cluster.alias: Java would name remote topics us.NAME, and mm2py A.NAME "
+                "(leave it out, or call the cluster us)"
+            )
+        ],
+    )
+
+
+@pytest.mark.parametrize("line", [f"{_NO_PREFIX}replication.policy.class = identity", "source.cluster.alias = A"])
+def test_an_alias_that_changes_no_name_is_noted(notes: Notes, line: str) -> None:
+    """It may be another one where names are kept, and the cluster's own with any policy."""
+    assert len([note for note in notes(line) if "clusters' alias is used" in note]) == 1
+
+
 def test_a_key_of_the_top_level_may_begin_with_an_alias(notes: Notes) -> None:
     """With a cluster called offset, offset.lag.max stays the setting that it is."""
     base = BASE.replace("A", "offset")

@@ -49,6 +49,7 @@ def mirror(
         "identity": IdentityReplicationPolicy(source),
         "default": DefaultReplicationPolicy(),
         "underscores": DefaultReplicationPolicy("_"),
+        "joined": DefaultReplicationPolicy(""),
         "blind": BlindPolicy(),
         "keeping": KeepingPolicy(source),
     }
@@ -148,13 +149,15 @@ def test_mixes_of_policies(flows: list[tuple[str, str]], expected: str | None, *
 
 
 def test_aliases_with_separators_hide_circles() -> None:
-    """If both aliases contain the separator, names do not identify a topic's source."""
+    """If both aliases contain the separator, names do not identify a topic's source; nor without a separator."""
     flows = [mirror("eu.west->us.east", policy="default"), mirror("us.east->eu.west", policy="default")]
+    joined = [mirror("east->west", policy="joined"), mirror("west->east", policy="joined")]
 
-    found = find_loop(flows)
-
-    assert found is not None
-    assert found.grows
+    for pair in (flows, joined):
+        found = find_loop(pair)
+        assert found is not None
+        assert found.grows
+    assert find_loop(joined[:1]) is None
 
 
 @pytest.mark.parametrize("policy", ["blind", "keeping"])

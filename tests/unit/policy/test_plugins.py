@@ -144,12 +144,6 @@ def test_a_policy_that_cannot_be_used_is_refused_in_words(
     assert reason in str(caught.value)
 
 
-def test_an_empty_separator_is_refused() -> None:
-    """Without a separator remote topics could not be told apart."""
-    with pytest.raises(PluginError, match=r"replication\.policy\.separator is empty"):
-        load_policy("default", source_alias="A", separator="")
-
-
 @pytest.mark.parametrize(
     ("load", "java", "expected"),
     [

@@ -47,6 +47,33 @@ def test_the_default_policy_reads_hops_off_the_name(
 
 
 @pytest.mark.parametrize(
+    ("policy", "topic", "expected"),
+    [
+        (DefaultReplicationPolicy(""), "orders", ("Aorders", "o", "rders", "s")),
+        (DefaultReplicationPolicy(""), "o", ("Ao", None, None, "o")),
+        (DefaultReplicationPolicy(""), "", ("A", None, None, "")),
+        (DefaultReplicationPolicy(""), "Aheartbeats", ("AAheartbeats", "A", "heartbeats", "s")),
+        (IdentityReplicationPolicy("A", ""), "orders", ("orders", "A", "orders", "orders")),
+        (IdentityReplicationPolicy("A", ""), "heartbeats", ("Aheartbeats", "h", "eartbeats", "eartbeats")),
+        (IdentityReplicationPolicy("A", ""), "Aheartbeats", ("AAheartbeats", "A", "heartbeats", "eartbeats")),
+    ],
+)
+def test_an_empty_separator_is_read_as_java_reads_it(
+    policy: DefaultReplicationPolicy | IdentityReplicationPolicy, topic: str, expected: tuple[str | None, ...]
+) -> None:
+    """Java's split at nothing gives characters, so that a heartbeats topic is none; many files have it."""
+    assert expected == (
+        policy.format_remote_topic("A", topic),
+        policy.topic_source(topic),
+        policy.upstream_topic(topic),
+        policy.original_topic(topic),
+    )
+    assert not policy.is_heartbeats_topic(topic)
+    assert policy.offset_syncs_topic("B") == "mm2-offset-syncsBinternal"
+    assert policy.is_checkpoints_topic("Acheckpointsinternal")
+
+
+@pytest.mark.parametrize(
     ("topic", "remote", "source", "upstream"),
     [
         ("orders", "orders", "A", "orders"),
@@ -158,7 +185,7 @@ def test_a_topic_without_prefix_and_suffix_is_as_the_policy_says(
     assert found == (source, upstream, original)
 
 
-@given(_TOPICS, st.sampled_from([".", "_", "--"]))
+@given(_TOPICS, st.sampled_from([".", "_", "--", ""]))
 def test_one_hop_back_undoes_one_hop(topic: str, separator: str) -> None:
     """What the default policy names, it takes apart again, unless nothing but separators was named."""
     policy = DefaultReplicationPolicy(separator)

@@ -396,6 +396,21 @@ def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
     assert [problem.where for problem in problems] == [str(files[1])]
 
 
+def test_an_empty_alias_is_no_missing_one(load: Load) -> None:
+    """With an empty separator, too, it is the old way to keep topics' names; without the line it is called source."""
+    no_prefix = SOURCE.replace("source.cluster.alias = A", "source.cluster.alias =")
+    joined = "replication.policy.separator =\n"
+
+    assert refusals_of(load, WORKER, no_prefix + joined) == [
+        (
+            "1.properties:3: source.cluster.alias: Java would name remote topics NAME, and mm2py sourceNAME (to keep "
+            "topics' names, write replication.policy.class = identity instead)"
+        )
+    ]
+    kept = f"{no_prefix}{joined}replication.policy.class = identity\n"
+    assert str(only_flow(load(WORKER, kept)).flow) == "source->B"
+
+
 def test_two_sources_under_one_alias_are_refused(load: Load) -> None:
     """Positions and topics of two clusters must not mix."""
     (problem,) = refusals_of(load, WORKER, SOURCE, HEARTBEAT.replace("source:9092", "elsewhere:9092"))
