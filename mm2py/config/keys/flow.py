@@ -16,7 +16,6 @@ from mm2py.config.keys.row import (
     port_from,
     remote_factor,
     timestamp,
-    topic_text,
     topic_text_or_empty,
 )
 

@@ -305,8 +305,8 @@ def test_aliases_that_make_trouble_are_named(notes: Notes) -> None:
 
     assert notes("us.west->topics.enabled = true\ntopics.exclude = x", base=base) == [
         (
-            "mm2.properties:5: topics.exclude: applies to all flows; it is no setting of cluster topics, whose alias it "
-            "begins with"
+            "mm2.properties:5: topics.exclude: applies to all flows; it is no setting of cluster topics, whose alias "
+            "it begins with"
         ),
         (
             "mm2.properties:1: clusters: alias us.west contains the separator '.': cycles cannot be told from topic "
