@@ -27,6 +27,7 @@ _FIXED = (
     "consumer.isolation.level",
     "exactly.once.source.support",
     "offset.storage.topic",
+    "offsets.storage.topic",
     "config.storage.topic",
 )
 #: What is different on each node.

@@ -144,7 +144,9 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
             topic_replication_factor=of.number("heartbeats.topic.replication.factor"),
         ),
         offset_storage=StorageSettings(
-            of.text("offset.storage.topic") or f"mm2-offsets.{flow.source}.internal",
+            of.text("offsets.storage.topic")
+            or of.text("offset.storage.topic")
+            or f"mm2-offsets.{flow.source}.internal",
             of.number("offset.storage.replication.factor"),
             of.number("offset.storage.partitions"),
         ),

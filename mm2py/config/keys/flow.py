@@ -16,6 +16,7 @@ from mm2py.config.keys.row import (
     port_from,
     remote_factor,
     timestamp,
+    topic_text,
     topic_text_or_empty,
 )
 
@@ -263,7 +264,9 @@ _EXACTLY_ONCE = Section(
             remark="each micro-batch of a transform is a transaction"),
         Key("transaction.boundary.interval.ms", Kind.LONG, None, Place.FLOW_ONLY, "Their length.", _NOT_YET,
             remark="each micro-batch of a transform is a transaction"),
-        Key("offsets.storage.topic", Kind.STRING, None, Place.FLOW_ONLY, "A separate positions topic.", _NOT_YET),
+        Key("offsets.storage.topic", Kind.STRING, None, Place.FLOW_ONLY,
+            "Topic that stores this flow's positions in place of `offset.storage.topic`; Java MirrorMaker writes both, "
+            "and believes this one.", check=topic_text),
         Key("topic.creation.*", Kind.STRING, None, Place.FLOW_ONLY, "Connect's own topic creation.", _NOT_YET),
     ),
 )  # fmt: skip

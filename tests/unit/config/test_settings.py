@@ -347,6 +347,7 @@ def test_a_start_some_time_ago_is_refused_with_what_to_write(config: ConfigFile)
         ("A->B.use.defaults.from = source ", "topic_sync.use_defaults_from", "source"),
         ("A->B.errors.tolerance = all ", "transforms.errors.are_tolerated", True),
         ("B.offset.storage.topic = x ", "offset_storage.topic", "x"),
+        ("B.offset.storage.topic = x\nA->B.offsets.storage.topic = y", "offset_storage.topic", "y"),
         ("B.status.storage.topic = x ", "status_storage.topic", "x"),
         ("A->B.config.action.reload = none ", "flow.source", "A"),
     ],
