@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -19,6 +20,7 @@ from mm2py.config.layers import Layers, Value, level_of
 from mm2py.config.legacy import FOREIGN_KEYS
 from mm2py.config.problem import Problem
 from mm2py.config.properties import Document, Entry
+from mm2py.model.patterns import split_patterns
 
 
 _FREE_TEXT = {Kind.STRING, Kind.PASSWORD}
@@ -161,6 +163,7 @@ def _note_line(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Itera
     if _is_without_effect(line) and (row.remark or _typo(line)):
         yield Problem(value.where, value.key, row.remark or _WITHOUT_EFFECT, _typo(line))
     yield from _note_nearest(row, value)
+    yield from _note_repeated(row, value)
     if entry is None:
         return
     if entry.drops_backslash and row.kind is Kind.PATTERNS:
@@ -179,6 +182,14 @@ def _note_nearest(row: Key, value: Value) -> Iterator[Problem]:
         if nearest != row.kind.parse(value.text):
             bound = "least" if nearest == row.least else "most"
             yield Problem(value.where, value.key, f"counts as {nearest}, the {bound} that mm2py can work with")
+
+
+def _note_repeated(row: Key, value: Value) -> Iterator[Problem]:
+    """Note members that a list has more than once; Java warns of them since 4.2, too. Provided ones are not shown."""
+    is_shown = row.kind in {Kind.LIST, Kind.PATTERNS} and not value.stands_in
+    members = split_patterns(value.text) if is_shown else ()
+    if repeated := [member for member, count in Counter(members).items() if count > 1]:
+        yield Problem(value.where, value.key, f"the list names {', '.join(repeated)} more than once")
 
 
 def _is_without_effect(line: Line) -> bool:

@@ -292,9 +292,7 @@ def _parse_integer(text: str, bits: int) -> int:
 def _parse_list(members: tuple[str, ...]) -> tuple[str, ...]:
     if "" in members:
         raise ValueError("the list has an empty member: check for an extra comma")
-    if repeated := sorted({member for member in members if members.count(member) > 1}):
-        raise ValueError(f"the list names {', '.join(repeated)} more than once")
-    return members
+    return tuple(dict.fromkeys(members))
 
 
 def _parse_patterns(text: str) -> tuple[str, ...]:

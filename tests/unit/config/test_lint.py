@@ -345,6 +345,17 @@ def test_an_alias_that_changes_no_name_is_noted(notes: Notes, line: str) -> None
     assert len([note for note in notes(line) if "clusters' alias is used" in note]) == 1
 
 
+def test_what_a_list_names_twice_counts_once(config: ConfigFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java drops it with a warning since 4.2, and never minded before. A provided value is not shown."""
+    monkeypatch.setenv("GROUPS_TWICE", "g, g")
+    settings = config.load("config.providers = env", "topics = a, b, a", "A->B.groups = ${env:GROUPS_TWICE}")
+
+    assert (settings.flows[0].topics.names, settings.flows[0].checkpoints.groups) == (("a", "b"), ("g",))
+    assert [str(note) for note in settings.notes if "once" in str(note)] == [
+        "mm2.properties:6: topics: the list names a more than once"
+    ]
+
+
 def test_a_key_of_the_top_level_may_begin_with_an_alias(notes: Notes) -> None:
     """With a cluster called offset, offset.lag.max stays the setting that it is."""
     base = BASE.replace("A", "offset")

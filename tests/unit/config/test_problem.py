@@ -65,7 +65,10 @@ _ALIASES = "bootstrap.servers = a:1\nemit.heartbeats.enabled = false\nclusters =
             "bootstrap.servers = a:1\nA->B.enabled = true\nclusters = A,,B",
             ":3: clusters: the list has an empty member: check for an extra comma",
         ),
-        ("clusters = A,A", ":1: clusters: the list names A more than once"),
+        (
+            "clusters = A,A\nA.bootstrap.servers = a:1",
+            ": No source->target replication flows. (clusters names only A; a flow needs two)",
+        ),
         (
             "clusters = A, B\nA.bootstrap.servers = a:1\nA->B.enabled=true\nemit.heartbeats.enabled=false",
             ":1: B.bootstrap.servers: cluster B has no bootstrap.servers (add B.bootstrap.servers = host:port)",

@@ -52,7 +52,6 @@ def test_blanks_around_a_separator_are_part_of_it() -> None:
         (Kind.INT, "", "expected a whole number"),
         (Kind.INT, "\u0663", "expected a whole number"),
         (Kind.LIST, "a,,b", "empty member"),
-        (Kind.LIST, "a,b,a,b", "names a, b more than once"),
         (Kind.PATTERNS, "a, *b", r"bad regular expression '\*b': nothing to repeat"),
     ],
 )
