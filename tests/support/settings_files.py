@@ -20,7 +20,7 @@ _PREFIXES = (
 )  # fmt: skip
 #: Client keys, which are inherited, and others, which are not; values by kind, so that Java takes them all.
 _CLIENT_SETTINGS = {
-    "bootstrap.servers": ("c:1", "d:2", "e:3", "f:4"),
+    "bootstrap.servers": ("c:1", "SASL_SSL://d:2", "e:3", "f:4"),
     "security.protocol": ("SSL", "ssl", "SASL_SSL", "PLAINTEXT"),
     "ssl.keystore.type": ("PEM", "JKS", "PKCS12", "x"),
     "sasl.mechanism": ("PLAIN", "GSSAPI", "SCRAM-SHA-256", "y"),
@@ -33,10 +33,10 @@ _CLIENT_SETTINGS = {
 _FLOW_SETTINGS = {
     "tasks.max": ("1", "2", "33"),
     "topics": ("a, b", "x.*", ""),
-    "topics.exclude": ("c", "mm2.*", ""),
+    "topics.exclude": ("c, d, c", "mm2.*", ""),
     "groups": ("g1,g2", ".*", ""),
     "replication.factor": ("-1", "3", "4"),
-    "replication.policy.separator": ("_", "-", "."),
+    "replication.policy.separator": ("_", "-", ""),
     "refresh.topics.interval.seconds": ("5", "6", "7"),
     "sync.topic.acls.enabled": ("false", "TRUE", " true"),
     "emit.heartbeats.enabled": ("false", "true", "False"),
