@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from shlex import quote
 
 from mm2py.clock import SystemClock
 from mm2py.errors import Mm2Error
@@ -41,8 +42,8 @@ async def make_class_archive(folder: Path) -> None:
     """Start Spark, have it do what a daemon has it do, and let it leave its classes in *folder*, for the next start."""
     _empty(folder)
     unfinished = folder / "spark-unfinished"
-    await _run(f"-XX:ArchiveClassesAtExit={unfinished}", is_recorded=True)
-    await _run(f"-XX:SharedArchiveFile={unfinished}")  # it must not be the daemon that finds out
+    await _run(f"-XX:ArchiveClassesAtExit={quote(str(unfinished))}", is_recorded=True)
+    await _run(f"-XX:SharedArchiveFile={quote(str(unfinished))}")  # it must not be the daemon that finds out
     unfinished.rename(folder / f"spark-{unfinished.stat().st_size}.jsa")
 
 

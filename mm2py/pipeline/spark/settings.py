@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -144,8 +145,8 @@ def spark_settings(
     conf = defaults | dict(user) | {"spark.master": master}
     java_options = user.get("spark.driver.extraJavaOptions", "")
     conf["spark.driver.extraJavaOptions"] = _java_options(java_options, log_file, archive)
-    if not re.search(r"\s", scratch) and _TEMP not in f"{java_options} {java_environment}":
-        conf["spark.driver.extraJavaOptions"] += f" {_TEMP}{scratch}"
+    if _TEMP not in f"{java_options} {java_environment}":
+        conf["spark.driver.extraJavaOptions"] += f" {_TEMP}{shlex.quote(scratch)}"
     if slots is not None:
         conf["spark.executorEnv.PYTHONPATH"] = _joined(package_parent, user.get("spark.executorEnv.PYTHONPATH"))
     return SparkSettings(master, slots, tuple(sorted(conf.items())), user.get("spark.pyspark.python", python))
@@ -174,14 +175,15 @@ def _embedded_slots(master: str, copy_tasks: int) -> int | None:
 
 
 def _java_options(user_options: str, log_file: str, archive: str) -> str:
+    # Spark splits them as a shell does: a path may have blanks.
     options = [_QUICK_START]
     if archive and not re.search(r"-XX:(SharedArchiveFile|ArchiveClassesAtExit)=|-Xshare:", user_options):
         # That it does not fit any more is no news for the log: Spark only starts more slowly.
-        options += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+        options += [f"-XX:SharedArchiveFile={shlex.quote(archive)}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     if not re.search(r"-XX:\+Use\w+GC\b", user_options):
         options.append(_SERIAL_GC)
     if "-Dlog4j2.configurationFile" not in user_options:
-        options.append(f"-Dlog4j2.configurationFile=file:{log_file}")
+        options.append(f"-Dlog4j2.configurationFile={Path(log_file).as_uri()}")
     return " ".join([*options, user_options]).strip()
 
 
