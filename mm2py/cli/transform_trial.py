@@ -22,12 +22,14 @@ from mm2py.telemetry.journal import EventLog
 
 _STOP_WITHIN_S = 5.0
 _SHOWN = 200
+#: They are all in memory at once.
+_SAMPLE_MAX = 10_000
 
 
 async def show(options: argparse.Namespace, clock: Clock) -> None:
     """Print records before and after the transform that *options* name."""
-    if options.sample < 1:
-        raise ArgumentsError("--sample must be at least 1")
+    if not 1 <= options.sample <= _SAMPLE_MAX:
+        raise ArgumentsError(f"--sample must be from 1 to {_SAMPLE_MAX}")
     mirror = MirrorFile.read(options.file)
     settings = _flow(mirror, options.flow)
     transforms = transforms_of(settings)

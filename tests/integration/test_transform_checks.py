@@ -10,7 +10,8 @@ import pytest
 from mm2py.clock import SystemClock
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.session import SparkHost
-from mm2py.pipeline.transform.dry_run import refusals
+from mm2py.pipeline.transform.columns import ARROW_IN_MILLIS
+from mm2py.pipeline.transform.dry_run import refusals, try_out
 from mm2py.telemetry.journal import EventLog
 
 
@@ -50,6 +51,7 @@ async def _refused() -> Mapping[str, str]:
     statements = [Transform(text, sql=text) for text in _STATEMENTS]
     functions = [Transform(name, function=name) for name in _FUNCTIONS]
     try:
+        assert await try_out(host, statements[0], ARROW_IN_MILLIS.empty_table()) == []
         return await refusals(host, [*statements, *functions])
     finally:
         await host.stop(within_s=10)

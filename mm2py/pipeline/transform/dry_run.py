@@ -20,7 +20,7 @@ from mm2py.model.epoch import PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.session import JOB_FAILED, SparkHost
-from mm2py.pipeline.transform.columns import ARROW_IN_MILLIS, TimestampTooLargeError, as_spark_takes, rows_of
+from mm2py.pipeline.transform.columns import TimestampTooLargeError, as_spark_takes, rows_of
 from mm2py.pipeline.transform.failures import TransformFailedError, raised_in, unreadable_in
 from mm2py.pipeline.transform.find_bad_record import table_of
 from mm2py.pipeline.transform.jobs import MICRO_BATCH_SLACK_S
@@ -30,6 +30,7 @@ from mm2py.pipeline.transform.sql import dataframe as frames
 from mm2py.pipeline.transform.sql.column_pruning import crossing_of
 from mm2py.pipeline.transform.sql.query import Sql
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.requests import EARLIEST, LATEST
 
 
@@ -59,12 +60,13 @@ class TriedTooLongError(Mm2Error):
 
 @attrs.define(eq=False)
 class SampleUnreadableError(Mm2Error):
-    """Records that a transform is to be tried on cannot be read."""
+    """The source does not return the newest records of a topic, or not intact."""
 
-    why: str
+    message: str
+    advice: str
 
     def __str__(self) -> str:
-        return self.why
+        return f"{self.message}; {self.advice}" if self.advice else self.message
 
 
 @attrs.frozen
@@ -77,13 +79,21 @@ class Tried:
 
 
 async def newest(settings: FlowSettings, topic: str, count: int, clock: Clock) -> pa.Table:
-    """Read the newest *count* records or so of *topic* at the flow's source, all of its partitions alike."""
+    """
+    Read the newest *count* records or so of *topic* at the flow's source, all of its partitions alike.
+
+    Timestamps are as they are there, in milliseconds.
+    """
     async with Cluster(settings.source, clock) as source:
         await source.ensure_metadata([topic])
         places = [TopicPartition(topic, number) for number in source.partitions_of(topic)]
+        if not places:
+            known = source.metadata.topics.get(topic)
+            code = (known.error_code if known else 0) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise error_of(code, source.alias, "Metadata", topic)
         starts = await source.list_offsets(places, EARLIEST)
         ends = await source.list_offsets(places, LATEST, reads_committed=settings.limits.reads_committed)
-        each = -(-count // max(1, len(places)))
+        each = -(-count // len(places))
         reader = RangeReader(source, settings.limits, clock, within_s=_READ_WITHIN_S)
         found = []
         for place in places:
@@ -93,18 +103,17 @@ async def newest(settings: FlowSettings, topic: str, count: int, clock: Clock) -
             if isinstance(end, BrokerAnsweredError):
                 raise end
             offset_range = PartitionPlan(place, topic, max(start, end - each), None, is_unsure=False, until=end)
-            found.append(await sample_of(reader, offset_range))
-        return pa.concat_tables(found).slice(0, count) if found else ARROW_IN_MILLIS.empty_table()
+            found.append(await _sample_of(reader, offset_range))
+        return pa.concat_tables(found).slice(0, count)
 
 
-async def sample_of(reader: RangeReader, offset_range: PartitionPlan) -> pa.Table:
-    """Read a range of records. Raise `SampleUnreadableError`."""
+async def _sample_of(reader: RangeReader, offset_range: PartitionPlan) -> pa.Table:
     try:
         return await table_of(reader, offset_range)
     except TransformFailedError as error:
-        unreadable = unreadable_in(str(error))
-        why = unreadable.failure.message if unreadable is not None else str(error)
-        raise SampleUnreadableError(why) from error
+        if (unreadable := unreadable_in(str(error))) is None:
+            raise
+        raise SampleUnreadableError(unreadable.failure.message, unreadable.failure.hint) from error
 
 
 async def try_out(host: SparkHost, transform: Transform, records: pa.Table) -> list[Tried]:
@@ -134,6 +143,8 @@ def _transformed(
 ) -> tuple[dict[tuple[int, int], Row], dict[tuple[int, int], str]]:
     with sql.use() as session:
         has_timestamps = crossing_of(frames.analysed(session, transform)).reads_timestamps
+        if not len(records):  # of which Spark makes no data set
+            return {}, {}
         try:
             return _made(session, transform, as_spark_takes(records, has_timestamps=has_timestamps)), {}
         except (*JOB_FAILED, TimestampTooLargeError):

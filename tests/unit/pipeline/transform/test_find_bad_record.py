@@ -9,12 +9,11 @@ import attrs
 import pyarrow as pa
 import pytest
 
-from mm2py.model.epoch import Ended, PartitionFailure, PartitionPlan
+from mm2py.model.epoch import PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.transform import Transform
 from mm2py.pipeline.transform.columns import to_arrow
-from mm2py.pipeline.transform.dry_run import SampleUnreadableError, sample_of, try_out
-from mm2py.pipeline.transform.failures import UnreadableRange
+from mm2py.pipeline.transform.dry_run import try_out
 from mm2py.pipeline.transform.find_bad_record import Isolation, table_of
 from mm2py.pipeline.transform.jobs import MicroBatchLateError
 from mm2py.wire.batches.record_columns import RecordColumns
@@ -91,18 +90,6 @@ async def test_a_sample_has_timestamps_as_they_come() -> None:
     tried = await try_out(cast("Any", None), Transform("x", steps=()), records)
 
     assert [(one.after.timestamp if one.after else None) for one in tried[:2]] == [NANOS, 1_700_000_000_000]
-
-
-async def test_a_sample_that_cannot_be_read_says_why() -> None:
-    """What travels in Spark's messages, marks and JSON, is not for a terminal."""
-
-    class Damaged:
-        async def read_arrow(self, one: PartitionPlan, **_more: object) -> AsyncIterator[pa.RecordBatch]:
-            raise UnreadableRange(one.source, Ended.FAILED, PartitionFailure("damage at t-0 offset 7", "hint")).error()
-            yield
-
-    with pytest.raises(SampleUnreadableError, match=r"\Adamage at t-0 offset 7\Z"):
-        await sample_of(cast("Any", Damaged()), RANGE)
 
 
 async def test_the_first_record_that_fails_alone_is_the_bad_one() -> None:
