@@ -32,7 +32,7 @@ from mm2py.verify.values import VerifyReport
 
 _STOP_S = 10.0
 _SPARK_TASK_FAILURES = 4
-_AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -87,10 +87,10 @@ def _request(options: argparse.Namespace, clock: Clock) -> VerifyRequest:
 def _moment(text: str, now_ms: int, option: str) -> Moment | None:
     if not text:
         return None
-    if text.isdigit():
+    if text.isascii() and text.isdigit():
         return Moment(offset=int(text))
     if (ago := _AGO.fullmatch(text)) is not None:
-        return Moment(timestamp_ms=now_ms - int(float(ago[1]) * _UNIT_MS[ago[2]]))
+        return Moment(timestamp_ms=now_ms - int(min(now_ms, float(ago[1]) * _UNIT_MS[ago[2]])))
     try:
         at = dt.datetime.fromisoformat(text)
     except ValueError as error:

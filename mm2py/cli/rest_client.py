@@ -357,7 +357,11 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"its certificate is not trusted ({error.certificate_error}); --cacert names who signs it"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error.os_error)
+        error = error.os_error
+        if isinstance(error, ssl.SSLError):  # its number is none of the system's
+            return f"TLS failed: {error}"
+        if error.errno and error.errno > 0:
+            return os.strerror(error.errno).lower()
     return str(error) or type(error).__name__
 
 

@@ -83,6 +83,7 @@ def test_a_file_without_transforms_is_checked_without_spark(file: Path, question
         (["offsets", "reset", "{file}", "--to-latest"], "name topics with --topics, or take"),
         (["offsets", "reset", "{file}", "--topics", "t", "--to-datetime", "2026-11-01"], "has no time zone"),
         (["verify", "{file}", "A->B", "--from", "soon"], "--from soon: write an offset"),
+        (["verify", "{file}", "A->B", "--from", "1²"], "--from 1²: write an offset"),
         (["verify", "{file}", "A->B", "--sample", "2"], "--sample 2"),
         (["verify", "{file}", "A->B", "--topics", "a("], "--topics"),
         (["verify", "{file}", "A->B", "--slots", "-1"], "--slots -1"),

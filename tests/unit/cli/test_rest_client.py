@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import argparse
 import base64
+import socket
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import aiohttp
 import pytest
 from yarl import URL
 
@@ -133,6 +138,24 @@ def test_what_a_refusal_means(status: int, answer: object, error: Mm2Error) -> N
 def test_an_answer_of_success_is_none_of_these() -> None:
     """A success passes."""
     judge_answer(HERE, "PUT", 204, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"), "TLS failed: [SSL: WRONG_VERSION_NUMBER]"),
+        (ConnectionRefusedError(111, "Connect call failed"), "connection refused"),
+        (socket.gaierror(-2, "Name or service not known"), "[Errno -2] Name or service not known"),
+        (ConnectionResetError(), "ConnectionResetError"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_why_no_connection_was_made(error: OSError, cause: str) -> None:
+    """TLS has numbers of its own: 1 is not *operation not permitted* there."""
+    kind = aiohttp.ClientConnectorSSLError if isinstance(error, ssl.SSLError) else aiohttp.ClientConnectorError
+    failed = kind(cast("Any", SimpleNamespace(ssl=True, host="there", port=1)), error)
+
+    assert rest_client._cause(failed).startswith(cause)
 
 
 def test_events_of_a_stream() -> None:

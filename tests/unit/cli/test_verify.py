@@ -25,6 +25,7 @@ NOW_MS = 1_763_737_200_000
         ("-90m", Moment(timestamp_ms=NOW_MS - 90 * 60_000)),
         ("-1.5h", Moment(timestamp_ms=NOW_MS - 5_400_000)),
         ("-2d", Moment(timestamp_ms=NOW_MS - 2 * 86_400_000)),
+        ("-99999999999999999d", Moment(timestamp_ms=0)),
         ("2025-11-21T15:00", Moment(timestamp_ms=NOW_MS)),
         ("2025-11-21T16:00+01:00", Moment(timestamp_ms=NOW_MS)),
         ("2025-11-21", Moment(timestamp_ms=NOW_MS - 15 * 3_600_000)),
