@@ -7,7 +7,7 @@ import getpass
 import sys
 from collections.abc import Sequence
 
-from mm2py.cli.command import Parser
+from mm2py.cli.command import Parser, printed
 from mm2py.cli.exit_code import ExitCode
 from mm2py.rest.access.users import hash_password, hash_token, make_token
 
@@ -35,6 +35,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
+    return printed(lambda: _print_line(options))
+
+
+def _print_line(options: argparse.Namespace) -> int:
     name = " ".join(options.name.split())
     if not name or name.startswith("#"):
         print(f"mm2py rest-user: {options.name!r} is not a valid name", file=sys.stderr)
@@ -50,7 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if len(password) < _LEAST_LETTERS:
             print(f"mm2py rest-user: a password needs at least {_LEAST_LETTERS} letters", file=sys.stderr)
             return ExitCode.BAD_ARGUMENTS
-        secret = hash_password(password)
+        try:
+            secret = hash_password(password)
+        except UnicodeEncodeError:
+            print("mm2py rest-user: the password is not UTF-8", file=sys.stderr)
+            return ExitCode.BAD_ARGUMENTS
     print(f"{options.right} {name} {secret}")
     return ExitCode.OK
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from contextlib import redirect_stdout
+from pathlib import Path
 
 import pytest
 
@@ -52,3 +54,22 @@ def test_a_short_password_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: py
 
     assert rest_user.main(["ann"]) == ExitCode.BAD_ARGUMENTS
     assert capsys.readouterr().out == ""
+
+
+def test_a_password_that_is_no_text_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python reads bytes that are not UTF-8 as halves of characters, which cannot be typed at a login."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe horse\n"), "utf-8", "surrogateescape"))
+
+    assert rest_user.main(["ann"]) == ExitCode.BAD_ARGUMENTS
+    assert capsys.readouterr().err == "mm2py rest-user: the password is not UTF-8\n"
+
+
+def test_a_line_that_cannot_be_written_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is usually appended to a file."""
+    with Path("/dev/full").open("w", encoding="utf-8") as full, redirect_stdout(full):
+        code = rest_user.main(["ann", "--certificate"])
+
+    assert code == ExitCode.FAILED
+    assert capsys.readouterr().err == "mm2py: the output cannot be written: No space left on device\n"
