@@ -9,10 +9,11 @@ fail() {
 
 # Java 17 or newer: Spark and the brokers run in it. JAVA_HOME wins over the PATH.
 need_java() {
-    local java=${JAVA_HOME:+$JAVA_HOME/bin/}java version
+    local java=${JAVA_HOME:+$JAVA_HOME/bin/}java said version
     command -v "$java" >/dev/null ||
         fail "there is no $java; install Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless)"
-    version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
+    said=$("$java" -version 2>&1) || fail "$java -version ends with exit code $?: $said"
+    [[ $said =~ version\ \"(1\.)?([0-9]+) ]] && version=${BASH_REMATCH[2]}
     [[ ${version:-0} -ge 17 ]] ||
         fail "$java is Java ${version:-?}; install Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless)"
 }

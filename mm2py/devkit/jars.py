@@ -95,7 +95,7 @@ def java_command() -> str:
     if java is None:
         raise JavaUnusableError(f"JAVA_HOME={home} has no bin/java" if home else "java is not on the PATH")
     answer = subprocess.run([java, "-version"], check=False, capture_output=True, text=True)
-    version = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
+    version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     if version is None:
         raise JavaUnusableError(f"{java} -version says: {(answer.stderr or answer.stdout).strip()}")
     if int(version[1]) < OLDEST_JAVA:

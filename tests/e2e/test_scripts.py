@@ -82,6 +82,15 @@ def test_old_java(machine: dict[str, str]) -> None:
     assert "java is Java 11; install Java 17 or newer" in done.stderr
 
 
+def test_a_java_that_does_not_run(machine: dict[str, str]) -> None:
+    """It is shown what it says, as of one for another processor, or without its libraries."""
+    install(machine, "java", "#!/bin/bash\necho 'error while loading shared libraries: libjli.so' >&2\nexit 127\n")
+    done = run(machine, str(ROOT / "scripts/demo"))
+
+    assert done.returncode == 1
+    assert "java -version ends with exit code 127: error while loading shared libraries: libjli.so" in done.stderr
+
+
 def test_java_home_wins(machine: dict[str, str]) -> None:
     """If JAVA_HOME has no Java, that is the error, whatever is on the path."""
     install(machine, "java", "#!/bin/bash\necho 'openjdk version \"17.0.2\" 2022-01-18' >&2\n")

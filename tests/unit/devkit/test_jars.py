@@ -48,7 +48,7 @@ def test_no_java_says_how_to_get_it(path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("""echo 'java version "1.8.0_392"' >&2""", r"is Java 1\b"),
+        ("""echo 'java version "1.8.0_392"' >&2""", r"is Java 8\b"),
         ("""echo 'openjdk version "11.0.2" 2019-01-15' >&2""", r"is Java 11\b"),
         ("echo I am coffee", "I am coffee"),
     ],
