@@ -143,7 +143,11 @@ def act(
         has_terminal=has_terminal,
         make_worker=make_worker,
     )
-    code = asyncio.run(running)
+    try:
+        code = asyncio.run(running)
+    except Mm2Error as error:  # before there was anything to stop
+        print(error_line(error), file=sys.stderr)
+        code = ExitCode.NOT_STARTED
     drop_unwritten(sys.stderr)
     return code
 

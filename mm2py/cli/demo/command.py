@@ -18,7 +18,7 @@ from functools import reduce
 import attrs
 from rich.console import Console
 
-from mm2py.cli.command import Parser
+from mm2py.cli.command import Parser, drop_unwritten
 from mm2py.cli.demo.proof import Proof, prove
 from mm2py.cli.demo.screen import Screen, latency_in_words, make_screen
 from mm2py.cli.demo.snapshot import Snapshot, TopicSnapshot
@@ -74,9 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         screen.say("Interrupted; everything is stopped and removed.")
         return DemoExit.INTERRUPTED
-    except (Mm2Error, BaseExceptionGroup) as error:
+    except (Mm2Error, OSError, BaseExceptionGroup) as error:
         for line in _lines(error):
             print(f"mm2py demo: {line}", file=sys.stderr)
+        drop_unwritten(sys.stdout)
         return DemoExit.FAILED
 
 
@@ -96,7 +97,8 @@ def _parse(arguments: Sequence[str] | None) -> Options:
 def _lines(error: BaseException) -> list[str]:
     """Return what went wrong; a bug keeps its traceback."""
     found = list(leaves(error)) if isinstance(error, BaseExceptionGroup) else [error]
-    bugs = [each for each in found if not isinstance(each, Mm2Error)]
+    # A full disk, or a folder that cannot be written, is none of ours.
+    bugs = [each for each in found if not isinstance(each, Mm2Error | OSError)]
     if bugs:
         raise bugs[0]
     return list(dict.fromkeys(map(str, found)))

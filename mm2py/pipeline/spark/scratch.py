@@ -7,6 +7,11 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import ClassVar
+
+import attrs
+
+from mm2py.errors import Mm2Error
 
 
 _PREFIX = "mm2py-"
@@ -16,19 +21,34 @@ _MARK = ".scratch"
 _OURS = (_MARK, "secrets.key", "epoch-")
 
 
+@attrs.define(eq=False)
+class NoScratchError(Mm2Error):
+    """There is no place for a private directory."""
+
+    hint: ClassVar[str] = "make /tmp writable, and some of it free, or set TMPDIR to a folder that is"
+
+    cause: str
+
+    def __str__(self) -> str:
+        return f"no private directory can be made for temporary files: {self.cause}"
+
+
 class Scratch:
     """
-    A private directory, at `path`.
+    A private directory, at `path`. Raise `NoScratchError` if there can be none.
 
     Its owner keeps it locked. The kernel lets go of the lock when the owner ends, in whatever way.
     """
 
     def __init__(self) -> None:
-        _sweep()
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        (self.path / _MARK).touch()
+        try:
+            _sweep()
+            self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            (self.path / _MARK).touch()
+        except OSError as error:
+            raise NoScratchError(str(error)) from error
 
     def clear(self) -> None:
         """Remove what an earlier life of Spark left there: a JVM that is killed, or crashes, removes nothing."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -165,6 +167,16 @@ def test_what_is_not_known_yet_is_a_dash() -> None:
     assert "- MB/s, lag 42, latency p50 - ms, p99 - ms" in out.getvalue()
 
 
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """Give each signal that the demo handles its former handler back."""
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for one, handler in before.items():
+        signal.signal(one, handler)
+
+
+@pytest.mark.usefixtures("signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_however_it_is_interrupted_it_clears_up(
     number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -179,16 +191,34 @@ def test_however_it_is_interrupted_it_clears_up(
         return 0
 
     monkeypatch.setattr(command, "_run", interrupted)
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        exit_code = command.main([])
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+
+    exit_code = command.main([])
 
     assert exit_code == DemoExit.INTERRUPTED
     assert capsys.readouterr().out.endswith("Interrupted; everything is stopped and removed.\n")
     assert len(made) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize("is_one_of_several", [False, True])
+def test_a_full_disk_is_a_line(
+    is_one_of_several: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """So is a cache that cannot be written, or a Java for another processor; what was made is removed."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    full = OSError(errno.ENOSPC, "No space left on device", "/tmp/there")
+
+    def failing(*_: object) -> int:
+        raise ExceptionGroup("tasks", [full]) if is_one_of_several else full
+
+    monkeypatch.setattr(command, "_run", failing)
+
+    assert command.main([]) == DemoExit.FAILED
+    assert capsys.readouterr().err == "mm2py demo: [Errno 28] No space left on device: '/tmp/there'\n"
     assert list(tmp_path.iterdir()) == []
 
 

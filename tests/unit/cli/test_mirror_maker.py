@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -180,6 +181,20 @@ def test_without_java_it_does_not_start(
     assert last.startswith("mm2py: Spark needs Java")
     assert "install" in last
     assert [flow["flow"] for flow in json.loads(status.read_text())["flows"]] == ["A->B"]
+
+
+def test_without_a_folder_for_temporary_files_it_does_not_start(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container with a read-only root one line says what to set."""
+    monkeypatch.setattr(tempfile, "tempdir", "/proc")
+
+    code = mirror_maker.main([str(file)])
+
+    [line] = capsys.readouterr().err.splitlines()
+    assert code == ExitCode.NOT_STARTED
+    assert line.startswith("mm2py: no private directory can be made")
+    assert "TMPDIR" in line
 
 
 @pytest.mark.parametrize(

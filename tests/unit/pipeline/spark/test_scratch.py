@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.pipeline.spark.scratch import Scratch
+from mm2py.pipeline.spark.scratch import NoScratchError, Scratch
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +26,15 @@ def test_it_goes_with_its_owner(folder: Path) -> None:
     made.remove()
 
     assert list(folder.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read-only root, as a container may have, is no bug: what to set is said."""
+    monkeypatch.setattr(tempfile, "tempdir", "/proc")
+    with pytest.raises(NoScratchError, match="/proc") as raised:
+        Scratch()
+
+    assert "TMPDIR" in raised.value.hint
 
 
 def test_what_a_killed_daemon_left_is_removed_by_the_next(folder: Path) -> None:
