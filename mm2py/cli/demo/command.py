@@ -11,6 +11,7 @@ import enum
 import itertools
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import reduce
@@ -255,7 +256,7 @@ def _keep_running(stage: Stage, screen: Screen, snapshot: Snapshot) -> None:
         screen.say(f"  {name:<11} {value}")
     try:
         while True:
-            signal.pause()
             stage.check_mirror()
+            time.sleep(_LOOK_EVERY_S)
     except KeyboardInterrupt:
         screen.say("stopping …")

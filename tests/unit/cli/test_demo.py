@@ -10,6 +10,8 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -20,6 +22,7 @@ from mm2py.cli.demo.command import DemoExit, main
 from mm2py.cli.demo.proof import PartitionDifference, prove
 from mm2py.cli.demo.screen import LiveScreen, PlainScreen, make_screen
 from mm2py.cli.demo.snapshot import FlowSnapshot, Said, Snapshot, TopicSnapshot
+from mm2py.cli.demo.stage import MirrorEndedError
 from mm2py.cli.demo.stream import TOPICS, SampleTopic, samples
 from mm2py.cli.exit_code import ExitCode
 from tests.support.clocks import WALL_START_MS, ManualClock
@@ -198,6 +201,25 @@ def test_however_it_is_interrupted_it_clears_up(
     assert capsys.readouterr().out.endswith("Interrupted; everything is stopped and removed.\n")
     assert len(made) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mirror_that_ends_by_itself_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --keep-running, the command would otherwise stay beside two clusters without a mirror, and say nothing."""
+    states = iter(["runs", "runs"])
+
+    def check_mirror() -> None:
+        if next(states, None) is None:
+            raise MirrorEndedError("ended with exit code -9", "its log")
+
+    monkeypatch.setattr(command, "_LOOK_EVERY_S", 0.0)
+    stage = SimpleNamespace(
+        **dict.fromkeys(("page", "properties_file", "log_file", "status_file"), "there"),
+        **dict.fromkeys(("source", "target"), SimpleNamespace(bootstrap_servers="127.0.0.1:1")),
+        check_mirror=check_mirror,
+    )
+    screen = PlainScreen(Console(file=io.StringIO()), ManualClock())
+    with pytest.raises(MirrorEndedError):
+        command._keep_running(cast("Any", stage), screen, SNAPSHOT)
 
 
 @pytest.mark.usefixtures("signals")
