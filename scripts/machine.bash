@@ -1,6 +1,7 @@
 # What the commands need of the machine. Sourced by them, checked before anything is downloaded.
 
 cache=${MM2PY_CACHE:-${XDG_CACHE_HOME:-${HOME:?}/.cache}/mm2py}
+[[ $cache == /* ]] || cache=$PWD/$cache
 
 fail() {
     printf '%s: %s\n' "scripts/$(basename "$0")" "$*" >&2

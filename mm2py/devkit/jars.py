@@ -107,7 +107,7 @@ def cache_directory() -> Path:
     """Return the folder for what is downloaded: $MM2PY_CACHE, else mm2py in the user's cache folder."""
     own = os.environ.get("MM2PY_CACHE")
     if own:
-        return Path(own)
+        return Path(own).absolute()  # brokers run in folders of their own
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mm2py"
 
 

@@ -137,6 +137,24 @@ def test_the_environment_is_made_once(machine: dict[str, str]) -> None:
     assert again.stderr == ""
 
 
+def test_a_cache_named_from_here(machine: dict[str, str]) -> None:
+    """What runs in the environment may run elsewhere."""
+    python_for_venvs(machine)
+    tmp = Path(machine["HOME"])
+    command = [str(ROOT / "scripts/in-venv"), "python", "-m", "mm2py"]
+    done = subprocess.run(
+        command,
+        check=True,
+        env={**machine, "MM2PY_CACHE": "cache"},
+        cwd=tmp,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.stdout.startswith(f"ran -m mm2py in {tmp}/cache/venv-")
+
+
 def test_a_failed_installation_is_not_used(machine: dict[str, str]) -> None:
     """If pip fails, the command fails with a message, and the next call installs again."""
     log = python_for_venvs(machine)

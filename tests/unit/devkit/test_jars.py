@@ -63,7 +63,7 @@ def test_another_java_is_refused(path: Path, script: str, said: str) -> None:
 
 
 def test_cache_directory_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MM2PY_CACHE wins over XDG_CACHE_HOME, and that over the home folder."""
+    """MM2PY_CACHE wins over XDG_CACHE_HOME, and that over the home folder; it may be a path from here."""
     monkeypatch.setenv("HOME", "/home/somebody")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("MM2PY_CACHE", raising=False)
@@ -72,8 +72,10 @@ def test_cache_directory_follows_the_environment(tmp_path: Path, monkeypatch: py
     seen.append(cache_directory())
     monkeypatch.setenv("MM2PY_CACHE", "/own")
     seen.append(cache_directory())
+    monkeypatch.setenv("MM2PY_CACHE", "own")
+    seen.append(cache_directory())
 
-    assert seen == [Path("/home/somebody/.cache/mm2py"), Path("/xdg/mm2py"), Path("/own")]
+    assert seen == [Path("/home/somebody/.cache/mm2py"), Path("/xdg/mm2py"), Path("/own"), Path.cwd() / "own"]
 
 
 def test_no_maven_says_how_to_get_it(path: Path, tmp_path: Path) -> None:
