@@ -193,6 +193,10 @@ class KafkaCluster:
         process = self._processes.get(broker_id)
         return process is not None and process.is_running
 
+    def exit_code(self, broker_id: int) -> int | None:
+        """Return how a broker ended, None while it runs; minus the signal's number if a signal ended it."""
+        return self._processes[broker_id].exit_code
+
     def pid(self, broker_id: int) -> int:
         """Return the process id of a broker, to measure it."""
         return self._processes[broker_id].pid

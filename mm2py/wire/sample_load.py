@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -27,6 +28,8 @@ FINGERPRINT_BYTES: Final = 16
 
 _FETCH_BYTES: Final = 8 * 1024 * 1024
 _POLL_MS: Final = 200
+#: How long a producer may take to end after an error.
+_GIVEN_UP_AFTER_S: Final = 2.0
 #: Producers remember which partition a key belongs to, up to this many keys.
 _KEYS_REMEMBERED: Final = 50_000
 
@@ -71,7 +74,10 @@ class SampleProducer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._producer.stop()
+        # It would wait for a broker that has ended, and try again and again.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if error is None else _GIVEN_UP_AFTER_S):
+                await self._producer.stop()
 
     async def write(self, records: Iterable[SampleRecord]) -> None:
         """Write *records*, in order within each partition, and wait until they are acknowledged."""

@@ -177,8 +177,8 @@ async def _write(producer: SampleProducer, topic: SampleTopic, rate: int, is_ove
 async def _show_stream(stage: Stage, watch: Watch, screen: Screen, options: Options, clock: Clock) -> None:
     begun = clock.monotonic()
     while True:
+        stage.check()
         snapshot = await watch.look()
-        stage.check_mirror()
         since = snapshot.since_first_s
         if since is None and clock.monotonic() - begun > _FIRST_LIMIT_S:
             raise stage.mirror_error(f"copied nothing within {_FIRST_LIMIT_S:g} s")
@@ -193,8 +193,8 @@ async def _show_rest(stage: Stage, watch: Watch, screen: Screen, clock: Clock) -
     """Let the mirror catch up after the end of the stream. If it makes no progress, the comparison will show it."""
     moved_at, mirrored = clock.monotonic(), -1
     while True:
+        stage.check()
         snapshot = await watch.look()
-        stage.check_mirror()
         screen.show(snapshot, "the stream is over")
         if snapshot.mirrored != mirrored:
             moved_at, mirrored = clock.monotonic(), snapshot.mirrored
@@ -256,7 +256,7 @@ def _keep_running(stage: Stage, screen: Screen, snapshot: Snapshot) -> None:
         screen.say(f"  {name:<11} {value}")
     try:
         while True:
-            stage.check_mirror()
+            stage.check()
             time.sleep(_LOOK_EVERY_S)
     except KeyboardInterrupt:
         screen.say("stopping …")

@@ -43,6 +43,20 @@ class MirrorEndedError(Mm2Error):
         return f"the mirror {self.cause}; {self.hint}\n{self.log_tail}"
 
 
+@attrs.define(eq=False)
+class BrokerEndedError(Mm2Error):
+    """A broker ended by itself: its disk is full, or the machine has no memory left."""
+
+    hint: ClassVar[str] = "the broker's own words are below"
+
+    cluster: str
+    exit_code: int | None
+    words: str
+
+    def __str__(self) -> str:
+        return f"the broker of cluster {self.cluster} ended with exit code {self.exit_code}; {self.hint}\n{self.words}"
+
+
 class Stage:
     """Two clusters and a mirror; a context manager that stops whatever was started."""
 
@@ -107,8 +121,11 @@ class Stage:
             return None
         return self._mirror.terminate(_STOP_GRACE_S)
 
-    def check_mirror(self) -> None:
-        """Raise `MirrorEndedError` if the mirror is no longer running."""
+    def check(self) -> None:
+        """Raise `BrokerEndedError` or `MirrorEndedError` if a broker or the mirror is no longer running."""
+        for cluster in (self.source, self.target):
+            if not cluster.is_running(0):
+                raise BrokerEndedError(cluster.name, cluster.exit_code(0), "\n".join(cluster.warnings(10).values()))
         if self._mirror is not None and not self._mirror.is_running:
             raise self.mirror_error(f"ended with exit code {self._mirror.exit_code}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
 import io
@@ -22,9 +23,11 @@ from mm2py.cli.demo.command import DemoExit, main
 from mm2py.cli.demo.proof import PartitionDifference, prove
 from mm2py.cli.demo.screen import LiveScreen, PlainScreen, make_screen
 from mm2py.cli.demo.snapshot import FlowSnapshot, Said, Snapshot, TopicSnapshot
-from mm2py.cli.demo.stage import MirrorEndedError
+from mm2py.cli.demo.stage import BrokerEndedError, MirrorEndedError, Stage
 from mm2py.cli.demo.stream import TOPICS, SampleTopic, samples
 from mm2py.cli.exit_code import ExitCode
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.wire import sample_load
 from tests.support.clocks import WALL_START_MS, ManualClock
 
 
@@ -203,11 +206,47 @@ def test_however_it_is_interrupted_it_clears_up(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_broker_that_ends_by_itself_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its disk is full, for example: clients would look for it without end."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Stage() as stage:
+        monkeypatch.setattr(KafkaCluster, "is_running", lambda cluster, _: cluster is stage.source)
+        monkeypatch.setattr(KafkaCluster, "exit_code", lambda *_: 1)
+        monkeypatch.setattr(KafkaCluster, "warnings", lambda *_: {"broker": "all log dirs have failed"})
+        with pytest.raises(BrokerEndedError, match=r"cluster backup ended with exit code 1; .*\nall log dirs"):
+            stage.check()
+
+
+async def test_a_producer_whose_broker_is_gone_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it ends because of an error it is not waited for; otherwise what is on its way arrives first."""
+    ends: list[str] = []
+
+    class Producer:
+        def __init__(self, **_: object) -> None: ...
+
+        async def start(self) -> None: ...
+
+        async def stop(self) -> None:
+            await asyncio.sleep(0.1)
+            ends.append("stopped")
+
+    monkeypatch.setattr(sample_load, "AIOKafkaProducer", Producer)
+    monkeypatch.setattr(sample_load, "_GIVEN_UP_AFTER_S", 0.01)
+    with pytest.raises(BrokerEndedError):
+        async with sample_load.SampleProducer("127.0.0.1:1", "t", partitions=1, codec=None):
+            raise BrokerEndedError("A", 1, "")
+
+    assert not ends
+    async with sample_load.SampleProducer("127.0.0.1:1", "t", partitions=1, codec=None):
+        pass
+    assert ends == ["stopped"]
+
+
 def test_a_mirror_that_ends_by_itself_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With --keep-running, the command would otherwise stay beside two clusters without a mirror, and say nothing."""
     states = iter(["runs", "runs"])
 
-    def check_mirror() -> None:
+    def check() -> None:
         if next(states, None) is None:
             raise MirrorEndedError("ended with exit code -9", "its log")
 
@@ -215,7 +254,7 @@ def test_a_mirror_that_ends_by_itself_is_noticed(monkeypatch: pytest.MonkeyPatch
     stage = SimpleNamespace(
         **dict.fromkeys(("page", "properties_file", "log_file", "status_file"), "there"),
         **dict.fromkeys(("source", "target"), SimpleNamespace(bootstrap_servers="127.0.0.1:1")),
-        check_mirror=check_mirror,
+        check=check,
     )
     screen = PlainScreen(Console(file=io.StringIO()), ManualClock())
     with pytest.raises(MirrorEndedError):
