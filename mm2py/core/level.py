@@ -91,17 +91,26 @@ class Descent:
             return self
         return Descent((*_spread(looks, at), look))
 
-    def per_s(self, lately_s: float) -> float | None:
+    @property
+    def is_known(self) -> bool:
+        """Whether it was looked at twice, so that it is known how it changes."""
+        return len(self.looks) > 1 and self.looks[-1].at > self.looks[0].at
+
+    def per_s(self, lately_s: float) -> float:
         """
         Return by how many records a second it shrank in the last *lately_s* seconds, or in a little more.
 
-        It is less than 0 if it grows, and None if it was looked at once.
+        It is less than 0 if it grows, and 0 if that is not known.
         """
-        if len(self.looks) < 2 or self.looks[-1].at <= self.looks[0].at:  # noqa: PLR2004
-            return None
-        *earlier, last = self.looks
-        lately_s = min(lately_s, max(_MEASURED_LEAST_S, last.at - earlier[0].at - _SOUGHT_S))
-        first = next((look for look in reversed(earlier) if last.at - look.at >= lately_s), earlier[0])
+        looks = self.looks
+        if not self.is_known:
+            return 0.0
+        first, last = looks[0], looks[-1]
+        lately_s = min(lately_s, max(_MEASURED_LEAST_S, last.at - first.at - _SOUGHT_S))
+        for at in range(len(looks) - 2, 0, -1):
+            if last.at - looks[at].at >= lately_s:
+                first = looks[at]
+                break
         return (first.left - last.left) / (last.at - first.at)
 
     def age_s(self, now: float) -> float:
@@ -131,7 +140,7 @@ def seconds_until_level(each: Iterable[tuple[Descent, float]], now: float) -> fl
     left = sum(descent.left * weight for descent, weight in weighed)
     if not left:
         return 0.0
-    unknown = sum(descent.left * weight for descent, weight in weighed if descent.per_s(0.0) is None)
+    unknown = sum(descent.left * weight for descent, weight in weighed if not descent.is_known)
     if unknown > left * _UNKNOWN_PART:
         return None
     per_s = _per_s(weighed, _MEASURED_LEAST_S)
@@ -146,4 +155,4 @@ def seconds_until_level(each: Iterable[tuple[Descent, float]], now: float) -> fl
 
 
 def _per_s(weighed: Iterable[tuple[Descent, float]], lately_s: float) -> float:
-    return sum((descent.per_s(lately_s) or 0.0) * weight for descent, weight in weighed)
+    return sum(descent.per_s(lately_s) * weight for descent, weight in weighed)
