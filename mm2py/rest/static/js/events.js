@@ -108,7 +108,7 @@ export class Events {
 
   update() {
     const flows = [...new Set([...(store.overview?.flows ?? []).map((flow) => flow.flow), ...store.events.map((event) => event.flow)])].filter(Boolean).sort();
-    if (this.of.options.length !== flows.length + 1) {
+    if (flows.join("\n") !== [...this.of.options].slice(1).map((option) => option.value).join("\n")) {
       const chosen = this.of.value;
       this.of.replaceChildren(h("option", { value: "", text: "All flows" }), ...flows.map((flow) => h("option", { value: flow, text: flow })));
       this.of.value = flows.includes(chosen) ? chosen : "";
