@@ -118,7 +118,8 @@ ARROW_IN_MILLIS: Final = _schema_of(NAMES, _IN_MILLIS)
 
 
 def _timestamps(offsets: pa.Array, millis: pa.Array, kind: pa.DataType) -> pa.Array:
-    if len(millis) and pc.min(millis).as_py() < 0:
+    least = pc.min(millis).as_py()
+    if least is not None and least < 0:
         millis = pc.if_else(pc.less(millis, _ZERO), pa.scalar(None, pa.int64()), millis)
     if kind == _IN_MILLIS:
         return millis.cast(kind)

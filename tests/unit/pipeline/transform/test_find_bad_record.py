@@ -84,6 +84,16 @@ async def test_a_timestamp_that_a_transform_does_not_read_makes_no_record_bad() 
     assert await jobs.isolation.takes(RANGE, 110)
 
 
+async def test_records_without_timestamps_are_tried_like_others() -> None:
+    """Old producers wrote none: a whole range may have none, or a record that is tried alone."""
+    jobs = PretendedJobs(_fails_on(104), dict.fromkeys(range(100, 120), -1))
+    found = await jobs.isolation.first_bad(RANGE)
+
+    assert found is not None
+    assert (found.offset, found.message) == (104, "no good")
+    assert await jobs.isolation.takes(RANGE, 110)
+
+
 async def test_a_sample_has_timestamps_as_they_come() -> None:
     """Connect's transforms alone leave them as they are, which is tried without Spark."""
     records = await table_of(cast("Any", PretendedJobs(_fails_on(), {100: NANOS})), RANGE)
