@@ -100,10 +100,10 @@ class RecordTasks:
             await self._clock.sleep(QUIET_S)
 
     async def close(self) -> None:
-        """Close the connections; jobs end with Spark."""
-        for cluster in self._clusters.values():
+        """Close the connections; jobs end with Spark. A task that begins meanwhile has others."""
+        clusters, self._clusters = self._clusters, {}
+        for cluster in clusters.values():
             await cluster.close()
-        self._clusters.clear()
 
     def _committer(self, plan: EpochPlan) -> Committer | None:
         terms = plan.transactions

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Any, cast
 
+import attrs
 import pytest
 
 from mm2py.model.flow import Flow
@@ -37,3 +39,23 @@ async def test_what_has_settled_leaves_no_connection(monkeypatch: pytest.MonkeyP
 
     assert left == [1, 0]
     assert tasks.cluster(brokers.endpoint) is not cluster
+
+
+async def test_what_begins_while_connections_are_closed_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One flow settles as the other one begins: a producer would keep a connection that is never opened again."""
+    brokers, clock = FakeBrokers(1), LoopClock()
+    monkeypatch.setattr(task, "Cluster", partial(Cluster, opener=brokers.open))
+    tasks = RecordTasks(cast("Any", None), clock, EventLog(clock))
+    ends = [attrs.evolve(brokers.endpoint, alias=alias) for alias in "AB"]
+    for end in ends:
+        await tasks.cluster(end).connect()
+    settling = asyncio.create_task(tasks.settle(AB))
+    await asyncio.sleep(0)
+    begun = [tasks.cluster(end) for end in (*ends, attrs.evolve(brokers.endpoint, alias="C"))]
+    await settling
+
+    for cluster in begun:
+        await cluster.connect()
+        await cluster.connection(0)
+        assert tasks.cluster(cluster.endpoint) is cluster
+    await tasks.close()
