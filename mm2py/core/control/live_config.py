@@ -39,6 +39,7 @@ _REASONS: Final = {
     "replication.policy.": f"copying would continue in other topics: {_IN_FILE}",
     "remote.topic.": f"copying would continue in other topics: {_IN_FILE}",
     "offset-syncs.topic.location": f"existing offset syncs would stay on the other cluster: {_IN_FILE}",
+    "offsets.storage.topic": f"existing positions would stay in the other topic: {_IN_FILE}",
     "consumer.isolation.level": f"a resume depends on it to count records: {_IN_FILE}",
     "transforms": f"records before and after the change would differ: {_IN_FILE}",
     "predicates": f"records before and after the change would differ: {_IN_FILE}",

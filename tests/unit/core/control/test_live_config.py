@@ -203,6 +203,7 @@ def test_settings_are_listed_and_taken_back(file: MirrorSettings) -> None:
         (SOURCE, "enabled", "false", "stop or delete the connector"),
         (HEARTBEAT, "emit.heartbeats.enabled", "false", "stop or delete the connector"),
         (SOURCE, "offset-syncs.topic.location", "target", "stay on the other cluster"),
+        (SOURCE, "offsets.storage.topic", "other", "existing positions would stay"),
         (SOURCE, "consumer.isolation.level", "read_committed", "a resume depends"),
         (SOURCE, "metric.reporters", "mine", "has no effect in this version"),
         (SOURCE, "name", "other", "cannot be changed"),
