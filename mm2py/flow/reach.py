@@ -112,7 +112,7 @@ class Reach:
         """Record that *step* failed: its cluster is unreachable, or refuses it. A takeover is reported elsewhere. A
         step that is about one group of many is *counted_as* what it is for all of them.
         """
-        self._steps.setdefault(counted_as or step, _Step()).failures += 1
+        self.count(counted_as or step)
         if error.verdict is Verdict.STAND_BY:
             return
         if isinstance(error, ClusterUnreachableError | BrokerConnectionError):
@@ -120,6 +120,10 @@ class Reach:
         elif self._refusals.get(step) != str(error):
             self._refusals[step] = str(error)
             self._events.emit(StepFailed(self._flow, step, str(error), self.hint_for(error)))
+
+    def count(self, step: str) -> None:
+        """Count a failure of *step*; `failed` reports it as well."""
+        self._steps.setdefault(step, _Step()).failures += 1
 
     def hint_for(self, error: Mm2Error) -> str:
         """Return the hint, with the flow's principal at that cluster."""

@@ -138,12 +138,12 @@ class Topics:
         self._refuse_own_topics(remote_of)
         target: Mapping[str, int] = seen.partition_counts()
         actions = missing(remote_of, source, target) if self.may_act else ()
-        refused = await self._act(actions, view)
+        results = await self._act(actions, view)
         if actions:
-            seen = await self._look_for(lambda found: missing(remote_of, source, found), refused)
+            seen = await self._look_for(lambda found: missing(remote_of, source, found), results)
             target = seen.partition_counts()
         left = missing(remote_of, source, target)
-        self._note_refusals(refused, left)
+        self._note_refusals(results, left)
         await self._clock.sleep(0)  # others have a turn of the event loop between steps that look at each partition
         places = copyable(remote_of, source, target)
         terms = await self._terms(sorted(set(places.values())))
@@ -252,8 +252,10 @@ class Topics:
             flow = self._settings.flow
             raise CopyIntoItselfError(flow.source, flow.target, str(self._source.cluster_id), own[0])
 
-    async def _act(self, actions: tuple[Action, ...], source_topics: TopicsView) -> dict[str, BrokerAnsweredError]:
-        """Perform the changes; return for which remote topics the target refused them, and why."""
+    async def _act(
+        self, actions: tuple[Action, ...], source_topics: TopicsView
+    ) -> dict[str, BrokerAnsweredError | None]:
+        """Perform the changes that can be made now; return per remote topic None, or why the target refused it."""
         new = [action for action in actions if isinstance(action, CreateTopic)]
         grown = [action for action in actions if isinstance(action, GrowPartitions)]
         created = await self._creation.create(new, source_topics)
@@ -267,18 +269,24 @@ class Topics:
         for b in grown:
             if b.remote_topic in done:
                 self._events.emit(PartitionsGrown(flow, b.remote_topic, b.before, b.after, b.reason))
-        return {topic: error for topic, error in results.items() if error is not None}
+        return results
 
-    def _note_refusals(self, refused: Mapping[str, BrokerAnsweredError], left: Iterable[Action]) -> None:
-        """Report once what is *left* to do because the target refused it, all of one kind together."""
+    def _note_refusals(self, results: Mapping[str, BrokerAnsweredError | None], left: Iterable[Action]) -> None:
+        """Count what is *left* to do because the target refused it, and report it once, all of one kind together."""
         steps = {action.remote_topic: action.step for action in left}
-        found = {topic: error for topic, error in refused.items() if topic in steps and error.code not in _GONE}
+        found = {
+            topic: error
+            for topic, error in results.items()
+            if error is not None and topic in steps and error.code not in _GONE
+        }
+        for step in {steps[topic] for topic in found}:
+            self._reach.count(step)
         news: dict[tuple[str, str], list[str]] = {}
         for topic, error in found.items():
             if self._refused.get(topic) != error.code:
                 news.setdefault((steps[topic], error.name), []).append(topic)
         for (step, _), topics in news.items():
-            told = self._explained(topics[0], refused[topics[0]])
+            told = self._explained(topics[0], found[topics[0]])
             others = f"; the same with {', '.join(topics[1:_NAMED])}" if topics[1:] else ""
             more = f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
             hint = self._reach.hint_for(told)
@@ -293,17 +301,22 @@ class Topics:
         return unseen(error)
 
     async def _look_for(
-        self, lacking: Callable[[Mapping[str, int]], Iterable[Action]], refused: Mapping[str, BrokerAnsweredError]
+        self,
+        lacking: Callable[[Mapping[str, int]], Iterable[Action]],
+        results: Mapping[str, BrokerAnsweredError | None],
     ) -> TopicsView:
         """Refresh the target until all new topics and partitions are visible. What another one has created or grown
         meanwhile is awaited as well, but only once: we may lack the permission to see it.
         """
-        final = {topic for topic, error in refused.items() if error.code not in _DONE or topic in self._refused}
+        awaited = {
+            topic
+            for topic, error in results.items()
+            if error is None or (error.code in _DONE and topic not in self._refused)
+        }
         seen = TopicsView({})
         for _ in range(_LOOKS):
             seen = await self._target.list_topics()
-            left = {action.remote_topic for action in lacking(seen.partition_counts())}
-            if left <= final:
+            if awaited.isdisjoint(action.remote_topic for action in lacking(seen.partition_counts())):
                 break
             await self._clock.sleep(_LOOK_PAUSE_S)
         return seen

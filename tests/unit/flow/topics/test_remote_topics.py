@@ -37,6 +37,8 @@ class _Listed:
     partitions: int = 1
     #: What is deleted in the moment in which it is to be grown.
     vanishing: set[str] = attrs.field(factory=set)
+    #: What is so new that not all of its brokers know it.
+    fresh: set[str] = attrs.field(factory=set)
 
     async def list_topics(self) -> TopicsView:
         self.listings += 1
@@ -47,7 +49,8 @@ class _Listed:
 
     async def topic_configs(self, topics: Collection[str], keys: Collection[str] = ()) -> dict[str, Mapping[str, Any]]:
         del keys
-        return {topic: {} for topic in topics}
+        unknown = cast("Any", error_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "A", "DescribeConfigs"))
+        return {topic: unknown if topic in self.fresh else {} for topic in topics}
 
     async def grow_partitions(self, totals: Mapping[str, int]) -> dict[str, BrokerAnsweredError | None]:
         self.topics -= self.vanishing & totals.keys()
@@ -98,7 +101,7 @@ async def test_copies_beside_their_topics_are_not_reported(events: EventLog, oth
 
 
 async def test_each_refusal_is_reported_once(events: EventLog) -> None:
-    """One that lasts hides none that comes later, of another kind or for another topic."""
+    """One that lasts hides none that comes later, of another kind or for another topic; each refresh counts as one."""
     target = _Listed("other", set(), refusals={"A.a": ErrorCode.INVALID_TOPIC_EXCEPTION})
     source = _Listed("one", {"a", "b"})
     topics = _topics(source, target, events, may_act=True)
@@ -117,6 +120,20 @@ async def test_each_refusal_is_reported_once(events: EventLog) -> None:
         ("create remote topics", "44] (A.c: no); the same with A.e"),
         ("create remote topics", "17] (A.d: no)"),
     ]
+    assert [(step.step, step.failures) for step in topics._reach.steps()] == [("create remote topics", 3)]
+
+
+async def test_a_topic_that_is_left_to_the_next_refresh_is_not_waited_for(events: EventLog) -> None:
+    """It was not created, as its configs are not known yet: looking for it would hold up the others."""
+    source, target = _Listed("one", {"a", "b"}, fresh={"b"}), _Listed("other", set())
+    topics = _topics(source, target, events, may_act=True)
+    first = await topics.refresh_once()
+    listings = target.listings
+    source.fresh.clear()
+    second = await topics.refresh_once()
+
+    assert (list(first.remote_of), first.is_settled, listings) == (["a"], False, 2)
+    assert (list(second.remote_of), second.is_settled) == (["a", "b"], True)
 
 
 async def test_a_topic_that_another_one_creates_meanwhile(events: EventLog) -> None:
@@ -192,7 +209,7 @@ async def test_a_custom_class_that_fails_stops_nothing(events: EventLog, setting
 
     assert not refreshing.done()
     assert (len(adopted) > 1, set(adopted)) == (True, {1})
-    assert ["which topics to mirror" in event.error for event in events.of(StepFailed)] == [True]
+    assert ["what to mirror" in event.error for event in events.of(StepFailed)] == [True]
     refreshing.cancel()
 
 
