@@ -43,8 +43,9 @@ _PAUSE_S: Final = 0.2
 _SETTLE_S: Final = 0.25
 #: How many of the target's last records must reappear in the source, in order, to prove a match.
 _MATCH_RECORDS: Final = 32
-#: How far before the target's end they are looked for if it ends with a transaction that was aborted.
-_ABORTED_RECORDS: Final = 10_000
+#: How far before the target's end they are looked for if it ends with a transaction that was aborted: of Java's, that
+#: is one poll, 500 records by default.
+_ABORTED_RECORDS: Final = (1_000, 10_000)
 
 #: How many records are put beside each other one by one, in 16 bytes of memory each.
 _ALIGN_RECORDS: Final = 4_000_000
@@ -82,6 +83,8 @@ class _Tail:
     records: tuple[WalkedRecord, ...]
     is_stamped: bool = False
     why_empty: str = ""
+    #: Whether nothing but what transactions leave was there: records may be before that.
+    is_unused: bool = False
 
 
 #: Walks by what they are about. They stay in the Python worker, so that a long one is not started again in each epoch.
@@ -295,10 +298,7 @@ class Resumer:
 
     async def _match(self, copy: PartitionCopy, downstream: int) -> bool:
         """Find the target's last records in the source, from the position's own record on."""
-        found_at = copy.plan.found_at if copy.plan.found_at is not None else downstream
-        tail = await self._target_tail(copy, found_at, _MATCH_RECORDS)
-        if not tail.records:
-            tail = await self._target_tail(copy, found_at, _ABORTED_RECORDS)
+        tail = await self._target_records(copy, copy.plan.found_at if copy.plan.found_at is not None else downstream)
         if not tail.records:
             return self._unproven(copy, tail.why_empty, downstream)
         why = f"the last record of {copy.remote} at the target is not in the source from offset {copy.position} on"
@@ -357,6 +357,14 @@ class Resumer:
         copy.end(Ended.UNPROVEN, PartitionFailure(why, _HINT_UNPROVEN, "ResumeUnproven"))
         return False
 
+    async def _target_records(self, copy: PartitionCopy, downstream: int) -> _Tail:
+        """Return the target's last records up to *downstream*; aborted ones may lie behind them."""
+        tail = await self._target_tail(copy, downstream, _MATCH_RECORDS)
+        for count in _ABORTED_RECORDS:
+            if tail.is_unused:
+                tail = await self._target_tail(copy, downstream, count)
+        return tail
+
     async def _target_tail(self, copy: PartitionCopy, downstream: int, count: int) -> _Tail:
         """
         Return the last ones of *count* records of the target that end with the one at *downstream*.
@@ -369,16 +377,19 @@ class Resumer:
         try:
             async for batch, contents in self._logs.target_batches(copy, start, downstream):
                 if contents:
-                    found += contents
+                    found = [*found, *contents][-_MATCH_RECORDS:]
                     reached = contents[-1].offset
                     is_stamped = is_stamped or bool(batch.attributes & LOG_APPEND_TIME)
                 elif contents is None and batch.base_offset <= reached + 1:
                     reached = batch.last_offset
         except NotThereError as error:
             return _Tail((), why_empty=str(error))
-        if not found or reached != downstream:
+        if reached != downstream:
             return _Tail((), why_empty=f"the record at downstream offset {downstream} of {copy.remote} is gone")
-        return _Tail(tuple(found[-_MATCH_RECORDS:]), is_stamped)
+        if not found:
+            why = f"the last {count} offsets of {copy.remote}, up to {downstream}, hold only what transactions left"
+            return _Tail((), why_empty=why, is_unused=True)
+        return _Tail(tuple(found), is_stamped)
 
 
 def _note(runs: Runs, batch: RecordBatchView, contents: Sequence[WalkedRecord] | None, downstream: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -190,6 +192,28 @@ async def test_a_transaction_s_end_at_the_target_hides_no_record(rig: ResumeRig,
 
     assert_resumed(rig, copy, position=8, downstream=end, records=0)
     assert known_pairs(copy) == [(number, number + number // 4) for number in range(8)]
+
+
+async def test_records_before_a_large_aborted_transaction_are_not_all_held(rig: ResumeRig) -> None:
+    """The last ones are compared, and no more fit into memory, where a thousand of them may be a gigabyte."""
+    content = bytes(100_000)
+    for number in range(500):
+        batch = build_batch([Content(0, START_MS + number, b"%d" % number, content, ())], base_offset=number)
+        rig.upstream.load(batch)
+        rig.downstream.load(batch)
+    aborted = [record(500 + delta, delta=delta) for delta in range(40)]
+    rig.downstream.load(build_batch(aborted, base_offset=500, producer=(9, 0, 0), attributes=TRANSACTIONAL))
+    rig.downstream.load(control_batch(540, 9, commits=False))
+    rig.downstream.aborted = [(9, 500)]
+    tracemalloc.start()
+    try:
+        copy = await rig.resume(500, None)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert_resumed(rig, copy, position=500, downstream=540, records=0)
+    assert most < 30_000_000
 
 
 @pytest.mark.parametrize("more", [0, 5])
