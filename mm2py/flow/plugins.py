@@ -20,15 +20,15 @@ from mm2py.policy.replication import ReplicationPolicy
 
 @attrs.define(eq=False)
 class CustomClassError(Mm2Error):
-    """A custom class of the settings failed when it was asked about topics."""
+    """A custom class of the settings failed when it was asked about topics or groups."""
 
-    hint: ClassVar[str] = "correct the class, and restart the mirror; until then it copies the topics that it has"
+    hint: ClassVar[str] = "correct the class, and restart the mirror; until then what is mirrored already goes on"
 
     names: str
     cause: str
 
     def __str__(self) -> str:
-        return f"asking {self.names} which topics to mirror, and how, failed: {self.cause}"
+        return f"asking {self.names} what to mirror, and how, failed: {self.cause}"
 
 
 @contextmanager

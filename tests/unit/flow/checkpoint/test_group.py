@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any, cast
 
+import attrs
+
 from mm2py.flow.checkpoint.checkpoints import Round
 from mm2py.flow.checkpoint.group import CheckpointGroup
+from mm2py.model.group import GroupListing, GroupType
+from mm2py.telemetry.events import StepFailed
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.groups.consumer_groups import ListedGroups
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import SETTINGS, flow_context
 
@@ -30,3 +36,36 @@ async def test_rounds_become_rarer_the_longer_translations_are_not_ready() -> No
     pauses = [later - earlier for earlier, later in pairwise(begun)]
 
     assert pauses == [1, 2, 4, 8, 16, 32, *[interval_s] * 4, 1]
+
+
+class ChoosyFilter:
+    """A filter of one's own that does not expect every name."""
+
+    def takes_group(self, group: str) -> bool:
+        return int(group.partition("-")[2]) > 0
+
+
+@attrs.define
+class _Listed:
+    """Consumer groups of a cluster."""
+
+    names: tuple[str, ...]
+
+    async def list_groups(self) -> ListedGroups:
+        return ListedGroups({name: GroupListing(name, GroupType.CLASSIC, "consumer") for name in self.names})
+
+
+async def test_a_custom_filter_that_fails_stops_no_group(events: EventLog) -> None:
+    """A group that it does not expect is reported, once; those that are followed already stay so."""
+    chosen = attrs.evolve(SETTINGS.checkpoints, group_filter_class=f"{__name__}.ChoosyFilter")
+    context = flow_context(LoopClock(), events, attrs.evolve(SETTINGS, checkpoints=chosen))
+    group = CheckpointGroup(context, forward=cast("Any", None), way_back=cast("Any", None))
+    listed = _Listed(("g-1", "g-0"))
+    await group._refresh(cast("Any", listed))
+    listed.names = ("g-1", "g-0", "g")
+    refreshing = asyncio.create_task(group._refresh_forever(cast("Any", listed)))
+    await asyncio.sleep(3 * chosen.refresh_interval_s)
+
+    assert (refreshing.done(), group._followed) == (False, ("g-1",))
+    assert ["ChoosyFilter" in event.error for event in events.of(StepFailed)] == [True]
+    refreshing.cancel()
