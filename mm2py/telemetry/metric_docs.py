@@ -59,15 +59,15 @@ scrape_configs:
 
 The first `metrics.partitions.max` partitions that a node copies have series of their own; those that other nodes take,
 or that are deleted, make room for others. Further ones are rolled up into one series for each topic, without the label
-`partition`; topics beyond `metrics.topics.max` are rolled up into one series for the flow, without `topic`. A rolled-up
-series contains only partitions without a series of their own, so the sum over all series is correct. A rolled-up
-partition stays rolled up, and what it has copied still counts once another node has it, so no counter goes back.
-Counts, rates, offsets and lags in records are added up; of times the maximum is taken, of minima the minimum. The time
-until loss is the least of those partitions that have used up more than half of what retention gives them; if there are
-none, there is no series. The stage is the least: 3 means that all are paused. Histograms and metrics of flows are the
-same whatever the limits are, and the dashboard, the rules and the alerts work with each choice. Beyond
-`metrics.topics.max` they name the flow instead of the topic, and `Mm2pyLagGrowing` leaves out paused topics only if all
-of them are paused.
+`partition`; topics beyond `metrics.topics.max` are rolled up into one series for the flow, without `topic`. A
+rolled-up series contains only partitions without a series of their own, so the sum over all series is correct. A
+rolled-up partition stays rolled up, and what it has copied still counts once another node has it, so no counter goes
+back; what it has copied before, in a series of its own, is not counted once more. Counts, rates, offsets and lags in
+records are added up; of times the maximum is taken, of minima the minimum. The time until loss is the least of those
+partitions that have used up more than half of what retention gives them; if there are none, there is no series. The
+stage is the least: 3 means that all are paused. Histograms and metrics of flows are the same whatever the limits are,
+and the dashboard, the rules and the alerts work with each choice. Beyond `metrics.topics.max` they name the flow
+instead of the topic, and `Mm2pyLagGrowing` leaves out paused topics only if all of them are paused.
 
 Clients that accept it, such as Prometheus, get `/metrics` compressed, to less than a tenth. Before that its size for
 1 500 topics with names of 28 characters is, measured:

@@ -91,6 +91,9 @@ class PartitionMetrics:
         #: Records and bytes of partitions that are rolled up, by flow, or flow and topic; they count even after the
         #: partitions are gone, or have moved to another node.
         self._counted: dict[object, dict[object, tuple[int, int]]] = {}
+        #: Partitions that had series of their own, and what they had copied when they were rolled up: it was counted.
+        self._had_own: set[object] = set()
+        self._counted_before: dict[object, tuple[int, int]] = {}
         self.rolled_up = 0
 
     def families(self, flows: Collection[FlowView]) -> dict[str, Family]:
@@ -99,7 +102,7 @@ class PartitionMetrics:
         book = {name: Family(METRICS[name], java) for name in _JAVA}
         book |= {name: Family(METRICS[name]) for name in _OWN}
         self.rolled_up = 0
-        self._keep(
+        self._had_own |= self._keep(
             self._partition_cap,
             ((flow.flow, view.remote_topic, view.source.partition) for flow in flows for view in flow.partitions),
         )
@@ -109,10 +112,12 @@ class PartitionMetrics:
             self._roll_up(flow, book, topics)
         return book
 
-    def _keep(self, cap: Cap, present: Iterable[object]) -> None:
-        """Let go of partitions that other nodes have taken, and of topics that were deleted."""
-        for key in cap.keep(present):
+    def _keep(self, cap: Cap, present: Iterable[object]) -> set[object]:
+        """Let go of partitions that other nodes have taken, and of topics that were deleted; return them."""
+        gone = cap.keep(present)
+        for key in gone:
             self._labels.pop(key, None)
+        return gone
 
     def _own(self, flow: FlowView, book: Mapping[str, Family]) -> dict[str, _Sum]:
         """Add the partitions with their own series; return the others, topic by topic."""
@@ -125,6 +130,8 @@ class PartitionMetrics:
             number = view.source.partition
             key = (this, view.remote_topic, number)
             if not has_own(key):
+                if key in self._had_own:
+                    self._counted_before.setdefault(key, (view.records, view.bytes))
                 rolled.setdefault(view.remote_topic, _Sum()).views.append(view)
                 continue
             pair = self._pair(key, this, view.remote_topic, str(number))
@@ -152,18 +159,20 @@ class PartitionMetrics:
         for topic, together in rolled.items():
             self.rolled_up += len(together.views)
             if self._topic_cap.has_own(key := (flow, topic)):
-                self._put(book, self._pair(key, flow, topic, ABSENT), together, *self._count(key, together))
+                self._put(book, self._pair(key, flow, topic, ABSENT), together, *self._count(flow, key, together))
             else:
                 rest.views.extend(together.views)
-        counts = self._count(flow, rest)
+        counts = self._count(flow, flow, rest)
         if self._counted[flow]:
             self._put(book, self._pair(flow, flow, ABSENT, ABSENT), rest, *counts)
 
-    def _count(self, key: object, together: _Sum) -> tuple[int, int]:
+    def _count(self, flow: Flow, key: object, together: _Sum) -> tuple[int, int]:
         """Return records and bytes of the roll-up *key*: those that it has *together*, and those that it had before."""
         counted = self._counted.setdefault(key, {})
         for view in together.views:
-            counted[view.remote_topic, view.source.partition] = (view.records, view.bytes)
+            place = (view.remote_topic, view.source.partition)
+            records, size_bytes = self._counted_before.get((flow, *place), (0, 0))
+            counted[place] = (view.records - records, view.bytes - size_bytes)
         return sum(records for records, _ in counted.values()), sum(size_bytes for _, size_bytes in counted.values())
 
     @staticmethod

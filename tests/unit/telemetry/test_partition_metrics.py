@@ -25,3 +25,15 @@ def test_what_is_gone_makes_room() -> None:
 
         assert [(it["topic"], it.get("partition")) for it in positions] == [(f"A.{name}", "0"), (f"A.{name}", "1")]
         assert [it.get("group") for it in distances] == [name]
+
+
+def test_what_was_counted_in_a_series_of_its_own_is_not_counted_in_a_roll_up() -> None:
+    """A partition comes back when others have its place: its topic would seem to have copied all of it at once."""
+    metrics = PartitionMetrics(partitions_max=1, topics_max=9)
+    counts = []
+    for numbers in ((0,), (1, 2), (0, 1, 2)):
+        views = [attrs.evolve(partition_view("t", number), records=1_000, bytes=9_000) for number in numbers]
+        family = metrics.families([flow_view(views)])["kafka_connect_mirror_source_connector_record_count"]
+        counts.append({it.get("partition"): count for it, count in zip(of(family), family.values, strict=True)})
+
+    assert counts == [{"0": 1_000}, {"1": 1_000, None: 1_000}, {"1": 1_000, None: 1_000}]
