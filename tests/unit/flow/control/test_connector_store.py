@@ -43,7 +43,7 @@ async def _nothing() -> Sequence[KeyValue]:
 
 async def test_an_outage_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It lasts for hours, and so does the refusal of a login in the end; connectors are known again within seconds."""
-    brokers, events = FakeBrokers(), EventLog(LoopClock())
+    brokers, events = FakeBrokers(1), EventLog(LoopClock())
     refusals = [BrokerAccessError("A", "b0:9092", "refused", "User:mm2", "correct it")] * 100
 
     async def opened(endpoint: ClusterEndpoint, host: str, port: int) -> FakeConnection:
