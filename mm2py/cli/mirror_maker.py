@@ -65,7 +65,7 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
         "--status-file",
         type=Path,
         metavar="PATH",
-        help="write the state of the flows to this file once a second, as JSON",
+        help="write the state of the flows to this file about once a second, as JSON",
     )
 
 
