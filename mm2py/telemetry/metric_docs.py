@@ -31,6 +31,10 @@ scrape_configs:
 
 ## How to read them
 
+- *Java's names* are `kafka_connect_mirror_source_connector_…` and `kafka_connect_mirror_checkpoint_connector_…`, by JMX
+  exporter rules in common use. Strimzi's rules and metrics reporter, and the exporter with `lowercaseOutputName` and no
+  rules, write `kafka_connect_mirror_mirrorsourceconnector_…` and `kafka_connect_mirror_mirrorcheckpointconnector_…`:
+  for dashboards and alerts with those, have Prometheus [rename them](#strimzis-names).
 - *Labels.* `source` and `target` are the aliases of a flow's clusters. `topic` is the remote topic, as in Java. The
   metrics with Java's names have the target as `destination` too, its name in commonly used JMX exporter rules:
   dashboards for either label work.
@@ -54,6 +58,23 @@ scrape_configs:
   new records, at the current rate and with the average size of those copied so far, fill it. Sources delete whole
   segments, so records usually stay longer. There is no series if the source deletes nothing, if the mirror may not
   read the topic's configs, or if nothing was copied yet that shows how old records are.
+
+## Strimzi's names
+
+```yaml
+scrape_configs:
+  - job_name: mm2py
+    static_configs:
+      - targets: [mirror-1:8083]
+    metric_relabel_configs:
+      - source_labels: [__name__]
+        regex: kafka_connect_mirror_(source|checkpoint)_connector_(.+)
+        target_label: __name__
+        replacement: kafka_connect_mirror_mirror${1}connector_${2}
+```
+
+Dashboard, rules and alerts of mm2py need the names without this. What Strimzi's dashboards show of Java's consumers,
+producers and JVM has no counterpart.
 
 ## Many partitions
 

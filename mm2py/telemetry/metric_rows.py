@@ -65,8 +65,8 @@ def _times(prefix: str, name: str, labels: tuple[str, ...], doc: str, java: str)
 
 _JAVA_SOURCE = Chapter(
     "As Java MirrorMaker: copying",
-    "The names are those of the JMX exporter for Java's metrics, by the usual rules. Minima, maxima, means and "
-    "rates cover about the last minute (two samples of 30 s, as in Java); `NaN` if nothing was copied then.",
+    "The names are those of the JMX exporter for Java's metrics, see [above](#how-to-read-them). Minima, maxima, means "
+    "and rates cover about the last minute (two samples of 30 s, as in Java); `NaN` if nothing was copied then.",
     (
         Metric(f"{_SOURCE}record_count", _G, _JAVA_PARTITION,
                "Records copied since the daemon started.", f"{_MBEAN}record-count"),

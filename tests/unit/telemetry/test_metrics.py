@@ -101,6 +101,20 @@ def test_the_documentation_is_up_to_date() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(METRICS)
 
 
+def test_strimzi_s_names() -> None:
+    """The rule of the documentation, as Prometheus applies it, gives Java's metrics the names in Strimzi's dashboards,
+    and renames no other.
+    """
+    rule = dict(re.findall(r"^ +(?:- )?(regex|replacement): (.+)$", render(), re.MULTILINE))
+    replacement = re.sub(r"\$\{(\d)\}", r"\\g<\1>", rule["replacement"])
+    renamed = {name: re.sub(f"^(?:{rule['regex']})$", replacement, name) for name in METRICS}
+    java = {old: new for old, new in renamed.items() if old != new}
+
+    assert set(java) == {name for name in METRICS if name.startswith("kafka_connect_mirror_")}
+    assert java[f"{LATENCY}_max"] == "kafka_connect_mirror_mirrorsourceconnector_replication_latency_ms_max"
+    assert "kafka_connect_mirror_mirrorcheckpointconnector_checkpoint_latency_ms" in java.values()
+
+
 def test_every_metric_of_the_documentation_is_exported_and_no_other() -> None:
     """A node with a flow that has of everything a little exports each row, and nothing else."""
     view = mirror_view(flow_view([partition_view("orders", 0, 10)], nodes=some_nodes()))
