@@ -25,12 +25,17 @@ _NAME: Final = "MirrorHeartbeatConnector"
 _ONE: Final = f"/connectors/{_NAME}"
 _CLASS: Final = f"org.apache.kafka.connect.mirror.{_NAME}"
 _WITHIN_S: Final = 120.0
+_PARTITION: Final = {"sourceClusterAlias": "likeA", "targetClusterAlias": "likeB"}
+_OFFSETS: Final = {"offsets": [{"partition": _PARTITION, "offset": {"offset": 0}}]}
+#: In place of a body: the connector's own config, to create it again.
+_AGAIN: Final = "again"
 #: What is asked of both, one after the other: method, path, body, and the connector's state that comes of it. To
 #: restart a connector that is not there is left out: a standalone worker answers 500.
 _QUESTIONS: Final[tuple[tuple[str, str, object, str], ...]] = (
     ("GET", "/", None, ""),
     ("GET", "/connectors", None, ""),
     ("GET", "/connectors?expand=status&expand=info", None, ""),
+    ("GET", "/connectors?expand=nothing", None, ""),
     ("GET", _ONE, None, ""),
     ("GET", f"{_ONE}/status", None, ""),
     ("GET", f"{_ONE}/config", None, ""),
@@ -44,7 +49,10 @@ _QUESTIONS: Final[tuple[tuple[str, str, object, str], ...]] = (
     ("GET", f"/connector-plugins/{_CLASS}/config", None, ""),
     ("PUT", f"/connector-plugins/{_CLASS}/config/validate", {"connector.class": _CLASS, "name": _NAME}, ""),
     ("PUT", f"/connector-plugins/{_CLASS}/config/validate", {"connector.class": _CLASS, "name": "made-up"}, ""),
+    ("PUT", f"/connector-plugins/{_CLASS}/config/validate", {"connector.class": "MirrorSourceConnector"}, ""),
     ("GET", "/health", None, ""),
+    ("PATCH", f"{_ONE}/offsets", _OFFSETS, ""),
+    ("DELETE", f"{_ONE}/offsets", None, ""),
     ("PUT", f"{_ONE}/pause", None, "PAUSED"),
     ("PUT", f"{_ONE}/resume", None, "RUNNING"),
     ("POST", f"{_ONE}/restart", None, "RUNNING"),
@@ -53,11 +61,17 @@ _QUESTIONS: Final[tuple[tuple[str, str, object, str], ...]] = (
     ("POST", f"{_ONE}/restart?includeTasks=true&onlyFailed=true", None, "RUNNING"),
     ("POST", f"{_ONE}/tasks/0/restart", None, "RUNNING"),
     ("PUT", f"{_ONE}/stop", None, "STOPPED"),
+    ("PATCH", f"{_ONE}/offsets", {"offsets": []}, ""),
+    ("PATCH", f"{_ONE}/offsets", _OFFSETS, ""),
+    ("DELETE", f"{_ONE}/offsets", None, ""),
     ("PUT", f"{_ONE}/resume", None, "RUNNING"),
     ("PUT", f"{_ONE}/config", {"name": "another"}, ""),
     ("PUT", "/connectors/nothing/pause", None, ""),
     ("DELETE", "/connectors/nothing", None, ""),
     ("DELETE", "/connectors", None, ""),
+    ("DELETE", _ONE, None, ""),
+    ("POST", "/connectors", _AGAIN, "STOPPED"),
+    ("PUT", f"{_ONE}/resume", None, "RUNNING"),
 )
 
 
@@ -138,7 +152,7 @@ def _said(path: str, told: Any) -> object:
     if "/restart?" in path:
         return [told["connector"]["state"], *(task["state"] for task in told["tasks"])]
     if path.endswith("/validate"):
-        return [one["value"]["errors"] for one in told["configs"] if one["value"]["name"] == "name"]
+        return [one["value"]["errors"] for one in told.get("configs", ()) if one["value"]["name"] == "name"]
     return None
 
 
@@ -168,8 +182,11 @@ async def _answers(url: str) -> list[tuple[int, object, object]]:
             return True
 
         await eventually(partial(is_now, "RUNNING"), within_s=_WITHIN_S, what="the connector runs")
+        async with session.get(f"{url}{_ONE}/config") as answer:
+            again = {"name": _NAME, "config": await answer.json(), "initial_state": "stopped"}
         for method, path, body, state in _QUESTIONS:
-            async with session.request(method, f"{url}{path}", json=body) as answer:
+            sent = again if body == _AGAIN else body
+            async with session.request(method, f"{url}{path}", json=sent) as answer:
                 told = _told(await answer.text())
                 found.append((answer.status, _shape(told), _said(path, told)))
             if state:

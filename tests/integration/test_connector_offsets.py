@@ -14,7 +14,7 @@ from mm2py.core.control.connector_offsets import read_offsets
 from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
-from mm2py.errors import OverrideConflictError, OverrideRejectedError, UnknownConnectorError
+from mm2py.errors import OverrideRejectedError, UnknownConnectorError
 from mm2py.flow.control.connector_offsets import ConnectorOffsets
 from mm2py.flow.control.override_store import OverrideStore
 from mm2py.flow.control_writers import task_id
@@ -118,7 +118,7 @@ async def test_offsets_set_back_are_copied_again_and_no_others(
     text = _file(primary, backup, prefix)
     async with running_node(text, tmp_path) as running:
         await _mirrored(running, flow, backup, remote, _COUNT)
-        with pytest.raises(OverrideConflictError, match="must be stopped"):
+        with pytest.raises(OverrideRejectedError, match="must be stopped"):
             await running.node.control.alter_offsets(flow, SOURCE, [_of(flow, topic, 1)])
         await _stop(running, flow)
         shown = await running.node.control.offsets(flow, SOURCE)
@@ -205,7 +205,7 @@ async def test_a_reset_copies_all_again(
     text = _file(primary, backup, prefix)
     async with running_node(text, tmp_path) as running:
         await _mirrored(running, flow, backup, f"{prefix}.{topic}", _COUNT)
-        with pytest.raises(OverrideConflictError, match="must be stopped"):
+        with pytest.raises(OverrideRejectedError, match="must be stopped"):
             await running.node.control.reset_offsets(flow, SOURCE)
         await _stop(running, flow)
         await running.node.control.reset_offsets(flow, SOURCE)

@@ -170,8 +170,8 @@ class Control:
         """
         Alter offsets of a stopped connector; `core.control.connector_offsets.read_offsets` has the form of *offsets*.
 
-        Raise OverrideRejectedError with all problems, OverrideConflictError if the connector is not stopped, and
-        OverridesNotStoredError if a cluster does not respond.
+        Raise OverrideRejectedError with all problems, also if the connector is not to be stopped, OverrideConflictError
+        if it has not stopped yet, and OverridesNotStoredError if a cluster does not respond.
         """
         altered = self._offsets_of(flow, connector)
         requested = read_offsets(flow, connector, offsets)
@@ -192,12 +192,15 @@ class Control:
 
     @asynccontextmanager
     async def _stopped(self, flow: Flow, connector: str) -> AsyncIterator[None]:
-        """Keep a stopped connector from being resumed during the block. Raise OverrideConflictError if it runs."""
+        """Keep a stopped connector from being resumed during the block. Raise OverrideRejectedError if it is not to be
+        stopped, and OverrideConflictError if it has not stopped yet.
+        """
         async with self._overrides.lock(flow):
             await self._overrides.current(flow)
             if self.overrides(flow).wanted(connector) is not Wanted.STOPPED:
-                raise OverrideConflictError(
-                    "a connector must be stopped before its offsets are altered", "stop it first"
+                # As in Connect, which tells with 409 that the same request succeeds later.
+                raise OverrideRejectedError(
+                    (f"{connector} of flow {flow} must be stopped before its offsets are altered: stop it first",)
                 )
             states = {group.connector: group.state for group in self._runner(flow).view().groups}
             if states.get(connector) is not FlowState.STOPPED:

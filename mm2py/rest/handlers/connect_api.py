@@ -20,7 +20,7 @@ from mm2py.rest.schemas import BOOLEAN, CONFIG, CONFIG_PATCH, CONFIG_SENT, STRIN
 Handler = Callable[[Ask], Awaitable[object]]
 
 _EXPANSIONS: Final = ("status", "info")
-#: Connect's own states for a connector that is created (KIP-980).
+#: Connect's own states for a connector that is created (KIP-980); Connect takes them in any case.
 _INITIAL: Final = {"RUNNING": Wanted.RUNNING, "PAUSED": Wanted.PAUSED, "STOPPED": Wanted.STOPPED}
 
 _ALL: Final = "/connectors"
@@ -196,8 +196,12 @@ VALIDATE: Final = Operation(
 # What requests and answers hold.
 
 
-def expansions(ask: Ask) -> list[str]:
-    """Return what a list of connectors is to show of each. As in Connect, unknown expansions are ignored."""
+def expansions(ask: Ask) -> list[str] | None:
+    """Return what a list of connectors is to show of each, None if it is to have names only. As in Connect, unknown
+    expansions are ignored.
+    """
+    if "expand" not in ask.request.query:
+        return None
     return [word for word in ask.words("expand") if word in _EXPANSIONS]
 
 
@@ -220,11 +224,12 @@ async def creation(ask: Ask) -> Creation:
         problems.append("name must be a string")
     if not isinstance(config, dict):
         problems.append("config must be an object")
-    if initial not in (None, *_INITIAL):
+    wanted = _INITIAL.get(initial.upper()) if isinstance(initial, str) else None
+    if wanted is None and initial is not None:
         problems.append(f"initial_state must be one of {', '.join(_INITIAL)}")
     if problems or not isinstance(name, str):
         raise bad_request(*problems)
-    return Creation(name.strip(), config, _INITIAL[initial] if initial else None)
+    return Creation(name.strip(), config, wanted)
 
 
 async def sent_offsets(ask: Ask) -> object:

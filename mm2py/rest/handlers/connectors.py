@@ -57,7 +57,7 @@ async def get_connectors(ask: Ask) -> object:
     overrides = _overrides(ask, flow)
     listed = connect.connectors(flow, overrides)
     wanted = api.expansions(ask)
-    if not wanted:
+    if wanted is None:
         return [group.connector for group in listed]
     return {group.connector: {word: _expanded(ask, flow, group, word) for word in wanted} for group in listed}
 
@@ -327,6 +327,8 @@ async def get_plugin_config(ask: Ask) -> object:
 async def validate_config(ask: Ask) -> object:
     name, flow = _plugin(ask), ask.flow()
     body = _as_names(await ask.object())
+    if (given := body.get("connector.class", connect.PACKAGE + name)) != connect.PACKAGE + name:
+        raise bad_request(f"connector.class is {given}, and the address names {name}")
     problems: dict[str, list[str]] = {}
     texts = {}
     if isinstance(body.get("name"), str) and body["name"].strip():

@@ -131,7 +131,7 @@ def _info(shown: _Shown) -> Json:
 async def get_worker_connectors(ask: Ask) -> object:
     stored = _connectors(ask)
     wanted = api.expansions(ask)
-    if not wanted:
+    if wanted is None:
         return list(stored)
     shown = [_shown(ask, name, one) for name, one in stored.items()]
     return {one.name: {word: _info(one) if word == "info" else _status(ask, one) for word in wanted} for one in shown}
