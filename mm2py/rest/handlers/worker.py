@@ -15,6 +15,7 @@ from mm2py.config.importers.distributed import masked
 from mm2py.config.importers.mirus import SOURCE_CLASS
 from mm2py.config.importers.standalone import ConnectorClass, kind_of
 from mm2py.config.keys.table import nearest
+from mm2py.config.rest import Right
 from mm2py.flow.control.connect_worker import ConnectWorker, Idleness
 from mm2py.model.connector_configs import RestartRequest, StoredConnector
 from mm2py.model.overrides import Wanted
@@ -25,10 +26,12 @@ from mm2py.rest.handlers import connect_api as api
 from mm2py.rest.handlers.connectors import active_topics
 from mm2py.rest.handlers.flows import whole
 from mm2py.rest.route import Answer, Ask, Json, Routes
+from mm2py.rest.schemas import ref
 
 
 routes = Routes("worker", ignores_query=True)
 _root: Final = api.Root(routes, "", reading_errors=(404, 503))
+_NOT_READ: Final = "the worker's config topic has not been read yet; its log says why"
 
 
 @attrs.frozen
@@ -61,7 +64,7 @@ def _connectors(ask: Ask) -> Mapping[str, StoredConnector]:
     worker = _worker(ask)
     if not worker.store.is_read:
         headers = ("Retry-After", str(RETRY_AFTER_S))
-        raise RestError(503, "the worker's config topic has not been read yet; its log says why", (), headers)
+        raise RestError(503, _NOT_READ, (), headers)
     return worker.store.connectors
 
 
@@ -93,6 +96,20 @@ def _running(ask: Ask) -> tuple[_Shown, FlowView, GroupView]:
 
 
 # Reading.
+
+
+@routes.add(
+    "GET",
+    "/health",
+    "Whether a worker has started, in Connect's format (KIP-1017)",
+    answers={200: ref("WorkerStatus"), 503: ref("WorkerStatus")},
+    right=Right.NONE,
+    errors=(404,),
+)
+async def get_worker_health(ask: Ask) -> object:
+    if _worker(ask).store.is_read:
+        return {"status": "healthy", "message": "The worker is ready to handle requests."}
+    return Answer(503, {"status": "starting", "message": f"The worker is starting: {_NOT_READ}."})
 
 
 def _status(ask: Ask, shown: _Shown) -> Json:

@@ -46,6 +46,17 @@ async def test_unknown_connectors_are_no_empty_list(ask: Asking) -> None:
     assert answers[0].headers["Retry-After"] == "5"
 
 
+async def test_health_is_connect_s(ask: Asking) -> None:
+    """A probe of Connect's own address needs no login, and fails until the connectors are known (KIP-1017)."""
+    store: Any = None if ask.node.worker is None else ask.node.worker.store
+    healthy = await ask("GET", "/health")
+    store.is_read = False
+    starting = await ask("GET", "/health")
+
+    assert (healthy.status, healthy.json["status"]) == (200, "healthy")
+    assert (starting.status, starting.json["status"]) == (503, "starting")
+
+
 async def test_put_creates_and_replaces(ask: Asking) -> None:
     """201 and 200; numbers and booleans become text."""
     new = await ask("PUT", "/connectors/north/config", {**NORTH, "tasks.max": 3, "emit.checkpoints.enabled": False})
