@@ -131,9 +131,16 @@ def classify(file: ParsedFile) -> Connector | Problem:
         if name is None or not name.value.strip():
             return Problem(file.name, "name", "missing: positions are stored under the connector's name")
         return Connector(file, kind, Flow(name.value.strip(), _alias(file, "target")))
+    return _mirror_maker(file, kind)
+
+
+def _mirror_maker(file: ParsedFile, kind: ConnectorClass) -> Connector | Problem:
+    given = file.entries.get("source.cluster.alias")
+    if given is None:
+        return Problem(file.name, "source.cluster.alias", "missing: remote topics are named after it")
     source, target = _alias(file, "source"), _alias(file, "target")
     if source == target:
-        where = file.entries.get("target.cluster.alias") or file.entries.get("source.cluster.alias") or line
+        where = file.entries.get("target.cluster.alias") or given
         return Problem(where.where, where.key, f"source and target are both called {source}", "give each its own alias")
     return Connector(file, kind, Flow(source, target))
 

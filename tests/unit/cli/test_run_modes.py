@@ -18,7 +18,8 @@ def files(tmp_path: Path) -> dict[str, str]:
     """Return a worker's, a connector's, a consumer's and a producer's file, by those names."""
     texts = {
         "worker": "bootstrap.servers = b:9092\n",
-        "connector": "name = s\nconnector.class = MirrorSourceConnector\nsource.cluster.bootstrap.servers = a:9092\n",
+        "connector": "name = s\nconnector.class = MirrorSourceConnector\n"
+        "source.cluster.alias = source\nsource.cluster.bootstrap.servers = a:9092\n",
         "consumer": "bootstrap.servers = a:9092\ngroup.id = g\nauto.offset.reset = earliest\n",
         "producer": "bootstrap.servers = b:9092\n",
     }

@@ -107,10 +107,10 @@ def test_the_json_that_kip_382_posts_runs(read: Callable[..., Imported]) -> None
 def test_json_with_the_config_inside(read: Callable[..., Imported]) -> None:
     """The body of POST /connectors has the config in an object of its own; numbers count as texts."""
     config = '"connector.class": "MirrorSource", "tasks.max": 3, "source.cluster.bootstrap.servers": "a:1"'
-    text = f'{{"name": "s", "config": {{{config}}}}}'
+    text = f'{{"name": "s", "config": {{{config}, "source.cluster.alias": "A"}}}}'
     flow = only_flow(import_settings(read(WORKER, {"s.json": text})))
 
-    assert (str(flow.flow), flow.copying.tasks_max, flow.source.bootstrap_servers) == ("source->target", 3, ("a:1",))
+    assert (str(flow.flow), flow.copying.tasks_max, flow.source.bootstrap_servers) == ("A->target", 3, ("a:1",))
 
 
 @pytest.mark.parametrize(
@@ -396,8 +396,17 @@ def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
     assert [problem.where for problem in problems] == [str(files[1])]
 
 
+@pytest.mark.parametrize("name", ["", "source.cluster.allias = A\n"])
+@pytest.mark.parametrize("connector", [SOURCE, HEARTBEAT])
+def test_a_source_without_an_alias_is_refused(load: Load, connector: str, name: str) -> None:
+    """As in Java: under an alias that was not meant, remote topics would get the wrong names."""
+    problems = refusals_of(load, WORKER, connector.replace("source.cluster.alias = A\n", name))
+
+    assert "1.properties: source.cluster.alias: missing" in "\n".join(problems)
+
+
 def test_an_empty_alias_is_no_missing_one(load: Load) -> None:
-    """With an empty separator, too, it is the old way to keep topics' names; without the line it is called source."""
+    """With an empty separator, too, it is the old way to keep topics' names."""
     no_prefix = SOURCE.replace("source.cluster.alias = A", "source.cluster.alias =")
     joined = "replication.policy.separator =\n"
 
