@@ -183,10 +183,11 @@ class MirrorMaker:
 
     def view(self) -> MirrorView:
         """Return a view of all flows as they are now."""
+        views = (flow.view() for flow in self._fleet.runners)
         return MirrorView(
             self._clock.wall_ms(),
             self._is_ready,
-            tuple(flow.view() for flow in self._fleet.runners),
+            tuple(views if self.worker is None else map(self.worker.named, views)),
             spark=self._epochs.view() if self._has_spark else None,
             started_ms=self._started_ms,
             refused_settings=self._changes.refused,

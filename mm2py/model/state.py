@@ -185,6 +185,8 @@ class GroupView:
     falls: int = 0
     #: The `worker_id` of the node whose state this is; empty if it is this one.
     node: str = ""
+    #: The connector's own name in a Connect worker; empty elsewhere.
+    name: str = ""
 
 
 @attrs.frozen

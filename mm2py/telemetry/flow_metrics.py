@@ -174,10 +174,8 @@ def task_states(flow: FlowView, group: GroupView) -> dict[int, str]:
 def _fill_connectors(book: Book, flow: FlowView, tally: EventTally) -> None:
     ends = {"source": flow.flow.source, "target": flow.flow.target}
     for group in flow.groups:
-        own, java = (
-            labels(**ends, connector=group.connector),
-            labels(**ends, destination=flow.flow.target, connector=group.connector),
-        )
+        at_connect = {**ends, "destination": flow.flow.target, "connector": group.name or group.connector}
+        own, java = labels(**ends, connector=group.connector), labels(**at_connect)
         states = task_states(flow, group)
         _put(book, "mm2py_connector_state", own, group.state.value)
         _put(book, "mm2py_connector_failed_restart_attempts_total", own, group.falls)
@@ -192,8 +190,7 @@ def _fill_connectors(book: Book, flow: FlowView, tally: EventTally) -> None:
             _put(book, f"kafka_connect_worker_connector_{state}_task_count", java, counts[state])
         # Of several nodes each has only some of the numbers.
         for task, state in states.items():
-            it = labels(**ends, destination=flow.flow.target, connector=group.connector, task=str(task), status=state)
-            _put(book, "kafka_connect_connector_status", it, 1)
+            _put(book, "kafka_connect_connector_status", labels(**at_connect, task=str(task), status=state), 1)
 
 
 def _fill_task(book: Book, it: Labels, task: TaskView) -> None:

@@ -96,7 +96,7 @@ _TASK_STATES = ("total", "running", "paused", "failed", "unassigned", "destroyed
 
 _JAVA_CONNECT = Chapter(
     "As Kafka Connect: connectors and their tasks",
-    "A connector is a task group of a flow, under Java's name for it.",
+    "A connector is a task group of a flow, under Java's name for it; on a Connect worker, under its own name.",
     (
         Metric("kafka_connect_connector_status", _G, (*_JAVA_CONNECTOR, "task", "status"),
                "1 for each task of this node, with its state as a label.", "connector-task-metrics: status"),

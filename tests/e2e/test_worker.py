@@ -374,6 +374,9 @@ class _Walk:
         assert set(shown) == {*self.names.values(), "a-file"}
         assert shown["a-file"]["status"]["connector"]["state"] == "UNASSIGNED"
         assert "FileStreamSourceConnector" in shown["a-file"]["status"]["connector"]["trace"]
+        flow = await rest.ask("GET", f"/from:{self.alias}/to:us-east/status", wanted=200)
+        assert {group["name"] for group in flow["groups"]} == set(self.names.values())
+        assert (await rest.ask("GET", "/health", wanted=200))["status"] == "healthy"
         config: dict[str, str] = shown[self.names["source"]]["info"]["config"]
         assert config["source.cluster.sasl.jaas.config"] == "***"
         return config

@@ -48,6 +48,7 @@ from mm2py.model.connector_configs import (
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow
 from mm2py.model.overrides import Wanted
+from mm2py.model.state import FlowView
 from mm2py.telemetry.events import ConnectorNotRun, ConnectorStored
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
@@ -240,6 +241,12 @@ class ConnectWorker:
             self._hooks.restart(place, request)
 
     # Reading.
+
+    def named(self, view: FlowView) -> FlowView:
+        """Return a flow's *view* with the names of its connectors."""
+        names = {place.group: name for name, place in self._of_flow(view.flow)}
+        groups = (attrs.evolve(group, name=names.get(group.connector, "")) for group in view.groups)
+        return attrs.evolve(view, groups=tuple(groups))
 
     async def check(self, name: str, config: Mapping[str, str]) -> tuple[Problem, ...]:
         """Return the problems that *config* would have as connector *name*, together with all others."""

@@ -193,3 +193,15 @@ async def test_the_plugins_are_ours(ask: Asking) -> None:
         "MirrorHeartbeatConnector",
         "MirusSourceConnector",
     ]
+
+
+async def test_views_name_connectors_as_they_were_created(ask: Asking) -> None:
+    """A flow's task groups have the names of their connectors; one without a connector has none."""
+    await ask("DELETE", f"/connectors/{NAME}")
+    await ask("POST", "/connectors", {"name": "north", "config": {**CONNECTOR, "name": "north"}})
+    [flow] = ask.node.shown.flows
+    assert ask.node.worker is not None
+    shown = ask.node.worker.named(flow)
+
+    assert [group.name for group in shown.groups] == ["north", "", ""]
+    assert [group.connector for group in shown.groups] == [group.connector for group in flow.groups]

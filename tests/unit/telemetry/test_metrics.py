@@ -410,6 +410,16 @@ def test_states_of_tasks_in_connect_s_words(group: FlowState, task: TaskState, s
     assert values_of(series, "kafka_connect_worker_connector_total_task_count") == {(): 1}
 
 
+def test_a_worker_s_connectors_have_their_own_names() -> None:
+    """As in Connect, so that its dashboards tell connectors of one class apart; our own metrics have task groups."""
+    group = GroupView("MirrorCheckpointConnector", FlowState.RUNNING, name="us-west")
+    series = scraped(metrics_of(), mirror_view(flow_view(groups=(group,))))
+
+    assert set(values_of(series, "kafka_connect_connector_status", "connector")) == {("us-west",)}
+    assert set(values_of(series, "kafka_connect_worker_connector_total_task_count", "connector")) == {("us-west",)}
+    assert set(values_of(series, "mm2py_connector_state", "connector")) == {("MirrorCheckpointConnector",)}
+
+
 def test_tasks_have_their_own_numbers() -> None:
     """A node that shares a flow with others has only some of its tasks."""
     tasks = (TaskView(1, TaskState.RUNNING, 1, 1), TaskView(3, TaskState.LATE, 1, 1))
