@@ -7,7 +7,6 @@ import json
 import math
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -27,7 +26,6 @@ from mm2py.telemetry.events import (
     TopicSyncFailed,
 )
 from mm2py.telemetry.journal import EventLog
-from mm2py.telemetry.metric_docs import render
 from mm2py.telemetry.metric_rows import METRICS, MetricType
 from mm2py.telemetry.metrics import Metrics
 from tests.support.clocks import ManualClock
@@ -91,28 +89,6 @@ def some_events() -> EventLog:
     events.emit(PartitionStopped(FLOW, TopicPartition("orders", 0), "failed", "it broke", "", None, 5.0))
     events.emit(AuthenticationFailed(FLOW, "B", "User:mm2", "no", ""))
     return events
-
-
-def test_the_documentation_is_up_to_date() -> None:
-    """docs/metrics.md is what the rows say: ``python -m mm2py.telemetry.metric_docs > docs/metrics.md``."""
-    page = (Path(__file__).parents[3] / "docs/metrics.md").read_text()
-
-    assert page == render()
-    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(METRICS)
-
-
-def test_strimzi_s_names() -> None:
-    """The rule of the documentation, as Prometheus applies it, gives Java's metrics the names in Strimzi's dashboards,
-    and renames no other.
-    """
-    rule = dict(re.findall(r"^ +(?:- )?(regex|replacement): (.+)$", render(), re.MULTILINE))
-    replacement = re.sub(r"\$\{(\d)\}", r"\\g<\1>", rule["replacement"])
-    renamed = {name: re.sub(f"^(?:{rule['regex']})$", replacement, name) for name in METRICS}
-    java = {old: new for old, new in renamed.items() if old != new}
-
-    assert set(java) == {name for name in METRICS if name.startswith("kafka_connect_mirror_")}
-    assert java[f"{LATENCY}_max"] == "kafka_connect_mirror_mirrorsourceconnector_replication_latency_ms_max"
-    assert "kafka_connect_mirror_mirrorcheckpointconnector_checkpoint_latency_ms" in java.values()
 
 
 def test_every_metric_of_the_documentation_is_exported_and_no_other() -> None:

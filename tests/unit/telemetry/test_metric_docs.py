@@ -1,0 +1,33 @@
+"""The page of metrics: generated from the rows, with names that other dashboards have."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mm2py.telemetry.metric_docs import render
+from mm2py.telemetry.metric_rows import METRICS
+
+
+def test_the_documentation_is_up_to_date() -> None:
+    """docs/metrics.md is what the rows say: ``python -m mm2py.telemetry.metric_docs > docs/metrics.md``."""
+    page = (Path(__file__).parents[3] / "docs/metrics.md").read_text()
+
+    assert page == render()
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(METRICS)
+
+
+def test_strimzi_s_names() -> None:
+    """The rule of the documentation, as Prometheus applies it, gives Java's metrics the names in Strimzi's dashboards,
+    and renames no other.
+    """
+    rule = dict(re.findall(r"^ +(?:- )?(regex|replacement): (.+)$", render(), re.MULTILINE))
+    replacement = re.sub(r"\$\{(\d)\}", r"\\g<\1>", rule["replacement"])
+    renamed = {name: re.sub(f"^(?:{rule['regex']})$", replacement, name) for name in METRICS}
+    java = {old: new for old, new in renamed.items() if old != new}
+
+    assert set(java) == {name for name in METRICS if name.startswith("kafka_connect_mirror_")}
+    assert {
+        "kafka_connect_mirror_mirrorsourceconnector_replication_latency_ms_max",
+        "kafka_connect_mirror_mirrorcheckpointconnector_checkpoint_latency_ms",
+    } <= {*java.values()}
