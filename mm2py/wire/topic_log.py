@@ -69,7 +69,7 @@ class TooFewBrokersError(Mm2Error):
     cluster: str
     topic: str
     setting: str
-    wanted: int
+    wanted: int | str
     brokers: int
 
     def __str__(self) -> str:

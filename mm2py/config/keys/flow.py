@@ -92,7 +92,8 @@ _SOURCE = Section(
         Key("refresh.topics.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", check=_INTERVAL),
         Key("replication.factor", Kind.STRING, "2", Place.FLOW,
             "Replication factor of new remote topics, 1 or more; -1 takes the target brokers' default, "
-            "`source` the source topic's own, at most the number of target brokers (not in Java MirrorMaker).",
+            "`source` the source topic's own, at most the number of target brokers, also of those that are down (not "
+            "in Java MirrorMaker).",
             check=remote_factor),
         Key("heartbeats.replication.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Mirror heartbeats topics regardless of `topics`."),
@@ -227,9 +228,10 @@ _COPY = Section(
             "`+02:00`, or milliseconds since 1970. Partitions that have a position continue there, whatever this says; "
             "what `copy.on.source.recreated` and its like decide does not depend on it either.", check=timestamp),
         Key("copy.on.source.recreated", Kind.STRING, "fail", Place.FLOW,
-            "What to do when a source topic was deleted and created again: `fail` stops its partitions, `earliest` "
-            "appends the new topic to the old one's records, `latest` only its new records, `re-create` deletes the "
-            "remote topic with all its records and copies the new topic into a new one.",
+            "What to do when a source topic was deleted and created again: `fail` stops its partitions, unless nothing "
+            "was copied and nothing is missing, `earliest` appends the new topic to the old one's records, `latest` "
+            "only its new records, `re-create` deletes the remote topic with all its records and copies the new topic "
+            "into a new one.",
             check=one_of("fail", "earliest", "latest", "re-create")),
         Key("copy.on.source.expired", Kind.STRING, "earliest", Place.FLOW,
             "Where to continue when retention removed records before they were copied: at the `earliest` record that "

@@ -127,7 +127,8 @@ class TopicCreation:
     def _factor(self, topic: str, source_topics: TopicsView) -> int:
         if self._replication_factor is not None:
             return self._replication_factor
-        return max(1, min(source_topics.topics[topic].replication_factor, self._target.brokers))
+        # Not by the brokers that are up: the topic would keep the few replicas that it gets while one restarts.
+        return max(1, min(source_topics.topics[topic].replication_factor, self._target.all_brokers))
 
 
 def tell_raised(flow: Flow, limits: Mapping[str, Mapping[str, str]], events: EventLog) -> None:

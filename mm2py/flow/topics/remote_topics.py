@@ -296,8 +296,9 @@ class Topics:
     def _explained(self, remote_topic: str, error: BrokerAnsweredError) -> Mm2Error:
         """Name the setting if more replicas are requested than there are brokers; Kafka's message does not."""
         factor, brokers = self._settings.topics.replication_factor, self._target.brokers
-        if error.code == ErrorCode.INVALID_REPLICATION_FACTOR and factor is not None and factor > brokers:
-            return TooFewBrokersError(error.cluster, remote_topic, "replication.factor", factor, brokers)
+        if error.code == ErrorCode.INVALID_REPLICATION_FACTOR and (factor is None or factor > brokers):
+            wanted = "source" if factor is None else factor
+            return TooFewBrokersError(error.cluster, remote_topic, "replication.factor", wanted, brokers)
         return unseen(error)
 
     async def _look_for(

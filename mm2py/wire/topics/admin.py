@@ -7,6 +7,7 @@ answer at all is raised. A command whose answer was lost is repeated, and then f
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -72,6 +73,13 @@ class Admin:
     def brokers(self) -> int:
         """How many brokers are up, as far as it is known."""
         return len(self._cluster.brokers)
+
+    @property
+    def all_brokers(self) -> int:
+        """How many brokers the cluster has, as of the last `list_topics`: one that restarts still has its replicas."""
+        topics = self._cluster.metadata.topics.values()
+        replicas = {partition.replicas for topic in topics for partition in topic.partitions.values()}
+        return len(self._cluster.brokers.keys() | set(itertools.chain.from_iterable(replicas)))
 
     async def create_topics(self, topics: Sequence[NewTopic]) -> dict[str, Result]:
         """Create *topics*; per topic None where it was created, else the broker's error, TOPIC_ALREADY_EXISTS too."""

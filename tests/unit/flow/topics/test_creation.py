@@ -44,7 +44,7 @@ class TargetAdmin:
     """Two brokers that do not take one config."""
 
     bad_key: str = "remote.storage.enable"
-    brokers: int = 2
+    all_brokers: int = 2
     are_limits_denied: bool = False
     created: list[NewTopic] = attrs.field(factory=list)
     altered: dict[str, Mapping[str, str | None]] = attrs.field(factory=dict)
@@ -179,7 +179,7 @@ async def test_a_memory_that_is_away_does_not_hold_up_topics(events: EventLog) -
 )
 async def test_replication_factor(events: EventLog, setting: int | None, brokers: int, factor: int) -> None:
     """The factor is the setting's, the brokers' default, or the source's as far as there are brokers for it."""
-    target = TargetAdmin(brokers=brokers)
+    target = TargetAdmin(all_brokers=brokers)
     await create(
         events,
         SourceAdmin(),

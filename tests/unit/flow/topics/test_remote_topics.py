@@ -29,6 +29,7 @@ class _Listed:
     cluster_id: str
     topics: set[str]
     brokers: int = 1
+    all_brokers: int = 2
     #: The errors of topics that it does not create, by name.
     refusals: dict[str, ErrorCode] = attrs.field(factory=dict)
     #: What exists, but is not listed until it was listed that many times.
@@ -134,6 +135,21 @@ async def test_a_topic_that_is_left_to_the_next_refresh_is_not_waited_for(events
 
     assert (list(first.remote_of), first.is_settled, listings) == (["a"], False, 2)
     assert (list(second.remote_of), second.is_settled) == (["a", "b"], True)
+
+
+async def test_a_target_that_wants_its_brokers_up_first_is_asked_again(events: EventLog) -> None:
+    """One of them restarts, and the source's number of replicas is wanted: it is told once that the topic waits."""
+    settings = attrs.evolve(SETTINGS, topics=attrs.evolve(SETTINGS.topics, replication_factor=None))
+    target = _Listed("other", set(), refusals={"A.a": ErrorCode.INVALID_REPLICATION_FACTOR})
+    topics = _topics(_Listed("one", {"a"}), target, events, settings, may_act=True)
+    are_settled = [(await topics.refresh_once()).is_settled for _ in range(2)]
+    target.refusals.clear()
+    are_settled.append((await topics.refresh_once()).is_settled)
+
+    assert are_settled == [False, False, True]
+    assert ["replication.factor is source, cluster B has 1 broker(s)" in it.error for it in events.of(StepFailed)] == [
+        True
+    ]
 
 
 async def test_a_topic_that_another_one_creates_meanwhile(events: EventLog) -> None:

@@ -42,6 +42,15 @@ async def test_list_topics(brokers: FakeBrokers, admin: Admin) -> None:
     }
 
 
+async def test_a_broker_that_restarts_is_one_of_the_cluster_s(brokers: FakeBrokers, admin: Admin) -> None:
+    """What is created meanwhile is to get as many replicas as at any other time."""
+    brokers.topics = topics_with("foo", [0])
+    brokers.down = {1}
+    await admin.list_topics()
+
+    assert (admin.brokers, admin.all_brokers) == (2, 3)
+
+
 async def test_create_topics_reports_per_topic(brokers: FakeBrokers, admin: Admin) -> None:
     """All that was asked for reaches the controller, and one topic that exists does not keep others from being made."""
     brokers.topics = topics_with("old", [0])
