@@ -16,6 +16,7 @@ from mm2py.cli.command import Parser, drop_unwritten, error_line, print_refused,
 from mm2py.cli.entry import hold_hang_up
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.explaining import explained, find_flows
+from mm2py.cli.saved_files import stamps
 from mm2py.clock import Clock
 from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
 from mm2py.errors import Mm2Error
@@ -118,6 +119,7 @@ def act(
             raise ConfigError(settings.notes)
         return settings
 
+    watched = stamps(files if options.watch else ())
     try:
         settings = read()
     except ConfigError as error:
@@ -134,7 +136,6 @@ def act(
     # Spark, the daemon and REST take seconds to load, and nothing above needs them.
     from mm2py.cli.running import run_node  # noqa: PLC0415
 
-    watched = files if options.watch else ()
     running = run_node(
         settings,
         read,

@@ -10,12 +10,13 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from mm2py.cli.command import error_line
 from mm2py.cli.entry import hold_hang_up
 from mm2py.cli.exit_code import ExitCode
+from mm2py.cli.saved_files import Stamps, stamps
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.settings import MirrorSettings
 from mm2py.daemon import MirrorMaker
@@ -44,7 +45,7 @@ async def run_node(
     read: Callable[[], MirrorSettings],
     *,
     status_file: Path | None,
-    watched: Sequence[Path],
+    watched: Stamps,
     has_terminal: bool,
     make_worker: Callable[[Clock, EventLog], ConnectWorker] | None,
 ) -> int:
@@ -73,7 +74,7 @@ async def run_node(
         async with asyncio.TaskGroup() as tasks:
             beside = [
                 tasks.create_task(write_status(mirror_maker.view, status_file, clock, events), name="status file"),
-                tasks.create_task(_watch(watched, mirror_maker, clock), name="watch"),
+                tasks.create_task(watch(watched, mirror_maker.request_reload, clock), name="watch"),
                 # The mirror continues, whatever happens to this task.
                 tasks.create_task(_serve(server, clock, events), name="rest"),
             ]
@@ -102,24 +103,16 @@ def _hang_up(mirror_maker: MirrorMaker, *, has_terminal: bool) -> None:
         mirror_maker.request_reload()
 
 
-async def _watch(paths: Sequence[Path], mirror_maker: MirrorMaker, clock: Clock) -> None:
-    """Reload the settings whenever one of the files was saved."""
-    known = {path: _stamp(path) for path in paths}
-    while paths:
-        await clock.sleep(_WATCH_EVERY_S)
+async def watch(read: Stamps, reload: Callable[[], None], clock: Clock) -> None:
+    """Call *reload* whenever one of the files was saved; *read* are their stamps from before they were read."""
+    known = dict(read)
+    while known:
         # While an editor replaces a file, it is missing for a moment.
-        now = {path: stamp for path in paths if (stamp := _stamp(path)) is not None}
+        now = {path: stamp for path, stamp in stamps(known).items() if stamp is not None}
         if now.items() - known.items():
             known |= now
-            mirror_maker.request_reload()
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+            reload()
+        await clock.sleep(_WATCH_EVERY_S)
 
 
 async def write_status(look: Callable[[], MirrorView], path: Path | None, clock: Clock, events: EventLog) -> None:

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.cli.running import write_status
+from mm2py.cli import mirror_maker, running
+from mm2py.cli.entry import hold_hang_up
+from mm2py.cli.exit_code import ExitCode
+from mm2py.cli.running import watch, write_status
+from mm2py.cli.saved_files import Stamps
+from mm2py.clock import SystemClock
+from mm2py.config.settings import MirrorSettings, load_settings
 from mm2py.model.state import MirrorView
 from mm2py.telemetry.events import StatusFileFailed, StatusFileRecovered
 from mm2py.telemetry.journal import EventLog
@@ -72,3 +78,30 @@ async def test_a_status_file_of_many_partitions_is_written_less_often(
             await write_status(look, tmp_path / "status.json", clock, EventLog(clock))
 
     assert looks[1] - looks[0] == pytest.approx(every_s)
+
+
+def test_a_file_that_is_saved_while_it_is_loaded_is_loaded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark and more are loaded between reading the file and the first look of `--watch`, for a second or two."""
+    path = tmp_path / "mm2.properties"
+    path.write_text("clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n")
+    reloads: list[str] = []
+
+    def load() -> MirrorSettings:
+        settings = load_settings(path)
+        path.write_text(path.read_text() + "A->B.topics = orders\n")
+        return settings
+
+    async def run_node(*_read: object, watched: Stamps, **_others: object) -> int:
+        hold_hang_up(is_held=False)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await watch(watched, lambda: reloads.append("reload"), SystemClock())
+        return ExitCode.OK
+
+    monkeypatch.setattr(running, "run_node", run_node)
+    options = mirror_maker.make_parser().parse_args([str(path), "--watch"])
+
+    assert mirror_maker.act(options, load, files=(path,)) == ExitCode.OK
+    assert reloads == ["reload"]
