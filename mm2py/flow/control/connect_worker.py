@@ -13,6 +13,7 @@ import enum
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -49,13 +50,16 @@ from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow
 from mm2py.model.overrides import Wanted
 from mm2py.model.state import FlowView
-from mm2py.telemetry.events import ConnectorNotRun, ConnectorStored
+from mm2py.telemetry.events import ConnectorNotRun, ConnectorStored, Event, RestartNeeded
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import TopicLog
 
 
 Configs = Mapping[str, Mapping[str, str]]
+
+#: What makes a file that of this worker and no other.
+_IDENTITY: Final = ("bootstrap.servers", "group.id", "config.storage.topic")
 
 
 class Idleness(enum.Enum):
@@ -177,7 +181,10 @@ class ConnectWorker:
         self._configs: Configs = {}
         #: Flows that have their positions.
         self._settled: set[Flow] = set()
-        worker = read_worker(path, overrides)
+        #: The file as it was last read, of the same worker.
+        self._worker = worker = read_worker(path, overrides)
+        #: What of the file is left to a restart, as it was last reported.
+        self._left: tuple[str, ...] = ()
         self.composition = compose(path, worker, {}, is_strict=is_strict)
         endpoint = _target(self.composition)
         #: Whether its flows may run here.
@@ -196,16 +203,29 @@ class ConnectWorker:
 
     def read(self) -> MirrorSettings:
         """Read the file again, and return the settings with the connectors as last seen. Runs in a thread."""
+        self._worker = self._read_again()
         before, now = self.composition.idle, self._composed(self.store.connectors)
-        self.composition, endpoint = now, _target(self._composed({}))
-        if endpoint.bootstrap_servers == self.store.endpoint.bootstrap_servers:
-            self.store.endpoint = self.membership.endpoint = endpoint  # its password may be another one
+        self.composition = now
+        # Its password may be another one.
+        self.store.endpoint = self.membership.endpoint = _target(self._composed({}))
         for name, idle in now.idle.items():
             if idle != before.get(name):
                 self._report(ConnectorNotRun(name, tuple(map(str, idle.problems))))
         return now.settings
 
-    def _report(self, event: ConnectorNotRun) -> None:
+    def _read_again(self) -> ParsedFile:
+        """Return the file as it is now. That of another worker is left to a restart, all of it: until then this one is
+        what it was, as its connectors are in its own topic. Raise ConfigError if it is invalid by itself.
+        """
+        found, known = read_worker(self._path, self._overrides), self._worker
+        compose(self._path, found, {}, is_strict=self._is_strict)
+        left = tuple(key for key in _IDENTITY if _text(found, key) != _text(known, key))
+        if left and left != self._left:
+            self._report(RestartNeeded(left))
+        self._left = left
+        return known if left else found
+
+    def _report(self, event: Event) -> None:
         """Emit an event of the thread that reads on the event loop, where sinks expect it."""
         if self._loop is None:
             self._events.emit(event)
@@ -214,7 +234,7 @@ class ConnectWorker:
 
     def _composed(self, connectors: Mapping[str, StoredConnector]) -> Composition:
         configs = {name: one.config for name, one in connectors.items()}
-        return compose(self._path, read_worker(self._path, self._overrides), configs, is_strict=self._is_strict)
+        return compose(self._path, self._worker, configs, is_strict=self._is_strict)
 
     async def _tried(self, connectors: Mapping[str, StoredConnector]) -> Composition:
         return await asyncio.to_thread(self._composed, connectors)
@@ -374,6 +394,11 @@ class ConnectWorker:
 
     def _of_flow(self, flow: Flow) -> Iterator[tuple[str, Place]]:
         return ((name, place) for name, place in self.composition.places.items() if place.flow == flow)
+
+
+def _text(worker: ParsedFile, key: str) -> str:
+    entry = worker.entries.get(key)
+    return entry.value.strip() if entry is not None else ""
 
 
 def _target(alone: Composition) -> ClusterEndpoint:

@@ -11,6 +11,7 @@ from mm2py.config.importers.distributed import read_worker
 from mm2py.config.settings import ConfigError
 from mm2py.flow.control.connect_worker import Composition, ConnectWorker, Idleness, compose
 from mm2py.flow.control_writers import owner_id, task_id
+from mm2py.telemetry.events import RestartNeeded
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import ManualClock
 
@@ -132,3 +133,27 @@ def test_a_changed_password_is_used_for_the_worker_s_own_topic_and_group(tmp_pat
         found.append([dict(end.security.client_keys)["ssl.key.password"] for end in ends])
 
     assert found == [["new", "new"], ["new", "new"]]
+
+
+def test_the_file_of_another_worker_waits_for_a_restart(tmp_path: Path) -> None:
+    """Flows would move to a target, or a group, where their connectors are not; that they wait is told once."""
+    path, clock = tmp_path / "worker.properties", ManualClock()
+
+    def write(**changed: str) -> None:
+        lines = {**_WORKER, **{key.replace("_", "."): text for key, text in changed.items()}}
+        path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+
+    write()
+    events = EventLog(clock)
+    worker = ConnectWorker(path, {}, clock=clock, events=events)
+    started_with = worker.read()
+    write(bootstrap_servers="other:9092", group_id="others", tasks_max="7")
+    waiting = [worker.read(), worker.read()]
+    told = events.of(RestartNeeded)
+    write(tasks_max="7")
+    back = worker.read()
+
+    assert waiting == [started_with, started_with]
+    assert told == (RestartNeeded(("bootstrap.servers", "group.id")),)
+    assert (back.clusters, back == started_with) == (started_with.clusters, False)
+    assert events.of(RestartNeeded) == told
