@@ -176,6 +176,22 @@ async def test_a_recreated_source_topic_gets_a_new_remote_topic(mirror: Mirror) 
     assert not flow.events.of(PartitionStopped)
 
 
+async def test_a_topic_that_is_recreated_before_its_first_record(mirror: Mirror) -> None:
+    """There is nothing that the new topic's records could be mixed with, so that nothing stops; other topics go on."""
+    await mirror.create()
+    await mirror.write(mirror.other, 0, 10)
+    async with mirror.running() as flow:
+        await mirror.holds(mirror.other, range(10))
+        await recreate_topic(mirror.source, mirror.topic, partitions=2)
+        await mirror.write(mirror.topic, 0, 50)
+        await mirror.holds(mirror.topic, range(50))
+        event = await told(flow, SourceTopicRecreated)
+        await flow.drain()
+
+    assert (event.source, event.policy, event.goes_on_at, event.lost) == (TopicPartition(mirror.topic, 0), "fail", 0, 0)
+    assert flow.events.of(PartitionStopped) == ()
+
+
 async def test_an_operator_removes_the_position_of_a_recreated_topic(mirror: Mirror) -> None:
     """After the flow stopped, removing the position has the new topic copied after the old one; it stops once."""
     await mirror.mirrored_once()

@@ -39,7 +39,8 @@ class HistoryBreak(enum.Enum):
 class Observation:
     """A topic-partition on both clusters. `history_end` is where, according to the source's leader, the leader epoch
     of the last copied record ends, -1 if its log does not know that epoch, None if it could not be queried. Ends are
-    offsets that the next record will get.
+    offsets that the next record will get. `is_untouched` says that no partition of the remote topic holds, or has held,
+    a record of another source topic than this one.
     """
 
     topic_id: str | None
@@ -50,6 +51,7 @@ class Observation:
     history_end: int | None = None
     #: The epoch that `history_end` is the end of.
     history_epoch: int = -1
+    is_untouched: bool = False
 
 
 @attrs.frozen
@@ -198,6 +200,8 @@ def _after_recreation(finding: Finding, state: PartitionState, look: Observation
             if not is_other_topic(state.remote_topic_id, look.remote_topic_id):
                 return RecreateRemote()
             return GoOn(look.log_start, behind, lost=finding.records)
+        case _ if look.is_untouched and state.downstream == -1 and not finding.records:
+            return GoOn(look.log_start, behind)  # nothing is lost, and there is nothing to mix it with
         case _:
             return _stop(finding, RECREATED.hint, RECREATED.error)
 

@@ -6,7 +6,7 @@ it, so that a crash in between ends in the same decision.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
@@ -42,6 +42,7 @@ from mm2py.telemetry.events import (
     SourceTruncated,
     StepFailed,
 )
+from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.log_end import EpochEnd, epoch_ends, whole_ends
 from mm2py.wire.requests import EARLIEST, LATEST
@@ -63,6 +64,8 @@ _EVENTS = {
 
 #: What was found of a partition, and at which topics, by their ids.
 About = tuple[HistoryBreak, str | None, str | None]
+#: The ids of a partition's topics, at the source and at the target.
+Ids = dict[TopicPartition, tuple[str | None, str | None]]
 
 
 @attrs.frozen
@@ -164,16 +167,20 @@ class BrokenHistory(BackgroundLoop):
         starts = await source.list_offsets(tps, EARLIEST)
         ends = await source.list_offsets(tps, LATEST)
         histories = await epoch_ends(source, {it.source: it.leader.epoch for it in present if it.leader is not None})
-        remote_ends = await whole_ends(target, list(map(_remote_of, present)))
+        others = [it for it in present if is_other_topic(it.topic_id, before[it.source][0])]
+        recreated = {it.source.topic: _partitions(target, it.remote_topic) for it in others}
+        remote_ends = await whole_ends(target, set(map(_remote_of, present)).union(*recreated.values()))
         # Offsets are asked for by name: they count where that stood for the same topics all the while.
         after = await self._topic_ids(present)
+        untouched = {topic for topic, remote in recreated.items() if self._is_untouched(topic, remote, remote_ends)}
         found: list[tuple[PartitionState, Observation]] = []
         for state in present:
             start, end, remote_end = starts[state.source], ends[state.source], remote_ends[_remote_of(state)]
             history, ids = histories.get(state.source), after[state.source]
             are_same = ids == before[state.source]
             if isinstance(start, int) and isinstance(end, int) and isinstance(remote_end, int) and are_same:
-                look = Observation(ids[0], start, end, ids[1], remote_end)
+                is_untouched = state.source.topic in untouched
+                look = Observation(ids[0], start, end, ids[1], remote_end, is_untouched=is_untouched)
                 if isinstance(history, EpochEnd):
                     look = attrs.evolve(look, history_end=history.end, history_epoch=history.epoch)
                 found.append((state, look))
@@ -181,9 +188,19 @@ class BrokenHistory(BackgroundLoop):
                 self._doubts.look_later(state.source, _TICK_S)
         return found
 
-    async def _topic_ids(
-        self, states: Collection[PartitionState]
-    ) -> dict[TopicPartition, tuple[str | None, str | None]]:
+    def _is_untouched(
+        self, topic: str, remote: Iterable[TopicPartition], ends: Mapping[TopicPartition, object]
+    ) -> bool:
+        """Whether all that *remote* partitions hold is of the present source topic, as far as their *ends* show."""
+        topic_id, states = self._life.source.topic_id(topic), self._life.tasks.ledger.states
+
+        def is_of_it(number: int) -> bool:
+            state = states.get(TopicPartition(topic, number))
+            return state is not None and state.topic_id == topic_id
+
+        return all(ends[it] == 0 or is_of_it(it.partition) for it in remote)
+
+    async def _topic_ids(self, states: Collection[PartitionState]) -> Ids:
         """Return which topics have the names now, at the source and at the target."""
         source, target = self._life.source, self._life.target
         await source.refresh_metadata({state.source.topic for state in states})
@@ -305,3 +322,7 @@ class BrokenHistory(BackgroundLoop):
 
 def _remote_of(state: PartitionState) -> TopicPartition:
     return TopicPartition(state.remote_topic, state.source.partition)
+
+
+def _partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in cluster.partitions_of(topic)]

@@ -125,6 +125,30 @@ def test_after_a_source_topic_was_recreated(policy: str, wanted: object) -> None
     assert act(STATE, OTHER_SOURCE, on_source_recreated=policy) == wanted
 
 
+_BEFORE = state(position=0, downstream=-1, leader=None, producer=None, log=LogOffsets())
+
+
+@pytest.mark.parametrize(
+    ("before", "seen", "goes_on"),
+    [
+        (_BEFORE, {}, True),
+        (_BEFORE, {"is_untouched": False}, False),
+        (attrs.evolve(_BEFORE, log=LogOffsets(high_watermark=3)), {}, False),
+        (attrs.evolve(_BEFORE, downstream=None), {}, False),
+    ],
+    ids=["nothing", "another partition", "records not copied", "a position of Java's"],
+)
+def test_a_topic_of_which_nothing_was_copied_has_nothing_to_mix(
+    before: PartitionState, seen: dict[str, bool], *, goes_on: bool
+) -> None:
+    """It was created with too few partitions, say, and again, before it got a record. A record that was not copied,
+    or is in another partition of the remote topic, is for an operator to judge.
+    """
+    found = attrs.evolve(OTHER_SOURCE, remote_end=0, **{"is_untouched": True, **seen})
+
+    assert isinstance(act(before, found, on_source_recreated="fail"), GoOn if goes_on else Stop)
+
+
 def test_a_remote_topic_is_deleted_once() -> None:
     """Once the remote topic is another one, the new source topic is copied into it from its start."""
     seen = attrs.evolve(OTHER_SOURCE, remote_topic_id="r2", remote_end=0)
