@@ -28,6 +28,7 @@ from aiokafka.conn import create_conn
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.wire.answers import MalformedAnswerError, read_response
+from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.frames import FrameReader
 from mm2py.wire.security.access import (
     WANTS_LOGIN,
@@ -44,11 +45,17 @@ from mm2py.wire.security.tls_probe import speaks_tls
 
 
 _SIZE = struct.Struct(">i")
+_CODE = struct.Struct(">h")
+#: The request that begins a SASL login, and a mechanism to ask for: what a listener without SASL says of any.
+_SASL_HANDSHAKE = 17
+_SOME_MECHANISM = b"\x00\x05PLAIN"
 _HEADER_V1 = struct.Struct(">ihhih")
 _HEADER_V1_AFTER_SIZE = _HEADER_V1.size - _SIZE.size
 #: What opening a connection raises beside what the network does, where names, ports or answers make no sense.
 _NONSENSE = (ValueError, OverflowError, TypeError, AssertionError)
 
+#: How long a broker has to answer without TLS.
+_PROBE_MS = 2_000
 #: Longer answers, of tens of thousands of partitions, are decoded in a thread: that takes up to a second.
 _READ_HERE_BYTES = 64 * 1024
 
@@ -107,6 +114,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.is_closed = False
         self._host = host
         self._is_answered = False
+        #: Whether the broker hung up without having answered anything.
+        self._was_silent = False
         self._renew_at = math.inf
         #: Requests that wait for a renewed login, and the task that renews it; it ends with the connection.
         self._held: list[tuple[bytes, int, float, FrameHandler]] | None = None
@@ -216,7 +225,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         message = header.encode() + prepared.encode()
         future: asyncio.Future[memoryview] = self._loop.create_future()
         write([_SIZE.pack(len(message)), message], correlation_id, _FutureFrame(future), held_back_s(request))
-        frame = await future
+        try:
+            frame = await future
+        except BrokerConnectionError as error:
+            if self._was_silent and not self._endpoint.security.uses_sasl and await self._wants_login():
+                raise _kept_out(self._endpoint, self._broker, WANTS_LOGIN) from error
+            raise
         try:
             if len(frame) <= _READ_HERE_BYTES:
                 return read_response(prepared, frame)
@@ -252,7 +266,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.send_raw(api_key, api_version, pieces, _FutureFrame(future), extra_wait_s=extra_wait_s)
         return await future
 
-    def close(self, cause: str = "closed by us", refused: Refused | None = None) -> None:
+    def close(self, cause: str = "closed by us") -> None:
         """Close at once; unanswered requests fail."""
         if self.is_closed:
             return
@@ -262,8 +276,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
         error = BrokerConnectionError(self._endpoint.alias, self._broker, cause)
-        if refused is not None:
-            error = _kept_out(self._endpoint, self._broker, refused)
         waiting, self._waiting = self._waiting, collections.deque()
         held, self._held = self._held or [], None
         for handler in (*(handler for _, _, handler in waiting), *(handler for *_, handler in held)):
@@ -353,8 +365,27 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._lost(str(exc) if exc else "the broker closed the connection")
 
     def _lost(self, cause: str) -> None:
-        is_first = self._waiting and not self._is_answered
-        self.close(cause, WANTS_LOGIN if is_first and not self._endpoint.security.uses_sasl else None)
+        if not self.is_closed:
+            self._was_silent = not self._is_answered
+            self.close(cause)
+
+    async def _wants_login(self) -> bool:
+        """Whether the broker, which hung up at the first request, expects SASL. One that just ended, or whose proxy
+        takes connections without it, does so too, but answers no hand-shake.
+        """
+        host, _, port = self._broker.rpartition(":")
+        try:
+            probe = await BrokerConnection.open(self._endpoint, host, int(port))
+        except BrokerConnectionError:
+            return False
+        try:
+            answer = await probe.request_raw(_SASL_HANDSHAKE, 1, [_SOME_MECHANISM])
+        except BrokerConnectionError:
+            return False
+        finally:
+            probe.close()
+        (code,) = _CODE.unpack_from(answer, _SIZE.size)
+        return bool(code != ErrorCode.ILLEGAL_SASL_STATE)
 
 
 def _size_buffers(line: Any, endpoint: ClusterEndpoint) -> None:
@@ -390,7 +421,21 @@ async def _refusal(endpoint: ClusterEndpoint, host: str, port: int, error: Excep
     refused = tls_refusal(error)
     if refused is None and lost_before_answer(error):
         refused = WANTS_PLAINTEXT if endpoint.security.uses_tls else WANTS_TLS
-    if refused not in (WANTS_PLAINTEXT, WANTS_TLS):
-        return refused
-    # A broker that ends hangs up just like one that is spoken to in the wrong way.
-    return refused if await speaks_tls(host, port) is (refused is WANTS_TLS) else None
+    # A broker that ends, or a proxy without its broker, hangs up just like one that is spoken to in the wrong way.
+    if refused is WANTS_TLS:
+        return refused if await speaks_tls(host, port) else None
+    if refused is WANTS_PLAINTEXT:
+        return refused if await _speaks_plaintext(endpoint, host, port) else None
+    return refused
+
+
+async def _speaks_plaintext(endpoint: ClusterEndpoint, host: str, port: int) -> bool:
+    """Whether a broker answers there without TLS."""
+    try:
+        opened = await create_conn(
+            host, port, client_id=endpoint.client_id, request_timeout_ms=_PROBE_MS, security_protocol="PLAINTEXT"
+        )
+    except (OSError, TimeoutError, EOFError, aiokafka_errors.KafkaError, *_NONSENSE):
+        return False
+    opened.close()
+    return True

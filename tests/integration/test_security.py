@@ -35,7 +35,6 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.requests import MetadataRequest
 from mm2py.wire.security import oauth
 from mm2py.wire.security.access import ClusterAccessError
-from mm2py.wire.security.tls_probe import speaks_tls
 from tests.support.certificates import PASSWORD, Authority
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
@@ -248,21 +247,6 @@ async def _refusal_with(keys: Mapping[str, str], word: str) -> ClusterAccessErro
             return error if word in error.cause else None
 
     return await eventually(refused, within_s=20, what=f"the broker is refused: {word}")
-
-
-async def test_a_broker_that_hangs_up_is_not_a_wrong_port() -> None:
-    """A closed port is not taken for one without TLS, so a broker that ends is not blamed on the settings."""
-
-    async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.close()
-
-    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    async with server:
-        without = await speaks_tls("127.0.0.1", port)
-    closed = await speaks_tls("127.0.0.1", port)
-
-    assert (without, closed) == (False, None)
 
 
 async def test_no_account_is_locked(secure: SecureCluster) -> None:

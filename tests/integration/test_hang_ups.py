@@ -1,0 +1,58 @@
+"""Brokers that hang up: their ends and their proxies are told from settings of security that are wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+import pytest
+
+from mm2py.clock import SystemClock
+from mm2py.errors import ClusterUnreachableError
+from mm2py.model.endpoint import ClusterEndpoint, Security
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.security.access import ClusterAccessError
+from mm2py.wire.security.tls_probe import speaks_tls
+
+
+async def test_a_broker_that_hangs_up_is_not_a_wrong_port() -> None:
+    """A closed port is not taken for one without TLS, so a broker that ends is not blamed on the settings."""
+
+    async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        without = await speaks_tls("127.0.0.1", port)
+    closed = await speaks_tls("127.0.0.1", port)
+
+    assert (without, closed) == (False, None)
+
+
+@pytest.mark.parametrize(("protocol", "answers"), [("SSL", 0), ("PLAINTEXT", 0), ("PLAINTEXT", 1)])
+async def test_a_proxy_without_its_broker_refuses_nothing(protocol: str, answers: int) -> None:
+    """It closes what it accepts at once, or the broker ends at the first request: no setting of security is wrong."""
+    left = answers
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            request = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+            answer = request[4:8] + struct.pack(">hi6h", 0, 2, 3, 0, 8, 18, 0, 0)  # versions of two requests
+            writer.write(len(answer).to_bytes(4) + answer)
+            await reader.read(1)
+        writer.close()
+
+    server = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        end = ClusterEndpoint("A", (f"127.0.0.1:{port}",), security=Security(protocol))
+        cluster = Cluster(end, SystemClock())
+        with pytest.raises(ClusterUnreachableError) as caught:
+            await cluster.connect()
+        await cluster.close()
+
+    assert left == 0
+    assert not isinstance(caught.value, ClusterAccessError)
