@@ -377,6 +377,7 @@ async def _a_moment_of_work(mirror: _Mirror) -> None:
 async def test_a_sample_shows_records_before_and_after(mirror: _Mirror) -> None:
     """``mm2py transform`` prints what becomes of the newest records, and writes nothing."""
     topic, remote = mirror.topic("filtered"), mirror.remote("filtered")
+    await mirror.running.wait_for_positions(topic, "TF->B", [_COUNT // 2] * 2, within_s=_LONG_S)
     before = await end_offsets(mirror.target, remote)
 
     done = await mirror.type("transform", str(mirror.file), "TF->B", topic, "--sample", "20")
