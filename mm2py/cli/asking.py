@@ -63,6 +63,13 @@ class MirrorFile:
         """Return the settings of *flow*, None if the file has no such flow."""
         return next((settings for settings in self.settings.flows if settings.flow == flow), None)
 
+    def chosen(self, flow: Flow) -> FlowSettings:
+        """Return the settings of *flow*. Raise `ArgumentsError` if the file has no such flow."""
+        if (settings := self.flow(flow)) is None:
+            known = ", ".join(str(other.flow) for other in self.settings.flows) or "none"
+            raise ArgumentsError(f"{self.settings.path.name} has no flow {flow}; its flows: {known}")
+        return settings
+
     def positions_topics(self, target: str) -> frozenset[str]:
         """Return the positions topics of all flows into *target*."""
         return frozenset(flow.offset_storage.topic for flow in self.settings.flows if flow.flow.target == target)

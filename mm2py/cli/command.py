@@ -1,4 +1,4 @@
-"""Shared by all commands: rejecting arguments and reporting errors."""
+"""Shared by all commands: reading a flow's name, rejecting arguments and reporting errors."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ import asyncio
 import contextlib
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final, NoReturn, TextIO
+from urllib.parse import unquote
 
 import attrs
 
 from mm2py.cli.exit_code import ExitCode
 from mm2py.config.problem import ConfigError, Problem
 from mm2py.errors import Mm2Error
+from mm2py.model.flow import Flow
 
 
 #: Why a disk takes no more.
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_URL_FORM: Final = re.compile(r"/?from:([^/]+)/to:([^/]+)/?")
 
 
 class Parser(argparse.ArgumentParser):
@@ -41,6 +45,19 @@ class ArgumentsError(Mm2Error):
 
     def __str__(self) -> str:
         return self.problem
+
+
+def read_flow(text: str) -> Flow:
+    """Parse ``A->B`` or ``from:A/to:B``. Raise ArgumentTypeError if it is neither."""
+    if (found := _URL_FORM.fullmatch(text.strip())) is not None:
+        return Flow(unquote(found[1]), unquote(found[2]))
+    source, arrow, target = (part.strip() for part in text.partition("->"))
+    if arrow and source and target:
+        return Flow(source, target)
+    if text.endswith("-"):
+        # An unquoted A->B: the shell redirected our output to a file called B.
+        raise argparse.ArgumentTypeError(f"{text} is half a flow: quote it, '{text}>…', or as from:A/to:B")
+    raise argparse.ArgumentTypeError(f"{text} is not a flow; write 'A->B', in quotes, or from:A/to:B")
 
 
 def run(question: Callable[[], Coroutine[Any, Any, None]], *, cut_short: int = ExitCode.OK) -> int:

@@ -19,7 +19,6 @@ from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.verify_report import as_json, print_report, shown
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.settings import FlowSettings
-from mm2py.model.flow import Flow
 from mm2py.model.patterns import PatternError
 from mm2py.pipeline.spark.session import SparkHost
 from mm2py.pipeline.spark.settings import with_retries
@@ -44,7 +43,7 @@ def compare(options: argparse.Namespace) -> int:
         clock = SystemClock()
         request = _request(options, clock)
         mirror = MirrorFile.read(options.file)
-        settings = _flow(mirror, options.flow)
+        settings = mirror.chosen(options.flow)
         reports.append(await _verify(mirror, settings, request, clock, is_quiet=options.quiet or options.json))
 
     code = run(question)
@@ -98,18 +97,6 @@ def _moment(text: str, now_ms: int, option: str) -> Moment | None:
     if at.tzinfo is None:
         at = at.replace(tzinfo=dt.UTC)
     return Moment(timestamp_ms=int(at.timestamp() * 1000))
-
-
-def _flow(mirror: MirrorFile, name: str) -> FlowSettings:
-    source_alias, arrow, target_alias = name.partition("->")
-    if not arrow:
-        raise ArgumentsError(f"{name} is not a flow; write A->B, in quotes")
-    flow = Flow(source_alias, target_alias)
-    settings = mirror.flow(flow)
-    if settings is None:
-        known = ", ".join(str(other.flow) for other in mirror.settings.flows) or "none"
-        raise ArgumentsError(f"{mirror.settings.path.name} has no flow {flow}; its flows: {known}")
-    return settings
 
 
 async def _verify(

@@ -4,9 +4,10 @@ from their default; secrets are masked. Keys that this version does not act on a
 
 from __future__ import annotations
 
-import re
+import argparse
 from collections.abc import Iterable, Iterator, Sequence
 
+from mm2py.cli.command import read_flow
 from mm2py.config.explain import Effective
 from mm2py.config.render import explain
 from mm2py.config.settings import MirrorSettings
@@ -23,8 +24,11 @@ def find_flows(settings: MirrorSettings, name: str) -> Sequence[Flow] | None:
     """Return the flow called *name*, or the enabled ones if it is empty; None if there is no such flow."""
     if not name:
         return [flow.flow for flow in settings.flows if flow.is_enabled]
-    found = [flow.flow for flow in settings.flows if str(flow.flow) == re.sub(r"\s*->\s*", "->", name.strip())]
-    return found or None
+    try:
+        wanted = read_flow(name)
+    except argparse.ArgumentTypeError:
+        return None
+    return [wanted] if any(flow.flow == wanted for flow in settings.flows) else None
 
 
 def explained(settings: MirrorSettings, flows: Sequence[Flow], *, only_changed: bool = False) -> Iterator[str]:

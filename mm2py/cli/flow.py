@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote
 
 import attrs
 
 from mm2py.cli import flow_pages, looking, rest_client
-from mm2py.cli.command import Parser, even_if_unread, run
+from mm2py.cli.command import Parser, even_if_unread, read_flow, run
 from mm2py.cli.flow_requests import CONNECTORS, Request, configuring, judge_steering, limiting, steering
 from mm2py.cli.rest_client import DaemonNotReachableError, RestApi, connected, read_address
 from mm2py.clock import Clock, SystemClock
 from mm2py.model.flow import Flow
 
 
-_URL_FORM = re.compile(r"/?from:([^/]+)/to:([^/]+)/?")
 _FOLLOW_AGAIN_S = 1.0
 #: Sort keys of topics, and the daemon's names for them.
 _SORTS = {
@@ -129,19 +126,6 @@ def _add_groups(parser: argparse.ArgumentParser) -> None:
 
 def _add_events(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--follow", action="store_true", help="print new events until Ctrl-C")
-
-
-def read_flow(text: str) -> Flow:
-    """Parse ``A->B`` or ``from:A/to:B``. Raise ArgumentTypeError if it is neither."""
-    if (found := _URL_FORM.fullmatch(text.strip())) is not None:
-        return Flow(unquote(found[1]), unquote(found[2]))
-    source, arrow, target = (part.strip() for part in text.partition("->"))
-    if arrow and source and target:
-        return Flow(source, target)
-    if text.endswith("-"):
-        # An unquoted A->B: the shell redirected our output to a file called B.
-        raise argparse.ArgumentTypeError(f"{text} is half a flow: quote it, '{text}>…', or as from:A/to:B")
-    raise argparse.ArgumentTypeError(f"{text} is not a flow; write 'A->B', in quotes, or from:A/to:B")
 
 
 def main(arguments: Sequence[str]) -> int:

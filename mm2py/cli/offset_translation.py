@@ -12,11 +12,10 @@ from contextlib import AsyncExitStack
 import attrs
 
 from mm2py.cli.asking import MirrorFile
-from mm2py.cli.command import ArgumentsError, Parser, run
+from mm2py.cli.command import Parser, read_flow, run
 from mm2py.client import MirrorClient, MirrorClientConfig, OffsetTranslation, TopicPartition, Translated, Translation
 from mm2py.errors import ClusterUnreachableError, Mm2Error
 from mm2py.flow.plugins import remote_names_of
-from mm2py.model.flow import Flow
 
 
 _PLACE = re.compile(r"(.+):(\d{1,9}):(\d{1,18})")
@@ -68,7 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", metavar="mm2.properties", help="MirrorMaker 2's properties file")
-    parser.add_argument("flow", metavar="A->B", help="the flow whose records it is about")
+    parser.add_argument("flow", type=read_flow, metavar="A->B", help="the flow whose records it is about")
     parser.add_argument("what", nargs="+", metavar="GROUP|TOPIC:PARTITION:OFFSET", help="what to translate")
     parser.add_argument("--back", action="store_true", help="from the target's offsets back to the source's")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each offset")
@@ -82,11 +81,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def _translate(options: argparse.Namespace) -> None:
-    source_alias, arrow, target_alias = options.flow.partition("->")
-    if not arrow:
-        raise ArgumentsError(f"{options.flow} is not a flow; write A->B, in quotes")
-    mirror = MirrorFile.read(options.file)
-    flow = Flow(mirror.known(source_alias, "flow"), mirror.known(target_alias, "flow"))
+    mirror, flow = MirrorFile.read(options.file), options.flow
+    for alias in flow.aliases:
+        mirror.known(alias, "flow")
     settings = mirror.flow(flow)
     positions_topic = settings.offset_storage.topic if settings else ""
     needs_source = not options.back and any(_PLACE.fullmatch(what) is None for what in options.what)

@@ -18,9 +18,8 @@ from typing import ClassVar
 import attrs
 from yarl import URL
 
-from mm2py.cli.command import ArgumentsError, Parser, even_if_unread, run
+from mm2py.cli.command import ArgumentsError, Parser, even_if_unread, read_flow, run
 from mm2py.cli.exit_code import ExitCode
-from mm2py.cli.flow import read_flow
 from mm2py.cli.positions import Choice, add_arguments, chosen_flow, offsets_of, read_settings
 from mm2py.cli.rest_client import Address, connected
 from mm2py.cli.sheets import Note, Part, Sheet, clean, show, text

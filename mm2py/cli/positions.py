@@ -12,8 +12,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.cli.command import ArgumentsError, Parser, run
-from mm2py.cli.flow import read_flow
+from mm2py.cli.command import ArgumentsError, Parser, read_flow, run
 from mm2py.cli.sheets import Note, Part, Sheet, clean, show, text
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.importers.standalone import import_standalone

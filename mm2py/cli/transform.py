@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from mm2py.cli.command import Parser, run
+from mm2py.cli.command import Parser, read_flow, run
 from mm2py.clock import SystemClock
 
 
@@ -16,7 +16,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="example: mm2py transform mm2.properties 'A->B' orders --sample 20",
     )
     parser.add_argument("file", metavar="FILE", help="MirrorMaker 2's properties file")
-    parser.add_argument("flow", metavar="SOURCE->TARGET")
+    parser.add_argument("flow", type=read_flow, metavar="A->B", help="the flow with the transform")
     parser.add_argument("topic", metavar="TOPIC", help="by its name at the source")
     parser.add_argument("--sample", type=int, default=10, metavar="N", help="how many of the newest records (10)")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each record")

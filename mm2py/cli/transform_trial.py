@@ -10,9 +10,7 @@ from typing import Any
 from mm2py.cli.asking import MirrorFile
 from mm2py.cli.command import ArgumentsError
 from mm2py.clock import Clock
-from mm2py.config.settings import FlowSettings
 from mm2py.flow.plugins import policy_of, transforms_of
-from mm2py.model.flow import Flow
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.session import SparkHost
 from mm2py.pipeline.transform.dry_run import Tried, newest, try_out
@@ -31,7 +29,7 @@ async def show(options: argparse.Namespace, clock: Clock) -> None:
     if not 1 <= options.sample <= _SAMPLE_MAX:
         raise ArgumentsError(f"--sample must be from 1 to {_SAMPLE_MAX}")
     mirror = MirrorFile.read(options.file)
-    settings = _flow(mirror, options.flow)
+    settings = mirror.chosen(options.flow)
     transforms = transforms_of(settings)
     task = transforms.task_of(options.topic)
     routed = transforms.routed(options.topic)
@@ -52,15 +50,6 @@ async def show(options: argparse.Namespace, clock: Clock) -> None:
     for one in tried:
         _print(one)
     print(_summary(tried))
-
-
-def _flow(mirror: MirrorFile, name: str) -> FlowSettings:
-    source, arrow, target = name.partition("->")
-    settings = mirror.flow(Flow(source.strip(), target.strip())) if arrow else None
-    if settings is None:
-        known = ", ".join(str(flow.flow) for flow in mirror.settings.flows)
-        raise ArgumentsError(f"{name}: no such flow; {mirror.settings.path.name} has {known}")
-    return settings
 
 
 def _print(one: Tried) -> None:

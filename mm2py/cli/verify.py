@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Iterator, Sequence
 
-from mm2py.cli.command import Parser
+from mm2py.cli.command import Parser, read_flow
 
 
 #: How a time before now begins, which looks like another option.
@@ -34,7 +34,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", metavar="mm2.properties", help="MirrorMaker 2's properties file")
-    parser.add_argument("flow", metavar="A->B", help="the flow whose topics are compared")
+    parser.add_argument("flow", type=read_flow, metavar="A->B", help="the flow whose topics are compared")
     parser.add_argument(
         "--topics", default="", metavar="NAMES", help="names or regular expressions, with commas between"
     )

@@ -115,7 +115,7 @@ def test_overrides_count_as_the_last_lines_of_the_file(file: Path, capsys: pytes
     assert "source.bootstrap.servers = a:9092 [mm2.properties:2, A.bootstrap.servers]" in lines
 
 
-@pytest.mark.parametrize("words", [["--explain"], ["--explain", "A->B"], ["--explain", "A -> B"], []])
+@pytest.mark.parametrize("words", [["--explain"], ["--explain", "A->B"], ["--explain", "from:A/to:B"], []])
 def test_what_differs_from_the_default_is_explained_alone(
     file: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
