@@ -102,7 +102,7 @@ def flow_page(flow: Json) -> list[Part]:
         ("level", "" if flow["seconds_until_level"] is None else _in(flow["seconds_until_level"], "in ")),
         ("latency", f"p50 {millis(flow['latency_p50_ms'])} ms, p99 {millis(flow['latency_p99_ms'])} ms"),
         ("age when read", f"p50 {millis(flow['age_p50_ms'])} ms"),
-        ("retention", _loss(flow["seconds_until_loss"])),
+        ("retention", _loss(_loss_s(flow))),
         ("throttled", span(flow["throttled_ms"] / 1000) if flow["throttled_ms"] else ""),
     ))  # fmt: skip
     return [
@@ -140,6 +140,12 @@ def _in(seconds: float | None, word: str = "") -> str:
     if seconds is None:
         return span(None)
     return f"{word}{span(seconds)}" if seconds >= 1 else "now"
+
+
+def _loss_s(it: Json) -> float | None:
+    """Return after what time a flow, or a topic, may lose records; at lag 0 there are none to lose."""
+    seconds: float | None = it["seconds_until_loss"] if it["lag"] else None
+    return seconds
 
 
 def _loss(seconds: float | None) -> str:
@@ -235,7 +241,7 @@ def _stage(topic: Json) -> str:
 
 def _why(topic: Json) -> str:
     limit = "" if topic["limit"] is None else f"limit {limit_text(topic['limit'])}"
-    loss = topic["seconds_until_loss"]
+    loss = _loss_s(topic)
     left = "" if loss is None else f"loss in {span(loss)}"
     again = "" if topic["retry_in_s"] is None else f"retried in {span(topic['retry_in_s'])}"
     others = ", ".join(f"{many} on {node}" for node, many in topic["elsewhere"].items())

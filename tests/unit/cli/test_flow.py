@@ -16,7 +16,7 @@ from rich.console import Console
 
 from mm2py.cli import flow as command
 from mm2py.cli import flow_pages, sheets, status
-from mm2py.cli.command import ArgumentsError
+from mm2py.cli.command import ArgumentsError, read_flow
 from mm2py.cli.flow_requests import configuring, judge_steering, limiting, steering
 from mm2py.cli.rest_client import ServerEvent
 from mm2py.core.control.overrides import CONNECTORS
@@ -67,7 +67,7 @@ def shown(parts: list[sheets.Part]) -> str:
 )
 def test_a_flow_is_named_as_in_settings_or_as_in_urls(text: str, flow: Flow) -> None:
     """Both ways to write a flow mean the same; the second needs no quotes."""
-    assert command.read_flow(text) == flow
+    assert read_flow(text) == flow
 
 
 @pytest.mark.parametrize(
@@ -314,6 +314,21 @@ def test_a_topic_says_when_it_will_have_caught_up(seconds: float | None, text: s
     end = head.index("LEVEL IN") + len("LEVEL IN")
 
     assert line[:end].endswith(f" {text}")
+
+
+@pytest.mark.parametrize(("lag", "is_said"), [(1, True), (0, False)])
+def test_only_records_that_wait_can_be_lost(lag: int, is_said: bool) -> None:
+    """At lag 0 the daemon answers with what the source's retention leaves the next record."""
+    facts: dict[str, Any] = {"lag": lag, "seconds_until_loss": 604_800.0}
+    numbers = dict.fromkeys(("missing_partitions", "records", "bytes", "throttled_ms"), 0)
+    lists: dict[str, Any] = {name: [] for name in ("clusters", "groups", "tasks", "nodes")}
+    limit = {"bytes_per_s": None, "records_per_s": None}
+    overrides = {"flow": "A->B", "limit": limit, "topics": [], "partitions": []}
+    overrides |= {key: {} for key in ("connectors", "topic_limits", "config")}
+    flow = summary(**facts, **numbers, **lists, stages={}, age_p50_ms=None, overrides=overrides)
+
+    assert ("the source may delete records" in shown(flow_pages.flow_page(flow))) is is_said
+    assert ("loss in 7 d" in topics_shown(**facts)) is is_said
 
 
 def test_names_cannot_steer_a_terminal() -> None:
