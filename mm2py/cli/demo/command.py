@@ -75,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         screen.say("Interrupted; everything is stopped and removed.")
         return DemoExit.INTERRUPTED
+    except SystemExit:  # from rich: the reader of what is printed closed the pipe, as `head` does
+        return DemoExit.INTERRUPTED
     except (Mm2Error, OSError, BaseExceptionGroup) as error:
         for line in _lines(error):
             print(f"mm2py demo: {line}", file=sys.stderr)

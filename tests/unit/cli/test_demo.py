@@ -29,6 +29,7 @@ from mm2py.cli.exit_code import ExitCode
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.wire import sample_load
 from tests.support.clocks import WALL_START_MS, ManualClock
+from tests.support.commands import unread_output
 
 
 FLOW = FlowSnapshot(
@@ -203,6 +204,17 @@ def test_however_it_is_interrupted_it_clears_up(
     assert exit_code == DemoExit.INTERRUPTED
     assert capsys.readouterr().out.endswith("Interrupted; everything is stopped and removed.\n")
     assert len(made) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_demo_whose_output_is_not_read_finds_no_difference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`mm2py demo | head`: it ends without having compared the two sides."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(command, "_run", lambda _stage, screen, *_: screen.say("starting"))
+    with unread_output():
+        exit_code = command.main([])
+
+    assert exit_code == DemoExit.INTERRUPTED
     assert list(tmp_path.iterdir()) == []
 
 
