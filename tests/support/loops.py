@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
+
+
+_T = TypeVar("_T")
 
 
 class _JumpingSelector(selectors.BaseSelector):
@@ -48,3 +51,20 @@ class AutojumpLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._jumping.now
+
+
+async def turns_beside(work: Coroutine[Any, Any, _T]) -> tuple[_T, int]:
+    """Run *work*, which waits for nothing; return its result, and how many turns others had meanwhile."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        beside = tasks.create_task(others())
+        result = await work
+        beside.cancel()
+    return result, turns

@@ -4,6 +4,7 @@ records, sends and reports. A cluster without an authorizer is reported once and
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection
 
 from mm2py.core.topics.acls import AclPlan, mirrored_acls, plan_acls
@@ -24,6 +25,8 @@ from mm2py.wire.topics.acls import create_topic_acls, delete_topic_acls, describ
 _STEP = "synchronise topic ACLs"
 #: Retry interval after a cluster was unreachable.
 _RETRY_S = 10.0
+#: How many ACLs are compared before others have a turn of the event loop.
+_ACLS_A_TURN = 500
 
 
 class AclSync(BackgroundLoop):
@@ -65,7 +68,7 @@ class AclSync(BackgroundLoop):
         if source is None or target is None:
             return
         await self._memory.load()
-        plan = self._plan(source, target)
+        plan = await self._plan(source, target)
         await self._memory.write([*map(SyncedAcl, plan.create), *map(ForgottenAcl, plan.forget)])
         uncreated = await create_topic_acls(self._target, plan.create)
         undeleted = await delete_topic_acls(self._target, plan.delete)
@@ -94,7 +97,7 @@ class AclSync(BackgroundLoop):
         self._refusals.note([subject], {})
         return acls
 
-    def _plan(self, source: Collection[TopicAcl], target: Collection[TopicAcl]) -> AclPlan:
+    async def _plan(self, source: Collection[TopicAcl], target: Collection[TopicAcl]) -> AclPlan:
         settings = self._settings
         name_remote = self._name_remote
 
@@ -108,8 +111,11 @@ class AclSync(BackgroundLoop):
             ).is_replicated
 
         with_prefixed = settings.topic_sync.acls_prefixed
-        wanted = mirrored_acls(source, is_mirrored, name_remote, with_prefixed=with_prefixed)
-        upstream = mirrored_acls(source, lambda _: True, name_remote, with_prefixed=True)
+        left, wanted, upstream = iter(source), set[TopicAcl](), set[TopicAcl]()
+        while some := list(itertools.islice(left, _ACLS_A_TURN)):
+            wanted |= mirrored_acls(some, is_mirrored, name_remote, with_prefixed=with_prefixed)
+            upstream |= mirrored_acls(some, lambda _: True, name_remote, with_prefixed=True)
+            await self._clock.sleep(0)
         return plan_acls(wanted, upstream, target, self._memory.acls, deletes=settings.topic_sync.acls_delete)
 
     def _note(self, plan: AclPlan, refused: dict[TopicAcl, BrokerAnsweredError]) -> None:

@@ -32,6 +32,8 @@ _LIMIT = "max.message.bytes"
 #: Brokers learn of a change one after the other: number and interval of checks for it.
 _LOOKS = 20
 _LOOK_PAUSE_S = 0.1
+#: How many topics are compared before others have a turn of the event loop.
+_TOPICS_A_TURN = 200
 
 
 class ConfigSync(BackgroundLoop):
@@ -132,7 +134,7 @@ class ConfigSync(BackgroundLoop):
         target = await self._target.topic_configs(remote_of.values())
         plans: dict[str, ConfigPlan] = {}
         refused: dict[str, BrokerAnsweredError] = {}
-        for topic, remote in remote_of.items():
+        for count, (topic, remote) in enumerate(remote_of.items(), 1):
             ours, theirs = source[topic], target[remote]
             if isinstance(ours, BrokerAnsweredError):
                 refused[topic] = ours
@@ -147,6 +149,8 @@ class ConfigSync(BackgroundLoop):
                         self._chosen,
                         overwrites=chosen.configs_overwrite,
                     )
+            if not count % _TOPICS_A_TURN:
+                await self._clock.sleep(0)
         return plans, refused
 
     async def _hand_on(self, limits: Mapping[str, str | None]) -> None:

@@ -25,6 +25,7 @@ from mm2py.telemetry.events import (
 )
 from mm2py.wire.error_codes import ErrorCode, error_of
 from tests.support.flow_rig import SETTINGS, LoopRig, SyncedMemoryDouble
+from tests.support.loops import turns_beside
 
 
 INTERVAL_S = 600.0
@@ -171,3 +172,12 @@ async def test_a_round_that_hangs_is_given_up_and_tried_again() -> None:
     assert [(event.step, event.error) for event in rig.events.of(StepFailed)] == [
         ("synchronise topic ACLs", "given up after 60 s (admin.timeout.ms)")
     ]
+
+
+async def test_others_have_turns_while_many_acls_are_compared() -> None:
+    """Those of ten thousand topics would hold the event loop for a second."""
+    source = {attrs.evolve(ACL, topic=f"t{number}") for number in range(2_000)}
+    plan, turns = await turns_beside(AclSyncRig().loop._plan(source, ()))
+
+    assert len(plan.create) == 2_000
+    assert turns >= 4

@@ -17,6 +17,7 @@ from mm2py.model.topic import ConfigEntry, ConfigSource
 from mm2py.telemetry.events import ClusterUnreachable, TopicConfigsChanged, TopicConfigsKept, TopicSyncFailed
 from mm2py.wire.error_codes import ErrorCode, error_of
 from tests.support.flow_rig import SETTINGS, LoopRig, SyncedMemoryDouble
+from tests.support.loops import turns_beside
 
 
 INTERVAL_S = 600.0
@@ -178,3 +179,13 @@ async def test_the_copier_learns_a_new_limit(rig: ConfigSyncRig) -> None:
     await rig.live(1)
 
     assert rig.adopted == ["2000000"]
+
+
+async def test_others_have_turns_while_many_topics_are_compared(rig: ConfigSyncRig) -> None:
+    """Ten thousand would hold the event loop for a second."""
+    topics = [f"t{number}" for number in range(1_000)]
+    rig.mirror_topics(*topics)
+    (plans, _), turns = await turns_beside(rig.loop._look({topic: f"A.{topic}" for topic in topics}))
+
+    assert len(plans) == 1_000
+    assert turns >= 5
