@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, Final
 
 
@@ -24,6 +25,8 @@ from typing import Any, Final
 IMPORTS: Final = "MM2PY_WORKER_IMPORTS"
 #: What most tasks need; a comparison imports its own.
 _TASKS = ("mm2py.pipeline.copy.spark_task", "mm2py.pipeline.transform.spark_task")
+#: What ends a process.
+_ENDS: Final = (signal.SIGINT, signal.SIGTERM)
 #: What Spark puts first in the path of its workers: archives within the folder of pyspark, and one of its jars.
 _ARCHIVE: Final = re.compile(r"/pyspark/(python/lib|jars)/(?P<name>[^/]+)\.(zip|jar)")
 
@@ -38,11 +41,28 @@ def serve() -> None:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()
-    # A process manager may send them to all processes, and the daemon's drain needs the workers. Spark, too, ends this
-    # process with SIGTERM, but closes its stdin as well, which is enough.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    outlive_ends(daemon)
     daemon.worker = functools.partial(work_quietly, daemon.worker)
     daemon.manager()
+
+
+def outlive_ends(daemon: Any) -> None:
+    """
+    Have this process and its workers, which pyspark's *daemon* forks, outlive SIGINT and SIGTERM.
+
+    A process manager may send them to all processes, and the daemon's drain needs the workers. Spark, too, ends this
+    process with SIGTERM, but closes its stdin as well, which is enough. A signal that is blocked or ignored would be so
+    for the programs that a user's function starts, too; a handler of Python's is only for this one.
+    """
+    for number in _ENDS:
+        signal.signal(number, lambda *_: None)
+        signal.siginterrupt(number, False)  # noqa: FBT003 - it has no name
+    # Each worker would set them to what they are by default.
+    daemon.signal = SimpleNamespace(**{**vars(signal), "signal": _set_other})
+
+
+def _set_other(number: signal.Signals, handler: Any) -> Any:
+    return signal.getsignal(number) if number in _ENDS else signal.signal(number, handler)
 
 
 def unpacked_first(paths: Sequence[str]) -> list[str]:

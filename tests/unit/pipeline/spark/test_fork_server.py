@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -40,3 +43,26 @@ def test_pyspark_is_taken_from_its_folder() -> None:
 
     assert with_folder == ["/app", "/venv/site-packages", "/other/lib.zip", f"{lib}/py4j-0.10-src.zip"]
     assert without == [*archives, "/app"]
+
+
+#: What pyspark's daemon does for each task of a worker, then both signals, then what a user's function may do.
+_WORKER = """
+import os, signal, subprocess, types
+from mm2py.pipeline.spark.fork_server import outlive_ends
+daemon = types.SimpleNamespace()
+outlive_ends(daemon)
+daemon.signal.signal(signal.SIGTERM, signal.SIG_DFL)
+daemon.signal.signal(signal.SIGINT, daemon.signal.default_int_handler)
+for number in (signal.SIGINT, signal.SIGTERM):
+    os.kill(os.getpid(), number)
+    program = subprocess.Popen(["sleep", "60"])
+    program.send_signal(number)
+    print(-program.wait(10))
+"""
+
+
+def test_a_worker_outlives_what_ends_the_programs_that_it_starts() -> None:
+    """SIGTERM of a process manager reaches all of a service; a transform's own helper program heeds it as ever."""
+    done = subprocess.run([sys.executable, "-c", _WORKER], capture_output=True, text=True, check=False, timeout=60)
+
+    assert done.stdout.split() == [str(int(signal.SIGINT)), str(int(signal.SIGTERM))], done.stderr
