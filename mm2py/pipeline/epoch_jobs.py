@@ -239,6 +239,11 @@ class EpochRunner:
     async def settle(self, flow: Flow) -> None:
         """Wait until no epoch of *flow* can write any more; cancel those that take too long."""
         await self.records.settle(flow)
+        # It may be removed, and what its next life needs of both comes with its next epochs.
+        for key in [key for key in self._threads if key[0] == flow]:
+            self._threads.pop(key).shutdown(wait=False)
+        for key in [key for key in self._known if key[0] == flow]:
+            del self._known[key]
         left = [running for running in self._running.values() if running.plan.flow == flow]
         for running in left:
             _end_early(running)

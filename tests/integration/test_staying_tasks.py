@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
@@ -166,3 +167,19 @@ async def test_a_worker_asks_for_the_plan_that_it_lacks(spark: Spark) -> None:
     assert outcome.epoch == 1
     assert len(outcome.partitions) == len(partitions)
     assert await jobs(spark) - before == 1
+
+
+async def test_nothing_is_kept_of_a_flow_that_has_settled(spark: Spark) -> None:
+    """It may have been removed: its threads end, and its last plans are gone. If it comes back, its epochs run."""
+    await repeat(spark, 0, 2)
+    await spark.runner.settle(FLOW)
+
+    def threads() -> list[str]:
+        return [it.name for it in threading.enumerate() if it.name.startswith(f"{FLOW}/source/")]
+
+    await eventually(lambda: not threads(), within_s=10, what="its threads have ended")
+    kept = [key for key in (*spark.runner._known, *spark.runner._threads) if key[0] == FLOW]
+    outcomes = await repeat(spark, 0, 2)
+
+    assert kept == []
+    assert [outcome.epoch for outcome in outcomes] == [0, 1]
