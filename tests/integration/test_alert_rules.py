@@ -257,9 +257,10 @@ CASES = [
     Case(
         "Mm2pyLoadUneven",
         {
-            **flow("mm2py_flow_bytes_total", "0+60000000x240 14400000000x120"),
-            **flow("mm2py_flow_bytes_total", "0+1500000x240 360000000x120", instance="m:8083"),
-            **flow("mm2py_flow_bytes_total", "0+1500000x240 360000000x120", instance="o:8083"),
+            **flow("mm2py_node_bytes_per_second", "4000000x360", node="n:8083"),
+            **flow("mm2py_node_bytes_per_second", "1000000x240 4000000x120", node="m:8083"),
+            **flow("mm2py_node_tasks", "1x360", node="n:8083"),
+            **flow("mm2py_node_tasks", "1x360", node="m:8083"),
         },
         OF_FLOW,
         "46m",
@@ -296,12 +297,16 @@ HEALTHY = {
     **flow("mm2py_topic_sync_errors_total", "2x400", step="copy ACLs"),
     **flow("mm2py_consumer_groups", "3x400", at_target="active"),
     **flow("mm2py_node_last_heard_seconds", "14x400", node="m:8083"),
-    # The node owns the flow, another one does not; it copies more, but not much.
+    # The node owns the flow, another one does not. It copies more, but not much; a third one has no copy task.
     **flow("mm2py_flow_owner", "1x400"),
     **flow("mm2py_flow_owner", "0x400", instance="m:8083"),
     **flow("mm2py_flow_differing_settings", "0x400"),
-    **flow("mm2py_flow_bytes_total", "0+60000000x400"),
-    **flow("mm2py_flow_bytes_total", "0+30000000x400", instance="m:8083"),
+    **flow("mm2py_node_bytes_per_second", "4000000x400", node="n:8083"),
+    **flow("mm2py_node_bytes_per_second", "2000000x400", node="m:8083"),
+    **flow("mm2py_node_bytes_per_second", "0x400", node="o:8083"),
+    **flow("mm2py_node_tasks", "2x400", node="n:8083"),
+    **flow("mm2py_node_tasks", "1x400", node="m:8083"),
+    **flow("mm2py_node_tasks", "0x400", node="o:8083"),
 }
 
 
@@ -385,6 +390,17 @@ def test_what_operators_paused_raises_no_alert(tmp_path: Path, paused: Mapping[s
     """The lag of a paused flow or topic grows on purpose."""
     scraped = {**lagging("100+10x160", "120+15x160"), **paused}
     run_tests(tmp_path, unit_test(scraped, {"25m": []}, "Mm2pyLagGrowing"))
+
+
+def test_a_flow_with_one_copy_task_has_an_even_load(tmp_path: Path) -> None:
+    """One node has the task, as with tasks.max = 1, and the others stand by."""
+    scraped = {
+        **flow("mm2py_node_bytes_per_second", "4000000x200", node="n:8083"),
+        **flow("mm2py_node_bytes_per_second", "0x200", node="m:8083"),
+        **flow("mm2py_node_tasks", "1x200", node="n:8083"),
+        **flow("mm2py_node_tasks", "0x200", node="m:8083"),
+    }
+    run_tests(tmp_path, unit_test(scraped, {"46m": []}, "Mm2pyLoadUneven"))
 
 
 def test_a_paused_flow_blames_no_mirror_upstream(tmp_path: Path) -> None:
