@@ -42,8 +42,7 @@ from mm2py.telemetry.events import (
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fenced_writer import FencedWriter, TakenOverError, hint_of, is_hopeless
-from mm2py.wire.security.access import NotAuthorizedError
-from mm2py.wire.security.contexts import principal_of
+from mm2py.wire.security.access import hint_at
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.transactions import TransactionalProducer
 
@@ -135,7 +134,7 @@ class ConnectorStore:
         self._misses, self._missed_for = self._misses + 1, str(error)
         if type(error) not in self._told:
             self._told.add(type(error))
-            hint = self._hint(error)
+            hint = hint_at(error, self.endpoint)
             self._events.emit(ConnectorsNotFollowed(self._storage.topic, self.endpoint.alias, str(error), hint))
 
     def _found(self, cluster: Cluster) -> None:
@@ -144,9 +143,6 @@ class ConnectorStore:
             self._events.emit(ConnectorsFollowed(self._storage.topic, cluster.alias, away_s))
             self._misses, self._missed_for = 0, ""
             self._told.clear()
-
-    def _hint(self, error: Mm2Error) -> str:
-        return error.hint_for(principal_of(self.endpoint)) if isinstance(error, NotAuthorizedError) else error.hint
 
     async def change(self, decide: Decide) -> None:
         """
@@ -202,7 +198,7 @@ class ConnectorStore:
         return writer
 
     def _report_unguarded(self, error: BrokerAnsweredError) -> None:
-        hint = hint_of(error) or self._hint(error)
+        hint = hint_of(error) or hint_at(error, self.endpoint)
         self._events.emit(ConnectorWritesUnguarded(self._storage.topic, self._transactional_id, str(error), hint))
 
     async def _append(self, writer: FencedWriter, log: TopicLog, contents: Sequence[KeyValue]) -> None:

@@ -31,8 +31,7 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.membership import Heartbeat, MemberIdentity, Membership
-from mm2py.wire.security.access import NotAuthorizedError
-from mm2py.wire.security.contexts import principal_of
+from mm2py.wire.security.access import hint_at
 
 
 @attrs.define(eq=False)
@@ -162,9 +161,7 @@ class WorkerMembership:
             error, is_lasting = with_grant(error, self._settings.group), is_hopeless(error)
             if error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 error = NoCoordinatorError(error.cluster, self._settings.group)
-        hint = error.hint
-        if isinstance(error, NotAuthorizedError):
-            hint = error.hint_for(principal_of(self.endpoint))
+        hint = hint_at(error, self.endpoint)
         self._error = error
         if is_lasting and self._taken is None:
             self._is_open = True

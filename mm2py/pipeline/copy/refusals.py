@@ -9,7 +9,7 @@ from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnre
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
-from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError, NotAuthorizedError
+from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError, NotAuthorizedError, hint_at
 from mm2py.wire.security.contexts import principal_of
 
 
@@ -26,8 +26,7 @@ def failure_of(error: Mm2Error, endpoints: Iterable[ClusterEndpoint] = ()) -> Pa
     if isinstance(error, BrokerAccessError | ClusterAccessError):
         return PartitionFailure(str(error), error.hint, name, cluster=error.cluster)
     if isinstance(error, NotAuthorizedError):
-        principals = [principal_of(endpoint) for endpoint in endpoints if endpoint.alias == error.cluster]
-        hint = error.hint_for(principals[0]) if principals else error.hint
+        hint = next((hint_at(error, it) for it in endpoints if it.alias == error.cluster), error.hint)
         return PartitionFailure(str(error), hint, name, cluster=error.cluster)
     return PartitionFailure(str(error), error.hint, name)
 

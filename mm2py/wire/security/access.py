@@ -12,7 +12,9 @@ from typing import ClassVar, Final
 import attrs
 from aiokafka import errors as aiokafka_errors
 
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, shortened
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error, shortened
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.wire.security.contexts import principal_of
 
 
 _FIRST_PAUSE_S: Final = 2.0
@@ -58,6 +60,11 @@ class NotAuthorizedError(BrokerAnsweredError):
         """Return what to grant to whom."""
         where = f" {self.cluster}" if self.grant.endswith("the cluster") else f" of cluster {self.cluster}"
         return f"grant {principal} {self.grant}{where}; {self.hint}"
+
+
+def hint_at(error: Mm2Error, endpoint: ClusterEndpoint) -> str:
+    """Return the hint of an *error* at *endpoint*; it says to whom there what is missing is to be granted."""
+    return error.hint_for(principal_of(endpoint)) if isinstance(error, NotAuthorizedError) else error.hint
 
 
 @attrs.define
