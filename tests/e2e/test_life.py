@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +29,23 @@ from tests.support.topics import create_topic
 _SHORT_EPOCHS = {"copy.epoch.ms": 1000}
 _NO_SERVER = "127.0.0.1:1"
 _ROOT = Path(__file__).parents[2]
+
+
+@asynccontextmanager
+async def _ends_well(running: asyncio.subprocess.Process) -> AsyncIterator[None]:
+    """End a daemon with SIGTERM after the block; its exit code is 0."""
+    try:
+        yield
+        running.terminate()
+        async with asyncio.timeout(scaled(60)):
+            exit_code = await running.wait()
+    finally:
+        with suppress(ProcessLookupError):
+            running.kill()
+        await running.wait()
+
+    assert exit_code == 0
+
 
 # --- ending -----------------------------------------------------------------------------------------------------------
 
@@ -140,17 +157,8 @@ async def test_a_log_that_nothing_reads_stops_no_mirror(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": ""},
     )
     os.close(writer)
-    try:
+    async with _ends_well(running):
         await eventually(status.exists, within_s=60, what="the daemon runs")
-        running.terminate()
-        async with asyncio.timeout(scaled(60)):
-            exit_code = await running.wait()
-    finally:
-        with suppress(ProcessLookupError):
-            running.kill()
-        await running.wait()
-
-    assert exit_code == 0
 
 
 async def test_a_reload_right_after_the_start_ends_nothing(tmp_path: Path) -> None:
@@ -171,21 +179,12 @@ async def test_a_reload_right_after_the_start_ends_nothing(tmp_path: Path) -> No
         blocked = next(line for line in status.splitlines() if line.startswith("SigBlk"))
         return bool(int(blocked.split()[1], 16) & 1 << (signal.SIGHUP - 1))
 
-    try:
+    async with _ends_well(running):
         await eventually(is_held, within_s=10, what="SIGHUP is held back", every_s=0.02)
         running.send_signal(signal.SIGHUP)
         await eventually(
             lambda: b"settings_reloaded" in (tmp_path / "log").read_bytes(), within_s=60, what="the file is reread"
         )
-        running.terminate()
-        async with asyncio.timeout(scaled(60)):
-            exit_code = await running.wait()
-    finally:
-        with suppress(ProcessLookupError):
-            running.kill()
-        await running.wait()
-
-    assert exit_code == 0
 
 
 async def test_nothing_left_to_mirror(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
