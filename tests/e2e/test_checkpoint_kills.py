@@ -110,10 +110,14 @@ async def _offsets_of(bootstrap: str, topic: str) -> dict[int, list[int]]:
 
 
 async def _checkpoints(bootstrap: str, topic: str, group: str) -> dict[int, Checkpoint]:
-    """Return the checkpoints of *group* by their offset in the checkpoints topic; none while there is no such topic."""
+    """
+    Return the checkpoints of *group* by their offset in the checkpoints topic; none while there is no such topic.
+
+    What a killed daemon had not committed yet does not count: the next one has it aborted, and may go on below it.
+    """
     if topic not in await list_topics(bootstrap):
         return {}
-    records = (await read_topic(bootstrap, topic))[0]
+    records = (await read_topic(bootstrap, topic, reads_committed=True))[0]
     found = {record.offset: decode_checkpoint(record.key, record.value) for record in records}
     return {offset: checkpoint for offset, checkpoint in found.items() if checkpoint.group == group}
 

@@ -54,9 +54,15 @@ async def write(log: TopicLog, of: TransactionalProducer, *numbers: int) -> None
     await log.append(numbered(*numbers), of)
 
 
-async def values(bootstrap: str, topic: str) -> list[int]:
-    """Return what a consumer of committed records sees of partition 0."""
+async def visible(bootstrap: str, topic: str) -> list[int]:
+    """Return what a consumer of committed records sees of partition 0 now."""
     return [int(record.value or b"") for record in (await read_topic(bootstrap, topic, reads_committed=True))[0]]
+
+
+async def values(cluster: Cluster, topic: str) -> list[int]:
+    """Return what it sees once no transaction is open: a commit is answered before its markers are written."""
+    await TopicLog(cluster, topic).await_stable()
+    return await visible(",".join(cluster.endpoint.bootstrap_servers), topic)
 
 
 async def test_what_is_committed_shows_and_what_is_not_never_does(
@@ -71,7 +77,7 @@ async def test_what_is_committed_shows_and_what_is_not_never_does(
     for number in range(3):
         await write(one, writing, number)
         await write(two, writing, number, number + 100)
-        before = await values(backup.bootstrap_servers, one.topic)
+        before = await visible(backup.bootstrap_servers, one.topic)
         await writing.commit()
         assert before == list(range(number))
     await write(one, writing, 50)
@@ -81,8 +87,8 @@ async def test_what_is_committed_shows_and_what_is_not_never_does(
     await write(one, writing, 3)
     await writing.commit()
 
-    assert await values(backup.bootstrap_servers, one.topic) == [0, 1, 2, 3]
-    assert await values(backup.bootstrap_servers, two.topic) == [0, 100, 1, 101, 2, 102]
+    assert await values(cluster, one.topic) == [0, 1, 2, 3]
+    assert await values(cluster, two.topic) == [0, 100, 1, 101, 2, 102]
     assert (undone.sequence, renewed.sequence) == (4, 0)
     assert renewed.producer_epoch > undone.producer_epoch
 
@@ -103,7 +109,7 @@ async def test_opening_an_id_fences_its_former_writer(cluster: Cluster, backup: 
     await write(log, second, 3)
     await second.commit()
 
-    assert await values(backup.bootstrap_servers, prefix) == [3]
+    assert await values(cluster, prefix) == [3]
 
 
 async def _nothing() -> list[LogRecord]:
@@ -169,7 +175,7 @@ async def test_what_a_writer_left_open_ends_with_the_next_one(
     with pytest.raises(TakenOverError):
         await writing_log(cluster, prefix, first).append(numbered(3))
 
-    assert await values(backup.bootstrap_servers, prefix) == [2]
+    assert await values(cluster, prefix) == [2]
 
 
 async def test_a_write_that_failed_is_undone_and_the_next_one_goes_through(
@@ -190,7 +196,7 @@ async def test_a_write_that_failed_is_undone_and_the_next_one_goes_through(
             await writer.write(cluster, [TopicPartition(prefix, 0)], fail)
     await writing_log(cluster, prefix, writer).append(numbered(3))
 
-    assert await values(backup.bootstrap_servers, prefix) == [2, 2, 3]
+    assert await values(cluster, prefix) == [2, 2, 3]
 
 
 async def test_a_committer_says_which_positions_were_committed(
@@ -216,7 +222,7 @@ async def test_a_committer_says_which_positions_were_committed(
 
     assert (nothing, is_open) == ({}, False)
     assert committed == {source: Position(source, 10 + source.partition, 1) for source in sources}
-    assert await values(backup.bootstrap_servers, prefix) == [0, 1]
+    assert await values(cluster, prefix) == [0, 1]
 
 
 async def test_reading_waits_for_an_open_transaction(backup: KafkaCluster, prefix: str) -> None:
@@ -283,4 +289,4 @@ async def test_transactions_go_on_when_brokers_go(make_cluster: MakeCluster, pre
         await writing.commit()
 
         assert writing._coordinator._node != coordinator
-        assert await values(kafka.bootstrap_servers, prefix) == [0, 1, 2, 3]
+        assert await values(cluster, prefix) == [0, 1, 2, 3]
