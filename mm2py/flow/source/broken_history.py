@@ -170,6 +170,9 @@ class BrokenHistory(BackgroundLoop):
         others = [it for it in present if is_other_topic(it.topic_id, before[it.source][0])]
         recreated = {it.source.topic: _partitions(target, it.remote_topic) for it in others}
         remote_ends = await whole_ends(target, set(map(_remote_of, present)).union(*recreated.values()))
+        if recreated and not self._life.tasks.holders.share.is_whole:
+            # What other nodes copy of it: before they do so they write of which topic it is.
+            await self._life.keeper.follow()
         # Offsets are asked for by name: they count where that stood for the same topics all the while.
         after = await self._topic_ids(present)
         untouched = {topic for topic, remote in recreated.items() if self._is_untouched(topic, remote, remote_ends)}
@@ -195,8 +198,9 @@ class BrokenHistory(BackgroundLoop):
         topic_id, states = self._life.source.topic_id(topic), self._life.tasks.ledger.states
 
         def is_of_it(number: int) -> bool:
-            state = states.get(TopicPartition(topic, number))
-            return state is not None and state.topic_id == topic_id
+            source = TopicPartition(topic, number)
+            at = states.get(source) or self._life.positions.known.get(source)
+            return at is not None and at.topic_id == topic_id
 
         return all(ends[it] == 0 or is_of_it(it.partition) for it in remote)
 

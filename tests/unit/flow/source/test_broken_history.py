@@ -18,10 +18,15 @@ from mm2py.flow.source.group import SourceLife
 from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
+from mm2py.model.share import Share
 from mm2py.model.state import PartitionStage
 from mm2py.telemetry.events import PartitionStopped, RemoteTopicRecreated, StepFailed
+from mm2py.telemetry.journal import EventLog
 from mm2py.wire.fenced_writer import TakenOverError
 from mm2py.wire.kept_log import TopicVanishedError
+from mm2py.wire.metadata import UNKNOWN_EPOCH
+from mm2py.wire.requests import EARLIEST
+from tests.support.clocks import LoopClock
 from tests.support.flow_rig import flow_context
 from tests.support.source_tasks import MARK, copied, running
 
@@ -109,6 +114,65 @@ async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.
     assert (stopped.stage, goes_on.stage) == (PartitionStage.STOPPED, PartitionStage.COPYING)
     assert group.tasks.ledger.states[first.source].stage is PartitionStage.COPYING
     assert [position.next_upstream for position in written.positions] == [0]
+
+
+@attrs.define
+class Side:
+    """A cluster on which topic t, or its remote topic, has two partitions that end somewhere."""
+
+    topic_id_now: str
+    ends: dict[int, int] = attrs.field(factory=dict)
+
+    async def refresh_metadata(self, _topics: Collection[str]) -> None:
+        return
+
+    def topic_id(self, _topic: str) -> str:
+        return self.topic_id_now
+
+    def partitions_of(self, _topic: str) -> tuple[int, ...]:
+        return (0, 1)
+
+    def leader(self, _partition: TopicPartition) -> int:
+        return 0
+
+    def leader_epoch(self, _partition: TopicPartition) -> int:
+        return UNKNOWN_EPOCH
+
+    async def list_offsets(self, partitions: Collection[TopicPartition], when: int) -> dict[TopicPartition, int]:
+        return {it: 0 if when == EARLIEST else self.ends.get(it.partition, 0) for it in partitions}
+
+
+@pytest.mark.parametrize(("written", "is_untouched"), [("new", True), ("old", False)])
+async def test_what_other_nodes_copy_of_a_recreated_topic(
+    events: EventLog, written: str, *, is_untouched: bool
+) -> None:
+    """
+    A topic is created again before its first record, and two nodes copy it.
+
+    The other node goes on with its partition first: what that copies is of the new topic, as it has written before.
+    """
+    ours, theirs = TopicPartition("t", 0), TopicPartition("t", 1)
+    state = PartitionState(ours, "A.t", position=0, downstream=-1, topic_id="old", remote_topic_id="r")
+    known: dict[TopicPartition, Position] = {}
+
+    async def follow() -> None:
+        known[theirs] = Position(theirs, 50, 49, written)
+
+    life = SimpleNamespace(
+        source=Side("new", {0: 50, 1: 50}),
+        target=Side("r", {1: 50}),
+        positions=SimpleNamespace(known=known),
+        keeper=SimpleNamespace(follow=follow),
+        tasks=SimpleNamespace(
+            doubts=None,
+            ledger=SimpleNamespace(states={ours: state}),
+            holders=SimpleNamespace(share=Share(is_owner=True, tasks=frozenset({0}))),
+        ),
+    )
+    truth = BrokenHistory(flow_context(LoopClock(), events), cast("SourceLife", life))
+    [(_, look)] = await truth._look([state])
+
+    assert look.is_untouched is is_untouched
 
 
 async def test_the_topics_of_a_stopped_partition_are_looked_for_once_it_is_interrupted() -> None:
