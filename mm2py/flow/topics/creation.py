@@ -8,7 +8,7 @@ accepted ones one by one; if the source's may not be read, the topic is created 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from mm2py.config.settings import FlowSettings
 from mm2py.core.topics.configs import copied_configs
@@ -72,8 +72,9 @@ class TopicCreation:
             with asking(self._filter_class):
                 limits[it.remote_topic] = wider_limits(found, brokers_limits, self._chosen)
                 configs[it.remote_topic] = {**limits[it.remote_topic], **copied_configs(found, self._chosen)}
+        factor_of = self._factors(source_topics)
         new = [
-            NewTopic(it.remote_topic, it.partitions, self._factor(it.topic, source_topics), configs[it.remote_topic])
+            NewTopic(it.remote_topic, it.partitions, factor_of(it.topic), configs[it.remote_topic])
             for it in wanted
             if it.remote_topic in configs
         ]
@@ -124,11 +125,15 @@ class TopicCreation:
         refused = await self._target.alter_topic_configs(created)
         return {topic: next(iter(errors.values())) for topic, errors in refused.items()}
 
-    def _factor(self, topic: str, source_topics: TopicsView) -> int:
-        if self._replication_factor is not None:
-            return self._replication_factor
-        # Not by the brokers that are up: the topic would keep the few replicas that it gets while one restarts.
-        return max(1, min(source_topics.topics[topic].replication_factor, self._target.all_brokers))
+    def _factors(self, source_topics: TopicsView) -> Callable[[str], int]:
+        """Return what gives the replication factor of each source topic's remote topic."""
+        chosen = self._replication_factor
+        if chosen is not None:
+            return lambda _topic: chosen
+        # Not by the brokers that are up: the topic would keep the few replicas that it gets while one restarts. Counted
+        # once, because that looks at each partition of the target.
+        most = self._target.all_brokers
+        return lambda topic: max(1, min(source_topics.topics[topic].replication_factor, most))
 
 
 def tell_raised(flow: Flow, limits: Mapping[str, Mapping[str, str]], events: EventLog) -> None:

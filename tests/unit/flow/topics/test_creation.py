@@ -188,3 +188,30 @@ async def test_replication_factor(events: EventLog, setting: int | None, brokers
     )
 
     assert [topic.replication_factor for topic in target.created] == [factor]
+
+
+class LargeTarget(TargetAdmin):
+    """A cluster whose brokers take long to count: each of its partitions is looked at."""
+
+    counts = 0
+
+    @property
+    def all_brokers(self) -> int:
+        self.counts += 1
+        return 2
+
+    @all_brokers.setter
+    def all_brokers(self, _count: int) -> None:
+        """Keep no number."""
+
+
+async def test_brokers_are_counted_once_for_all_topics(events: EventLog) -> None:
+    """A count takes ten milliseconds beside tens of thousands of partitions, and there may be thousands of topics."""
+    target, names = LargeTarget(), [f"t{number}" for number in range(100)]
+    settings = attrs.evolve(SETTINGS, topics=attrs.evolve(SETTINGS.topics, replication_factor=None))
+    creation = TopicCreation(settings, SourceAdmin(), target, SyncedMemoryDouble(), events)
+    source = TopicsView(dict.fromkeys(names, SOURCE.topics["t"]))
+    await creation.create([CreateTopic(name, f"A.{name}", 1) for name in names], source)
+
+    assert [topic.replication_factor for topic in target.created] == [2] * 100
+    assert target.counts == 1
