@@ -90,8 +90,8 @@ class PartitionMetrics:
         self._labels: dict[object, _Pair] = {}
         #: Records and bytes of partitions that are rolled up, by flow, or flow and topic; they count even after the
         #: partitions are gone, or have moved to another node.
-        self._counted: dict[object, dict[object, tuple[int, int]]] = {}
-        #: Partitions that had series of their own, and what they had copied when they were rolled up: it was counted.
+        self._counted: dict[object, dict[tuple[str, int], tuple[int, int]]] = {}
+        #: Partitions that had series of their own, and what was counted of each, there or in its topic's series.
         self._had_own: set[object] = set()
         self._counted_before: dict[object, tuple[int, int]] = {}
         self.rolled_up = 0
@@ -161,10 +161,17 @@ class PartitionMetrics:
             if self._topic_cap.has_own(key := (flow, topic)):
                 self._put(book, self._pair(key, flow, topic, ABSENT), together, *self._count(flow, key, together))
             else:
+                self._let_go(flow, key)
                 rest.views.extend(together.views)
         counts = self._count(flow, flow, rest)
         if self._counted[flow]:
             self._put(book, self._pair(flow, flow, ABSENT, ABSENT), rest, *counts)
+
+    def _let_go(self, flow: Flow, key: object) -> None:
+        """Note what was counted of a topic in a series of its own, in whose place others have come since."""
+        for place, counts in self._counted.pop(key, {}).items():
+            before = self._counted_before.get((flow, *place), (0, 0))
+            self._counted_before[flow, *place] = before[0] + counts[0], before[1] + counts[1]
 
     def _count(self, flow: Flow, key: object, together: _Sum) -> tuple[int, int]:
         """Return records and bytes of the roll-up *key*: those that it has *together*, and those that it had before."""

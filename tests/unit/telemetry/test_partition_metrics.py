@@ -37,3 +37,20 @@ def test_what_was_counted_in_a_series_of_its_own_is_not_counted_in_a_roll_up() -
         counts.append({it.get("partition"): count for it, count in zip(of(family), family.values, strict=True)})
 
     assert counts == [{"0": 1_000}, {"1": 1_000, None: 1_000}, {"1": 1_000, None: 1_000}]
+
+
+def test_what_was_counted_in_a_topic_s_series_is_not_counted_in_the_flow_s() -> None:
+    """A topic comes back when others have its place: its flow would seem to have copied all of it at once."""
+    metrics = PartitionMetrics(partitions_max=0, topics_max=1)
+    counts = []
+    for names, records in (("0", 1_000), ("12", 1_000), ("012", 1_000), ("01", 1_500)):
+        views = [attrs.evolve(partition_view(f"t{name}", 0), records=records, bytes=9 * records) for name in names]
+        family = metrics.families([flow_view(views)])["kafka_connect_mirror_source_connector_record_count"]
+        counts.append({it.get("topic"): count for it, count in zip(of(family), family.values, strict=True)})
+
+    assert counts == [
+        {"A.t0": 1_000},
+        {"A.t1": 1_000, None: 1_000},
+        {"A.t1": 1_000, None: 1_000},
+        {"A.t1": 1_500, None: 1_500},
+    ]
