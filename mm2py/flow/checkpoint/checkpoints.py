@@ -19,7 +19,7 @@ from mm2py.flow.checkpoint.own_moves import OwnMoves
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.current_translations import CurrentTranslations
-from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of
+from mm2py.flow.plugins import CustomClassError, asking, policy_of, remote_names_of, topic_filter_of
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint, encode_checkpoint
 from mm2py.model.flow import TopicPartition
@@ -38,6 +38,9 @@ from mm2py.wire.topic_log import LogRecord
 #: As in Java, regardless of the topic's number of partitions.
 _PARTITION = 0
 _UNREADABLE = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+#: What fails if a custom class does not expect the name of a topic that a group reads.
+_NAMES = "choose which offsets of groups to translate"
 
 _BACK = "it came from the target"
 _NO_RANGE = "the target did not return its log's offsets"
@@ -228,6 +231,7 @@ class Checkpoints:
     async def _places_of(self, committed_by: Mapping[str, Offsets | BrokerAnsweredError]) -> list[_Place]:
         """Translate what groups have committed. A group whose coordinator fails is skipped."""
         places: list[_Place] = []
+        unexpected: list[CustomClassError] = []
         await self._reach.done("read where records went", (), self._forward.refresh)
         await self._refresh_back(committed_by.values())
         for group, offsets in sorted(committed_by.items()):
@@ -240,9 +244,17 @@ class Checkpoints:
                 self._refused.discard(step)
                 self._reach.answered((), step)
             for source, committed in sorted(offsets.items()):
-                place = self._place(group, source, committed)
+                try:
+                    place = self._place(group, source, committed)
+                except CustomClassError as error:
+                    unexpected.append(error)
+                    continue
                 if place is not None:
                     places.append(place)
+        if unexpected:
+            self._reach.failed(_NAMES, unexpected[0])
+        else:
+            self._reach.answered((), _NAMES)
         return places
 
     async def _refresh_back(self, offsets_of_groups: Iterable[Offsets | BrokerAnsweredError]) -> None:
@@ -250,21 +262,27 @@ class Checkpoints:
         topics = {
             tp.topic for offsets in offsets_of_groups if not isinstance(offsets, BrokerAnsweredError) for tp in offsets
         }
-        if any(self._topic_at_target(topic) is not None for topic in topics):
+        with asking(self._settings.policy.class_name):
+            has_any = any(self._topic_at_target(topic) is not None for topic in topics)
+        if has_any:
             await self._reach.done("read the way back", [self._settings.flow.source], self._back.refresh)
 
     def _place(self, group: str, source: TopicPartition, committed: CommittedOffset) -> _Place | None:
-        """Translate an offset; None if the topic does not belong to this flow."""
+        """Translate an offset; None if the topic does not belong to this flow. Raise `CustomClassError`."""
         policy, topic, takes = self._policy, source.topic, self._filter.takes_topic
-        if policy.is_internal_topic(topic):
-            return None
-        back = self._at_target(source)
-        if not (takes(topic) or (back is not None and takes(back.topic))):
-            return None
+        try:  # not `asking`, which takes as long as the questions: there may be a hundred thousand offsets
+            if policy.is_internal_topic(topic):
+                return None
+            back = self._at_target(source)
+            if not (takes(topic) or (back is not None and takes(back.topic))):
+                return None
+            remote = TopicPartition(self._name_remote(topic), source.partition) if back is None else back
+        except Exception as cause:
+            classes = f"{self._settings.policy.class_name} and {self._settings.topics.filter_class}"
+            raise CustomClassError(classes, repr(cause)) from cause
         if back is not None:
-            remote, translation = back, self._back.upstream(source, committed.offset)
+            translation = self._back.upstream(source, committed.offset)
         else:
-            remote = TopicPartition(self._name_remote(topic), source.partition)
             translation = self._forward.downstream(source, committed.offset)
         return _Place(group, source, remote, committed, translation, back is not None)
 

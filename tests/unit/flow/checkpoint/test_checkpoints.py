@@ -49,7 +49,13 @@ class CheckpointsRig:
     reach: Reach = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        context = flow_context(self.clock, self.events)
+        self.choose()
+
+    def choose(self, topic_filter: type | None = None) -> None:
+        """Make the checkpoints, with a topic filter of one's own."""
+        filter_class = f"{topic_filter.__module__}.{topic_filter.__name__}" if topic_filter is not None else "default"
+        topics = attrs.evolve(SETTINGS.topics, filter_class=filter_class)
+        context = flow_context(self.clock, self.events, attrs.evolve(SETTINGS, topics=topics))
         self.reach = context.reach
         self.made = Checkpoints(
             context,
@@ -166,6 +172,25 @@ async def test_one_group_s_failure_is_its_own(rig: CheckpointsRig) -> None:
         "read the offsets of groups": 2
     }
     assert await rig.offsets() == [("h", 10, 5), ("g", 40, 35)]
+
+
+class ChoosyFilter:
+    """A filter of one's own that does not expect every name."""
+
+    def takes_topic(self, topic: str) -> bool:
+        return {HERE.topic: True}[topic]
+
+
+async def test_a_custom_filter_that_fails_for_a_topic_spares_the_others(rig: CheckpointsRig) -> None:
+    """A group reads a topic that it does not expect: that is reported, once, and what it expects is translated."""
+    rig.choose(ChoosyFilter)
+    await rig.made.read()
+    rig.source.groups["g"].offsets[TopicPartition("other", 0)] = 7
+    await rig.made.emit_once(["g", "h"])
+    await rig.made.emit_once(["g", "h"])
+
+    assert await rig.offsets() == [("g", 40, 35), ("h", 10, 5)]
+    assert ["ChoosyFilter" in event.error for event in rig.events.of(StepFailed)] == [True]
 
 
 async def test_a_group_that_is_gone_is_measured_no_more(rig: CheckpointsRig) -> None:

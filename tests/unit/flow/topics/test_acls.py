@@ -48,10 +48,11 @@ class FakeCluster:
 class AclSyncRig(LoopRig):
     """An `AclSync` between two such clusters, in virtual time."""
 
-    def __init__(self, *, deletes: bool = False) -> None:
+    def __init__(self, *, deletes: bool = False, filter_class: str = "default") -> None:
         self.source, self.target, self.memory = FakeCluster("A", {ACL}), FakeCluster("B"), SyncedMemoryDouble()
         sync = TopicSyncSettings(acls_interval_s=INTERVAL_S, acls_delete=deletes)
-        super().__init__(attrs.evolve(SETTINGS, topic_sync=sync))
+        topics = attrs.evolve(SETTINGS.topics, filter_class=filter_class)
+        super().__init__(attrs.evolve(SETTINGS, topic_sync=sync, topics=topics))
         self.loop = AclSync(self.context, cast("Any", self.source), cast("Any", self.target), cast("Any", self.memory))
 
 
@@ -181,3 +182,23 @@ async def test_others_have_turns_while_many_acls_are_compared() -> None:
 
     assert len(plan.create) == 2_000
     assert turns >= 4
+
+
+class ChoosyFilter:
+    """A filter of one's own that does not expect every name."""
+
+    def takes_topic(self, topic: str) -> bool:
+        return {"t": True}[topic]
+
+
+async def test_a_custom_filter_that_fails_is_a_step_that_failed() -> None:
+    """An ACL may be for a topic that it does not expect: that is reported, once, and tried again like any refusal."""
+    rig = AclSyncRig(filter_class=f"{__name__}.ChoosyFilter")
+    rig.source.acls.add(attrs.evolve(ACL, topic="other"))
+    await rig.live(0.5 * INTERVAL_S)
+    (failed,) = rig.events.of(StepFailed)
+    rig.source.acls.discard(attrs.evolve(ACL, topic="other"))
+    await rig.live(0.5 * INTERVAL_S)
+
+    assert "ChoosyFilter" in failed.error
+    assert rig.target.acls == {REMOTE}
