@@ -52,13 +52,36 @@ def outlive_ends(daemon: Any) -> None:
 
     A process manager may send them to all processes, and the daemon's drain needs the workers. Spark, too, ends this
     process with SIGTERM, but closes its stdin as well, which is enough. A signal that is blocked or ignored would be so
-    for the programs that a user's function starts, too; a handler of Python's is only for this one.
+    for the programs that a user's function starts, too; a handler of Python's is only for this one. What a worker forks
+    inherits that: see `let_forks_end`.
     """
     for number in _ENDS:
         signal.signal(number, lambda *_: None)
         signal.siginterrupt(number, False)  # noqa: FBT003 - it has no name
     # Each worker would set them to what they are by default.
     daemon.signal = SimpleNamespace(**{**vars(signal), "signal": _set_other})
+
+
+@functools.cache
+def let_forks_end() -> None:
+    """
+    Have what this worker forks heed both signals again.
+
+    A `multiprocessing.Pool` ends its processes with SIGTERM, and waits for them, without end if they outlive it. One
+    that comes to a process which has just been forked waits until it is heeded there.
+    """
+    hold = functools.partial(signal.pthread_sigmask, signal.SIG_BLOCK, _ENDS)
+    os.register_at_fork(before=hold, after_in_parent=_release, after_in_child=_heed_ends)
+
+
+def _release() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
+
+
+def _heed_ends() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _release()
 
 
 def _set_other(number: signal.Signals, handler: Any) -> Any:
@@ -81,6 +104,7 @@ def unpacked_first(paths: Sequence[str]) -> list[str]:
 
 def work_quietly(work: Callable[[socket.socket, bool], int], sock: socket.socket, authenticated: bool) -> int:  # noqa: FBT001 - Spark's form
     """Do what pyspark's worker does, but say nothing where Spark hung up: it does so when a task has failed."""
+    let_forks_end()
     try:
         return work(sock, authenticated)
     except (BrokenPipeError, ConnectionResetError):

@@ -47,22 +47,35 @@ def test_pyspark_is_taken_from_its_folder() -> None:
 
 #: What pyspark's daemon does for each task of a worker, then both signals, then what a user's function may do.
 _WORKER = """
-import os, signal, subprocess, types
-from mm2py.pipeline.spark.fork_server import outlive_ends
+import multiprocessing, os, signal, subprocess, time, types
+from mm2py.pipeline.spark.fork_server import outlive_ends, work_quietly
+
+def work(sock, authenticated):
+    daemon.signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    daemon.signal.signal(signal.SIGINT, daemon.signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(os.getpid(), number)
+        program = subprocess.Popen(["sleep", "60"])
+        program.send_signal(number)
+        print(-program.wait(10), flush=True)
+    forked = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    forked.start()
+    forked.terminate()
+    forked.join(10)
+    print(-(forked.exitcode or 0), flush=True)
+    forked.kill()
+
 daemon = types.SimpleNamespace()
 outlive_ends(daemon)
-daemon.signal.signal(signal.SIGTERM, signal.SIG_DFL)
-daemon.signal.signal(signal.SIGINT, daemon.signal.default_int_handler)
-for number in (signal.SIGINT, signal.SIGTERM):
-    os.kill(os.getpid(), number)
-    program = subprocess.Popen(["sleep", "60"])
-    program.send_signal(number)
-    print(-program.wait(10))
+work_quietly(work, None, True)
 """
 
 
 def test_a_worker_outlives_what_ends_the_programs_that_it_starts() -> None:
-    """SIGTERM of a process manager reaches all of a service; a transform's own helper program heeds it as ever."""
+    """SIGTERM of a process manager reaches all of a service; a transform's own helper program heeds it as ever. So does
+    what it forks: a pool of processes is ended with it.
+    """
     done = subprocess.run([sys.executable, "-c", _WORKER], capture_output=True, text=True, check=False, timeout=60)
+    ends = [signal.SIGINT, signal.SIGTERM, signal.SIGTERM]
 
-    assert done.stdout.split() == [str(int(signal.SIGINT)), str(int(signal.SIGTERM))], done.stderr
+    assert done.stdout.split() == [str(int(number)) for number in ends], done.stderr
