@@ -125,6 +125,9 @@ export function topicTable(flow) {
   return table;
 }
 
+/** With nothing left to copy the daemon answers with what retention leaves the next record; there is none to lose. */
+const loss = (partition) => (partition.lag === 0 ? null : partition.seconds_until_loss);
+
 /** As the daemon judges it: however short its retention is, what waits for less than half of it is in no danger. */
 const isLossNear = ({ seconds_until_loss: loss_s, lag_s: waited_s }) => loss_s !== null && waited_s !== null && loss_s < 3600 && loss_s < waited_s;
 
@@ -156,7 +159,7 @@ const partitionDetail = (flow) => (topic) => {
       { key: "records", label: "Records", numeric: true, sort: (partition) => partition.records_per_s, text: (partition) => recordsPerS(partition.records_per_s) },
       { key: "bytes", label: "Bytes", numeric: true, sort: (partition) => partition.bytes_per_s, text: (partition) => bytesPerS(partition.bytes_per_s) },
       { key: "level", label: "Level in", numeric: true, sort: (partition) => partition.seconds_until_level, text: (partition) => duration(partition.seconds_until_level), title: () => "When nothing will be left to copy, at the rates of the last minutes" },
-      { key: "loss", label: "Until loss", numeric: true, sort: (partition) => partition.seconds_until_loss, text: (partition) => duration(partition.seconds_until_loss), title: () => "Time until, at the earliest, the source may delete records that are not copied yet",
+      { key: "loss", label: "Until loss", numeric: true, sort: loss, text: (partition) => duration(loss(partition)), title: () => "Time until, at the earliest, the source may delete records that are not copied yet",
         mood: (partition) => (isLossNear(partition) ? "bad" : null) },
       { key: "task", label: "Task", numeric: true, sort: (partition) => partition.task, text: (partition) => (partition.task === null ? "–" : String(partition.task)) },
       { key: "acts", label: "", make: acts, update: (node, partition) => {
