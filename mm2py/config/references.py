@@ -18,7 +18,8 @@ from mm2py.model.patterns import split_list
 
 
 REFERENCE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
-_KEY = "config.providers"
+#: The key that names providers, and begins the keys that configure them.
+PROVIDERS = "config.providers"
 #: Names of built-in providers, which need no class in the file.
 _BUILT_IN = ("file", "dir", "directory", "env")
 
@@ -38,7 +39,7 @@ def resolve_references(layers: Layers, machine: Machine) -> Resolved:
     notes: list[Problem] = []
     replaced: dict[str, Value] = {}
     for line in layers.lines():
-        if line.key == _KEY or line.key.startswith(f"{_KEY}.") or "${" not in line.text:
+        if line.key == PROVIDERS or line.key.startswith(f"{PROVIDERS}.") or "${" not in line.text:
             continue
         try:
             text = _replace(line.text, providers)
@@ -52,31 +53,31 @@ def resolve_references(layers: Layers, machine: Machine) -> Resolved:
 
 
 def _make_providers(layers: Layers, machine: Machine) -> tuple[dict[str, Provider], list[Problem]]:
-    named = layers.get(_KEY)
+    named = layers.get(PROVIDERS)
     providers: dict[str, Provider] = {}
     problems: list[Problem] = []
     for name in filter(None, split_list(named.text) if named else ()):
-        line = layers.get(f"{_KEY}.{name}.class")
+        line = layers.get(f"{PROVIDERS}.{name}.class")
         if line is None and name not in _BUILT_IN:
-            problem = Problem(named.where if named else "", _KEY, f"provider {name} has no class")
-            problems.append(attrs.evolve(problem, hint=f"add {_KEY}.{name}.class"))
+            problem = Problem(named.where if named else "", PROVIDERS, f"provider {name} has no class")
+            problems.append(attrs.evolve(problem, hint=f"add {PROVIDERS}.{name}.class"))
             continue
         try:
             providers[name] = make_provider(line.text.strip() if line else name, _parameters(layers, name), machine)
         except ProviderError as error:
-            where, key = (line.where, line.key) if line else (named.where if named else "", _KEY)
+            where, key = (line.where, line.key) if line else (named.where if named else "", PROVIDERS)
             problems.append(Problem(where, key, str(error)))
     return providers, problems
 
 
 def file_provider(name: str, layers: Layers) -> str | None:
     """Return whether the provider *name* reads a ``file`` or the files of a ``dir``; None if neither."""
-    line = layers.get(f"{_KEY}.{name}.class")
+    line = layers.get(f"{PROVIDERS}.{name}.class")
     return file_kind(line.text.strip() if line else name)
 
 
 def _parameters(layers: Layers, name: str) -> dict[str, str]:
-    stem = f"{_KEY}.{name}.param."
+    stem = f"{PROVIDERS}.{name}.param."
     return {line.key[len(stem) :]: line.text for line in layers.lines() if line.key.startswith(stem)}
 
 
@@ -106,5 +107,5 @@ def _note_strangers(line: Value, providers: Mapping[str, Provider]) -> Iterator[
     for found in REFERENCE.finditer(line.text):
         name = found.group(1)
         if name not in providers:
-            message = f"{found.group()} stays as it is: {_KEY} does not name {name or 'a provider without a name'}"
-            yield Problem(line.where, line.key, message, f"add {_KEY} = {name}" if name in _BUILT_IN else "")
+            message = f"{found.group()} stays as it is: {PROVIDERS} does not name {name or 'a provider without a name'}"
+            yield Problem(line.where, line.key, message, f"add {PROVIDERS} = {name}" if name in _BUILT_IN else "")

@@ -19,9 +19,11 @@ from mm2py.config.importers.lines import Imported, Lines, ParsedFile, read_files
 from mm2py.config.importers.standalone import Connector, ConnectorClass, classify, take_connectors
 from mm2py.config.keys.row import LineLevel
 from mm2py.config.keys.table import find_key
-from mm2py.config.layers import OVERRIDE
+from mm2py.config.layers import OVERRIDE, Layers
 from mm2py.config.problem import Problem
-from mm2py.config.properties import Entry
+from mm2py.config.properties import Document, Entry
+from mm2py.config.providers import ThisMachine
+from mm2py.config.references import PROVIDERS, resolve_references
 
 
 NAME: Final = "distributed worker"
@@ -33,6 +35,8 @@ _REQUIRED: Final = {
     "offset.storage.topic": "the topic with positions",
     "status.storage.topic": "the topic with the nodes' statuses",
 }
+#: What is used of the file before it becomes settings.
+_USED_AT_ONCE: Final = ("bootstrap.servers", "group.id", "config.storage.topic", "config.storage.replication.factor")
 _SIDES: Final = ("source.", "target.", "destination.")
 _CLIENTS: Final = ("cluster.", "consumer.", "producer.", "admin.", "override.")
 
@@ -48,7 +52,17 @@ def read_worker(path: Path, overrides: Mapping[str, str] | None = None) -> Parse
         address = f"http://{host.value.strip() if host else '127.0.0.1'}:{port.value.strip() if port else '8083'}"
         entries["listeners"] = attrs.evolve(line, key="listeners", value=address, written=line.key)
     entries = {key: entry for key, entry in entries.items() if key not in {"rest.port", "rest.host.name"}}
-    return attrs.evolve(worker, entries=entries)
+    return attrs.evolve(worker, entries=entries | _resolved(worker.name, entries))
+
+
+def _resolved(name: str, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Return those lines that are used at once with what their references stand for, as Connect has them. What cannot
+    be resolved stays as it is, and is reported when the file becomes settings.
+    """
+    some = tuple(it for key, it in entries.items() if key in _USED_AT_ONCE or key.startswith(PROVIDERS))
+    layers = resolve_references(Layers(Document(name, some), {}), ThisMachine()).layers
+    lines = {key: line for key in _USED_AT_ONCE if (line := layers.get(key)) is not None}
+    return {key: attrs.evolve(entries[key], value=line.text) for key, line in lines.items()}
 
 
 def import_distributed(path: Path, worker: ParsedFile, connectors: Mapping[str, Mapping[str, str]]) -> Imported:

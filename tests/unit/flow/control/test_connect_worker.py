@@ -9,7 +9,7 @@ import pytest
 
 from mm2py.config.importers.distributed import read_worker
 from mm2py.config.settings import ConfigError
-from mm2py.flow.control.connect_worker import Composition, ConnectWorker, Idleness, compose
+from mm2py.flow.control.connect_worker import Composition, ConnectWorker, Idleness, compose, worker_group
 from mm2py.flow.control_writers import owner_id, task_id
 from mm2py.telemetry.events import RestartNeeded
 from mm2py.telemetry.journal import EventLog
@@ -157,3 +157,29 @@ def test_the_file_of_another_worker_waits_for_a_restart(tmp_path: Path) -> None:
     assert told == (RestartNeeded(("bootstrap.servers", "group.id")),)
     assert (back.clusters, back == started_with) == (started_with.clusters, False)
     assert events.of(RestartNeeded) == told
+
+
+def test_references_say_which_worker_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Connect: the names of its group and topic, and its brokers, may come from providers."""
+    path, clock = tmp_path / "worker.properties", ManualClock()
+    brokers = tmp_path / "brokers.properties"
+    brokers.write_text("t = t:9092\n")
+    monkeypatch.setenv("STAGE", "test")
+    lines = {
+        **_WORKER,
+        "bootstrap.servers": f"${{file:{brokers}:t}}",
+        "group.id": "connect-${env:STAGE}",
+        "config.storage.topic": "configs-${env:STAGE}",
+        "config.providers": "env, file",
+    }
+    path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+    events = EventLog(clock)
+    worker = ConnectWorker(path, {}, clock=clock, events=events)
+    started_with = worker.read()
+    brokers.write_text("t = other:9092\n")
+
+    assert worker.store._storage.topic == "configs-test"
+    assert worker.store._transactional_id == "connect-cluster-connect-test"
+    assert worker_group(path) == "connect-test"
+    assert worker.read() == started_with
+    assert events.of(RestartNeeded) == (RestartNeeded(("bootstrap.servers",)),)
