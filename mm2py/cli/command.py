@@ -103,7 +103,7 @@ def printed(output: Callable[[], int], *, cut_short: int = ExitCode.OK) -> int:
     try:
         code = output()
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # the latter is rich's
         _discard(sys.stdout)
         drop_unwritten(sys.stderr)
     except OSError as error:

@@ -7,6 +7,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from mm2py.cli.command import printed
 from mm2py.cli.exit_code import ExitCode
@@ -34,6 +35,19 @@ def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
         for _ in range(100_000):
             sys.stdout.write("a line\n")
         return ExitCode.FAILED
+
+    with unread_output():
+        found = printed(output)
+
+    assert found == ExitCode.OK
+
+
+def test_what_is_not_read_of_a_comparison_changes_no_verdict() -> None:
+    """`mm2py verify … | head -1`: what draws the rest would end with a code of its own, that of a difference."""
+
+    def output() -> int:
+        Console(highlight=False, soft_wrap=True).print("both sides are equal")
+        return ExitCode.OK
 
     with unread_output():
         found = printed(output)
