@@ -275,8 +275,9 @@ class BrokenHistory(BackgroundLoop):
         ]
         self._undone |= {case.state.source: case.about for case, _, _ in decided}
         final = [position for _, act, position in decided if act.repair is None]
+        broken = [case.state.source for case, _, _ in decided if case.finding.kind is not HistoryBreak.EXPIRED]
         try:
-            await self._life.positions.write(final)
+            await self._life.writer.start_over(final, broken)
         except (ClusterUnreachableError, BrokerConnectionError):
             raise
         except Mm2Error as error:

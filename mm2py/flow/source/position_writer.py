@@ -6,7 +6,7 @@ With them goes what is known of where records went, never later than the positio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
 from mm2py.errors import Mm2Error
@@ -16,6 +16,7 @@ from mm2py.flow.source.positions import Positions
 from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.epoch import PartitionFailure
+from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.run_chunk import KeptChunk
 from mm2py.telemetry.events import PositionsWritten, TranslationsWritten
@@ -104,10 +105,7 @@ class PositionWriter:
             self._reach.succeeded("write positions")
             return True
         begun, is_written = self._clock.monotonic(), False
-        # Removals go first, so that they remove no newer chunks.
-        flow = self._context.flow
-        removed = [chunk_record(flow, change) for change in changes if change.chunk is None]
-        before = [removed, [chunk_record(flow, change) for change in changes if change.chunk is not None]]
+        before = self._records(changes)
         write = partial(self._positions.write, due, before)
         try:
             is_written = await self._reach.done("write positions", self._target, write)
@@ -117,6 +115,28 @@ class PositionWriter:
         if is_written:
             self._note(due, changes, before, (self._clock.monotonic() - begun) * 1000)
         return is_written
+
+    async def start_over(self, positions: Collection[Position], broken: Collection[TopicPartition]) -> None:
+        """
+        Write *positions*, after removing what is kept of where records of *broken* ones went.
+
+        Left beside the new position, it would translate offsets of the new copy to those of the former one.
+        """
+        for source in broken:
+            self._translations.forget(source)
+        removed = self._translations.take_changes(broken)
+        try:
+            await self._positions.write(positions, self._records(removed))
+        except BaseException:
+            self._translations.put_back(removed)
+            raise
+
+    def _records(self, changes: Iterable[KeptChunk]) -> list[list[LogRecord]]:
+        """Return the records of *changes*, step by step: removals go first, so that they remove no newer chunks."""
+        steps: list[list[LogRecord]] = [[], []]
+        for change in changes:
+            steps[change.chunk is not None].append(chunk_record(self._context.flow, change))
+        return steps
 
     def _note(
         self,

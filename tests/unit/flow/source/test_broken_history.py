@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -13,11 +13,15 @@ import pytest
 from mm2py.core.source.broken_history import Observation
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import Mm2Error
+from mm2py.flow.offsets.translations import Translations, chunk_record
 from mm2py.flow.source.broken_history import About, BrokenHistory
 from mm2py.flow.source.group import SourceLife
+from mm2py.flow.source.position_writer import PositionWriter
+from mm2py.flow.source.positions import Positions
 from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure
 from mm2py.model.flow import TopicPartition
-from mm2py.model.positions import Position
+from mm2py.model.positions import Position, encode_position
+from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.share import Share
 from mm2py.model.state import PartitionStage
 from mm2py.telemetry.events import PartitionStopped, RemoteTopicRecreated, StepFailed
@@ -26,6 +30,7 @@ from mm2py.wire.fenced_writer import TakenOverError
 from mm2py.wire.kept_log import TopicVanishedError
 from mm2py.wire.metadata import UNKNOWN_EPOCH
 from mm2py.wire.requests import EARLIEST
+from mm2py.wire.topic_log import LogRecord
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import flow_context
 from tests.support.source_tasks import MARK, copied, running
@@ -41,10 +46,21 @@ class Written:
     error: Mm2Error | None = None
     positions: list[Position] = attrs.field(factory=list)
 
-    async def write(self, positions: Collection[Position]) -> None:
+    async def start_over(self, positions: Collection[Position], _broken: Collection[TopicPartition]) -> None:
         if self.error is not None:
             raise self.error
         self.positions += positions
+
+
+class Log:
+    """The positions topic, record by record."""
+
+    def __init__(self) -> None:
+        self.records: list[LogRecord] = []
+
+    async def write(self, positions: Collection[Position], before: Sequence[Sequence[LogRecord]] = ()) -> None:
+        self.records += [record for step in before for record in step]
+        self.records += [LogRecord(*encode_position("A", position)) for position in positions]
 
 
 async def _looked(_: BrokenHistory, states: Collection[PartitionState]) -> list[tuple[PartitionState, Observation]]:
@@ -65,7 +81,7 @@ async def test_a_finding_that_is_not_stored_before_the_group_restarts_is_told_on
     async with running(partitions=1, tasks_max=1) as group:
         tasks = group.tasks
         context = flow_context(tasks._clock, group.events)
-        life = SimpleNamespace(tasks=tasks, positions=written, topics=SimpleNamespace(want_refresh=lambda: None))
+        life = SimpleNamespace(tasks=tasks, writer=written, topics=SimpleNamespace(want_refresh=lambda: None))
         await asyncio.sleep(10)
         (state,) = [attrs.evolve(state, remote_topic_id="old") for state in tasks.ledger.states.values()]
         tasks.doubts.question(state, Ended.TARGET_REWOUND, PartitionFailure("another topic"))
@@ -93,7 +109,7 @@ async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.
     async with running(partitions=2, tasks_max=1) as group:
         clock, events = group.tasks._clock, group.events
         context = flow_context(clock, events)
-        life = SimpleNamespace(tasks=group.tasks, positions=written, topics=SimpleNamespace(want_refresh=lambda: None))
+        life = SimpleNamespace(tasks=group.tasks, writer=written, topics=SimpleNamespace(want_refresh=lambda: None))
         truth = asyncio.create_task(BrokenHistory(context, cast("SourceLife", life)).run())
         await asyncio.sleep(10)
         (first, second) = [attrs.evolve(state, remote_topic_id="old") for state in group.tasks.ledger.states.values()]
@@ -173,6 +189,37 @@ async def test_what_other_nodes_copy_of_a_recreated_topic(
     [(_, look)] = await truth._look([state])
 
     assert look.is_untouched is is_untouched
+
+
+async def test_where_records_went_is_removed_before_the_position_of_a_new_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A remote topic was created again, and the source has lost its first records by now, so offsets differ.
+
+    A daemon that follows after a crash, another node, the library: nobody reads the new position beside what was known
+    of the former topic, by which groups would skip records.
+    """
+    log = Log()
+    monkeypatch.setattr(BrokenHistory, "_look", _looked)
+    async with running(partitions=1, tasks_max=1) as group:
+        tasks, translations = group.tasks, Translations(flow_runs=10, partition_runs=10)
+        context = flow_context(tasks._clock, group.events)
+        writer = PositionWriter(context, tasks, cast("Positions", log), translations, logs=())
+        topics = SimpleNamespace(want_refresh=lambda: None)
+        life = SimpleNamespace(tasks=tasks, positions=log, writer=writer, topics=topics)
+        await asyncio.sleep(10)
+        (state,) = [attrs.evolve(state, remote_topic_id="old") for state in tasks.ledger.states.values()]
+        translations.adopt({state.source: state.standing}, {state.source: state.remote_topic})
+        log.records += [chunk_record(context.flow, change) for change in translations.take_changes()]
+        tasks.doubts.question(state, Ended.TARGET_REWOUND, PartitionFailure("another topic"))
+        truth = asyncio.create_task(BrokenHistory(context, cast("SourceLife", life)).run())
+        await asyncio.sleep(10)
+        truth.cancel()
+    stored, seen = PositionsTopic("A"), []
+    for record in log.records:
+        stored.take(record)
+        seen.append((set(stored.positions), stored.with_runs))
+
+    assert seen == [(set(), {state.source}), (set(), set()), ({state.source}, set())]
 
 
 async def test_the_topics_of_a_stopped_partition_are_looked_for_once_it_is_interrupted() -> None:
