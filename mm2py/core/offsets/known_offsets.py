@@ -67,8 +67,8 @@ def stored_index(kept: Iterable[KeptChunk], position: Position) -> RunIndex | No
     """
     Make the index of a partition of what was *kept* of it and of its *position*; None where there is nothing to tell.
 
-    What was kept of another topic of the name is of no use, nor what was kept before the target lost records. Java's
-    position leaves the index as it is: what Java copied lies behind its end.
+    What was kept of another topic of the name is of no use, nor what was kept before the target lost records, even if
+    they are copied again by now. Java's position leaves the index as it is: what Java copied lies behind its end.
     """
     index = put_together(one for one in kept if not is_other_topic(one.topic_id, position.topic_id))
     if index is not None:
@@ -76,10 +76,15 @@ def stored_index(kept: Iterable[KeptChunk], position: Position) -> RunIndex | No
     if position.downstream is None:
         return index
     end = position.downstream + 1
-    if index is None or (index.covered_to <= position.next_upstream and index.end > end):
+    if index is None or is_void(index, position):
         return RunIndex(position.next_upstream, end, is_origin=position.downstream < 0)
     index.take(position.next_upstream, (), position.next_upstream, end)
     return index
+
+
+def is_void(index: RunIndex, position: Position) -> bool:
+    """Whether the target has lost records that *index* speaks of: by *position*, it ends before them."""
+    return position.downstream is not None and index.end_before(position.next_upstream) > position.downstream + 1
 
 
 def _nearer(ours: Translation, by_syncs: Translation, limit: int | None) -> Translation:

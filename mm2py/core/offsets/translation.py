@@ -120,8 +120,7 @@ class RunIndex:
             return Translated(down + before)
         if before == 0:
             return Translated(down, Precision.EXACT if count else Precision.COARSE)
-        # At most every offset from here to the range's end holds a record; all others are before this one.
-        return Translated(down + max(min(count, 1), count - (span - before)), Precision.COARSE)
+        return Translated(down + self._count_before(at, upstream), Precision.COARSE)
 
     def upstream(self, downstream: int) -> Translation:
         """Translate an offset of the target."""
@@ -145,6 +144,19 @@ class RunIndex:
         if at >= len(self):
             return Translated(otherwise)
         return Translated(offsets[at], Precision.EXACT if self.counts[at] else Precision.COARSE)
+
+    def end_before(self, upstream: int) -> int:
+        """Return where the target ended, at least, when *upstream* was the next offset to be copied."""
+        if upstream >= self.covered_to:
+            return self.end
+        at = bisect_left(self.starts, upstream) - 1
+        return self.end_from if at < 0 else self.downs[at] + self._count_before(at, upstream)
+
+    def _count_before(self, at: int, upstream: int) -> int:
+        """Return how many records of range *at* are before *upstream*, which is after its start: so many or more."""
+        # At most every offset from there to the range's end holds a record; all others are before it.
+        after = max(0, self.starts[at] + self.spans[at] - upstream)
+        return max(min(self.counts[at], 1), self.counts[at] - after)
 
     @property
     def is_complete(self) -> bool:
@@ -248,17 +260,9 @@ class RunIndex:
         if not at:
             return
         last = at - 1
-        before = upstream - self.starts[last]
-        if before >= self.spans[last]:
-            self.end = min(self.end, self.downs[last] + self.counts[last])
-        elif self.spans[last] == self.counts[last]:
-            self.spans[last] = self.counts[last] = before
-            self.end = self.downs[last] + before
-        else:
-            # The record at its start stays, if known.
-            left = max(min(self.counts[last], 1), self.counts[last] - (self.spans[last] - before))
-            self.spans[last], self.counts[last] = before, left
-            self.end = self.downs[last] + left
+        left = self._count_before(last, upstream)
+        self.spans[last], self.counts[last] = min(self.spans[last], upstream - self.starts[last]), left
+        self.end = self.downs[last] + left
 
     def _change(self, at: int) -> None:
         at = max(at, 0)

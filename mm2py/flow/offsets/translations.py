@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
-from mm2py.core.offsets.known_offsets import KnownOffsets, stored_index
-from mm2py.core.offsets.stored_runs import changed_chunks, chunk_count, cut_chunk, put_together
+from mm2py.core.offsets.known_offsets import KnownOffsets, is_void, stored_index
+from mm2py.core.offsets.stored_runs import changed_chunks, chunk_count, cut_chunk
 from mm2py.core.offsets.translation import RunIndex, Translation, Untranslated
 from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.flow import Flow, TopicPartition
@@ -105,8 +105,7 @@ class Translations:
             known = self._known.setdefault(source, _Known())
             known.topic_id = position.topic_id or known.topic_id
             kept = self._kept.pop(source, ())
-            # What another node copied meanwhile is not in memory.
-            if known.index is None or _covered_to(kept, position) > known.index.covered_to:
+            if known.index is None or _is_newer(kept, known.index, position):
                 self._runs -= len(known.index) if known.index is not None else 0
                 known.index = stored_index(kept, position)
                 self._runs += len(known.index) if known.index is not None else 0
@@ -170,14 +169,8 @@ class Translations:
             left = set(range(chunk_count(known.index))) - removed - chunks.keys()
             chunks |= {it: KeptChunk(source, it, known.topic_id, cut_chunk(known.index, it)) for it in left}
         self.forget(source)
+        self._kept[source] = list(chunks.values())
         self._written[source] = max(chunks, default=-1) + 1
-        # Chunks are written before the position that rests on them, so they are the newer ones.
-        index = put_together(one for one in chunks.values() if not is_other_topic(one.topic_id, position.topic_id))
-        if index is not None:
-            index.first_changed = None
-            self._known[source] = _Known(topic_id=position.topic_id)
-            self._known[source].index = index
-            self._runs += len(index)
         self.adopt({source: position}, {source: remote})
 
     def take_changes(self, sources: Collection[TopicPartition] | None = None) -> list[KeptChunk]:
@@ -235,7 +228,9 @@ class Translations:
                 known.index.first_changed = 0
 
 
-def _covered_to(kept: Iterable[KeptChunk], position: Position) -> int:
-    """Return the upstream offset up to which records of the topic of *position* were *kept*; -1 if none were."""
-    valid = (one.chunk for one in kept if one.chunk is not None and not is_other_topic(one.topic_id, position.topic_id))
-    return max((chunk.covered_to for chunk in valid), default=-1)
+def _is_newer(kept: Iterable[KeptChunk], index: RunIndex, position: Position) -> bool:
+    """Whether another node has copied since *index* was in memory: what was *kept* reaches further, or by the
+    *position* the target has lost records meanwhile.
+    """
+    valid = [one.chunk for one in kept if one.chunk is not None and not is_other_topic(one.topic_id, position.topic_id)]
+    return bool(valid) and (is_void(index, position) or max(it.covered_to for it in valid) > index.covered_to)

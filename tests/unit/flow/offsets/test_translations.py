@@ -114,6 +114,34 @@ def test_a_second_life_takes_over_what_another_node_has_stored_since() -> None:
     assert frozen._runs == 2
 
 
+def test_a_second_life_gives_up_what_another_node_has_copied_again() -> None:
+    """
+    The remote topic is created again while this node is frozen: another node copies what the source still has, from
+    300 on, and ends.
+
+    What was in memory since would send groups past hundreds of records, of an idle partition for good.
+    """
+    frozen = begun()
+    frozen.account(outcome(Run(0, 0, 1000), position=1000), 0)
+    frozen.take_changes()
+    other = begun(position=300, downstream=-1)
+    other.account(outcome(Run(300, 0, 700), position=1000), 300)
+    frozen.load(other.take_changes())
+    frozen.adopt({SOURCE: Position(SOURCE, 1000, 699, "one")}, REMOTE_OF)
+
+    assert [frozen.downstream(SOURCE, at) for at in (500, 1000)] == [Translated(200), Translated(700)]
+    assert frozen._runs == 1
+
+
+def test_what_was_kept_is_void_as_soon_as_it_is_copied_again() -> None:
+    """The position of the new copy is stored, and the daemon killed before it has written where the records go."""
+    first = begun()
+    first.account(outcome(Run(0, 0, 1000), position=1000), 0)
+    second = restarted(first, position=300, downstream=-1)
+
+    assert second.downstream(SOURCE, 500) == Translated(0, Precision.END)
+
+
 @pytest.mark.parametrize(
     ("position", "downstream", "topic_id"),
     [
