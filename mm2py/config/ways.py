@@ -19,14 +19,11 @@ from mm2py.model.flow import Flow
 
 
 class Client(enum.Enum):
-    """A client that MirrorMaker creates for a flow; the value describes its purpose."""
+    """A client that MirrorMaker creates for a flow, and whose settings count here; the value describes its purpose."""
 
     SOURCE_CONSUMER = "reads the source"
     DATA_PRODUCER = "writes copied records"
-    SOURCE_PRODUCER = "writes offset syncs at the source"
     SOURCE_ADMIN = "administers the source"
-    TARGET_PRODUCER = "writes offset syncs at the target"
-    TARGET_CONSUMER = "reads offset syncs and checkpoints at the target"
     TARGET_ADMIN = "administers the target"
 
     @property

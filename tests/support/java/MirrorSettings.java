@@ -70,8 +70,7 @@ public class MirrorSettings {
             other = config.connectorBaseConfig(flow, MirrorHeartbeatConnector.class);
             print(file, flow, "values", new MirrorHeartbeatConfig(other).values());
         }
-        for (String client : List.of("sourceConsumer", "sourceProducer", "sourceAdmin",
-                "targetConsumer", "targetProducer", "targetAdmin")) {
+        for (String client : List.of("sourceConsumer", "sourceAdmin", "targetAdmin")) {
             Method method = MirrorConnectorConfig.class.getDeclaredMethod(client + "Config", String.class);
             method.setAccessible(true);
             print(file, flow, client, (Map<?, ?>) method.invoke(source, "role"));
