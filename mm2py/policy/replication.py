@@ -228,6 +228,11 @@ def keeps_names(policy: ReplicationPolicy, source_alias: str) -> bool:
     return policy.format_remote_topic(source_alias, "orders") == "orders"
 
 
+def names_source(policy: ReplicationPolicy) -> bool:
+    """Whether the name of a remote topic shows which cluster it was mirrored from."""
+    return policy.format_remote_topic("A", "orders") != policy.format_remote_topic("B", "orders")
+
+
 def _walk_back(policy: ReplicationPolicy, topic: str) -> str:
     while (upstream := policy.upstream_topic(topic)) is not None and upstream != topic:
         topic = upstream

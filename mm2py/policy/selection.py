@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from mm2py.model.flow import Flow
 from mm2py.policy.filters import DefaultTopicFilter, Inclusion, TopicFilter
-from mm2py.policy.replication import ReplicationPolicy, keeps_names
+from mm2py.policy.replication import ReplicationPolicy, keeps_names, names_source
 
 
 _NAMED = 5
@@ -66,7 +66,8 @@ def has_own_alias(topic: str, flow: Flow, policy: ReplicationPolicy) -> bool:
     """Return whether nothing but the source's own alias makes *topic* a cycle: it may have got that name at the source.
     Java MirrorMaker before Kafka 4.4 mirrors it.
     """
-    return is_cycle(topic, flow, policy) and flow.target not in _hops(topic, policy)
+    hops = set(_hops(topic, policy))
+    return names_source(policy) and flow.source in hops and flow.target not in hops
 
 
 def _hops(topic: str, policy: ReplicationPolicy) -> Iterator[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from mm2py.model.flow import Flow
 from mm2py.policy.filters import DefaultTopicFilter, Inclusion
-from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
+from mm2py.policy.replication import AffixedReplicationPolicy, DefaultReplicationPolicy, IdentityReplicationPolicy
 from mm2py.policy.selection import Selection, has_own_alias, is_cycle, judge_topic, near_misses
 
 
@@ -75,6 +75,19 @@ def test_a_topic_may_be_a_cycle_by_the_source_s_alias_alone(topic: str, *, expec
     """Java before 4.4 mirrors such a topic, so it may be an ordinary one."""
     assert has_own_alias(topic, FLOW, DEFAULT) is expected
     assert not has_own_alias(topic, FLOW, IDENTITY)
+
+
+def test_a_copy_that_a_suffix_marks_has_no_alias() -> None:
+    """
+    Flows in both directions keep names but for a suffix: each leaves the other's copies alone.
+
+    Their names say nothing of an alias, so there is nothing to rename.
+    """
+    marked = AffixedReplicationPolicy(IDENTITY, suffix=".mirror")
+
+    assert judge_topic("orders.mirror", FLOW, marked, FILTER) is Selection.CYCLE
+    assert not has_own_alias("orders.mirror", FLOW, marked)
+    assert has_own_alias("A.orders.mirror", FLOW, AffixedReplicationPolicy(DEFAULT, suffix=".mirror"))
 
 
 def test_two_mirrors_with_the_same_aliases_do_not_feed_each_other() -> None:
