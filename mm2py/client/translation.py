@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import attrs
 
-from mm2py.core.offsets.known_offsets import KnownOffsets, stored_index
+from mm2py.core.offsets.known_offsets import KnownOffsets, is_void, stored_index
 from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import MalformedOffsetSyncError, decode_offset_sync
@@ -79,7 +79,10 @@ class KnownPartitions:
         for source, position in self._stored.positions.items():
             index = stored_index(chunks.get(source, ()), position)
             if index is not None:
-                found.setdefault(source, _Known()).index = index
+                known = found.setdefault(source, _Known())
+                known.index = index
+                if known.syncs is not None and is_void(known.syncs, position):
+                    known.syncs = None
         return found
 
 

@@ -82,9 +82,9 @@ def stored_index(kept: Iterable[KeptChunk], position: Position) -> RunIndex | No
     return index
 
 
-def is_void(index: RunIndex, position: Position) -> bool:
-    """Whether the target has lost records that *index* speaks of: by *position*, it ends before them."""
-    return position.downstream is not None and index.end_before(position.next_upstream) > position.downstream + 1
+def is_void(known: RunIndex | SyncSlots, position: Position) -> bool:
+    """Whether the target has lost records that are *known*: by *position*, it ends before them."""
+    return position.downstream is not None and known.end_before(position.next_upstream) > position.downstream + 1
 
 
 def _nearer(ours: Translation, by_syncs: Translation, limit: int | None) -> Translation:

@@ -76,6 +76,10 @@ class SyncSlots:
         step = 0 if found.downstream == downstream else 1
         return Translated(found.upstream + step, Precision.OFFSET_SYNCS)
 
+    def end_before(self, upstream: int) -> int:
+        """Return where the target ended, at least, when *upstream* was the next offset to be copied."""
+        return next((sync.downstream + 1 for sync in self._slots if sync.upstream < upstream), 0)
+
 
 def _is_recent(newer: OffsetSync, older: OffsetSync, i: int, j: int) -> bool:
     """Whether invariant B holds; past what Java's 64 bits hold it does."""

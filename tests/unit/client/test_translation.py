@@ -75,6 +75,19 @@ def test_the_way_back_from_the_end_is_exact() -> None:
     assert known.upstream(REMOTE, 10) == Untranslated.TOO_OLD
 
 
+def test_syncs_of_a_remote_topic_that_is_copied_again_are_void() -> None:
+    """
+    The remote topic was created again, and the source begins at 300 by now; what is copied is not written down yet.
+
+    Offset syncs are of the former copy until the first record of the new one has its own.
+    """
+    former = [sync(at, at) for at in (0, 200, 499, 999)]
+    again = [*former, sync(399, 99)]
+
+    assert translation(position(300, -1), syncs=(former,), end=500).downstream(ORDERS, 500) == Translated(0, END)
+    assert translation(position(300, -1), syncs=(again,), end=500).downstream(ORDERS, 500) == Translated(100, SYNCS)
+
+
 def test_a_position_that_java_wrote_knows_no_offset_at_the_target() -> None:
     """Java's position takes the place of ours, and says nothing about the target; syncs remain."""
     known = translation(position(50, 30), position(101, None), syncs=([sync(40, 20)],))
