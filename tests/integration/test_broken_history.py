@@ -311,6 +311,30 @@ async def test_a_deleted_remote_topic_is_filled_again(mirror: Mirror) -> None:
     assert (event.records, event.lost, event.repeated, event.goes_on_at) == (100, 0, 100, 0)
 
 
+async def test_a_remote_topic_that_is_empty_under_java_s_positions_is_filled_again(mirror: Mirror) -> None:
+    """
+    It was deleted, or has another name since: Java would go on at its position, and leave out all records before that.
+    The mirror that takes over copies these too; if all that was copied has expired, it goes on as Java would.
+    """
+    await mirror.create()
+    for topic in (mirror.topic, mirror.other):
+        await mirror.write(topic, 0, 100)
+    await delete_records(mirror.source, mirror.other, 80)
+    offsets = f"{mirror.prefix}-offsets"
+    await create_topic(mirror.target, offsets, configs={"cleanup.policy": "compact"})
+    async with producer(mirror.target) as connected:
+        for topic in (mirror.topic, mirror.other):
+            key = position_key("A", TopicPartition(topic, 0))
+            await connected.send_and_wait(offsets, key=key, value=b'{"offset":79}')
+    async with mirror.running() as flow:
+        await mirror.holds(mirror.topic, range(100))
+        await mirror.holds(mirror.other, range(80, 100))
+        await flow.drain()
+
+    (event,) = flow.events.of(RemoteTopicRewound)
+    assert (event.source.topic, event.records, event.goes_on_at, event.lost) == (mirror.topic, 80, 0, 0)
+
+
 async def test_a_remote_topic_and_the_positions_vanish_together(mirror: Mirror) -> None:
     """The policy is applied although the position's topic is gone as well, and both losses are reported once."""
     await mirror.create()

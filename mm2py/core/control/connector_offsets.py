@@ -126,7 +126,8 @@ def altered_positions(
     all problems.
 
     Positions *is_taken_over* are those of another mirror, which may have copied more after it wrote them: without a
-    downstream offset, the first resume finds the target's last record in the source.
+    downstream offset, the first resume finds the target's last record in the source. In an empty remote partition there
+    is nothing to find: the other mirror may have put all records into other ones.
     """
     problems: list[str] = []
     altered: list[Altered] = []
@@ -140,9 +141,10 @@ def altered_positions(
         if last + 1 > place.end:
             problems.append(f"{source}: offset {last} does not exist yet, the source ends at {place.end}")
             continue
-        at_target = None if is_taken_over else place.remote_end - 1
-        if before is None or before.next_upstream != last + 1 or (is_taken_over and before.downstream is not None):
-            altered.append(_altered(source, max(last + 1, place.start), before, place, at_target))
+        at_target = None if is_taken_over and place.remote_end else place.remote_end - 1
+        if before is None or before.next_upstream != last + 1 or (is_taken_over and before.downstream != at_target):
+            change = _altered(source, max(last + 1, place.start), before, place, at_target)
+            altered.append(Altered(change.position) if is_taken_over else change)
     if problems:
         raise OverrideRejectedError(tuple(problems))
     return tuple(altered)
@@ -161,7 +163,5 @@ def _altered(
         producer=mark.renewed() if mark is not None else None,
         remote_topic_id=place.remote_topic_id,
     )
-    if at_target is None:
-        return Altered(position)
     stood = before.next_upstream if before is not None else place.start
     return Altered(position, max(0, stood - goes_on_at), max(0, goes_on_at - max(stood, place.start)))

@@ -108,14 +108,24 @@ def diagnose(state: PartitionState, look: Observation) -> Finding | None:
         return Finding(HistoryBreak.RECREATED, left, message)
     if is_other_topic(remote_topic_id, look.remote_topic_id):
         had = 0 if downstream is None else downstream + 1
-        message = f"{state.remote_topic} was deleted and created again at the target, where it held {had} records"
+        message = f"{state.remote_topic} at the target is not the topic that held {had} records: it was created again, "
+        message += "or the settings name another one now"
         return Finding(HistoryBreak.REMADE, had, message)
     kept = _kept(state, look)
     if downstream is not None and kept <= downstream:
         gone = downstream + 1 - kept
         message = f"{state.remote_topic} lost its last {gone} records at the target, from offset {kept} on"
         return Finding(HistoryBreak.REWOUND, gone, message)
+    if downstream is None and look.remote_end == 0 and position > look.log_start and _is_copied_as_it_is(state):
+        left = position - look.log_start
+        message = f"{state.remote_topic} is empty, but {left} records that {state.source} still has count as copied"
+        return Finding(HistoryBreak.REWOUND, left, message)
     return _of_source(state, look, position)
+
+
+def _is_copied_as_it_is(state: PartitionState) -> bool:
+    """Whether what counts as copied must be at the target: no transform may have left it out, and it was copied."""
+    return not state.is_transformed and (state.repair is None or not state.repair.is_start)
 
 
 def _of_source(state: PartitionState, look: Observation, position: int) -> Finding | None:

@@ -31,13 +31,18 @@ class Match:
 
 
 @attrs.frozen
+class Blank:
+    """The position's downstream offset is unknown, and the target has never held a record."""
+
+
+@attrs.frozen
 class Rewound:
     """The target ends at *end*, before the position's downstream offset."""
 
     end: int
 
 
-Resume = Exact | Skip | Match | Rewound
+Resume = Exact | Skip | Match | Blank | Rewound
 
 
 def judge(*, downstream: int | None, target_end: int) -> Resume:
@@ -48,7 +53,7 @@ def judge(*, downstream: int | None, target_end: int) -> Resume:
     position, which keeps upstream offsets only. *target_end* is the offset that the next record will get.
     """
     if downstream is None:
-        return Exact(-1) if target_end == 0 else Match(target_end - 1)
+        return Blank() if target_end == 0 else Match(target_end - 1)
     if target_end <= downstream:
         return Rewound(target_end)
     if target_end == downstream + 1:

@@ -8,10 +8,13 @@ any crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
+from mm2py.flow.plugins import remote_names_of
 from mm2py.model.flow import TopicPartition
 from mm2py.model.mirus_offset import MirusOffset, read_record
 from mm2py.model.positions import Position, decode_position, encode_position
@@ -19,6 +22,7 @@ from mm2py.model.positions_topic import PositionsTopic
 from mm2py.telemetry.events import ConnectorPositionsTakenOver
 from mm2py.telemetry.events.base import Event
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.requests import LATEST
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
 
@@ -42,8 +46,22 @@ async def take_over_positions(
                 theirs.pop(found, None)
         if ours.positions or ours.removed or not theirs:
             return
-        await log.append([LogRecord(*encode_position(alias, position)) for position in theirs.values()])
+        kept = await _begun(settings, target, theirs) if is_mirus else theirs.values()
+        await log.append([LogRecord(*encode_position(alias, position)) for position in kept])
     report(ConnectorPositionsTakenOver(settings.flow, connector, topic, len(theirs)))
+
+
+async def _begun(settings: FlowSettings, target: Cluster, theirs: Mapping[TopicPartition, Position]) -> list[Position]:
+    """Return Mirus's positions, with nothing to look for in empty remote partitions: unlike a MirrorMaker's, these need
+    not have lost anything. Mirus's producer may have chosen other partitions for all records of the source's.
+    """
+    name_remote = remote_names_of(settings)
+    remote_of = {source: TopicPartition(name_remote(source.topic), source.partition) for source in theirs}
+    await target.refresh_metadata({remote.topic for remote in remote_of.values()})
+    there = [it for it in remote_of.values() if it.partition in target.partitions_of(it.topic)]
+    ends = await target.list_offsets(there, LATEST) if there else {}
+    empty = {source for source, remote in remote_of.items() if ends.get(remote, 0) == 0}
+    return [attrs.evolve(it, downstream=-1) if it.source in empty else it for it in theirs.values()]
 
 
 def _of_java(connector: str, alias: str, record: LogRecord) -> Position | TopicPartition | None:

@@ -118,5 +118,6 @@ async def end_all_remade(target: Cluster, copies: Iterable[PartitionCopy]) -> No
 
 def too_short(remote: TopicPartition, end: int, downstream: int | None) -> PartitionFailure:
     """Return the failure of a target that ends before what was written to it."""
-    message = f"{remote} ends at {end} at the target, but offset {downstream} was written to it"
+    written = "records were" if downstream is None else f"offset {downstream} was"
+    message = f"{remote} ends at {end} at the target, but {written} written to it"
     return PartitionFailure(message, HINT_REWOUND, "TargetRewound")

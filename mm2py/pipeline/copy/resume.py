@@ -208,6 +208,17 @@ class Resumer:
                 return await self._skip(copy, records, downstream)
             case resume.Match(downstream):
                 return await self._match(copy, downstream)
+            case resume.Blank():
+                return await self._begin(copy)
+
+    async def _begin(self, copy: PartitionCopy) -> bool:
+        """Begin a remote partition that is empty, if the source has no record that counts as copied to it."""
+        log_start, _ = await self._logs.search_bounds(copy.plan.source, NO_TIMESTAMP)
+        if log_start >= copy.position:
+            copy.downstream = -1
+            return True
+        copy.end(Ended.TARGET_REWOUND, too_short(copy.remote, 0, None))
+        return False
 
     async def _skip(self, copy: PartitionCopy, records: int, downstream: int) -> bool:
         """Walk over *records* data records and compare the last one with the target's."""

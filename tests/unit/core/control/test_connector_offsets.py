@@ -171,6 +171,16 @@ def test_a_position_of_another_mirror_claims_nothing_about_the_target(before: Po
     assert altered == Altered(Position(TP, 501, topic_id="up", remote_topic_id="down", producer=producer))
 
 
+def test_an_empty_remote_partition_has_nothing_to_look_for() -> None:
+    """Mirus's producer chose partitions by key: records of this one may all be in others, and are not copied again."""
+    place = {TP: attrs.evolve(PLACE, remote_end=0)}
+    asked = [ConnectorOffset(T0, {"offset": 500})]
+    (altered,) = altered_positions(asked, {}, place, is_taken_over=True)
+
+    assert altered == Altered(Position(TP, 501, -1, topic_id="up", remote_topic_id="down"))
+    assert altered_positions(asked, {TP: altered.position}, place, is_taken_over=True) == ()
+
+
 def test_a_position_that_was_taken_over_already_stays() -> None:
     """The same command twice changes nothing the second time."""
     before = {TP: Position(TP, 501, topic_id="up", remote_topic_id="down")}

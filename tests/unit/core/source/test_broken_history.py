@@ -65,7 +65,13 @@ def act(before: PartitionState, seen: Observation, **policies: str) -> object:
         pytest.param(STATE, look(remote_end=150), id="the target holds more than is known"),
         pytest.param(STATE, look(history_end=None), id="the history cannot be asked"),
         pytest.param(STATE, look(topic_id=None, remote_topic_id=None), id="brokers that have no topic ids"),
-        pytest.param(state(downstream=None, remote_topic_id=None), look(remote_end=0), id="a position of Java's"),
+        pytest.param(state(downstream=None), look(log_start=1100, remote_end=0), id="Java's, of which nothing is left"),
+        pytest.param(state(downstream=None, is_transformed=True), look(remote_end=0), id="a transform kept nothing"),
+        pytest.param(
+            state(position=1000, downstream=None, repair=Repair(0, 1100, None, "r1", None, is_start=True)),
+            look(remote_end=0),
+            id="a start that is searched for",
+        ),
         pytest.param(state(downstream=-1), look(remote_end=0), id="nothing copied yet"),
     ],
 )
@@ -100,6 +106,10 @@ def test_nothing_is_wrong(before: PartitionState, seen: Observation) -> None:
         pytest.param(
             state(position=1060, downstream=None, repair=Repair(1, 1100, 99, "r1", 1060)), look(remote_end=60),
             HistoryBreak.REWOUND, 40, None, id="after a search in vain",
+        ),
+        pytest.param(
+            state(downstream=None, remote_topic_id=None), look(remote_end=0), HistoryBreak.REWOUND, 100, None,
+            id="a position of Java's, and an empty remote topic",
         ),
     ],
 )  # fmt: skip
@@ -199,6 +209,9 @@ def test_after_a_truncation_of_the_source() -> None:
         pytest.param(
             state(position=1000, downstream=None, remote_topic_id="r2", repair=Repair(2, 1100, 99, "r1", 1010)),
             attrs.evolve(OTHER_TARGET, remote_end=10), GoOn(1000, 9, repeated=100), id="strays in a new topic",
+        ),
+        pytest.param(
+            state(downstream=None), look(remote_end=0), GoOn(1000, -1, repeated=100), id="all that Java copied",
         ),
         pytest.param(state(downstream=-1, position=1000), OTHER_TARGET, GoOn(1000, -1), id="nothing was at stake"),
     ],

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2py.core.source.resume import Exact, Match, Resume, Rewound, Skip, judge
+from mm2py.core.source.resume import Blank, Exact, Match, Resume, Rewound, Skip, judge
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from mm2py.core.source.resume import Exact, Match, Resume, Rewound, Skip, judge
         pytest.param(-1, 7, Skip(7, 6), id="the first records arrived"),
         pytest.param(41, 41, Rewound(41), id="the last record is missing"),
         pytest.param(41, 0, Rewound(0), id="the target was re-created"),
-        pytest.param(None, 0, Exact(-1), id="Java's position, target empty"),
+        pytest.param(None, 0, Blank(), id="Java's position, target empty"),
         pytest.param(None, 1, Match(0), id="Java's position, one record there"),
         pytest.param(None, 42, Match(41), id="Java's position, records there"),
     ],

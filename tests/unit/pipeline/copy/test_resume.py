@@ -235,9 +235,19 @@ async def test_what_transactions_leave_behind_the_last_record_is_nothing(rig: Re
     assert {before.ended, compacted.ended} == {Ended.UNPROVEN}
 
 
-async def test_javas_position_with_an_empty_target_starts_there(rig: ResumeRig) -> None:
-    """If the target is empty there is nothing to match."""
+async def test_an_empty_target_lacks_what_java_s_position_is_about(rig: ResumeRig) -> None:
+    """It was created again, or has another name since: what the source still has of that is not skipped in silence."""
     rig.write_source(range(20))
+    copy = await rig.resume(7, None)
+
+    assert (rig.resolved, copy.ended, copy.position, copy.downstream) == ([], Ended.TARGET_REWOUND, 7, None)
+    assert "records were written to it" in known(copy.failure).message
+
+
+async def test_an_empty_target_lacks_nothing_that_the_source_has(rig: ResumeRig) -> None:
+    """All that Java's position is about has been removed at the source: the copy begins there."""
+    rig.write_source(range(20))
+    rig.upstream.start = 7
     copy = await rig.resume(7, None)
 
     assert_resumed(rig, copy, position=7, downstream=-1, records=0)
