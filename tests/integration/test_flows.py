@@ -10,6 +10,7 @@ from mm2py.config.flow_settings import FlowSettings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position, decode_position, position_key
+from mm2py.model.restart import Restart
 from mm2py.model.state import FlowState, PartitionStage
 from mm2py.telemetry.events import (
     ClusterRecovered,
@@ -247,18 +248,30 @@ async def test_partitions_start_where_another_mirror_s_group_stands(
 async def test_latest_leaves_what_was_there(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
-    """With auto.offset.reset=latest only what comes after the start is mirrored."""
-    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    """
+    With auto.offset.reset=latest only what comes after the start is mirrored, and all of it.
+
+    What a new topic, or a partition by which one has grown, gets before the next refresh notices it is not left out.
+    """
+    source, target, new = primary.bootstrap_servers, backup.bootstrap_servers, f"{prefix}-new"
     await create_topic(source, prefix)
     await produce_numbers(source, prefix, count=50, partitions=1)
-    settings = flow_settings(source, target, **{"A->B.topics": prefix, "A.consumer.auto.offset.reset": "latest"})
+    keys = {"A.consumer.auto.offset.reset": "latest", "refresh.topics.interval.seconds": 600}
+    settings = flow_settings(source, target, **{"A->B.topics": f"{prefix}.*", **keys})
     async with running_flow(settings, tmp_path) as flow:
         await said(flow, FlowStarted)
         await produce_numbers(source, prefix, count=30, partitions=1)
         await mirrored(flow, 30)
+        await create_topic(source, new)
+        await produce_numbers(source, new, count=40, partitions=1)
+        await grow_topic(source, prefix, 2)
+        await produce_numbers(source, prefix, count=40, partitions=2)
+        flow.runner.requests.restart_here(Restart("MirrorSourceConnector"))  # which refreshes the topics
+        await mirrored(flow, 110)
         await flow.drain()
 
-    assert_numbers(await read_numbers(target, f"A.{prefix}"), 30)
+    assert await end_offsets(target, f"A.{prefix}") == {0: 50, 1: 20}
+    assert_numbers(await read_numbers(target, f"A.{new}"), 40)
 
 
 async def test_a_start_at_a_timestamp(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:

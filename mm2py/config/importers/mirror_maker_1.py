@@ -179,9 +179,7 @@ def _notes(options: LegacyOptions, consumer: ParsedFile, producer: ParsedFile, s
         named = ", ".join(f"{entry.key} ({entry.where})" for entry in silent)
         yield Problem("", "", f"without effect, records are copied as they are and without a group: {named}")
     if "auto.offset.reset" not in consumer.entries:
-        message = (
-            "not set: topics without committed offsets of the group, including new ones, are mirrored from their end"
-        )
+        message = "not set: topics that are there without committed offsets of the group are mirrored from their end"
         yield Problem(
             consumer.name,
             "auto.offset.reset",

@@ -105,7 +105,8 @@ _CONSUMER = Section(
             check=one_of("read_uncommitted", "read_committed")),
         Key("auto.offset.reset", Kind.STRING, "earliest", Place.CONSUMER,
             "Where a partition without a position starts. If the target's last record still exists at the source, "
-            "copying continues after it, regardless of this setting.", check=_start),
+            "copying continues after it, regardless of this setting; what appears while the flow runs is copied from "
+            "its first record on.", check=_start),
         Key("request.timeout.ms", Kind.INT, "30000", Place.CONSUMER,
             "Time limit for an answer of a source broker.", check=at_least(1)),
         *_connection_keys(Place.CONSUMER),

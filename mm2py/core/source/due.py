@@ -20,13 +20,18 @@ WRITE_AHEAD_BYTES = 256 * 1024 * 1024
 
 @attrs.frozen
 class RemotePartition:
-    """The remote partition of a topic-partition, its batch size limit, and whether it keeps timestamps for sure."""
+    """
+    The remote partition of a topic-partition, its batch size limit, and whether it keeps timestamps for sure.
+
+    `has_appeared` says that the source did not have the partition when this life of the flow began.
+    """
 
     remote_topic: str
     topic_id: str | None
     max_message_bytes: int
     remote_topic_id: str | None = None
     keeps_timestamps: bool = False
+    has_appeared: bool = False
 
 
 def begin(position: Position, place: RemotePartition, *, is_written: bool = True) -> PartitionState:

@@ -255,7 +255,8 @@ class Positions:
         are left out, and asked for again by the next refresh.
 
         Where they do not start at the source's start (`auto.offset.reset`, `start.timestamp`), that counts only if
-        those records are not in the source at all: records after them were never copied.
+        those records are not in the source at all: records after them were never copied. One that has appeared since
+        the flow began starts at its own start: all its records have come since.
 
         Where another mirror kept a consumer group (`copy.start.group`), they start where that group stands. What it
         copied and did not commit yet is found in the target, as above.
@@ -266,7 +267,7 @@ class Positions:
         group = await self._start_group()
         committed = {source: at.offset for source, at in group.items() if source not in self._removed}
         beyond = [source for source in places if source not in committed]
-        starts = await self._starts(beyond) if beyond else {}
+        starts = await self._starts({source: places[source] for source in beyond}) if beyond else {}
         ends = await self._target.list_offsets(list(remote_of.values()), LATEST)
         first = await self._searches(remote_of, ends, committed)
         fresh: dict[TopicPartition, Position] = {}
@@ -334,14 +335,20 @@ class Positions:
         return stored if is_new else None
 
     async def _starts(
-        self, partitions: Collection[TopicPartition]
+        self, places: Mapping[TopicPartition, RemotePartition]
     ) -> Mapping[TopicPartition, int | BrokerAnsweredError]:
         """Return where partitions without a position start by the settings."""
         copying = self._settings.copying
         if copying.start_timestamp_ms is not None:
-            return await self._source.offsets_since(partitions, copying.start_timestamp_ms)
-        when = LATEST if copying.auto_offset_reset == "latest" else EARLIEST
-        return await self._source.list_offsets(partitions, when, reads_committed=self._settings.limits.reads_committed)
+            return await self._source.offsets_since(places, copying.start_timestamp_ms)
+        is_latest = copying.auto_offset_reset == "latest"
+        skipped = [it for it, place in places.items() if is_latest and not place.has_appeared]
+        whole = places.keys() - skipped
+        starts = await self._source.list_offsets(whole, EARLIEST) if whole else {}
+        if skipped:
+            reads_committed = self._settings.limits.reads_committed
+            starts |= await self._source.list_offsets(skipped, LATEST, reads_committed=reads_committed)
+        return starts
 
     async def _searches(
         self,

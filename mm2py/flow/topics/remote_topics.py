@@ -113,6 +113,8 @@ class Topics:
         self._watchers: list[Callable[[Mapping[str, str]], None]] = []
         #: What is mirrored, as of the last refresh.
         self.latest = Mirrored({}, is_settled=False)
+        #: How many partitions the source's topics have had ever since the first look.
+        self._first: Mapping[str, int] | None = None
         self._known: frozenset[str] = frozenset()
         self._clashes: Mapping[str, str] = {}
         #: What the target refused in the last refresh, with the error codes, by remote topic.
@@ -131,6 +133,7 @@ class Topics:
         begun = self._clock.monotonic()
         view = await self._source.list_topics()
         source = view.partition_counts()
+        first = self._first = source if self._first is None else _least(self._first, source)
         selected = self._select(source)
         remote_of = selected.remote_of
         seen = await self._target.list_topics()
@@ -154,6 +157,7 @@ class Topics:
                 terms[remote].max_message_bytes,
                 seen.topics[remote].topic_id,
                 terms[remote].keeps_timestamps,
+                has_appeared=partition.partition >= first.get(partition.topic, 0),
             )
             for partition, remote in places.items()
         }
@@ -349,3 +353,8 @@ class Topics:
             near = near_misses(self._settings.topics.names, source)
             hint = f"near are {', '.join(near)}" if near else "see topics, topics.exclude and replication.policy.class"
             self._events.emit(NoTopicsMatched(self._settings.flow, len(source), hint))
+
+
+def _least(first: Mapping[str, int], now: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the least number of partitions of each topic that has been there all the while."""
+    return {topic: min(count, now[topic]) for topic, count in first.items() if topic in now}

@@ -235,3 +235,17 @@ async def test_kafka_s_own_topics_are_never_mirrored(events: EventLog) -> None:
     mirrored = await _topics(source, _Listed("other", set()), events, CHOOSY_POLICY, may_act=True).refresh_once()
 
     assert mirrored.remote_of == {"t-1": "A.t-1"}
+
+
+async def test_what_appears_later_is_told_from_what_was_there(events: EventLog) -> None:
+    """A topic that comes, a partition by which one grows, and what is there again after it was gone."""
+    source, target = _Listed("one", {"a", "b"}), _Listed("other", set(), partitions=9)
+    topics = _topics(source, target, events, may_act=True)
+    seen = [await topics.refresh_once()]
+    source.topics, source.partitions = {"a", "c"}, 2
+    seen.append(await topics.refresh_once())
+    source.topics |= {"b"}
+    seen.append(await topics.refresh_once())
+
+    appeared = [{str(it) for it, place in mirrored.places.items() if place.has_appeared} for mirrored in seen]
+    assert appeared == [set(), {"a-1", "c-0", "c-1"}, {"a-1", "b-0", "b-1", "c-0", "c-1"}]
