@@ -1,7 +1,8 @@
 """Replication loops between flows. If names show a record's path, a topic in a cycle is detected and excluded. If they
 do not, two flows that select the same topic send each record back and forth forever, and so do rings of flows; and if a
 flow cannot parse the names of another one, topics get longer and longer names. Whether that happens depends on names,
-on filters, and on flows of other nodes: all of it is known before anything starts.
+on filters, and on flows of other nodes: all of it is known before anything starts. So is whether two flows write to one
+remote topic.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _MOST_NODES = 5_000
 #: Most combinations of filters to examine, and most names to try on them; the result is uncertain beyond that.
 _MOST_WORDS, _MOST_WALKED = 2_000, 50_000
 _LONGEST_WAY = 8
+#: How many lists are searched for names of what two flows write to, and how often a name is tried on a flow.
+_MOST_SAMPLED, _MOST_TRIED = 20, 20_000
 #: Never mirrored, or never under its own name.
 _NEVER = NamePatterns.compile((r"__.*", r"\..*", r"mm2.*internal", r".*checkpoints.internal", r".*heartbeats"))
 
@@ -57,6 +60,13 @@ class FlowNaming:
     def name_remote(self, topic: str) -> str:
         """Return the name of the remote topic of *topic*."""
         return self.policy.format_remote_topic(self.flow.source, self.routed(topic) if self.routed else topic)
+
+    def takes(self, topic: str) -> bool:
+        """Whether it mirrors *topic* of its source."""
+        replicates = self.heartbeats_replication_enabled
+        return judge_topic(
+            topic, self.flow, self.policy, self.topic_filter, heartbeats_replication_enabled=replicates
+        ).is_replicated
 
 
 @attrs.frozen
@@ -110,6 +120,39 @@ def find_loop(mirrors: Sequence[FlowNaming]) -> Loop | None:
     return found if found is not None or len(sure) == len(mirrors) else _find(mirrors)
 
 
+@attrs.frozen
+class Meeting:
+    """Two flows that write to one remote topic; `remote_topic` is an example."""
+
+    flows: tuple[Flow, Flow]
+    remote_topic: str
+
+
+def find_meeting(mirrors: Sequence[FlowNaming]) -> Meeting | None:
+    """Find two flows that write to one remote topic, by names that their lists suggest: not each one is found."""
+    alike: dict[_Node, list[FlowNaming]] = {}
+    for mirror in mirrors:
+        alike.setdefault((mirror.target, mirror.name_remote(_PROBE)), []).append(mirror)
+    for group in alike.values():
+        for topic in _samples(group) if len(group) > 1 else ():
+            writers: dict[str, Flow] = {}
+            for mirror in group:
+                remote = mirror.name_remote(topic)
+                flow = writers.setdefault(remote, mirror.flow) if mirror.takes(topic) else mirror.flow
+                if flow != mirror.flow:
+                    return Meeting((flow, mirror.flow), remote)
+    return None
+
+
+def _samples(mirrors: Sequence[FlowNaming]) -> list[str]:
+    """Return names from the lists of *mirrors*, and the shortest one that each of the first few lists selects."""
+    search = _Search()
+    filters = {mirror.topic_filter: _Edge(mirror, _PROBE, (mirror.target, _PROBE)) for mirror in mirrors}
+    shortest = (search.word([edge]) for edge in list(filters.values())[:_MOST_SAMPLED])
+    written = _likely(mirrors)[: _MOST_TRIED // len(mirrors)]
+    return [*written, *(word.text for word in shortest if word is not None)]
+
+
 def _find(mirrors: Sequence[FlowNaming]) -> Loop | None:
     if _names_show_all_ways(mirrors):
         return None
@@ -160,20 +203,9 @@ def _possible(mirrors: Sequence[FlowNaming]) -> tuple[list[_Circle], list[_Edge]
 
 def _travel(mirrors: Sequence[FlowNaming], word: str) -> Loop | None:
     """Follow the topic *word* from each cluster through the flows."""
-
-    def takes(mirror: FlowNaming, name: str) -> bool:
-        judged = judge_topic(
-            name,
-            mirror.flow,
-            mirror.policy,
-            mirror.topic_filter,
-            heartbeats_replication_enabled=mirror.heartbeats_replication_enabled,
-        )
-        return judged.is_replicated
-
     seen: set[_Node] = set()
     for alias in sorted({mirror.source for mirror in mirrors}):
-        circle, _ = _explore(mirrors, (alias, word), takes, seen)
+        circle, _ = _explore(mirrors, (alias, word), FlowNaming.takes, seen)
         if circle is not None:
             is_sure = all(is_built_in(edge.mirror.policy) for edge in circle.edges)
             # A growing name is reported in its original form.
@@ -265,7 +297,7 @@ class _Search:
     def circles(self, grown: Sequence[_Circle], edges: Sequence[_Edge]) -> Iterator[tuple[_Circle, _Word]]:
         """Return cycles with a name that may loop."""
         for circle in grown:
-            if circle.grows and (word := self._word(circle.way)) is not None:
+            if circle.grows and (word := self.word(circle.way)) is not None:
                 yield circle, word
         ways: dict[_Node, list[_Edge]] = {}
         for edge in _on_circles(edges):
@@ -283,7 +315,7 @@ class _Search:
             there = path[-1].there
             if there < start or any(edge.here == there for edge in path[1:]):
                 continue
-            word = self._word(path)
+            word = self.word(path)
             if word is not None and there == start:
                 yield _Circle(path, grows=False), word
             elif word is not None:
@@ -293,7 +325,7 @@ class _Search:
     def _is_exhausted(self) -> bool:
         return len(self._known) >= _MOST_WORDS or self._walked >= _MOST_WALKED
 
-    def _word(self, path: Sequence[_Edge]) -> _Word | None:
+    def word(self, path: Sequence[_Edge]) -> _Word | None:
         """Return the shortest name that takes all of *path*; None if there certainly is none."""
         asked = frozenset((edge.mirror.topic_filter, edge.name) for edge in path)
         if asked not in self._known:

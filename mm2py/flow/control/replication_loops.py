@@ -1,4 +1,4 @@
-"""Refuse settings with replication loops; uncertain cases are a note."""
+"""Refuse settings with replication loops; uncertain cases are a note, and so are two flows into one remote topic."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Pro
 from mm2py.errors import Mm2Error
 from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.model.endpoint import one_name_each
-from mm2py.policy.loops import FlowNaming, Loop, describe, find_loop
+from mm2py.policy.loops import FlowNaming, Loop, Meeting, describe, find_loop, find_meeting
 from mm2py.policy.plugins import PluginError
+from mm2py.policy.replication import DefaultReplicationPolicy
 
 
 _KEY = "replication.policy.class"
 
 
 def judged(settings: MirrorSettings) -> MirrorSettings:
-    """Return *settings* with a note if flows may form a replication loop; raise ConfigError if they certainly would.
-    Flows of other nodes with the same file are included.
+    """Return *settings* with a note if flows may form a replication loop, or if two write to one remote topic; raise
+    ConfigError if they certainly form a loop. Flows of other nodes with the same file are included.
     """
     mirrors = list(_mirrors((*settings.flows, *settings.elsewhere)))
     try:
-        loop = _found(mirrors)
+        loop, meeting = _found(mirrors)
     except PluginError as error:
         note = Problem(settings.path.name, _KEY, f"whether flows feed each other is uncertain: {error.reason}")
         return attrs.evolve(settings, notes=(*settings.notes, note))
+    if meeting is not None:
+        settings = attrs.evolve(settings, notes=(*settings.notes, _meeting_noted(settings, meeting)))
     if loop is None:
         return settings
     message = describe({mirror.flow: mirror for mirror in mirrors}, loop)
@@ -34,10 +37,7 @@ def judged(settings: MirrorSettings) -> MirrorSettings:
         hint = "give each cluster its own brokers, or copies names of their own: remote.topic.suffix = .mirror"
         raise ConfigError((Problem(settings.path.name, "bootstrap.servers", message, hint),))
     if loop.is_sure:
-        hint = "use the default policy, mirror one way only, or make sure that no topic is selected by all of them"
-        if any(mirror.routed for mirror in mirrors):
-            hint = "make sure that routers keep the policy's prefix, or that no topic is selected by all of them"
-        raise ConfigError((Problem(settings.path.name, _KEY, message, hint),))
+        raise ConfigError((Problem(settings.path.name, _KEY, message, _way_out(mirrors)),))
     hint = "make sure that the policy's topic_source() and upstream_topic() return a topic's origin"
     return attrs.evolve(settings, notes=(*settings.notes, Problem(settings.path.name, _KEY, message, hint)))
 
@@ -58,9 +58,30 @@ def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[FlowNaming]:
         yield FlowNaming(flow.flow, policy, topic_filter, flow.topics.heartbeats_enabled, routed, cluster_of)
 
 
-def _found(mirrors: Sequence[FlowNaming]) -> Loop | None:
+def _way_out(mirrors: Sequence[FlowNaming]) -> str:
+    if any(mirror.routed for mirror in mirrors):
+        return "make sure that routers keep the policy's prefix, or that no topic is selected by all of them"
+    policies = {mirror.policy for mirror in mirrors if isinstance(mirror.policy, DefaultReplicationPolicy)}
+    aliases = {alias for mirror in mirrors for alias in (mirror.flow.source, mirror.flow.target)}
+    parted = {policy.separator for policy in policies for alias in aliases if policy.separator in alias}
+    if parted and len(policies) == 1:
+        return f"choose aliases without {parted.pop()!r}, or another replication.policy.separator"
+    return "use the default policy, mirror one way only, or make sure that no topic is selected by all of them"
+
+
+def _meeting_noted(settings: MirrorSettings, meeting: Meeting) -> Problem:
+    one, other = meeting.flows
+    message = (
+        f"{one} and {other} both write to topic {meeting.remote_topic} of {one.target}: after a crash neither can tell "
+        "which records there are its own, so some may come twice"
+    )
+    hint = "use the default policy, a remote.topic.prefix for each flow, or topics that only one of them selects"
+    return Problem(settings.path.name, _KEY, message, hint)
+
+
+def _found(mirrors: Sequence[FlowNaming]) -> tuple[Loop | None, Meeting | None]:
     try:
-        return find_loop(mirrors)
+        return find_loop(mirrors), find_meeting(mirrors)
     except Exception as error:  # errors of custom classes
         names = ", ".join(sorted({type(mirror.policy).__name__ for mirror in mirrors}))
         raise PluginError(_KEY, names, f"asking {names} failed: {error!r}") from error

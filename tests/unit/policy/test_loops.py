@@ -10,7 +10,7 @@ import pytest
 from mm2py.model.flow import Flow
 from mm2py.policy import loops
 from mm2py.policy.filters import DefaultTopicFilter
-from mm2py.policy.loops import FlowNaming, Loop, describe, find_loop
+from mm2py.policy.loops import FlowNaming, Loop, describe, find_loop, find_meeting
 from mm2py.policy.replication import AffixedReplicationPolicy, DefaultReplicationPolicy, IdentityReplicationPolicy
 
 
@@ -263,3 +263,31 @@ def test_a_search_that_takes_too_long_names_flows_that_form_a_cycle(monkeypatch:
 
     assert found is not None
     assert (len(found.flows), found.topic, found.is_sure) == (3, None, False)
+
+
+MEETINGS = {
+    "names are kept": ([mirror("A->C"), mirror("B->C")], "orders"),
+    "a name in one, an expression in the other": ([mirror("A->C", "bills orders"), mirror("B->C", "bi.*")], "bills"),
+    "the same expression": ([mirror("A->C", "invoices-.+"), mirror("B->C", "invoices-.+")], "invoices-a"),
+    "the third of them": ([mirror("A->C", "a"), mirror("B->C", "b"), mirror("D->C", "[b-d]")], "b"),
+    "only heartbeats": ([mirror("A->C", "heartbeats"), mirror("B->C", "heartbeats")], None),
+    "other topics": ([mirror("A->C", "a.*"), mirror("B->C", "b.*")], None),
+    "other targets": ([mirror("A->C"), mirror("B->D")], None),
+    "default names": ([mirror("A->C", policy="default"), mirror("B->C", policy="default")], None),
+    "prefixes of their own": (
+        [
+            attrs.evolve(mirror(flow), policy=AffixedReplicationPolicy(IdentityReplicationPolicy(flow[0]), flow[0]))
+            for flow in ("A->C", "B->C")
+        ],
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("flows", "topic"), MEETINGS.values(), ids=MEETINGS)
+def test_flows_into_one_remote_topic(flows: list[FlowNaming], topic: str | None) -> None:
+    """Two flows to one cluster that give topics the same names are found, where both take a topic."""
+    found = find_meeting(flows)
+
+    assert (found and found.remote_topic) == topic
+    assert found is None or found.flows == tuple(mirror.flow for mirror in flows[-2:])

@@ -74,6 +74,15 @@ def test_a_topic_that_would_be_copied_into_itself_is_refused(tmp_path: Path) -> 
     assert "remote.topic.suffix" in problem.hint
 
 
+def test_aliases_that_contain_the_separator_are_what_to_change(tmp_path: Path) -> None:
+    """The default policy is in use already; which cluster a topic came from cannot be told from such names."""
+    with pytest.raises(ConfigError) as refused:
+        judge(tmp_path, BOTH_WAYS.replace("A", "eu.west").replace("B", "us.east"))
+
+    (problem,) = refused.value.problems
+    assert problem.hint == "choose aliases without '.', or another replication.policy.separator"
+
+
 def test_a_ring_over_two_aliases_of_one_cluster_is_refused(tmp_path: Path) -> None:
     """A->C and C->B lead back to where they began, if A and B are one cluster."""
     back = CLUSTERS.replace("y:1", "x:1") + "A->C.enabled = true\nC->B.enabled = true\n"
@@ -155,3 +164,13 @@ def test_routers_count(tmp_path: Path) -> None:
     assert problem.message.endswith("because routers of B->C and C->A and A->B hide where it came from")
     assert "make sure that routers keep the policy's prefix" in problem.hint
     assert not any("feed each other" in note.message for note in judge(tmp_path, ring).notes)
+
+
+def test_two_flows_into_one_remote_topic_are_noted(tmp_path: Path) -> None:
+    """They run, as in Java; of names that show the source nothing is said."""
+    text = CLUSTERS + "A->C.enabled = true\nB->C.enabled = true\n"
+    (note,) = (note for note in judge(tmp_path, text + IDENTITY).notes if "both write" in note.message)
+
+    assert note.message.startswith("A->C and B->C both write to topic orders of C: after a crash")
+    assert "remote.topic.prefix" in note.hint
+    assert not any("both write" in note.message for note in judge(tmp_path, text).notes)
