@@ -26,6 +26,11 @@ _MECHANISM_OF = {
 }
 
 
+#: What Amazon's plug-in for Java assumes a role with, and its signer for Python cannot: without them it would log in as
+#: another principal, or be refused for no visible reason.
+_NOT_SIGNED_WITH = ("awsRoleExternalId", "awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleSessionToken")
+
+
 def client_key_in(written: str) -> str | None:
     """Return the ``ssl.*`` or ``sasl.*`` key that a line sets, at any level."""
     match = _CLIENT_KEY.search(written)
@@ -89,6 +94,15 @@ def _judge_login(protocol: Value, lines: Mapping[str, Value]) -> Iterator[Proble
         yield from _judge_password(protocol, jaas, options)
     elif mechanism == "OAUTHBEARER":
         yield from _judge_token(mechanism_line or protocol, jaas, lines, options)
+    left_out = [name for name in _NOT_SIGNED_WITH if name in options]
+    if jaas is not None and left_out and _is_signed_by_amazon(mechanism, lines):
+        hint = 'put the role into a profile of the AWS configuration, and write awsProfileName="…"'
+        yield _problem(jaas, f"{' and '.join(left_out)} cannot be used here", hint)
+
+
+def _is_signed_by_amazon(mechanism: str, lines: Mapping[str, Value]) -> bool:
+    handler = lines.get("sasl.login.callback.handler.class")
+    return mechanism == "AWS_MSK_IAM" or (handler is not None and handler.text.strip().startswith("software.amazon."))
 
 
 def _judge_password(protocol: Value, jaas: Value | None, options: Mapping[str, str]) -> Iterator[Problem]:

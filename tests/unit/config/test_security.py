@@ -10,6 +10,7 @@ from tests.support.config_files import ConfigFile
 
 PLAIN = 'M.PlainLoginModule required username="u" password="hush";'
 MSK = "software.amazon.msk.auth.iam.IAMLoginModule required;"
+MSK_TOKENS = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
 SCRAM = 'M.ScramLoginModule required username="u" password="hush";'
 
 
@@ -121,6 +122,17 @@ _SASL = "A.security.protocol = SASL_SSL\nA.sasl.mechanism = "
                 "8: A.sasl.client.callback.handler.class: only Kafka's and Amazon MSK's own classes are "
                 "built in (for tokens, name a Python class as A.sasl.login.callback.handler.class)"
             ),
+        ),
+        (
+            f'{_SASL}AWS_MSK_IAM\nA.sasl.jaas.config = M required awsRoleArn="r" awsRoleExternalId="hush";',
+            "7: A.sasl.jaas.config: awsRoleExternalId cannot be used here (put the role into a profile",
+        ),
+        (
+            (
+                f"{_SASL}OAUTHBEARER\nA.sasl.login.callback.handler.class = {MSK_TOKENS}\n"
+                'A.sasl.jaas.config = M required awsRoleAccessKeyId="hush" awsRoleSecretAccessKey="hush";'
+            ),
+            "8: A.sasl.jaas.config: awsRoleAccessKeyId and awsRoleSecretAccessKey cannot be used here",
         ),
         ("A.ssl.truststore.type = BKS", "5: A.ssl.truststore.type: expected one of JKS, PKCS12, PEM"),
         ("A.ssl.enabled.protocols = SSLv3", "5: A.ssl.enabled.protocols: unknown are SSLv3"),
