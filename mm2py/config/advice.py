@@ -161,3 +161,12 @@ def note_exactly_once(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem
         if found.is_enabled and line is not None and int(line.text.strip()) < LEAST_TRANSACTION_MS:
             message = f"counts as {LEAST_TRANSACTION_MS}: what a transform does between two commits takes seconds"
             yield Problem(line.where, line.key, message)
+
+
+def note_unsynced(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem]:
+    """Note that group offsets are to be synchronised by flows without checkpoints: they would come from these."""
+    for flow in flows:
+        of, line = FlowReader(layers, flow), layers.first(spellings(key_named("sync.group.offsets.enabled"), flow))
+        if line is not None and of.flag("sync.group.offsets.enabled") and not of.flag("emit.checkpoints.enabled"):
+            message = f"has no effect: {flow} emits no checkpoints"
+            yield Problem(line.where, line.key, message, "set emit.checkpoints.enabled = true")

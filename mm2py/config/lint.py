@@ -27,6 +27,8 @@ _FREE_TEXT = {Kind.STRING, Kind.PASSWORD}
 _NUMBERS_AND_FLAGS = {Kind.BOOLEAN, Kind.SHORT, Kind.INT, Kind.LONG}
 _ROLES = ("consumer", "producer")
 _WITHOUT_EFFECT = "accepted, without effect in this version"
+#: They are in no topic's name, nor in a group's.
+_NOT_IN_NAMES = "\"';"
 _FLOW_KEY = re.compile(r"(.+?)->(.+?)\.(.+)")
 
 
@@ -164,6 +166,9 @@ def _note_line(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Itera
         yield Problem(value.where, value.key, row.remark or _WITHOUT_EFFECT, _typo(line))
     yield from _note_nearest(row, value)
     yield from _note_repeated(row, value)
+    if row.kind is Kind.PATTERNS and (strange := next((char for char in _NOT_IN_NAMES if char in value.text), "")):
+        hint = "write names and expressions without quotes, separated by commas"
+        yield Problem(value.where, value.key, f"{strange} is part of the name or expression, as in Java", hint)
     if entry is None:
         return
     if entry.drops_backslash and row.kind is Kind.PATTERNS:

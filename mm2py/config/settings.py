@@ -12,7 +12,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.advice import judge_exactly_once, judge_renamed_source, note_exactly_once, note_unread
+from mm2py.config.advice import judge_exactly_once, judge_renamed_source, note_exactly_once, note_unread, note_unsynced
 from mm2py.config.explain import Effective, effective
 from mm2py.config.exposure import note_readable
 from mm2py.config.flow_settings import BrokenHistorySettings, FlowSettings, MembershipSettings
@@ -234,6 +234,7 @@ def _advise(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
     enabled = [flow for flow in flows if FlowReader(layers, flow).flag("enabled")]
     yield from note_unread(lines, flows, enabled)
     yield from note_exactly_once(layers, enabled)
+    yield from note_unsynced(layers, enabled)
 
 
 def _elsewhere(layers: Layers, flows: Sequence[FlowSettings]) -> tuple[FlowSettings, ...]:

@@ -76,6 +76,16 @@ def _key(lines: str) -> str:
             "A->B.topics.exclude = mm2.*\\.internal",
             "a single backslash is dropped in a properties file (write \\\\ for \\ )",
         ),
+        *(
+            (
+                f"A->B.{line}",
+                (
+                    f"{char} is part of the name or expression, as in Java "
+                    "(write names and expressions without quotes, separated by commas)"
+                ),
+            )
+            for line, char in (('topics = ".*"', '"'), ("groups = 'a', 'b'", "'"), ("topics = orders;clicks", ";"))
+        ),
         ("A.consumer.metric.reporters = x # y", "'# y' after the value is part of it (comments need their own line)"),
         (
             "A.ssl.keystore.password = x # y",
@@ -97,6 +107,15 @@ def _key(lines: str) -> str:
 def test_a_line_that_does_not_do_what_it_seems_to_is_named(notes: Notes, line: str, expected: str) -> None:
     """Each odd line gives one note with file, line and what to write instead."""
     assert f"mm2.properties:5: {_key(line)}: {expected}" in notes(line)
+
+
+def test_groups_that_cannot_be_synchronised_are_noted(notes: Notes) -> None:
+    """Their offsets at the target come from checkpoints."""
+    sync = "A->B.sync.group.offsets.enabled = true\n"
+    expected = "mm2.properties:5: A->B.sync.group.offsets.enabled: has no effect: A->B emits no checkpoints"
+
+    assert any(note.startswith(expected) for note in notes(sync + "emit.checkpoints.enabled = false\n"))
+    assert notes(sync) == notes("emit.checkpoints.enabled = false\n") == []
 
 
 @pytest.mark.parametrize(
