@@ -18,8 +18,9 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
-from mm2py.model.epoch import CopyLimits
+from mm2py.model.epoch import CopyLimits, PartitionFailure
 from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy, SendingHalf
+from mm2py.pipeline.copy.refusals import kept_out, tried_again
 from mm2py.wire import produce
 from mm2py.wire.batches.batch import next_sequence, sign
 from mm2py.wire.cluster import Cluster
@@ -51,7 +52,7 @@ class Sending(Protocol):
 
     def offer(self, copy: PartitionCopy) -> None: ...
 
-    def pause(self, copy: PartitionCopy, why: str, error: BrokerConnectionError | None = None) -> None: ...
+    def pause(self, copy: PartitionCopy, why: PartitionFailure) -> None: ...
 
     def sent(self, sending: SendingHalf) -> None: ...
 
@@ -264,7 +265,7 @@ class BrokerSender:
             unsent, self._ready = self._ready, collections.deque()
             for copy in unsent:
                 copy.sending.is_ready = False
-                self._sender.pause(copy, str(error), error)
+                self._sender.pause(copy, kept_out(error) or tried_again(str(error), "target"))
         finally:
             self._is_opening = False
         self.pump()

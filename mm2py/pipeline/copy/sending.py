@@ -19,16 +19,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from mm2py.clock import Clock
-from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
 from mm2py.pipeline.copy.broker_sender import BrokerSender
 from mm2py.pipeline.copy.metadata import HINT_REWOUND, WantedTopics, end_remade, is_remade
 from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy, SendingHalf, Tally
-from mm2py.pipeline.copy.refusals import kept_out, lacks, tried_again
+from mm2py.pipeline.copy.refusals import lacks, tried_again
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, name_of
 from mm2py.wire.produce import PartitionAck
@@ -50,6 +49,11 @@ _FORGOTTEN: Final = frozenset(
 
 _HINT_COMPARED: Final = "the next epoch compares target and source and continues by itself"
 
+_RETRIED: Final[Mapping[int, str]] = {
+    ErrorCode.NOT_ENOUGH_REPLICAS: (
+        "it is tried again by itself; if all brokers are up, the topic has fewer replicas than its min.insync.replicas"
+    ),
+}
 _REFUSED: Final = {
     ErrorCode.MESSAGE_TOO_LARGE: "raise max.message.bytes of the remote topic, or message.max.bytes of its brokers",
     ErrorCode.RECORD_LIST_TOO_LARGE: "raise segment.bytes of the remote topic",
@@ -58,7 +62,10 @@ _REFUSED: Final = {
     ErrorCode.INVALID_TIMESTAMP: (
         "raise message.timestamp.before.max.ms and message.timestamp.after.max.ms of the remote topic"
     ),
-    ErrorCode.INVALID_RECORD: "the target refuses the batch: compare the remote topic's settings with the source's",
+    ErrorCode.INVALID_RECORD: (
+        "if it is about records without a key, let the remote topic's cleanup.policy be delete until they are copied; "
+        "else compare its settings with the source's"
+    ),
     ErrorCode.CORRUPT_MESSAGE: "the batch was damaged on its way: check the network and the memory of this host",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "the target's brokers are too old for the source's codec",
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "raise message.format.version of the remote topic",
@@ -153,7 +160,7 @@ class BatchSender:
             sending.is_behind = not sending.is_behind
         node = self.target.leader(copy.remote)
         if node is None:
-            self.pause(copy, f"no broker leads {copy.remote} at the target")
+            self.pause(copy, tried_again(f"no broker leads {copy.remote} at the target", "target"))
             return
         if is_remade(self.target, copy):
             self._hold_back_remade(copy)
@@ -166,7 +173,7 @@ class BatchSender:
     def _hold_back_remade(self, copy: PartitionCopy) -> None:
         """Send nothing to a topic that is not the one we know; what is known here may be old, so look once more."""
         if not copy.sending.retries:
-            self.pause(copy, f"{copy.remote.topic} at the target is another topic of that name")
+            self.pause(copy, tried_again(f"{copy.remote.topic} at the target is another topic of that name", "target"))
             return
         end_remade(copy)
         copy.sending.is_failing = copy.sending.is_given_up = True
@@ -183,10 +190,10 @@ class BatchSender:
             self._openings.add(opening)
             opening.add_done_callback(self._openings.discard)
 
-    def pause(self, copy: PartitionCopy, why: str, error: BrokerConnectionError | None = None) -> None:
+    def pause(self, copy: PartitionCopy, why: PartitionFailure) -> None:
         """Leave *copy* alone for a moment and look the leader up meanwhile."""
         sending = copy.sending
-        copy.retried_failure = kept_out(error) or tried_again(why, "target")
+        copy.retried_failure = why
         sending.is_waiting = True
         sending.retries += 1
         self.retries += 1
@@ -292,7 +299,8 @@ class BatchSender:
                 hint = lacks(self.target.endpoint, "WRITE", copy.remote.topic)
             self._give_up(copy, Ended.FAILED, PartitionFailure(where, hint, name, buffered.first_upstream))
         else:
-            copy.retried_failure = PartitionFailure(where, "it is tried again by itself", name, buffered.first_upstream)
+            hint = _RETRIED.get(ack.error_code, tried_again(where, "target").hint)
+            copy.retried_failure = PartitionFailure(where, hint, name, buffered.first_upstream)
 
     def _rewound(self, copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck) -> None:
         sending = copy.sending
@@ -334,7 +342,7 @@ class BatchSender:
             return
         buffer.send_again()
         sending.is_failing = False
-        self.pause(copy, copy.retried_failure.message if copy.retried_failure else "target is away")
+        self.pause(copy, copy.retried_failure or tried_again("target is away", "target"))
 
 
 def _is_of_another_writer(copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck) -> bool:

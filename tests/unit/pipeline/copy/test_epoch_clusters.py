@@ -197,7 +197,9 @@ async def test_one_partition_with_a_full_share_does_not_stop_others() -> None:
 
     assert (rig.values(0), rig.values(1)) == ([], list(range(150)))
     assert (of(outcome, 0).ended, of(outcome, 1).ended) == (Ended.INTERRUPTED, Ended.OK)
-    assert "NOT_ENOUGH_REPLICAS" in known(of(outcome, 0).failure).message
+    failure = known(of(outcome, 0).failure)
+    assert "NOT_ENOUGH_REPLICAS" in failure.message
+    assert "fewer replicas than its min.insync.replicas" in failure.hint
 
 
 async def test_source_broker_that_goes_away_while_a_share_is_full_does_not_stop_the_epoch() -> None:
