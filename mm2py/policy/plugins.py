@@ -22,6 +22,7 @@ from mm2py.policy.replication import (
     AffixedReplicationPolicy,
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
+    PlainReplicationPolicy,
     ReplicationPolicy,
 )
 
@@ -42,8 +43,8 @@ _POLICIES: Mapping[str, type] = {
     "DefaultReplicationPolicy": DefaultReplicationPolicy,
     "IdentityReplicationPolicy": IdentityReplicationPolicy,
     # Policies of others that keep names, as Kafka's own does since 3.0.
-    "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy": IdentityReplicationPolicy,
-    "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy": IdentityReplicationPolicy,
+    "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy": PlainReplicationPolicy,
+    "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy": PlainReplicationPolicy,
     "ch.mawileo.kafka.mm2.PrefixlessReplicationPolicy": IdentityReplicationPolicy,
 }
 _GROUP_FILTERS: Mapping[str, type] = {"default": DefaultGroupFilter, "DefaultGroupFilter": DefaultGroupFilter}

@@ -133,13 +133,13 @@ class IdentityReplicationPolicy:
         return DefaultReplicationPolicy(self.separator, self.internal_separator_enabled)
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        return self._default.format_remote_topic(source_alias, topic) if _looks_like_heartbeats(topic) else topic
+        return self._default.format_remote_topic(source_alias, topic) if self._is_prefixed(topic) else topic
 
     def topic_source(self, topic: str) -> str | None:
-        return self._default.topic_source(topic) if _looks_like_heartbeats(topic) else self.source_alias or None
+        return self._default.topic_source(topic) if self._is_prefixed(topic) else self.source_alias or None
 
     def upstream_topic(self, topic: str) -> str | None:
-        return self._default.upstream_topic(topic) if _looks_like_heartbeats(topic) else topic
+        return self._default.upstream_topic(topic) if self._is_prefixed(topic) else topic
 
     def original_topic(self, topic: str) -> str:
         return _walk_back(self, topic)
@@ -161,6 +161,31 @@ class IdentityReplicationPolicy:
 
     def offset_syncs_topic(self, alias: str) -> str:
         return self._default.offset_syncs_topic(alias)
+
+    def _is_prefixed(self, topic: str) -> bool:
+        return topic.endswith(HEARTBEATS)
+
+
+@attrs.frozen
+class PlainReplicationPolicy(IdentityReplicationPolicy):
+    """
+    Names that end in ``heartbeats`` are kept as well, as by the policies that others wrote before Kafka had one. The
+    topic of the heartbeats themselves is not: the target has one of its own.
+    """
+
+    def _is_prefixed(self, topic: str) -> bool:
+        return topic == HEARTBEATS
+
+
+@attrs.frozen
+class VerbatimReplicationPolicy(IdentityReplicationPolicy):
+    """Every name is kept, as by mirrors that have no heartbeats: to them it is the name of a topic like any other."""
+
+    def is_heartbeats_topic(self, topic: str) -> bool:  # noqa: ARG002
+        return False
+
+    def _is_prefixed(self, topic: str) -> bool:  # noqa: ARG002
+        return False
 
 
 @attrs.frozen
@@ -216,11 +241,16 @@ class AffixedReplicationPolicy:
         return self.inner.offset_syncs_topic(alias)
 
 
+_BUILT_IN = frozenset(
+    {DefaultReplicationPolicy, IdentityReplicationPolicy, PlainReplicationPolicy, VerbatimReplicationPolicy}
+)
+
+
 def is_built_in(policy: ReplicationPolicy) -> bool:
     """Whether *policy* is one of this module, not a custom class."""
     if isinstance(policy, AffixedReplicationPolicy):
         return is_built_in(policy.inner)
-    return type(policy) in {DefaultReplicationPolicy, IdentityReplicationPolicy}
+    return type(policy) in _BUILT_IN
 
 
 def keeps_names(policy: ReplicationPolicy, source_alias: str) -> bool:
@@ -237,7 +267,3 @@ def _walk_back(policy: ReplicationPolicy, topic: str) -> str:
     while (upstream := policy.upstream_topic(topic)) is not None and upstream != topic:
         topic = upstream
     return topic
-
-
-def _looks_like_heartbeats(topic: str) -> bool:
-    return topic.endswith(HEARTBEATS)

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -17,6 +18,8 @@ from mm2py.config.problem import Problem
 from mm2py.config.properties import Document, Entry, parse_bytes
 
 
+#: How mirrors name topics that have no heartbeats, and so no topics with names of their own.
+VERBATIM: Final = "mm2py.policy.replication.VerbatimReplicationPolicy"
 _ALIASED_SERVERS = re.compile(r"write \S+\.bootstrap\.servers")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.importers.lines import Imported, Lines, ParsedFile, read_files
+from mm2py.config.importers.lines import VERBATIM, Imported, Lines, ParsedFile, read_files
 from mm2py.config.problem import Problem
 from mm2py.config.ways import is_client_key
 
@@ -90,7 +90,7 @@ def import_legacy(options: LegacyOptions) -> Imported:
         lines.take(f"{flow}.copy.start.group", group, group.value.strip())
     for key in _OFF:
         lines.set(key, "false")
-    lines.set(f"{flow}.replication.policy.class", "identity")
+    lines.set(f"{flow}.replication.policy.class", VERBATIM)
     lines.set(f"{flow}.topics.exclude", _INTERNAL)
     # It left the creation of topics to the target's brokers, and its offsets to the source's.
     lines.set(f"{flow}.replication.factor", "-1")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from mm2py.config.importers.lines import Lines, ParsedFile
+from mm2py.config.importers.lines import VERBATIM, Lines, ParsedFile
 from mm2py.config.problem import Problem
 from mm2py.config.properties import Entry
 from mm2py.model.flow import Flow
@@ -40,7 +40,7 @@ def take_mirus(lines: Lines, file: ParsedFile, flow: Flow) -> Iterator[Problem]:
     entries = file.entries
     yield from _take_topics(lines, file, flow)
     if _POLICY not in entries:
-        lines.set(f"{flow}.{_POLICY}", "identity")
+        lines.set(f"{flow}.{_POLICY}", VERBATIM)
     for key, entry in entries.items():
         if key == "monitor.poll.wait.ms":
             lines.take(f"{flow}.refresh.topics.interval.seconds", entry, _seconds(entry))
@@ -49,6 +49,9 @@ def take_mirus(lines: Lines, file: ParsedFile, flow: Flow) -> Iterator[Problem]:
         elif key not in _CONSUMED and "converter" not in key:
             lines.take(f"{flow}.{_AFFIXES.get(key, key)}", entry)
     lines.set(f"{flow}.refresh.topics.interval.seconds", str(_DEFAULT_LOOK_S))
+    # It excluded nothing, and left the creation of topics to the target.
+    lines.set(f"{flow}.topics.exclude", "")
+    lines.set(f"{flow}.replication.factor", "-1")
     for key in _OFF:
         lines.set(f"{flow}.{key}", "false")
 

@@ -18,11 +18,12 @@ from mm2py.policy.plugins import (
     load_policy,
     load_topic_filter,
 )
-from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
+from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy, PlainReplicationPolicy
 
 
 _DEFAULT = DefaultReplicationPolicy("_", internal_separator_enabled=False)
 _IDENTITY = IdentityReplicationPolicy("A", "_", internal_separator_enabled=False)
+_PLAIN = PlainReplicationPolicy("A", "_", internal_separator_enabled=False)
 _TOPICS = partial(load_topic_filter, topics=("a", "b"), topics_exclude=("b",))
 _GROUPS = partial(load_group_filter, groups=["a"], groups_exclude=["b"])
 _CONFIGS = partial(load_config_property_filter, config_properties_exclude=["a.*"], use_defaults_from="source")
@@ -92,8 +93,8 @@ class Whole(Half):
         ("org.apache.kafka.connect.mirror.DefaultReplicationPolicy", _DEFAULT),
         ("identity", _IDENTITY),
         ("org.apache.kafka.connect.mirror.IdentityReplicationPolicy", _IDENTITY),
-        ("com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy", _IDENTITY),
-        ("io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy", _IDENTITY),
+        ("com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy", _PLAIN),
+        ("io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy", _PLAIN),
         ("ch.mawileo.kafka.mm2.PrefixlessReplicationPolicy", _IDENTITY),
         ("mm2py.policy.replication.IdentityReplicationPolicy", _IDENTITY),
     ],

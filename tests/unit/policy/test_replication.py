@@ -10,6 +10,8 @@ from mm2py.policy.replication import (
     AffixedReplicationPolicy,
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
+    PlainReplicationPolicy,
+    VerbatimReplicationPolicy,
     keeps_names,
 )
 
@@ -92,6 +94,17 @@ def test_the_identity_policy_keeps_all_names_but_heartbeats(
         IDENTITY.topic_source(topic),
         IDENTITY.upstream_topic(topic),
     )
+
+
+@pytest.mark.parametrize("topic", ["orders", "my-heartbeats", "X.heartbeats", "heartbeats"])
+def test_policies_of_others_keep_such_names_too(topic: str) -> None:
+    """Only the heartbeats themselves have another name at the target, which has its own; without them none has."""
+    plain, verbatim = PlainReplicationPolicy("A"), VerbatimReplicationPolicy("A")
+    is_one = topic == "heartbeats"
+
+    assert plain.format_remote_topic("A", topic) == ("A.heartbeats" if is_one else topic)
+    assert (plain.is_heartbeats_topic(topic), verbatim.is_heartbeats_topic(topic)) == (is_one, False)
+    assert verbatim.format_remote_topic("A", topic) == verbatim.upstream_topic(topic) == topic
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from mm2py.config.importers.mirror_maker_1 import LegacyOptions, import_legacy
 from mm2py.config.settings import MirrorSettings, import_settings
+from mm2py.flow.plugins import selected_topics
 from tests.support.config_files import only_flow, problems_of, refusals_of
 
 
@@ -46,7 +47,7 @@ def test_two_files_and_a_topic_are_a_flow(load: Load) -> None:
     assert str(flow.flow) == "mirror-group->target"
     assert flow.is_enabled
     assert (flow.source.bootstrap_servers, flow.target.bootstrap_servers) == (("source:9092",), ("target:9092",))
-    assert (flow.topics.names, flow.policy.class_name) == (("orders",), "identity")
+    assert flow.topics.names == ("orders",)
     assert flow.offset_storage.topic == "mm2-offsets.mirror-group.internal"
     assert set(settings.clusters) == {"mirror-group", "target"}
 
@@ -80,6 +81,14 @@ def test_new_features_are_off(load: Load) -> None:
     assert not flow.topic_sync.acls_enabled
     assert (flow.topics.replication_factor, flow.offset_storage.replication_factor) == (-1, -1)
     assert "__consumer_offsets" in flow.topics.exclude
+
+
+def test_whatever_is_selected_keeps_its_name(load: Load) -> None:
+    """MirrorMaker 1 knows no heartbeats: such topics are topics like any other."""
+    flow = only_flow(load(include=".*heartbeats|orders"))
+
+    names = ("device-heartbeats", "heartbeats", "orders", "target.heartbeats")
+    assert selected_topics(flow, dict.fromkeys((*names, "other"), 1)).remote_of == dict(zip(names, names, strict=True))
 
 
 def test_each_client_gets_its_own_settings(load: Load) -> None:

@@ -10,7 +10,7 @@ import pytest
 from mm2py.config.importers.standalone import import_standalone
 from mm2py.config.settings import ConfigError, MirrorSettings, import_settings
 from mm2py.flow.control.replication_loops import judged
-from mm2py.flow.plugins import remote_names_of
+from mm2py.flow.plugins import remote_names_of, selected_topics
 from tests.support.config_files import only_flow, refusals_of
 
 
@@ -71,7 +71,7 @@ def test_a_connector_is_a_flow(load: Load) -> None:
 
     assert str(flow.flow) == "mirus-source->target"
     assert (flow.source.bootstrap_servers, flow.target.bootstrap_servers) == (("source:9092",), ("target:9092",))
-    assert (flow.source.client_id, flow.policy.class_name, flow.is_enabled) == ("mirus", "identity", True)
+    assert (flow.source.client_id, flow.is_enabled, remote_names_of(flow)("a.b")) == ("mirus", True, "a.b")
     assert flow.topics.refresh_interval_s == 60.0
     assert not any((flow.heartbeats.is_emitted, flow.checkpoints.is_emitted, flow.offset_syncs.is_emitted))
     assert not any((flow.topic_sync.configs_enabled, flow.topic_sync.acls_enabled, flow.topics.heartbeats_enabled))
@@ -96,6 +96,20 @@ def test_any_of_three_ways_selects_a_topic(load: Load, lines: str, topics: tuple
     flow = only_flow(load(CONNECTOR.replace("topics.whitelist = test", lines)))
 
     assert flow.topics.names == topics
+
+
+def test_whatever_is_selected_keeps_its_name(load: Load) -> None:
+    """Mirus leaves out no name, and knows no heartbeats: such topics are topics like any other."""
+    names = ("heartbeats", "device-heartbeats", "target.heartbeats", "orders.replica")
+    flow = only_flow(load(CONNECTOR.replace("= test", f"= {', '.join(names)}")))
+
+    assert selected_topics(flow, dict.fromkeys((*names, "other"), 1)).remote_of == dict(zip(names, names, strict=True))
+
+
+def test_what_the_target_lacks_is_replicated_as_its_brokers_say(load: Load) -> None:
+    """As topics are that they create by themselves, unless the connector's file says otherwise."""
+    assert only_flow(load()).topics.replication_factor == -1
+    assert only_flow(load(CONNECTOR + "replication.factor = 3\n")).topics.replication_factor == 3
 
 
 def test_no_topic_at_all_is_noted(load: Load) -> None:
@@ -132,7 +146,7 @@ def test_the_quickstart_runs_as_it_is(load: Load) -> None:
     settings = judged(load(QUICKSTART, WORKER.replace("target:", "localhost:"), name="quickstart.json"))
     flow = only_flow(settings)
 
-    assert (flow.policy.class_name, flow.copying.tasks_max, flow.topics.names) == ("identity", 5, ("test",))
+    assert (flow.copying.tasks_max, flow.topics.names) == (5, ("test",))
     assert remote_names_of(flow)("test") == "test.mirror"
     assert not [note for note in settings.notes if "destination.topic" in note.key or "one cluster" in note.message]
 
