@@ -203,7 +203,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
     clusters = {alias: end for alias in aliases if isinstance(end := cluster_endpoint(layers, alias), ClusterEndpoint)}
     return MirrorSettings(
         path=given.path,
-        clusters=clusters,
+        clusters=_with_those_of_flows(clusters, aliases, flows),
         flows=tuple(flows),
         spark=_spark(layers),
         log_format=of.text("log.format"),
@@ -226,6 +226,15 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
         elsewhere=_elsewhere(layers, flows),
         effective=tuple(effective(layers, [settings.flow for settings in flows], lines)),
     )
+
+
+def _with_those_of_flows(
+    clusters: Mapping[str, ClusterEndpoint], aliases: Sequence[str], flows: Iterable[FlowSettings]
+) -> dict[str, ClusterEndpoint]:
+    """Return *clusters*, and those of which only a flow's lines tell where they are, as a connector's file does."""
+    of_flows = {end.alias: end for settings in flows for end in (settings.source, settings.target)}
+    known = {**of_flows, **clusters}
+    return {alias: known[alias] for alias in aliases if alias in known}
 
 
 def _advise(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:

@@ -85,6 +85,9 @@ def test_all_flows_share_the_worker_s_topics(load: Load) -> None:
         assert (flow.offset_storage.topic, flow.offset_storage.replication_factor) == ("offsets", 1)
         assert (flow.config_storage.topic, flow.config_storage.replication_factor) == ("configs", 3)
         assert flow.target.bootstrap_servers == ("t:9092",)
+    assert {alias: end.bootstrap_servers for alias, end in settings.clusters.items()} == {
+        "west": ("w:9092",), "east": ("t:9092",), "mirus": ("m:9092",), "target": ("t:9092",)
+    }  # fmt: skip
     assert {name: flow.group_id for name, flow in flows.items()} == {
         "west->east": "connect-west",
         "mirus->target": "connect-mirus",
