@@ -194,6 +194,8 @@ class TaskMeasures(Effort):
     elapsed_s: float = 0.0
     boundary_s: float = 0.0
     epochs_ended: int = 0
+    records: int = 0
+    bytes: int = 0
     epochs: deque[EpochView] = attrs.field(factory=lambda: deque(maxlen=_EPOCHS))
 
     def account(self, plan: EpochPlan, outcome: EpochOutcome, took_s: float, wall_ms: int) -> None:
@@ -204,6 +206,8 @@ class TaskMeasures(Effort):
         self.elapsed_s += outcome.elapsed_s
         self.boundary_s += boundary_s
         self.epochs_ended += 1
+        self.records += outcome.records
+        self.bytes += outcome.bytes
         self.epochs.append(
             EpochView(
                 epoch=plan.epoch,

@@ -127,7 +127,9 @@ class EpochView:
 
 @attrs.frozen
 class TaskView:
-    """One copy task. Rates are those of its last epoch; times, requests and epochs add up since the daemon started."""
+    """One copy task. Rates are those of its last epoch; records, times, requests and epochs add up since the daemon
+    started.
+    """
 
     task: int
     state: TaskState
@@ -148,6 +150,8 @@ class TaskView:
     elapsed_s: float = 0.0
     boundary_s: float = 0.0
     epochs_ended: int = 0
+    records: int = 0
+    bytes: int = 0
     fetches: int = 0
     produces: int = 0
     retries: int = 0

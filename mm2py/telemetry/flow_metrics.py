@@ -191,6 +191,14 @@ def _fill_connectors(book: Book, flow: FlowView, tally: EventTally) -> None:
         # Of several nodes each has only some of the numbers.
         for task, state in states.items():
             _put(book, "kafka_connect_connector_status", labels(**at_connect, task=str(task), status=state), 1)
+        for copy_task in flow.tasks if group.connector == SOURCE_CONNECTOR else ():
+            _fill_source_task(book, labels(**at_connect, task=str(copy_task.task)), copy_task)
+
+
+def _fill_source_task(book: Book, it: Labels, task: TaskView) -> None:
+    for step in ("poll", "write"):
+        _put(book, f"kafka_connect_source_task_source_record_{step}_total", it, task.records)
+        _put(book, f"kafka_connect_source_task_source_record_{step}_rate", it, task.records_per_s)
 
 
 def _fill_task(book: Book, it: Labels, task: TaskView) -> None:
@@ -198,6 +206,8 @@ def _fill_task(book: Book, it: Labels, task: TaskView) -> None:
         ("failed_restart_attempts_total", task.lost_epochs),
         ("state", task.state.value),
         ("partitions", task.partitions),
+        ("records_total", task.records),
+        ("bytes_total", task.bytes),
         ("epochs_total", task.epochs_ended),
         ("epoch_seconds_total", task.elapsed_s),
         ("boundary_seconds_total", task.boundary_s),

@@ -29,6 +29,9 @@ scrape_configs:
       - targets: [mirror-1:8083]
 ```
 
+With `listeners = http://127.0.0.1:8083, http://:3600` they are at a JMX exporter's port as well, and Prometheus's
+configuration may stay as it is.
+
 ## How to read them
 
 - *Java's names* are `kafka_connect_mirror_source_connector_…` and `kafka_connect_mirror_checkpoint_connector_…`, by JMX
@@ -73,8 +76,10 @@ scrape_configs:
         replacement: kafka_connect_mirror_mirror${1}connector_${2}
 ```
 
-Dashboard, rules and alerts of mm2py need the names without this. What Strimzi's dashboards show of Java's consumers,
-producers and JVM has no counterpart.
+Dashboard, rules and alerts of mm2py need the names without this. Figures of Java's own consumers, producers and JVM do
+not exist here; what most dashboards show of them is in other metrics, which may be renamed in the same way:
+`mm2py_partition_lag_records` for `kafka_consumer_fetch_manager_records_lag`, and `mm2py_flow_bytes_total` for
+`kafka_consumer_incoming_byte_total` and `kafka_producer_outgoing_byte_total`.
 
 ## Many partitions
 

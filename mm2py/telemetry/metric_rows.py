@@ -96,7 +96,8 @@ _TASK_STATES = ("total", "running", "paused", "failed", "unassigned", "destroyed
 
 _JAVA_CONNECT = Chapter(
     "As Kafka Connect: connectors and their tasks",
-    "A connector is a task group of a flow, under Java's name for it; on a Connect worker, under its own name.",
+    "A connector is a task group of a flow, under Java's name for it; on a Connect worker, under its own name. Records "
+    "count as polled once they are written, so both have one figure.",
     (
         Metric("kafka_connect_connector_status", _G, (*_JAVA_CONNECTOR, "task", "status"),
                "1 for each task of this node, with its state as a label.", "connector-task-metrics: status"),
@@ -105,6 +106,15 @@ _JAVA_CONNECT = Chapter(
                    "Tasks of the connector." if state == "total" else f"Tasks of the connector that are {state}.",
                    f"connect-worker-metrics: connector-{state}-task-count")
             for state in _TASK_STATES
+        ),
+        *(
+            Metric(f"kafka_connect_source_task_source_record_{step}_{ending}", kind, (*_JAVA_CONNECTOR, "task"), doc,
+                   f"source-task-metrics: source-record-{step}-{ending}")
+            for step in ("poll", "write")
+            for ending, kind, doc in (
+                ("total", _C, "Records that the task copied since the daemon started."),
+                ("rate", _G, "Records per second that it copied in its last epoch."),
+            )
         ),
         Metric("kafka_connect_worker_connector_count", _G, (), "Connectors of the node.",
                "connect-worker-metrics: connector-count"),
@@ -227,6 +237,8 @@ _CONNECTORS = Chapter(
                "Mirus: task-failed-restart-attempts-count (connector-task-metrics)"),
         Metric("mm2py_task_state", _G, _TASK, "State of the copy task, as a number."),
         Metric("mm2py_task_partitions", _G, _TASK, "Partitions that the copy task copies."),
+        Metric("mm2py_task_records_total", _C, _TASK, "Records that the copy task copied."),
+        Metric("mm2py_task_bytes_total", _C, _TASK, "Bytes of record batches that it copied."),
         Metric("mm2py_task_epochs_total", _C, _TASK, "Epochs that ended normally."),
         Metric("mm2py_task_epoch_seconds_total", _C, _TASK, "Time in epochs."),
         Metric("mm2py_task_boundary_seconds_total", _C, _TASK,

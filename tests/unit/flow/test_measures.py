@@ -99,6 +99,7 @@ def test_counts_add_up_over_restarts() -> None:
 
     assert (rig.partition().records, rig.partition().bytes) == (42, 420)
     assert (rig.flow().records, rig.flow().bytes) == (42, 420)
+    assert (rig.task().records, rig.task().bytes) == (42, 420)
 
 
 def test_what_a_lost_epoch_copied_is_counted_once_it_is_found() -> None:

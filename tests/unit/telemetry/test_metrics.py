@@ -398,7 +398,7 @@ def test_a_worker_s_connectors_have_their_own_names() -> None:
 
 def test_tasks_have_their_own_numbers() -> None:
     """A node that shares a flow with others has only some of its tasks."""
-    tasks = (TaskView(1, TaskState.RUNNING, 1, 1), TaskView(3, TaskState.LATE, 1, 1))
+    tasks = (TaskView(1, TaskState.RUNNING, 1, 1, 7.0, records=70, bytes=900), TaskView(3, TaskState.LATE, 1, 1))
     flow = flow_view(groups=(GroupView("MirrorSourceConnector", FlowState.RUNNING),), tasks=tasks)
     series = scraped(metrics_of(), mirror_view(flow))
 
@@ -406,6 +406,12 @@ def test_tasks_have_their_own_numbers() -> None:
         ("1", "running"): 1,
         ("3", "failed"): 1,
     }
+    for step in ("poll", "write"):
+        name = f"kafka_connect_source_task_source_record_{step}"
+        assert values_of(series, f"{name}_total", "connector", "task")["MirrorSourceConnector", "1"] == 70
+        assert values_of(series, f"{name}_rate", "task") == {("1",): 7, ("3",): 0}
+    assert values_of(series, "mm2py_task_records_total", "task") == {("1",): 70, ("3",): 0}
+    assert values_of(series, "mm2py_task_bytes_total", "task")["1",] == 900
 
 
 def test_events_are_counted_by_flow() -> None:
