@@ -32,6 +32,8 @@ def make_parser(prog: str = "connect-distributed") -> argparse.ArgumentParser:
     )
     parser.add_argument("worker", type=Path, metavar="worker.properties", help="the worker's file: the target cluster")
     add_common_arguments(parser)
+    # Of Mirus's start script, where it may precede the file.
+    parser.add_argument("-loggc", action="store_true", help="accepted: there is no log of Java's garbage collector")
     parser.add_argument("--version", action="version", version=f"mm2py {mm2py.__version__}")
     return parser
 

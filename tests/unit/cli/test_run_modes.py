@@ -112,7 +112,7 @@ def test_mirus_s_script_takes_its_line(tmp_path: Path) -> None:
 
     def ran(*overrides: str) -> tuple[int, str]:
         lines = [argument for line in overrides for argument in ("--override", line)]
-        line = [script, file, *lines, "--validate"]
+        line = [script, "-loggc", file, *lines, "--validate"]
         done = subprocess.run(line, check=False, capture_output=True, text=True, timeout=120)
         return done.returncode, done.stdout + done.stderr
 
