@@ -17,7 +17,7 @@ import attrs
 from mm2py.config.connectors import OWNER_ID, TASK_IDS, only_reader_of
 from mm2py.config.importers.lines import Imported, Lines, ParsedFile, hosts_of, read_files
 from mm2py.config.importers.mirus import SOURCE_CLASS as MIRUS
-from mm2py.config.importers.mirus import take_mirus
+from mm2py.config.importers.mirus import judge_routers, take_mirus
 from mm2py.config.keys.row import LineLevel, Place
 from mm2py.config.keys.table import find_key
 from mm2py.config.legacy import RENAMED
@@ -130,19 +130,23 @@ def classify(file: ParsedFile) -> Connector | Problem:
         name = file.entries.get("name")
         if name is None or not name.value.strip():
             return Problem(file.name, "name", "missing: positions are stored under the connector's name")
-        return Connector(file, kind, Flow(name.value.strip(), _alias(file, "target")))
-    return _mirror_maker(file, kind)
-
-
-def _mirror_maker(file: ParsedFile, kind: ConnectorClass) -> Connector | Problem:
+        return _of_flow(file, kind, name, Flow(name.value.strip(), _alias(file, "target")))
     given = file.entries.get("source.cluster.alias")
     if given is None:
         return Problem(file.name, "source.cluster.alias", "missing: remote topics are named after it")
-    source, target = _alias(file, "source"), _alias(file, "target")
-    if source == target:
-        where = file.entries.get("target.cluster.alias") or given
-        return Problem(where.where, where.key, f"source and target are both called {source}", "give each its own alias")
-    return Connector(file, kind, Flow(source, target))
+    return _of_flow(file, kind, given, Flow(_alias(file, "source"), _alias(file, "target")))
+
+
+def _of_flow(file: ParsedFile, kind: ConnectorClass, named: Entry, flow: Flow) -> Connector | Problem:
+    """Return the connector of *flow*, whose source a line has *named*; a problem if there can be no such flow."""
+    target = file.entries.get("target.cluster.alias") or named
+    if flow.source == flow.target:
+        message = f"source and target are both called {flow.source}"
+        return Problem(target.where, target.key, message, f"give each its own {target.key.rpartition('.')[2]}")
+    for line, alias in ((named, flow.source), (target, flow.target)):
+        if "," in alias:
+            return Problem(line.where, line.key, f"{alias} is the name of a cluster here, and has a comma")
+    return Connector(file, kind, flow)
 
 
 def kind_of(name: str) -> ConnectorClass | None:
@@ -307,6 +311,7 @@ def _judge_flow(group: Sequence[Connector], worker: ParsedFile, *, is_whole: boo
     if lead.kind is ConnectorClass.MIRUS:
         yield from _judge_target(lead, worker, ("destination.consumer.bootstrap.servers",))
         yield from _judge_source(lead, ("consumer.bootstrap.servers",))
+        yield from judge_routers(lead.file)
         return
     if ConnectorClass.SOURCE in kinds or ConnectorClass.CHECKPOINT in kinds:
         yield from _judge_source(

@@ -36,6 +36,14 @@ consumer.bootstrap.servers = source:9092
 consumer.client.id = mirus
 topics.whitelist = test
 """
+#: A suffix, and a router that removes it again.
+ROUTER = """\
+destination.topic.name.suffix = .mirror
+transforms = r
+transforms.r.type = org.apache.kafka.connect.transforms.RegexRouter
+transforms.r.regex = (.*).mirror
+transforms.r.replacement = eu-$1
+"""
 #: As Mirus's quickstart posts it.
 QUICKSTART = """\
 {
@@ -165,12 +173,19 @@ def test_a_prefix_and_a_policy_of_one_s_own_go_together(load: Load) -> None:
          ":6: destination.topic.name.suffix: '/copy' cannot be part of a topic's name"),
         (CONNECTOR + "source.value.converter = org.example.Avro\n",
          ":6: source.value.converter: org.example.Avro would change records"),
+        (CONNECTOR + ROUTER,
+         ":8: transforms.r.type: would see a topic's name without its prefix and suffix, in Mirus it sees both (begin"),
         (CONNECTOR.replace("name = mirus-source\n", ""),
          ": name: missing: positions are stored under the connector's name"),
+        (CONNECTOR.replace("name = mirus-source\n", "name = target\n"),
+         ":1: name: source and target are both called target (give each its own name)"),
+        (CONNECTOR.replace("name = mirus-source\n", "name = a,b\n"),
+         ":1: name: a,b is the name of a cluster here, and has a comma"),
         (CONNECTOR.replace("consumer.bootstrap.servers = source:9092\n", ""),
          ": consumer.bootstrap.servers: missing: the brokers of mirus-source"),
     ],
-    ids=["no topic's name", "a converter that changes records", "no name", "no source"],
+    ids=["no topic's name", "a converter that changes records", "a router after names", "no name", "the target's name",
+         "a name with a comma", "no source"],
 )  # fmt: skip
 def test_what_cannot_be_a_flow_is_refused(load: Load, connector: str, refusal: str) -> None:
     """At the user's own line: where to read, and under which name positions are kept, are needed."""
