@@ -16,6 +16,7 @@ from rich.console import Console
 from mm2py.cli.asking import MirrorFile
 from mm2py.cli.command import ArgumentsError, printed, run
 from mm2py.cli.exit_code import ExitCode
+from mm2py.cli.positions import read_settings
 from mm2py.cli.verify_report import as_json, print_report, shown
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.settings import FlowSettings
@@ -42,7 +43,7 @@ def compare(options: argparse.Namespace) -> int:
     async def question() -> None:
         clock = SystemClock()
         request = _request(options, clock)
-        mirror = MirrorFile.read(options.file)
+        mirror = MirrorFile(await read_settings(options, clock))
         settings = mirror.chosen(options.flow)
         reports.append(await _verify(mirror, settings, request, clock, is_quiet=options.quiet or options.json))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from mm2py.cli.command import Parser, read_flow
 
@@ -22,6 +23,7 @@ examples:
   mm2py verify mm2.properties 'A->B'
   mm2py verify mm2.properties 'A->B' --topics 'orders,payments-.*' --from -24h
   mm2py verify mm2.properties 'A->B' --sample 0.05 --seed 7 --json
+  mm2py verify worker.properties 'mirus-source->target'
 """
 
 
@@ -33,8 +35,15 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", metavar="mm2.properties", help="MirrorMaker 2's properties file")
+    parser.add_argument(
+        "file", type=Path, metavar="mm2.properties", help="MirrorMaker 2's properties file; or a Connect worker's, "
+        "with connectors in its config topic or named by --connector",
+    )  # fmt: skip
     parser.add_argument("flow", type=read_flow, metavar="A->B", help="the flow whose topics are compared")
+    parser.add_argument(
+        "--connector", action="append", default=[], type=Path, metavar="FILE",
+        help="a connector's file or JSON, as connect-standalone runs it; may be given several times",
+    )  # fmt: skip
     parser.add_argument(
         "--topics", default="", metavar="NAMES", help="names or regular expressions, with commas between"
     )

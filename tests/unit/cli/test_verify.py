@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import attrs
 import pytest
 
 from mm2py.cli import comparing, verify
 from mm2py.cli.verify_report import as_json, in_words, print_report
+from mm2py.config.settings import FlowSettings
 from mm2py.model.flow import TopicPartition
 from mm2py.verify.run import Moment
 from mm2py.verify.values import Counts, Difference, DifferenceKind, Equality, PartitionReport, VerifyReport
@@ -41,6 +43,25 @@ def test_a_duration_may_stand_apart_from_its_option() -> None:
     joined = list(verify._joined(["f", "A->B", "--from", "-1h", "--to", "1500", "--json"]))
 
     assert joined == ["f", "A->B", "--from=-1h", "--to", "1500", "--json"]
+
+
+def test_the_flow_of_a_connector_s_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is compared as one of an mm2.properties is."""
+    seen: list[FlowSettings] = []
+
+    async def compared(_mirror: object, settings: FlowSettings, *_: object, **__: object) -> VerifyReport:
+        seen.append(settings)
+        return REPORT
+
+    monkeypatch.setattr(comparing, "_verify", compared)
+    worker, connector = tmp_path / "worker.properties", tmp_path / "mirus.json"
+    worker.write_text("bootstrap.servers = t:9092\n")
+    config = {"name": "mirus", "connector.class": "MirusSourceConnector", "consumer.bootstrap.servers": "m:9092"}
+    connector.write_text(json.dumps(config))
+    code = verify.main([str(worker), "mirus->target", "--connector", str(connector), "--json"])
+
+    assert code == REPORT.verdict
+    assert [settings.source.bootstrap_servers for settings in seen] == [("m:9092",)]
 
 
 REPORT = VerifyReport(
