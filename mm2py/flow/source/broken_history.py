@@ -106,6 +106,8 @@ class BrokenHistory(BackgroundLoop):
         self._undone = {} if undone is None else undone
         self._told: dict[TopicPartition, About] = dict(self._undone)
         self._remaking: set[str] = set()
+        #: The remote topics whose deletion the target refused, with what it said.
+        self._undeleted: dict[str, str] = {}
         self._aliases = context.settings.flow.aliases
 
     async def run(self) -> None:
@@ -315,11 +317,14 @@ class BrokenHistory(BackgroundLoop):
         error = (await Admin(self._life.target).delete_topics([remote]))[remote]
         if error is not None and error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             hint = "allow the deletion of topics at the target, or choose another copy.on.source.recreated"
-            self._events.emit(StepFailed(self._settings.flow, f"delete {remote}", str(error), hint))
+            if self._undeleted.get(remote) != str(error):
+                self._undeleted[remote] = str(error)
+                self._events.emit(StepFailed(self._settings.flow, f"delete {remote}", str(error), hint))
             for state in states:
                 failure = PartitionFailure(f"{remote} cannot be deleted: {error}", hint, "TopicRecreated")
                 self._doubts.stop(state.source, failure)
             return
+        self._undeleted.pop(remote, None)
         if error is None:
             self._events.emit(RemoteTopicDeleted(self._settings.flow, topic, remote))
         self._life.topics.want_refresh()

@@ -10,9 +10,10 @@ from typing import cast
 import attrs
 import pytest
 
+from mm2py.config.flow_settings import BrokenHistorySettings
 from mm2py.core.source.broken_history import Observation
 from mm2py.core.source.progress import PartitionState
-from mm2py.errors import Mm2Error
+from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.offsets.translations import Translations, chunk_record
 from mm2py.flow.source.broken_history import About, BrokenHistory
 from mm2py.flow.source.group import SourceLife
@@ -32,7 +33,7 @@ from mm2py.wire.metadata import UNKNOWN_EPOCH
 from mm2py.wire.requests import EARLIEST
 from mm2py.wire.topic_log import LogRecord
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import flow_context
+from tests.support.flow_rig import SETTINGS, flow_context
 from tests.support.source_tasks import MARK, copied, running
 
 
@@ -220,6 +221,49 @@ async def test_where_records_went_is_removed_before_the_position_of_a_new_copy(m
         seen.append((set(stored.positions), stored.with_runs))
 
     assert seen == [(set(), {state.source}), (set(), set()), ({state.source}, set())]
+
+
+class RefusingAdmin:
+    """A target that deletes no topics."""
+
+    def __init__(self, _target: object) -> None: ...
+
+    async def delete_topics(self, topics: Collection[str]) -> dict[str, BrokerAnsweredError]:
+        return {it: BrokerAnsweredError("B", "DeleteTopics", 29, "TOPIC_AUTHORIZATION_FAILED", it) for it in topics}
+
+
+async def _looked_at_the_source(
+    _: BrokenHistory, states: Collection[PartitionState]
+) -> list[tuple[PartitionState, Observation]]:
+    """Find another source topic."""
+    return [(state, Observation("id-2", 0, 100, state.remote_topic_id, 0)) for state in states]
+
+
+async def test_a_refused_deletion_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried again and again, at growing intervals, while the target does not delete a remote topic."""
+    monkeypatch.setattr(BrokenHistory, "_look", _looked_at_the_source)
+    monkeypatch.setattr("mm2py.flow.source.broken_history.Admin", RefusingAdmin)
+    async with running(partitions=1, tasks_max=1) as group:
+        tasks = group.tasks
+        settings = attrs.evolve(SETTINGS, broken_history=BrokenHistorySettings(on_source_recreated="re-create"))
+        life = SimpleNamespace(
+            tasks=tasks,
+            positions=Written(),
+            source=SimpleNamespace(partitions_of=lambda _: (0,)),
+            target=None,
+            topics=SimpleNamespace(want_refresh=lambda: None),
+        )
+        await asyncio.sleep(10)
+        tasks.doubts.question(next(iter(tasks.ledger.states.values())), Ended.RECREATED, PartitionFailure("another"))
+        truth = asyncio.create_task(
+            BrokenHistory(flow_context(tasks._clock, group.events, settings), cast("SourceLife", life)).run()
+        )
+        await asyncio.sleep(300)
+        truth.cancel()
+
+    (step,) = group.events.of(StepFailed)
+    assert "TOPIC_AUTHORIZATION_FAILED" in step.error
+    assert len(group.events.of(PartitionStopped)) == 1
 
 
 async def test_the_topics_of_a_stopped_partition_are_looked_for_once_it_is_interrupted() -> None:
