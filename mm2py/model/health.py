@@ -138,7 +138,7 @@ def node_issues(view: MirrorView) -> tuple[HealthIssue, ...]:
     if not view.is_ready:
         found.append(HealthIssue(IssueCode.SPARK_STARTING, Severity.WARNING, "Spark has not started yet"))
     elif view.spark is not None and not view.spark.is_up:
-        hint = "spark_ended in the log has the reason; a new one is started by itself"
+        hint = "spark_logged and copy_task_lost in the log have the reason; a new one is started by itself"
         found.append(HealthIssue(IssueCode.SPARK_DOWN, Severity.ERROR, "Spark is down", hint=hint))
     if problems := view.refused_settings:
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
