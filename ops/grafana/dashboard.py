@@ -169,10 +169,11 @@ TROUBLE = Row(
             "Restarts",
             Query(
                 "sum by (source, target, connector) "
-                f"(increase(mm2py_connector_task_failed_restart_attempts_total{{{WHICH}}}[$__rate_interval]))",
+                f"(increase(mm2py_connector_failed_restart_attempts_total{{{WHICH}}}[$__rate_interval]) "
+                f"+ increase(mm2py_connector_task_failed_restart_attempts_total{{{WHICH}}}[$__rate_interval]))",
                 f"{FLOW} {{{{connector}}}}",
             ),
-            about="Tasks that failed, and copy tasks that lost an epoch.",
+            about="Task groups that failed, and copy tasks that lost an epoch.",
         ),
         lines(
             "History that broke",
