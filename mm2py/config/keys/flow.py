@@ -194,8 +194,9 @@ _COPY = Section(
     "Settings of mm2py that Java MirrorMaker does not have.",
     (
         Key("copy.epoch.ms", Kind.LONG, "10000", Place.FLOW,
-            "Length of an epoch: how long a copy task runs before changes take effect. An epoch that has to connect, "
-            "or to resume, may take up to 5 seconds longer.", check=at_least(50)),
+            "Length of an epoch: how often a copy task reports what it has copied. Figures, positions and translated "
+            "offsets are that old; so are changes, only where executors do not reach this process. An epoch that has "
+            "to connect, or to resume, may take up to 5 seconds longer.", check=at_least(50)),
         Key("copy.drain.ms", Kind.LONG, "5000", Place.FLOW,
             "How long to wait for requests in flight at an epoch's end. A lost copy task's partitions are not "
             "planned again before this time has passed.", check=at_least(100)),
