@@ -37,6 +37,7 @@ LONGEST_FILE, LONGEST_FUNCTION, LONGEST_DESIGN, LONGEST_LINE = 500, 50, 299, 120
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _NOT_IN_ANCHORS = re.compile(r"[^\w\- ]")
+_BETWEEN_CELLS = re.compile(r"(?<!\\)\|")
 
 
 def _modules() -> Iterator[str]:
@@ -103,6 +104,17 @@ def test_links_lead_somewhere(document: Path) -> None:
 
         assert target.exists(), link
         assert not anchor or anchor in _anchors(target), link
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_no_cell_of_a_table_is_lost(document: Path) -> None:
+    """Each row of a table has as many cells as its head: code hosts leave out what is beyond that."""
+    text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        head, *rows = table.splitlines()
+        cells = len(_BETWEEN_CELLS.findall(head))
+
+        assert [row for row in rows if len(_BETWEEN_CELLS.findall(row)) != cells] == []
 
 
 def _anchors(document: Path) -> set[str]:
