@@ -54,6 +54,8 @@ _REORDERS: Final = re.compile(
 )
 #: The steps of a plan that take one record after the other, in Spark's JVM: none can see where a range ends.
 _ROW_BY_ROW: Final = re.compile(r"^[\s+\-*()\d]*(Project|Filter|Scan ExistingRDD)\b.*$")
+#: A module may end what it takes for a process of its own, a function too. That must not end the daemon.
+_OF_USERS_CODE: Final = (Exception, SystemExit)
 _OF_QUERY: Final = re.compile(r"\s*;?\s*line \d+ pos \d+.*", re.DOTALL)
 
 
@@ -62,7 +64,7 @@ class TransformRefusedError(Mm2Error):
     """A transform that cannot be run, whatever the records are; `column` where one is to blame."""
 
     verdict: ClassVar[Verdict] = Verdict.RESTART_TASK
-    hint: ClassVar[str] = "correct it in the properties file and reload; see docs/transforms.md"
+    hint: ClassVar[str] = "correct it and reload, or restart if a function's code changed; see docs/transforms.md"
 
     transform: str
     problem: str = attrs.field(converter=shortened)
@@ -128,7 +130,7 @@ def transformed(session: SparkSession, transform: Transform, records: DataFrame)
             made = _function(transform)(records)
             if not isinstance(made, DataFrame):
                 raise TransformRefusedError(
-                    transform.name, f"{transform.function} gave {type(made).__name__}, not a DataFrame"
+                    transform.name, f"{transform.function} gave {type(made).__name__}, not a DataFrame of Spark"
                 )
         return _in_our_columns(transform, made)
     except PySparkException as error:
@@ -189,8 +191,9 @@ def _function(transform: Transform) -> Callable[[DataFrame], Any]:
         found: Any = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise TransformRefusedError(transform.name, f"{transform.function} cannot be imported: {error}") from error
+    except _OF_USERS_CODE as error:
+        problem = f"{transform.function} cannot be imported: {type(error).__name__}: {error}"
+        raise TransformRefusedError(transform.name, problem) from error
     if not callable(found):
         raise TransformRefusedError(transform.name, f"{transform.function} is no function")
 
@@ -199,7 +202,7 @@ def _function(transform: Transform) -> Callable[[DataFrame], Any]:
             return found(records)
         except PySparkException:
             raise
-        except Exception as error:
+        except _OF_USERS_CODE as error:
             problem = f"{transform.function} raised {type(error).__name__}: {error}"
             raise TransformRefusedError(transform.name, problem) from error
 
