@@ -21,7 +21,9 @@ from mm2py.model.flow import TopicPartition
 _BEGIN: Final = "<mm2py-failure>"
 _END: Final = "</mm2py-failure>"
 _MARKED: Final = re.compile(re.escape(_BEGIN) + "(.*?)" + re.escape(_END), re.DOTALL)
-_RAISED: Final = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Warning)?): (?P<words>.*)$")
+#: What was raised, with a message or without one.
+_RAISED: Final = re.compile(r"(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<words>.*))?")
+_FRAME: Final = re.compile(r'File ".*", line \d+, in .*')
 _CONDITION: Final = re.compile(r"\[(?P<kind>[A-Z][A-Z_.]+)\]\s*(?P<words>.*?)(?:\s+SQLSTATE: \w+)?\s*$")
 _LOST: Final = (
     "Python worker exited",
@@ -89,11 +91,12 @@ def is_raised(words: str) -> bool:
 def raised_in(words: str) -> tuple[str, str]:
     """Return the name and the message of what was raised, from Spark's words about a failed job."""
     if TRACEBACK in words:
-        lines = words[words.rindex(TRACEBACK) :].splitlines()[1:]
-        for line in lines:
-            found = None if not line or line[0].isspace() else _RAISED.match(line.strip())
+        where = ""
+        for line in words[words.rindex(TRACEBACK) :].splitlines()[1:]:
+            where = line.strip() if _FRAME.fullmatch(line.strip()) else where
+            found = None if not line or line[0].isspace() else _RAISED.fullmatch(line.strip())
             if found is not None:
-                return found["kind"], found["words"].strip()
+                return found["kind"], (found["words"] or "").strip() or where
     for line in words.splitlines():
         found = _CONDITION.search(line)
         if found is not None:

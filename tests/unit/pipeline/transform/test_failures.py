@@ -6,7 +6,7 @@ import pytest
 
 from mm2py.model.epoch import Ended, PartitionFailure
 from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.transform.failures import UnreadableRange, is_raised, raised_in, unreadable_in
+from mm2py.pipeline.transform.failures import TRACEBACK, UnreadableRange, is_raised, raised_in, unreadable_in
 
 
 def test_trouble_travels_in_text() -> None:
@@ -30,6 +30,10 @@ def test_other_words_are_no_trouble(text: str) -> None:
         (
             '[PYTHON_EXCEPTION] …: Traceback (most recent call last):\n  File "x"\n    y\nValueError: no number\n',
             ("ValueError", "no number"),
+        ),
+        (
+            f'…: {TRACEBACK}\n  File "/a/shop.py", line 7, in mask\n    assert iban\nAssertionError\n SQLSTATE: 38000',
+            ("AssertionError", 'File "/a/shop.py", line 7, in mask'),
         ),
         (
             "[USER_RAISED_EXCEPTION] no good SQLSTATE: P0001\n== SQL ==",
