@@ -25,6 +25,8 @@ Headers = tuple[tuple[str, bytes | None], ...]
 _KEY: Final = "Key"
 _INSERT_HEADER: Final = "InsertHeader"
 _LONG: Final = range(-(2**63), 2**63)
+_ASCII_JSON: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_JSON: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
 @attrs.define
@@ -177,7 +179,7 @@ def _on_fields(step: Step, purpose: str, change: Change, *, takes_null: bool = T
         text = record.key if column == "key" else record.value
         if text is None and takes_null:
             return True
-        changed = _bytes(change(_fields(text, purpose, column), record))
+        changed = _bytes(change(_fields(text, purpose, column), record), column)
         if column == "key":
             record.key = changed
         else:
@@ -261,7 +263,7 @@ def _value_to_key(step: Step) -> Run:
 
     def run(record: StepRecord) -> bool:
         fields = _fields(record.value, "copying fields from value to key", "value")
-        record.key = _bytes({name: fields.get(name) for name in names})
+        record.key = _bytes({name: fields.get(name) for name in names}, "value")
         return True
 
     return run
@@ -299,8 +301,13 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-def _bytes(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass")
+def _bytes(value: Any, column: str) -> bytes:
+    try:
+        return _JSON.encode(value).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, of which JSON has an escape and UTF-8 has no form
+        return _ASCII_JSON.encode(value).encode()
+    except ValueError as error:  # Python has read 1e999 as infinite, of which JSON has no form
+        raise StepError(f"a number of the {column} is too large", column) from error
 
 
 def _java_type(value: Any) -> str:

@@ -44,6 +44,23 @@ def test_what_is_no_object_is_refused_with_step_and_column(value: bytes | None) 
     assert (failed.value.stage, failed.value.column) == ("transforms.mask", "value")
 
 
+@pytest.mark.parametrize("half", [b"\\ud83d", "\ud83d".encode(errors="surrogatepass")])
+def test_half_a_pair_of_surrogates_leaves_a_value_utf_8(half: bytes) -> None:
+    """JavaScript writes such an escape if it cuts a text in the middle of a letter; a consumer must still read it."""
+    record = _record(b'{"iban":"DE1","name":"Zo\xc3\xab' + half + b'"}')
+    StepChain((_MASK,)).apply(record)
+
+    assert record.value == rb'{"iban":"","name":"Zo\u00eb\ud83d"}'
+
+
+def test_a_number_that_json_cannot_hold_is_refused() -> None:
+    """What is read as infinite cannot be written again: a consumer could not parse the value."""
+    with pytest.raises(StepFailedError, match="a number of the value is too large") as failed:
+        StepChain((_MASK,)).apply(_record(b'{"iban":"DE1","n":1e999}'))
+
+    assert (failed.value.stage, failed.value.column) == ("transforms.mask", "value")
+
+
 def test_numbers_and_letters_survive() -> None:
     """What no step touches is the same JSON: long integers, letters beyond ASCII, nested values."""
     record = _record('{"iban":1,"id":9007199254740993,"name":"Zoë","deep":{"a":[1.5,null,true]}}'.encode())
