@@ -57,9 +57,10 @@ def _renames(text: str) -> str | None:
 
 _NULLS = {"replace.null.with.default": "true"}
 _NULLS_CHECK = {"replace.null.with.default": _flag}
-_INSERTED = ("topic.field", "partition.field", "timestamp.field", "static.field", "static.value")
+#: The fields that an InsertField inserts, each in the setting that names it.
+INSERTED = ("topic.field", "partition.field", "timestamp.field", "static.field")
 
-_INSERT_FIELD = StepKind({}, {**dict.fromkeys(_INSERTED, ""), **_NULLS}, _NULLS_CHECK)
+_INSERT_FIELD = StepKind({}, {**dict.fromkeys((*INSERTED, "static.value"), ""), **_NULLS}, _NULLS_CHECK)
 _MASK_FIELD = StepKind({"fields": _names}, {"replacement": "", **_NULLS}, _NULLS_CHECK)
 _REPLACE_FIELD = StepKind(
     {}, {"exclude": "", "include": "", "renames": "", **_NULLS}, {**_NULLS_CHECK, "renames": _renames}

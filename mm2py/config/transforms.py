@@ -12,7 +12,7 @@ from mm2py.config.keys.row import Kind, trimmed
 from mm2py.config.keys.table import key_named
 from mm2py.config.layers import Layers, Value, spellings
 from mm2py.config.problem import Problem
-from mm2py.config.step_kinds import PREDICATES, STEPS, StepKind, routes_by_record, short_name
+from mm2py.config.step_kinds import INSERTED, PREDICATES, STEPS, StepKind, routes_by_record, short_name
 from mm2py.model.flow import Flow
 from mm2py.model.patterns import NamePatterns, PatternError, compile_java, judge_replacement, split_list
 from mm2py.model.transform import Errors, FlowTransforms, Predicate, Step, TopicRule, Transform
@@ -24,6 +24,7 @@ _ROUTES = "routes"
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _NEEDS_NAME_ALONE = "TopicNameMatches"
 _ROUTER = "RegexRouter"
+_INSERTER = "InsertField$"
 _OWN = ("type", "predicate", "negate")
 _ONE_PLACE = "all records of a source partition go to one remote partition"
 _INSTEAD = (
@@ -156,6 +157,8 @@ def _judge_step(layers: Layers, flow: Flow, name: str) -> Iterator[Problem]:
     yield from _judge_settings(layers, prefix, kind, line, _OWN)
     if short_name(line.text) == _ROUTER:
         yield from _judge_replacement(layers, prefix)
+    if short_name(line.text).startswith(_INSERTER):
+        yield from _judge_insertion(layers, prefix, line)
     named = layers.get(f"{prefix}predicate")
     predicate: Predicate | None = None
     if named is not None:
@@ -172,6 +175,16 @@ def _judge_replacement(layers: Layers, prefix: str) -> Iterator[Problem]:
             reason = judge_replacement(trimmed(line.text), compile_java(pattern))
             if reason is not None:
                 yield Problem(line.where, line.key, line.reason(ValueError(reason)))
+
+
+def _judge_insertion(layers: Layers, prefix: str, owner: Value) -> Iterator[Problem]:
+    """Refuse what Java refuses: to insert nothing, or a field without its value."""
+    given = {key: line for key in (*INSERTED, "static.value") if (line := layers.get(prefix + key)) is not None}
+    if given.keys().isdisjoint(INSERTED):
+        yield Problem(owner.where, owner.key, "it inserts nothing", f"add {prefix}topic.field or another of its fields")
+    elif "static.field" in given and "static.value" not in given:
+        line = given["static.field"]
+        yield Problem(line.where, line.key, "the field has no value", f"add {prefix}static.value")
 
 
 def _judge_negate(negate: Value | None, predicate_key: str, *, has_predicate: bool) -> Iterator[Problem]:
