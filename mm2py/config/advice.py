@@ -4,7 +4,9 @@ would run each of these files without a message. Invalid lines are handled in `m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import attrs
 
@@ -15,6 +17,7 @@ from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.lint import Line
 from mm2py.config.problem import Problem
 from mm2py.config.resolve import FlowReader
+from mm2py.config.transforms import listed
 from mm2py.model.flow import Flow
 
 
@@ -23,6 +26,8 @@ _COPY = {Place.CONSUMER, Place.PRODUCER}
 _BOTH = (Side.SOURCE, Side.TARGET)
 _WORDS = ("consumer.", "producer.", "admin.")
 _NAMED_AFTER_ALIAS = ("default", "DefaultReplicationPolicy")
+#: What a statement has in quotes, comments that end by themselves, and one that ends with its line.
+_SQL: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|/\*.*?\*/|(?P<comment>--.*)""", re.DOTALL)
 
 
 def note_unread(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[Flow]) -> Iterator[Problem]:
@@ -97,6 +102,46 @@ def judge_renamed_source(layers: Layers, flow: Flow) -> Iterator[Problem]:
     message = f"Java would name remote topics {alias}{separator}NAME, and mm2py {flow.source}{separator}NAME"
     keeping = "to keep topics' names, write replication.policy.class = identity instead"
     yield Problem(line.where, line.key, message, f"leave it out, or call the cluster {alias}" if alias else keeping)
+
+
+def note_transforms(layers: Layers, flow: Flow) -> Iterator[Problem]:
+    """Return notes on transforms of *flow* that do less than they seem to: records may pass that they should change."""
+    for name in ("transforms", "predicates"):
+        yield from _note_unlisted(layers, flow, name)
+    for line in layers.lines():
+        if line.key.startswith(f"{flow}.transform.") and line.key.endswith(".sql"):
+            yield from _note_comment(line)
+        elif re.fullmatch(rf"{re.escape(str(flow))}\.(transforms\..*\.regex|predicates\..*\.pattern)", line.key):
+            yield from _note_remote_name(layers, flow, line)
+
+
+def _note_unlisted(layers: Layers, flow: Flow, kind: str) -> Iterator[Problem]:
+    """Name steps and predicates that are described, but not listed."""
+    prefix, names = f"{flow}.{kind}.", listed(layers, flow, kind)
+    unlisted: dict[str, Value] = {}
+    for line in layers.lines():
+        if line.key.startswith(prefix) and not line.key.startswith(tuple(f"{prefix}{name}." for name in names)):
+            unlisted.setdefault(line.key.removeprefix(prefix).partition(".")[0], line)
+    for name, line in unlisted.items():
+        message = f"has no effect: {flow}.{kind} does not name {name}"
+        yield Problem(line.where, line.key, message, f"write {flow}.{kind} = {', '.join((*names, name))}")
+
+
+def _note_comment(line: Value) -> Iterator[Problem]:
+    if "\n" not in line.text and any(found["comment"] for found in _SQL.finditer(line.text)):
+        message = "the lines of a statement are joined, so what begins with -- is a comment up to its end"
+        yield Problem(line.where, line.key, message, "write comments as /* … */")
+
+
+def _note_remote_name(layers: Layers, flow: Flow, line: Value) -> Iterator[Problem]:
+    """Note an expression for names that Java's transforms see: ours never meet them."""
+    of = FlowReader(layers, flow)
+    separator, policy = of.text("replication.policy.separator"), of.text("replication.policy.class").rpartition(".")[2]
+    begins = f"{flow.source}{separator}"
+    is_meant = re.match(rf"[\^(]*{re.escape(flow.source)}[\\\[]?{re.escape(separator)}(?![*+?{{])", line.text)
+    if separator and policy in _NAMED_AFTER_ALIAS and is_meant:
+        message = f"it is matched with names of the source's topics, which do not begin with {begins}"
+        yield Problem(line.where, line.key, message, f"leave {begins} out; Java's transforms see remote topics")
 
 
 @attrs.frozen

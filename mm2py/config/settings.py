@@ -12,7 +12,14 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.advice import judge_exactly_once, judge_renamed_source, note_exactly_once, note_unread, note_unsynced
+from mm2py.config.advice import (
+    judge_exactly_once,
+    judge_renamed_source,
+    note_exactly_once,
+    note_transforms,
+    note_unread,
+    note_unsynced,
+)
 from mm2py.config.explain import Effective, effective
 from mm2py.config.exposure import note_readable
 from mm2py.config.flow_settings import BrokenHistorySettings, FlowSettings, MembershipSettings
@@ -244,6 +251,8 @@ def _advise(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
     yield from note_unread(lines, flows, enabled)
     yield from note_exactly_once(layers, enabled)
     yield from note_unsynced(layers, enabled)
+    for flow in enabled:
+        yield from note_transforms(layers, flow)
 
 
 def _elsewhere(layers: Layers, flows: Sequence[FlowSettings]) -> tuple[FlowSettings, ...]:

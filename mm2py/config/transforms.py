@@ -36,7 +36,7 @@ _INSTEAD = (
 def read_transforms(layers: Layers, flow: Flow) -> FlowTransforms:
     """Read the transforms of *flow*, as far as they are valid."""
     steps = tuple(
-        step for name in _listed(layers, flow, "transforms") if (step := _step(layers, flow, name)) is not None
+        step for name in listed(layers, flow, "transforms") if (step := _step(layers, flow, name)) is not None
     )
     return FlowTransforms(tuple(sorted(_rules(layers, flow), key=_rank)), steps, _errors(layers, flow))
 
@@ -47,7 +47,7 @@ def judge_transforms(layers: Layers, flow: Flow) -> Iterator[Problem]:
     if hidden := tuple(_judge_names(layers, flow)):
         yield from hidden
         return
-    for name in _listed(layers, flow, "transforms"):
+    for name in listed(layers, flow, "transforms"):
         yield from _judge_step(layers, flow, name)
 
 
@@ -212,7 +212,7 @@ def _judge_together(kind: str, line: Value, predicate: Predicate | None, *, has_
 
 def _judge_predicate(layers: Layers, flow: Flow, named: Value) -> Iterator[Problem]:
     name = named.text.strip()
-    if name not in _listed(layers, flow, "predicates"):
+    if name not in listed(layers, flow, "predicates"):
         error = ValueError(f"predicates does not name {name}")
         yield Problem(named.where, named.key, named.reason(error), f"name it in {flow}.predicates")
         return
@@ -269,7 +269,8 @@ def _errors(layers: Layers, flow: Flow) -> Errors:
     )
 
 
-def _listed(layers: Layers, flow: Flow, name: str) -> tuple[str, ...]:
+def listed(layers: Layers, flow: Flow, name: str) -> tuple[str, ...]:
+    """Return the members of the list ``transforms`` or ``predicates``."""
     line = _first(layers, flow, name)
     return tuple(dict.fromkeys(member for member in split_list(line.text) if member)) if line is not None else ()
 
