@@ -102,9 +102,21 @@ async def newest(settings: FlowSettings, topic: str, count: int, clock: Clock) -
                 raise start
             if isinstance(end, BrokerAnsweredError):
                 raise end
-            offset_range = PartitionPlan(place, topic, max(start, end - each), None, is_unsure=False, until=end)
-            found.append(await _sample_of(reader, offset_range))
+            found.append(await _newest_of(reader, place, range(start, end), each))
         return pa.concat_tables(found).slice(0, count)
+
+
+async def _newest_of(reader: RangeReader, place: TopicPartition, offsets: range, count: int) -> pa.Table:
+    """Read the newest *count* records of a partition: the last offsets may be those of markers, or of no record."""
+    last = count
+    while True:
+        some = offsets[-last:]
+        table = await _sample_of(
+            reader, PartitionPlan(place, place.topic, some.start, None, is_unsure=False, until=some.stop)
+        )
+        if len(table) >= count or len(some) == len(offsets):
+            return table.slice(max(0, len(table) - count))
+        last *= 4
 
 
 async def _sample_of(reader: RangeReader, offset_range: PartitionPlan) -> pa.Table:

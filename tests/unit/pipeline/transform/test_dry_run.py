@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 
 from mm2py.errors import BrokerAnsweredError
-from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
+from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.transform import dry_run
 from mm2py.pipeline.transform.columns import ARROW_IN_MILLIS
 from mm2py.pipeline.transform.dry_run import SampleUnreadableError, newest
 from mm2py.pipeline.transform.failures import UnreadableRange
 from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.requests import LATEST
 from tests.support.clocks import LoopClock
 
 
@@ -30,8 +31,9 @@ class _Source:
 
     alias = "A"
 
-    def __init__(self, places: tuple[int, ...] = (), error_code: int = 0) -> None:
+    def __init__(self, places: tuple[int, ...] = (), error_code: int = 0, end: int = 0) -> None:
         self._places = places
+        self._end = end
         self.metadata = SimpleNamespace(topics={"t": SimpleNamespace(error_code=error_code)})
 
     async def ensure_metadata(self, _topics: object) -> None:
@@ -40,8 +42,8 @@ class _Source:
     def partitions_of(self, _topic: str) -> tuple[int, ...]:
         return self._places
 
-    async def list_offsets(self, places: list[TopicPartition], _when: int, **_: bool) -> dict[TopicPartition, int]:
-        return dict.fromkeys(places, 0)
+    async def list_offsets(self, places: list[TopicPartition], when: int, **_: bool) -> dict[TopicPartition, int]:
+        return dict.fromkeys(places, self._end if when == LATEST else 0)
 
 
 def _use(monkeypatch: pytest.MonkeyPatch, source: _Source) -> None:
@@ -67,6 +69,31 @@ async def test_an_empty_topic_has_no_records(monkeypatch: pytest.MonkeyPatch) ->
     _use(monkeypatch, _Source((0,)))
 
     assert await newest(SETTINGS, "t", 10, LoopClock()) == ARROW_IN_MILLIS.empty_table()
+
+
+@pytest.mark.parametrize(
+    ("count", "newest_ones"), [(1, [96]), (3, [92, 94, 96]), (5, [1, 90, 92, 94, 96]), (9, [1, 90, 92, 94, 96])]
+)
+async def test_offsets_without_a_record_are_not_counted(
+    monkeypatch: pytest.MonkeyPatch, count: int, newest_ones: list[int]
+) -> None:
+    """A transaction's marker has the last offset, and so may a batch that was aborted; compaction leaves holes."""
+    held = [1, 90, 92, 94, 96]
+
+    class Reader:
+        def __init__(self, *_: object, within_s: float) -> None: ...
+
+        async def read_arrow(self, plan: PartitionPlan, **_: bool) -> AsyncIterator[pa.RecordBatch]:
+            found = [offset for offset in held if plan.position <= offset < (plan.until or 0)]
+            nothing = dict.fromkeys(ARROW_IN_MILLIS.names, [None] * len(found))
+            yield pa.RecordBatch.from_pydict({**nothing, "offset": found}, schema=ARROW_IN_MILLIS)
+
+    _use(monkeypatch, _Source((0,), end=98))
+    monkeypatch.setattr(dry_run, "RangeReader", Reader)
+
+    table = await newest(SETTINGS, "t", count, LoopClock())
+
+    assert table.column("offset").to_pylist() == newest_ones
 
 
 async def test_what_the_source_refuses_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
