@@ -1,7 +1,11 @@
-"""Files as MirrorMaker's own README and KIP-382 print them: they run, or the correction is exact."""
+"""Files as MirrorMaker's own README and KIP-382 print them: they run, or the correction is exact. And our own lines."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+from mm2py.config.properties import parse_text
 from mm2py.config.settings import MirrorSettings
 from tests.support.config_files import ConfigFile
 
@@ -170,3 +174,23 @@ def test_kip_382_s_file(config: ConfigFile) -> None:
     assert any("add us-west->us-east.enabled = true" in note.hint for note in settings.notes)
     assert _enabled(running) == ["us-west->us-east"]
     assert not running.flows[0].heartbeats.is_emitted
+
+
+def test_lines_of_our_pages_can_be_copied() -> None:
+    """What follows a value is part of it, and a reference needs its provider: else the lines are refused."""
+    root = Path(__file__).parents[3]
+    pages = {page: page.read_text() for page in (root / "README.md", *sorted((root / "docs").glob("*.md")))}
+    blocks = [
+        (page.name, block)
+        for page, text in pages.items()
+        for block in re.findall(r"^```properties\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    ]
+    wrong = [
+        (name, entry.key)
+        for name, block in blocks
+        for entry in parse_text(block, name=name).entries
+        if entry.trailing_comment or ("${" in entry.value and "config.providers" not in block)
+    ]
+
+    assert len(blocks) > 10
+    assert not wrong
