@@ -73,10 +73,13 @@ def _request(options: argparse.Namespace, clock: Clock) -> VerifyRequest:
     except PatternError as error:
         raise ArgumentsError(f"--topics: {error}") from error
     now_ms = clock.wall_ms()
+    start, end = _moment(options.start, now_ms, "--from"), _moment(options.end, now_ms, "--to")
+    if start is not None and end is not None and _is_before(end, start):
+        raise ArgumentsError(f"--to {options.end} is before --from {options.start}: nothing would be compared")
     return VerifyRequest(
         topics=topics,
-        start=_moment(options.start, now_ms, "--from"),
-        end=_moment(options.end, now_ms, "--to"),
+        start=start,
+        end=end,
         share=options.sample,
         seed=now_ms & 0xFFFF if options.seed is None else options.seed,
         ignore_expired=options.ignore_expired,
@@ -98,6 +101,12 @@ def _moment(text: str, now_ms: int, option: str) -> Moment | None:
     if at.tzinfo is None:
         at = at.replace(tzinfo=dt.UTC)
     return Moment(timestamp_ms=int(at.timestamp() * 1000))
+
+
+def _is_before(moment: Moment, other: Moment) -> bool:
+    """Whether *moment* is the earlier one; False where an offset and a time cannot be compared."""
+    pairs = ((moment.offset, other.offset), (moment.timestamp_ms, other.timestamp_ms))
+    return any(one is not None and two is not None and one < two for one, two in pairs)
 
 
 async def _verify(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import attrs
 import pytest
 
 from mm2py.cli import comparing, verify
+from mm2py.cli.command import ArgumentsError
 from mm2py.cli.verify_report import as_json, in_words, print_report
 from mm2py.config.settings import FlowSettings
 from mm2py.model.flow import TopicPartition
 from mm2py.verify.run import Moment
 from mm2py.verify.values import Counts, Difference, DifferenceKind, Equality, PartitionReport, VerifyReport
+from tests.support.clocks import LoopClock
 
 
 NOW_MS = 1_763_737_200_000
@@ -62,6 +65,25 @@ def test_the_flow_of_a_connector_s_file(tmp_path: Path, monkeypatch: pytest.Monk
 
     assert code == REPORT.verdict
     assert [settings.source.bootstrap_servers for settings in seen] == [("m:9092",)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "is_refused"),
+    [
+        ("1500", "1000", True),
+        ("-1h", "-2h", True),
+        ("-1d", "2025-11-21T15:00", False),
+        ("1000", "1000", False),
+        ("1500", "-1h", False),
+        ("", "1000", False),
+    ],
+)
+async def test_a_range_that_ends_before_it_begins_is_refused(start: str, end: str, is_refused: bool) -> None:
+    """Nothing would be compared, and found equal."""
+    options = verify.make_parser().parse_args(["f", "A->B", f"--from={start}", f"--to={end}"])
+    refused = pytest.raises(ArgumentsError, match=f"--to {end} is before --from {start}")
+    with refused if is_refused else nullcontext():
+        comparing._request(options, LoopClock())
 
 
 REPORT = VerifyReport(
