@@ -1,4 +1,4 @@
-"""What ``--validate`` finds by trying: classes and key stores. `transform_checks` has what needs Spark."""
+"""What ``--validate`` finds by trying: classes, key stores, keys. `transform_checks` has what needs Spark."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from mm2py.core.transform.matching import TopicTransforms
 from mm2py.flow.plugins import config_filter_of, group_filter_of, policy_of, topic_filter_of
 from mm2py.model.flow import Flow
 from mm2py.model.transform import Transform
+from mm2py.pipeline.spark.sealing import SecretsKeyError, check_key_file
 from mm2py.policy.plugins import PluginError
 from mm2py.wire.security.contexts import SecuritySettingsError, tls_context
 
 
 def refused_here(settings: MirrorSettings) -> list[Problem]:
-    """Return what cannot be used on this machine: classes that cannot be loaded, key stores that cannot be read."""
+    """Return what cannot be used on this machine: classes that cannot be loaded, files that cannot be read."""
     problems: dict[Problem, None] = {}
     written = lines_of(settings)
     for flow in settings.flows:
@@ -30,6 +31,12 @@ def refused_here(settings: MirrorSettings) -> list[Problem]:
                 name = f"{error.cluster}.{error.key}"
                 line = written.get((error.cluster, error.key), "") or written.get((str(flow.flow), error.key), "")
                 problems[Problem(line, name, error.problem, error.hint)] = None
+    if settings.secrets_key_file:
+        try:
+            check_key_file(settings.secrets_key_file)
+        except SecretsKeyError as error:
+            where = written.get(("", "secrets.key.file"), "")
+            problems[Problem(where, "secrets.key.file", f"{error.path}: {error.problem}", error.hint)] = None
     return list(problems)
 
 

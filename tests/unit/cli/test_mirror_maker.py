@@ -277,8 +277,9 @@ def test_strict_refuses_notes(file: Path, capsys: pytest.CaptureFixture[str]) ->
             "A.security.protocol = SSL\nA.ssl.truststore.location = /nowhere/trust.pem\nA.ssl.truststore.type = PEM\n",
             ("A.ssl.truststore.*", "/nowhere/trust.pem"),
         ),
+        ("secrets.key.file = /nowhere/key\n", (":17: secrets.key.file: /nowhere/key: No such file",)),
     ],
-    ids=["policy", "topic filter", "group filter", "truststore"],
+    ids=["policy", "topic filter", "group filter", "truststore", "key of secrets"],
 )
 def test_validate_finds_what_would_fail_at_the_start(
     file: Path, capsys: pytest.CaptureFixture[str], lines: str, words: tuple[str, ...]
