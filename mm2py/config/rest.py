@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import ipaddress
+import re
 from collections.abc import Iterator, Mapping
 
 import attrs
@@ -22,6 +23,8 @@ from mm2py.config.resolve import FlowReader
 _HTTPS = "listeners.https."
 #: Methods allowed to pages of another origin by default; Jetty's, as in Connect.
 _CORS_METHODS = ("GET", "HEAD", "POST")
+#: Of a page as browsers name it, that of a file, or all of them.
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/*\s]+|null|\*")
 #: Methods that change nothing.
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
@@ -175,3 +178,8 @@ def note_rest(settings: RestSettings, layers: Layers) -> Iterator[Problem]:
             yield Problem(
                 line.where if line else "", "listeners", message, "set rest.auth.users.file, see docs/rest.md"
             )
+    line = layers.get("access.control.allow.origin")
+    for origin in settings.allow_origins:
+        if line is not None and _ORIGIN.fullmatch(origin) is None:
+            message = line.reason(ValueError(f"no browser names an origin {origin!r}, so it allows nothing"))
+            yield Problem(line.where, line.key, message, "write https://host or https://host:port, nothing behind it")

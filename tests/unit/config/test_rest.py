@@ -152,3 +152,12 @@ def test_any_page_must_not_change_things(config: ConfigFile, lines: tuple[str, .
 def test_any_page_may_read(config: ConfigFile, line: str) -> None:
     """All origins are taken if a page of theirs could change nothing, or not without a login."""
     assert config.load("access.control.allow.origin = *", line).rest.allow_origins == ("*",)
+
+
+@pytest.mark.parametrize("origin", ["host", "https://host/", "https://*.example.com", "https://"])
+def test_an_origin_that_no_browser_names_is_noted(config: ConfigFile, origin: str) -> None:
+    """Jetty takes patterns; here an origin is compared with what a browser sends."""
+    settings = config.load(f"access.control.allow.origin = https://a.example, null, http://b:8080, {origin}")
+
+    (note,) = [str(note) for note in settings.notes]
+    assert note.startswith(f"mm2.properties:5: access.control.allow.origin: no browser names an origin '{origin}'")
