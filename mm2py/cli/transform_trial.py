@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from typing import Any
 
 from mm2py.cli.asking import MirrorFile
@@ -38,7 +40,8 @@ async def show(options: argparse.Namespace, clock: Clock) -> None:
     records = await newest(settings, options.topic, options.sample, clock)
     host = SparkHost(mirror.settings.spark, copy_tasks=1, clock=clock, events=EventLog(clock))
     try:
-        tried = await try_out(host, transform, records)
+        with redirect_stdout(sys.stderr):  # what a function prints is no part of the answer
+            tried = await try_out(host, transform, records)
     finally:
         await host.stop(within_s=_STOP_WITHIN_S)
     if options.json:
