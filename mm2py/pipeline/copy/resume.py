@@ -35,7 +35,8 @@ from mm2py.wire.log_end import log_ends
 from mm2py.wire.requests import LATEST
 
 
-_AT_ONCE: Final = 8
+#: Of partitions with the same source broker: each may hold an answer of a few MiB.
+_AT_ONCE: Final = 4
 _ATTEMPTS: Final = 5
 _PAUSE_S: Final = 0.2
 #: Two queries of the target's end this far apart must agree: a request of a lost writer may still be in the broker at
@@ -100,7 +101,8 @@ class Resumer:
         self._clock = clock
         self._walks = walks
         self._logs = LogWalker(source, target, reads_committed=reads_committed)
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        #: By the source's leader: one that is silent delays only what it leads.
+        self._slots = collections.defaultdict[int | None, asyncio.Semaphore](lambda: asyncio.Semaphore(_AT_ONCE))
 
     async def resolve(self, copies: Collection[PartitionCopy], resolved: Callable[[PartitionCopy], None]) -> None:
         """Resolve each partition's position; pass those that may be copied to *resolved*. Failed partitions are
@@ -169,7 +171,7 @@ class Resumer:
     async def _resolve(
         self, copy: PartitionCopy, end: int | BrokerAnsweredError | None, resolved: Callable[[PartitionCopy], None]
     ) -> None:
-        async with self._slots:
+        async with self._slots[self._source.leader(copy.plan.source)]:
             try:
                 if end is None:
                     copy.retried_failure = PartitionFailure(f"no end offset for {copy.remote}")

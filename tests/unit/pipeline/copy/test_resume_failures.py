@@ -117,6 +117,24 @@ async def test_partitions_do_not_wait_for_each_other() -> None:
     assert sorted(copy.remote.partition for copy in rig.resolved) == [0, 2, 3]
 
 
+async def test_no_partition_waits_for_another_one_s_source_broker() -> None:
+    """
+    A daemon was killed; meanwhile the network drops all packets to a broker of the source. Of its many partitions none
+    can be resolved, and those of other brokers, of which the target has more than is known as well, do not wait.
+    """
+    rig = rig_of(41, brokers=2)
+    for number in range(41):
+        for cluster, topic in ((rig.source, TOPIC), (rig.target, REMOTE)):
+            partition = cluster.partitions[TopicPartition(topic, number)]
+            partition.load(build_batch([record(0)], base_offset=0))
+    rig.source.hanging = {0}
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(4):
+            await rig.resumer().resolve([copy_of(number, 0, -1) for number in range(41)], rig.resolved.append)
+
+    assert sorted(copy.remote.partition for copy in rig.resolved) == list(range(1, 41, 2))
+
+
 async def test_long_walk_does_not_hold_others_up() -> None:
     """A partition that has far to walk is handed over when it is done, the others before."""
     rig = rig_of(2)
