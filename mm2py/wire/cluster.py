@@ -222,15 +222,21 @@ class Cluster:
     # Offsets.
 
     async def list_offsets(
-        self, partitions: Collection[TopicPartition], when: int, *, reads_committed: bool = False
+        self,
+        partitions: Collection[TopicPartition],
+        when: int,
+        *,
+        reads_committed: bool = False,
+        patience_s: float | None = None,
     ) -> dict[TopicPartition, int | BrokerAnsweredError]:
         """
         Ask the leaders for an offset of each partition: see `ListOffsetsRequest` for *when*.
 
         With *reads_committed* the end of the log is the last stable offset. Leaders that moved are looked up and
-        asked again until the request timeout is over; what then still fails is in the answer as an error.
+        asked again until *patience_s* are over, or else the request timeout; what then still fails is in the answer as
+        an error.
         """
-        return await self._offsets.ask(partitions, when, reads_committed=reads_committed)
+        return await self._offsets.ask(partitions, when, reads_committed=reads_committed, patience_s=patience_s)
 
     async def offsets_since(
         self, partitions: Collection[TopicPartition], timestamp_ms: int

@@ -50,12 +50,12 @@ class LeaderOffsets:
         self._timeout_s = timeout_s
 
     async def ask(
-        self, partitions: Collection[TopicPartition], when: int, *, reads_committed: bool
+        self, partitions: Collection[TopicPartition], when: int, *, reads_committed: bool, patience_s: float | None
     ) -> dict[TopicPartition, Answer]:
         """Return an offset of each partition, or an error: see `Cluster.list_offsets`."""
         known: dict[TopicPartition, Answer] = {}
         pending, leaders = set(partitions), self._leaders
-        patience = Patience(leaders.clock, self._timeout_s)
+        patience = Patience(leaders.clock, self._timeout_s if patience_s is None else patience_s)
         await leaders.ensure_metadata({tp.topic for tp in pending})
         while pending:
             answers = await self._ask_once(pending, when, reads_committed=reads_committed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
@@ -28,6 +29,7 @@ from mm2py.pipeline.transform.transaction import Committer
 from mm2py.pipeline.transform.transactional_micro_batch import TransactionalMicroBatch
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode, error_of
 from tests.support.clocks import LoopClock
 
 
@@ -102,16 +104,28 @@ class PretendedCommitter:
 
 @attrs.define
 class PretendedCluster:
-    """Both clusters: every source partition ends at SOURCE_END, every remote one at TARGET_END."""
+    """Both clusters: every source partition ends at SOURCE_END, every remote one at TARGET_END. Some have no leader."""
+
+    leaderless: Collection[TopicPartition] = ()
 
     async def ensure_metadata(self, _topics: Collection[str]) -> None:
         return
 
     async def list_offsets(
-        self, partitions: Collection[TopicPartition], _when: int, *, reads_committed: bool = False
-    ) -> dict[Any, int]:
+        self,
+        partitions: Collection[TopicPartition],
+        _when: int,
+        *,
+        reads_committed: bool = False,
+        patience_s: float = 30.0,
+    ) -> dict[Any, Any]:
         source_end = SOURCE_END if reads_committed else OPEN_END
-        return {it: TARGET_END if it.topic.startswith("A.") else source_end for it in partitions}
+        missing = {it for it in partitions if it in self.leaderless}
+        if missing:
+            await asyncio.sleep(patience_s)
+        error = error_of(ErrorCode.LEADER_NOT_AVAILABLE, "A", "ListOffsets")
+        ends = {it: TARGET_END if it.topic.startswith("A.") else source_end for it in partitions}
+        return ends | dict.fromkeys(missing, error)
 
 
 @attrs.define
@@ -163,6 +177,7 @@ class MicroBatchRig:
     events: EventLog
     clock: LoopClock
     plans: Sequence[PartitionPlan]
+    clusters: PretendedCluster = attrs.field(factory=PretendedCluster)
 
     async def run(self, kind: type[MicroBatch] = TransactionalMicroBatch) -> EpochOutcome:
         plan = EpochPlan(FLOW, 0, 0, ENDPOINT, ENDPOINT, tuple(self.plans), LIMITS, 500, 500, transactions=TERMS)
@@ -175,7 +190,7 @@ class MicroBatchRig:
         return self.asked
 
     def cluster(self, _endpoint: ClusterEndpoint) -> Cluster:
-        return cast("Cluster", PretendedCluster())
+        return cast("Cluster", self.clusters)
 
 
 ENDPOINT = ClusterEndpoint("B", ("nowhere:1",))

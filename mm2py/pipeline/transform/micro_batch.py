@@ -41,7 +41,7 @@ from mm2py.pipeline.transform.find_bad_record import Isolation
 from mm2py.pipeline.transform.jobs import LATE, TransformJobs, allowed_s
 from mm2py.pipeline.transform.limits import Limits
 from mm2py.pipeline.transform.offset_ranges import Pace
-from mm2py.pipeline.transform.read import READ_WITHIN_S, RangeReader
+from mm2py.pipeline.transform.read import PATIENCE_S, READ_WITHIN_S, RangeReader
 from mm2py.pipeline.transform.results import BadRecord, MicroBatchResult, Outcomes, RangeOutcome, unmoved
 from mm2py.pipeline.transform.sql.dataframe import TransformRefusedError
 from mm2py.pipeline.transform.target_tail import records_behind
@@ -231,13 +231,13 @@ class MicroBatch:
 
     async def _settled_ends(self, remotes: Sequence[TopicPartition]) -> Ends:
         """Return where the target ends once it stands still."""
-        ends = await self._target.list_offsets(remotes, LATEST)
-        while True:
+        ends = await self._target.list_offsets(remotes, LATEST, patience_s=PATIENCE_S)
+        while known := _numbers(ends):
             await self._clock.sleep(_SETTLE_S)
-            before, ends = ends, await self._target.list_offsets(remotes, LATEST)
-            still = all(ends[it] == end for it, end in before.items() if isinstance(end, int))
-            if still or self._is_over():
-                return ends
+            ends |= await self._target.list_offsets(list(known), LATEST, patience_s=PATIENCE_S)
+            if _numbers(ends).items() >= known.items() or self._is_over():
+                break
+        return ends
 
     # What there is to read.
 
@@ -247,7 +247,8 @@ class MicroBatch:
         bounds = {source: bad.offset for source, bad in self._task.bad.items()}
         committed = self._plan.limits.reads_committed
         while ready:
-            found = await self._source.list_offsets([one.source for one in ready], LATEST, reads_committed=committed)
+            wanted = [one.source for one in ready]
+            found = await self._source.list_offsets(wanted, LATEST, reads_committed=committed, patience_s=PATIENCE_S)
             self._ends = self._log_ends = _numbers(found)
             ready = [one for one in ready if self._is_readable(one, found)]
             offset_ranges = self._task.pace.cut(ready, self._ends, bounds)

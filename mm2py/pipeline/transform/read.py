@@ -38,7 +38,7 @@ _COLUMNS_BYTES: Final = 1024 * 1024
 _COLUMNS_RECORDS: Final = 8192
 _PAUSE_S: Final = 0.1
 #: How long a moving leader is awaited before its error is noted.
-_PATIENCE_S: Final = 1.0
+PATIENCE_S: Final = 1.0
 #: How long to wait for a cluster that returns nothing; the range is planned again after that.
 READ_WITHIN_S: Final = 20.0
 _LEAST_FETCH_BYTES: Final = 4 * 1024 * 1024
@@ -177,7 +177,7 @@ class RangeReader:
                             self._sizes,
                             "records",
                             wait_ms=self._wait_ms,
-                            patience_s=_PATIENCE_S,
+                            patience_s=PATIENCE_S,
                             is_final=lambda answer: not needs_metadata(answer.error_code),
                         )
                     except OtherTopicError as error:

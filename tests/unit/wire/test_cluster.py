@@ -353,6 +353,19 @@ async def test_offsets_wait_for_a_leader(brokers: FakeBrokers, cluster: Cluster)
     assert dict.fromkeys(FOO, 0) == offsets
 
 
+async def test_offsets_do_not_wait_longer_for_a_leader_than_asked_to(brokers: FakeBrokers, cluster: Cluster) -> None:
+    """A partition without a leader is an error soon, but one whose leader has merely moved is found."""
+    await cluster.refresh_metadata(["foo"])
+    partitions = brokers.topics["foo"].partitions
+    partitions[0].leader, partitions[1].leader, partitions[1].leader_epoch = -1, 2, 6
+    started = now()
+    offsets = await cluster.list_offsets(FOO, LATEST, patience_s=1.0)
+    codes = [offset if isinstance(offset, int) else offset.code for offset in map(offsets.get, FOO)]
+
+    assert codes == [ErrorCode.LEADER_NOT_AVAILABLE, 0, 0]
+    assert now() - started < 3
+
+
 async def test_offsets_of_what_does_not_exist(cluster: Cluster) -> None:
     """Unknown topics and partitions are errors in the answer, after a short while; the rest is there."""
     wanted = [FOO[0], TopicPartition("foo", 9), TopicPartition("nowhere", 0)]

@@ -19,7 +19,7 @@ from mm2py.pipeline.transform.results import BadRecord, MicroBatchResult
 from mm2py.pipeline.transform.transactional_micro_batch import TransactionalMicroBatch
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.topic_log import LogRecord, TooFewBrokersError
-from tests.support.clocks import LoopClock
+from tests.support.clocks import LoopClock, now
 from tests.support.micro_batches import (
     FIRST,
     SECOND,
@@ -43,6 +43,24 @@ async def test_a_range_that_failed_takes_no_other_one_with_it() -> None:
 
     assert (outcomes[0].position, outcomes[0].ended, outcomes[0].is_unsure) == (110, Ended.OK, False)
     assert (outcomes[1].position, outcomes[1].ended, outcomes[1].is_unsure) == (100, Ended.INTERRUPTED, True)
+
+
+@pytest.mark.parametrize("kind", [MicroBatch, TransactionalMicroBatch])
+@pytest.mark.parametrize("side", ["source", "target"])
+async def test_no_topic_waits_for_another_one_s_leader(kind: type[MicroBatch], side: str) -> None:
+    """
+    A broker with the only replica of a partition is down, for hours: it is asked for in each epoch, beside the others.
+
+    At the target that is so where its end is unknown, as after a restart.
+    """
+    made = micro_batch_rig(None, planned(FIRST), attrs.evolve(planned(SECOND), is_unsure=side == "target"))
+    made.clusters.leaderless = [SECOND if side == "source" else TopicPartition("A.t", SECOND.partition)]
+    begun = now()
+    outcomes = await made.outcomes(kind)
+
+    assert (outcomes[0].position, outcomes[0].ended) == (110, Ended.OK)
+    assert (outcomes[1].position, outcomes[1].ended) == (100, Ended.INTERRUPTED)
+    assert now() - begun < 5
 
 
 @pytest.mark.parametrize("kind", [MicroBatch, TransactionalMicroBatch])
