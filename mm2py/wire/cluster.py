@@ -234,7 +234,7 @@ class Cluster:
 
         With *reads_committed* the end of the log is the last stable offset. Leaders that moved are looked up and
         asked again until *patience_s* are over, or else the request timeout; what then still fails is in the answer as
-        an error.
+        an error. The next time it is asked once, so that all others need not wait for it again.
         """
         return await self._offsets.ask(partitions, when, reads_committed=reads_committed, patience_s=patience_s)
 

@@ -12,7 +12,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.wire.answers import by_asked
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.metadata import ClusterMetadata
-from mm2py.wire.patience import Patience
+from mm2py.wire.patience import Patience, may_last
 from mm2py.wire.requests import ListOffsetsRequest
 
 
@@ -48,6 +48,8 @@ class LeaderOffsets:
     def __init__(self, leaders: Leaders, timeout_s: float) -> None:
         self._leaders = leaders
         self._timeout_s = timeout_s
+        #: What was waited for in vain, and has not answered since: all others would wait for it again and again.
+        self._given_up: set[TopicPartition] = set()
 
     async def ask(
         self, partitions: Collection[TopicPartition], when: int, *, reads_committed: bool, patience_s: float | None
@@ -57,14 +59,15 @@ class LeaderOffsets:
         pending, leaders = set(partitions), self._leaders
         patience = Patience(leaders.clock, self._timeout_s if patience_s is None else patience_s)
         await leaders.ensure_metadata({tp.topic for tp in pending})
+        if given_up := pending & self._given_up:
+            await leaders.refresh_metadata({tp.topic for tp in given_up})
         while pending:
             answers = await self._ask_once(pending, when, reads_committed=reads_committed)
             known.update(answers)
-            pending = {
-                tp
-                for tp, answer in answers.items()
-                if isinstance(answer, BrokerAnsweredError) and not patience.is_over_for(answer.code)
-            }
+            failed = {tp: answer for tp, answer in answers.items() if isinstance(answer, BrokerAnsweredError)}
+            pending = {tp for tp, error in failed.items() if not patience.is_over_for(error.code)} - given_up
+            self._given_up -= answers.keys()
+            self._given_up |= {tp for tp, error in failed.items() if tp not in pending and may_last(error.code)}
             if pending:
                 await patience.pause()
                 await leaders.refresh_metadata({tp.topic for tp in pending})

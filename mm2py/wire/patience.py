@@ -14,6 +14,11 @@ _UNKNOWN_TOPIC_S = 3.0
 _UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
+def may_last(code: int) -> bool:
+    """Whether an error *code* that was waited out may be there for hours: a broker is down, or a disk."""
+    return is_retriable(code) and code not in _UNKNOWN_TOPIC
+
+
 class Patience:
     """Lasts for *limit_s* from its beginning, or from the last progress; pauses grow meanwhile."""
 

@@ -203,4 +203,5 @@ def _only(committed: Offsets, wanted: Offsets) -> dict[TopicPartition, Committed
 
 
 def _detail(described: Described, committed: Committed) -> str:
-    return "; ".join(str(answer) for answer in (described, committed) if isinstance(answer, BrokerAnsweredError))
+    failed = (str(answer) for answer in (described, committed) if isinstance(answer, BrokerAnsweredError))
+    return "; ".join(dict.fromkeys(failed))

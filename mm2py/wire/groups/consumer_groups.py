@@ -28,7 +28,7 @@ from mm2py.wire.groups.requests import (
     ListGroupsRequest,
     OffsetFetchRequest,
 )
-from mm2py.wire.patience import Patience
+from mm2py.wire.patience import Patience, may_last
 
 
 T = TypeVar("T")
@@ -59,6 +59,8 @@ class Groups:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._coordinators: dict[str, int] = {}
+        #: Groups whose coordinator was waited for in vain, and has not answered since: it is asked once each time.
+        self._given_up: set[str] = set()
         self._asks_one_by_one = False
 
     # Listing.
@@ -208,7 +210,7 @@ class Groups:
     ) -> dict[str, T | Failure]:
         """Ask each group's coordinator; look it up again and repeat what may succeed later."""
         results: dict[str, T | Failure] = {}
-        pending = list(groups)
+        pending, given_up = list(groups), self._given_up.intersection(groups)
         patience = self._patience()
         while pending:
             lost = await self._find_coordinators([group for group in pending if group not in self._coordinators])
@@ -223,7 +225,10 @@ class Groups:
             for group, error in failed.items():
                 if needs_lookup(error.code) or error.code == ErrorCode.NETWORK_EXCEPTION:
                     self._coordinators.pop(group, None)
-            pending = [group for group, error in failed.items() if not patience.is_over_for(error.code)]
+            left = {group for group, error in failed.items() if not patience.is_over_for(error.code)} - given_up
+            self._given_up.difference_update(pending)
+            self._given_up |= {group for group, error in failed.items() if group not in left and may_last(error.code)}
+            pending = sorted(left)
             if pending:
                 await patience.pause()
         return results

@@ -353,6 +353,25 @@ async def test_offsets_wait_for_a_leader(brokers: FakeBrokers, cluster: Cluster)
     assert dict.fromkeys(FOO, 0) == offsets
 
 
+async def test_offsets_wait_once_for_a_leader_that_is_gone(brokers: FakeBrokers, cluster: Cluster) -> None:
+    """
+    A broker with the only replica of a partition is down for hours.
+
+    Who asks for it together with others waits for it once. It is found when it is back, and then waited for as before.
+    """
+    took_s, found = list[float](), list[object]()
+    for leader in (-1, -1, 2, -1):
+        partition = brokers.topics["foo"].partitions[0]
+        partition.leader, partition.leader_epoch = leader, partition.leader_epoch + 1
+        started = now()
+        offsets = await cluster.list_offsets(FOO, LATEST)
+        took_s.append(round(now() - started, -1))
+        found.append(isinstance(offsets[FOO[0]], int))
+
+    assert took_s == [30, 0, 0, 30]
+    assert found == [False, False, True, False]
+
+
 async def test_offsets_do_not_wait_longer_for_a_leader_than_asked_to(brokers: FakeBrokers, cluster: Cluster) -> None:
     """A partition without a leader is an error soon, but one whose leader has merely moved is found."""
     await cluster.refresh_metadata(["foo"])

@@ -313,3 +313,23 @@ async def test_nothing_is_written_before_translations_are_ready(rig: Checkpoints
     assert (found.is_ready, found.wanted) == (False, {})
     assert later.is_ready
     assert await rig.offsets() == [("g", 40, 35)]
+
+
+async def test_no_group_waits_for_the_leader_of_another_one_s_topic(rig: CheckpointsRig) -> None:
+    """
+    A broker of the target with the only replica of a remote partition is down for hours.
+
+    Groups that read it have no new checkpoints for it meanwhile; all others have theirs as ever.
+    """
+    lost, remote = TopicPartition("lost", 0), TopicPartition("A.lost", 0)
+    rig.target.topics[remote.topic] = FakeTopic([FakePartition(leader=-1)])
+    rig.source.groups["h"] = FakeGroup(1, offsets={lost: 10, HERE: 10})
+    rig.forward.by_topic = {HERE.topic: -5, lost.topic: 0}
+    await rig.made.read()
+    await rig.made.emit_once(["g", "h"])
+    rig.source.groups["g"] = FakeGroup(0, offsets={HERE: 50})
+    begun = rig.clock.monotonic()
+    await rig.made.emit_once(["g", "h"])
+
+    assert rig.clock.monotonic() - begun < 1
+    assert await rig.offsets() == [("g", 40, 35), ("h", 10, 5), ("g", 50, 45)]

@@ -13,6 +13,7 @@ from mm2py.model.group import CommittedOffset, GroupDescription, GroupListing, G
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.consumer_groups import Groups
+from tests.support.clocks import now
 from tests.support.fake_brokers import OLD_VERSIONS
 from tests.support.group_brokers import DESCRIBE, FIND_COORDINATOR, LIST, OFFSET_FETCH, OLD, FakeGroup, GroupBrokers
 
@@ -215,3 +216,35 @@ async def test_a_cluster_that_is_away_is_raised(brokers: GroupBrokers, groups: G
     for ask in (groups.committed(["a"]), groups.describe(["b"]), groups.list_groups()):
         with pytest.raises(ClusterUnreachableError):
             await ask
+
+
+async def test_no_group_waits_for_another_one_s_coordinator_again_and_again(
+    brokers: GroupBrokers, groups: Groups
+) -> None:
+    """
+    A partition of __consumer_offsets has no leader, for hours.
+
+    A coordinator that moves is waited for. What did not come back in that time is asked once for each question, so that
+    a round of questions is not over before it is through; when it answers, it is waited for as any other.
+    """
+    brokers.groups = {name: FakeGroup(number, offsets={PLACE: number}) for number, name in enumerate("ab")}
+    brokers.errors = {"b": int(ErrorCode.COORDINATOR_NOT_AVAILABLE)}
+    took_s, answered = list[float](), list[bool]()
+
+    async def ask() -> None:
+        begun = now()
+        committed = await groups.committed(["a", "b"])
+        took_s.append(round(now() - begun, -1))
+        answered.append("b" in brokers.errors or committed["b"] == {PLACE: CommittedOffset(1, "m")})
+        assert committed["a"] == {PLACE: CommittedOffset(0, "m")}
+
+    await ask()
+    await groups.describe(["a", "b"])
+    await ask()
+    brokers.errors.clear()
+    await ask()
+    brokers.errors = {"b": int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)}
+    await ask()
+
+    assert took_s == [30, 0, 0, 30]
+    assert all(answered)
