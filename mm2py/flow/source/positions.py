@@ -30,6 +30,7 @@ from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic, decode_stored
 from mm2py.model.run_chunk import KeptChunk
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.consumer_groups import Groups
 from mm2py.wire.produce import init_producer_id
 from mm2py.wire.requests import EARLIEST, LATEST
@@ -38,6 +39,9 @@ from mm2py.wire.topic_log import LogRecord
 
 #: How many positions of a partition are remembered whose writes failed; the log may hold any of them.
 _TRIES: Final = 8
+_STEP: Final = "begin partitions"
+#: How long a leader is awaited of a partition that is to begin: all others that are new would wait as well.
+_PATIENCE_S: Final = 3.0
 #: After so many records others have a turn of the event loop.
 _RECORDS_A_TURN: Final = 500
 
@@ -65,7 +69,7 @@ class Positions:
     """
 
     def __init__(self, context: FlowContext, source: Cluster, target: Cluster) -> None:
-        self._passed_over, self._events = context.passed_over, context.events
+        self._passed_over, self._events, self._reach = context.passed_over, context.events, context.reach
         self._settings = settings = context.settings
         self._source = source
         self._target = target
@@ -268,13 +272,14 @@ class Positions:
         committed = {source: at.offset for source, at in group.items() if source not in self._removed}
         beyond = [source for source in places if source not in committed]
         starts = await self._starts({source: places[source] for source in beyond}) if beyond else {}
-        ends = await self._target.list_offsets(list(remote_of.values()), LATEST)
+        ends = await self._target.list_offsets(list(remote_of.values()), LATEST, patience_s=_PATIENCE_S)
         first = await self._searches(remote_of, ends, committed)
+        failed: list[BrokerAnsweredError] = []
         fresh: dict[TopicPartition, Position] = {}
         for source, place in places.items():
             start = committed[source] if source in committed else starts[source]
-            end = ends[remote_of[source]]
-            if not isinstance(start, BrokerAnsweredError) and not isinstance(end, BrokerAnsweredError):
+            end, search = ends[remote_of[source]], first.get(source, start)
+            if isinstance(start, int) and isinstance(end, int) and isinstance(search, int):
                 downstream = end - 1 if end == 0 or source in self._removed else None
                 fresh[source] = Position(
                     source,
@@ -282,9 +287,22 @@ class Positions:
                     downstream,
                     place.topic_id,
                     remote_topic_id=place.remote_topic_id,
-                    search_from=first[source] if first.get(source, start) < start else None,
+                    search_from=search if search < start else None,
                 )
+            else:
+                failed += [next(it for it in (start, end, search) if isinstance(it, BrokerAnsweredError))]
+        self._report(failed)
         return fresh
+
+    def _report(self, failed: Sequence[BrokerAnsweredError]) -> None:
+        """Report once that partitions cannot begin: nothing else shows them. What is gone, the next refresh tells."""
+        failed = [error for error in failed if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        if failed:
+            first = min(failed, key=str)
+            others = f" and {len(failed) - 1} more" if failed[1:] else ""
+            self._reach.failed(_STEP, attrs.evolve(first, detail=first.detail + others))
+        else:
+            self._reach.answered((), _STEP)
 
     async def fence(self, states: Collection[PartitionState]) -> list[Position]:
         """
@@ -344,10 +362,12 @@ class Positions:
         is_latest = copying.auto_offset_reset == "latest"
         skipped = [it for it, place in places.items() if is_latest and not place.has_appeared]
         whole = places.keys() - skipped
-        starts = await self._source.list_offsets(whole, EARLIEST) if whole else {}
+        starts = await self._source.list_offsets(whole, EARLIEST, patience_s=_PATIENCE_S) if whole else {}
         if skipped:
-            reads_committed = self._settings.limits.reads_committed
-            starts |= await self._source.list_offsets(skipped, LATEST, reads_committed=reads_committed)
+            committed = self._settings.limits.reads_committed
+            starts |= await self._source.list_offsets(
+                skipped, LATEST, reads_committed=committed, patience_s=_PATIENCE_S
+            )
         return starts
 
     async def _searches(
@@ -355,7 +375,7 @@ class Positions:
         remote_of: Mapping[TopicPartition, TopicPartition],
         ends: Mapping[TopicPartition, int | BrokerAnsweredError],
         committed: Collection[TopicPartition],
-    ) -> dict[TopicPartition, int]:
+    ) -> Mapping[TopicPartition, int | BrokerAnsweredError]:
         """Return where the source begins of those partitions whose last records at the target may come from there."""
         copying = self._settings.copying
         if copying.start_timestamp_ms is None and copying.auto_offset_reset != "latest":
@@ -369,11 +389,7 @@ class Positions:
             and source not in committed
             and transforms.task_of(source.topic) is None  # what a transform made is not in the source
         ]
-        starts = await self._source.list_offsets(wanted, EARLIEST) if wanted else {}
-        for start in starts.values():
-            if isinstance(start, BrokerAnsweredError):
-                raise start
-        return {source: start for source, start in starts.items() if isinstance(start, int)}
+        return await self._source.list_offsets(wanted, EARLIEST, patience_s=_PATIENCE_S) if wanted else {}
 
     async def _start_group(self) -> Mapping[TopicPartition, CommittedOffset]:
         """Return what the group has committed that partitions start from. Raise what keeps it from being known."""

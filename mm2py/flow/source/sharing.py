@@ -87,8 +87,8 @@ class ShareKeeper(BackgroundLoop):
         await self._clock.sleep(0)
         tasks.adopt(mirrored, {**positions.known, **fresh}, unwritten=fresh)
         left = tasks.ledger.unknown(mirrored)
-        if unknown:
-            found = len(unknown) - len(fresh) - len(left)
+        found = len(unknown) - len(fresh) - len(left)
+        if found or fresh:
             self._context.events.emit(PositionsRead(self._context.flow, found, len(fresh)))
         return attrs.evolve(mirrored, is_settled=mirrored.is_settled and not left)
 

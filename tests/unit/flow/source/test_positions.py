@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+import pytest
 
+from mm2py.core.source.due import RemotePartition
 from mm2py.flow.source.positions import Positions
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position, decode_position, encode_position
-from mm2py.telemetry.events import InternalTopicExpires, InternalTopicRecreated
+from mm2py.telemetry.events import InternalTopicExpires, InternalTopicRecreated, StepFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, _built
@@ -70,3 +72,38 @@ async def test_a_topic_in_which_positions_would_expire_is_reported() -> None:
         reported.append(len(events.of(InternalTopicExpires)))
 
     assert reported == [0, 0, 1]
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+async def test_no_new_partition_waits_for_another_one_s_leader(side: str, reset: str) -> None:
+    """
+    A broker with the only replica of a new partition is down, for hours: it begins when that is back, and until then
+    that is reported once. All others begin at once.
+
+    That holds for `latest`, too, if the target has records and the source is asked where it starts.
+    """
+    clock, places = LoopClock(), {}
+    events = EventLog(clock)
+    source, target = FakeBrokers(), FakeBrokers()
+    settings = attrs.evolve(SETTINGS, copying=attrs.evolve(SETTINGS.copying, auto_offset_reset=reset))
+    for topic in ("whole", "broken"):
+        source.topics[topic], target.topics[f"A.{topic}"] = (FakeTopic([FakePartition(end=5)]) for _ in range(2))
+        places[TopicPartition(topic, 0)] = RemotePartition(f"A.{topic}", None, 1_048_588)
+    broken = source.topics["broken"] if side == "source" else target.topics["A.broken"]
+    broken.partitions[0].leader = -1
+    async with (
+        Cluster(source.endpoint, clock, opener=source.open) as here,
+        Cluster(attrs.evolve(target.endpoint, alias="B"), clock, opener=target.open) as there,
+    ):
+        positions = Positions(flow_context(clock, events, settings), here, there)
+        begun, took_s = list[set[str]](), list[float]()
+        for leader in (-1, -1, 1):
+            broken.partitions[0].leader, asked_at = leader, clock.monotonic()
+            begun.append({it.topic for it in await positions.begin(places)})
+            took_s.append(clock.monotonic() - asked_at)
+
+    assert begun == [{"whole"}, {"whole"}, {"whole", "broken"}]
+    assert took_s[0] < 10
+    assert took_s[1] < 1
+    assert ["broken-0" in event.error for event in events.of(StepFailed)] == [True]

@@ -24,6 +24,7 @@ from mm2py.model.positions import Position
 from mm2py.model.run_chunk import KeptChunk
 from mm2py.model.share import ALL_SLOTS, Share, slot_of
 from mm2py.model.transform import FlowTransforms, TopicRule, Transform
+from mm2py.telemetry.events import PositionsRead
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import SETTINGS, flow_context
@@ -41,6 +42,13 @@ class Stored:
 
     async def follow(self) -> tuple[KeptChunk, ...]:
         return ()
+
+
+class NothingBegins(Stored):
+    """No partition has a leader that could be asked where it starts."""
+
+    async def begin(self, places: Mapping[TopicPartition, RemotePartition]) -> dict[TopicPartition, Position]:  # noqa: ARG002
+        return {}
 
 
 class Rig:
@@ -136,3 +144,14 @@ async def test_slots_that_come_before_a_copy_task_wait_for_it() -> None:
     assert found[0] == (set(of_records), of_records)
     assert found[1] == (set(look.places), {**of_records, **dict.fromkeys(plain.places, 2)})
     assert {state.position for state in rig.tasks.ledger.states.values()} == {100}
+
+
+async def test_what_cannot_begin_is_no_news_in_each_refresh() -> None:
+    """A partition of the source has no leader for hours: topics are refreshed every few seconds meanwhile."""
+    look = mirrored(0)
+    rig = Rig(look, next_upstream=0)
+    rig.keeper._positions = cast("Any", NothingBegins({}))
+    for _ in range(3):
+        assert not (await rig.keeper.adopt(look)).is_settled
+
+    assert not rig.keeper._context.events.of(PositionsRead)
