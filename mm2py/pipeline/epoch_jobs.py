@@ -302,7 +302,8 @@ class EpochRunner:
 
 def _end_early(running: _Running) -> None:
     """Have an epoch end: a worker elsewhere cannot see the file, and one that has just started has not connected."""
-    running.stop_file.touch()
+    with contextlib.suppress(OSError):  # the disk is full: it ends in time
+        running.stop_file.touch()
     running.job.end_epoch()
 
 

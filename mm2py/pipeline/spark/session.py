@@ -37,7 +37,7 @@ from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.pipeline.spark import internals, processes, worker
 from mm2py.pipeline.spark.internals import LaunchArguments, collected, forget_gateway
 from mm2py.pipeline.spark.patience import Patience, done_within
-from mm2py.pipeline.spark.scratch import Scratch
+from mm2py.pipeline.spark.scratch import NoScratchError, Scratch
 from mm2py.pipeline.spark.sealing import check_key_file, make_key_file
 from mm2py.pipeline.spark.settings import LOOPBACK, SparkSettings, class_archive, spark_settings
 from mm2py.pipeline.spark.stderr_log import StderrLog
@@ -169,7 +169,11 @@ class SparkHost:
         #: Holds the key that plans with secrets are sealed with; None where Spark encrypts what it sends.
         self.secrets_key_file: str | None = secrets_key_file or None
         if self.secrets_key_file is None and self.settings.is_on_this_machine:
-            self.secrets_key_file = make_key_file(str(self.scratch / "secrets.key"))
+            try:
+                self.secrets_key_file = make_key_file(str(self.scratch / "secrets.key"))
+            except OSError as error:
+                self._scratch.remove()
+                raise NoScratchError(str(error)) from error
         self._clock = clock
         self._events = events
         self._starting = asyncio.Lock()
@@ -340,7 +344,7 @@ def _open(
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         # In a group of its own, a signal to this process's group, as from a terminal that is closed, does not reach it.
         gateway = launch_gateway(shown, popen_kwargs=LaunchArguments(stderr=write_end, process_group=0))
-    except PySparkException as error:
+    except (PySparkException, OSError) as error:  # the latter where a disk is full, or memory or processes are short
         raise SparkStartError(settings.master, _reason(last_words, str(error))) from error
     finally:
         os.close(write_end)

@@ -1,0 +1,67 @@
+"""The disk with temporary files is full: that stops nothing that runs, and is explained."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import tempfile
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import pytest
+
+from mm2py.pipeline import epoch_jobs
+from mm2py.pipeline.spark import session
+from mm2py.pipeline.spark.scratch import NoScratchError
+from mm2py.pipeline.spark.session import SparkHost, SparkStartError
+from mm2py.telemetry.journal import EventLog
+from tests.support.clocks import LoopClock
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have temporary files in a folder of the test's own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def _is_full(*_: object, **__: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _host() -> SparkHost:
+    clock = LoopClock()
+    return SparkHost({}, copy_tasks=1, clock=clock, events=EventLog(clock))
+
+
+def test_a_node_that_has_no_room_for_its_key_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder can be made on a full disk, a file with something in it cannot; what was made is gone again."""
+    monkeypatch.setattr(session, "make_key_file", _is_full)
+    with pytest.raises(NoScratchError, match="No space left"):
+        _host()
+
+    assert list(folder.iterdir()) == []
+
+
+async def test_spark_without_room_for_its_files_did_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyspark makes a file through which the JVM tells its port: copy tasks pause, and try again."""
+    monkeypatch.setattr(session, "launch_gateway", _is_full)
+    host = _host()
+    with pytest.raises(SparkStartError, match="No space left"):
+        session._open(host.settings, host.scratch, lambda _line: None, threading.Event())
+    await host.stop(within_s=1)
+
+
+async def test_an_epoch_that_no_file_can_end_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its worker may hear of it in another way; the flow that wants it to end goes on."""
+    monkeypatch.setattr(Path, "touch", _is_full)
+    asked: list[str] = []
+    job: Any = SimpleNamespace(end_epoch=lambda: asked.append("end"))
+    plan: Any = None
+    outcome: Any = asyncio.get_running_loop().create_future()
+    epoch_jobs._end_early(epoch_jobs._Running(plan, Path("epoch-1.stop"), job, outcome))
+
+    assert asked == ["end"]
