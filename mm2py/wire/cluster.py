@@ -214,8 +214,7 @@ class Cluster:
             async with asyncio.timeout(within_s):
                 return await connection.send(request)
         except TimeoutError as error:
-            connection.close()
-            raise BrokerConnectionError(self.alias, name, f"no answer within {within_s:g} s") from error
+            raise connection.give_up(f"no answer to {name} within {within_s:g} s") from error
         except (IncompatibleBrokerVersion, NotImplementedError) as error:
             raise error_of(ErrorCode.UNSUPPORTED_VERSION, self.alias, name, str(error)) from error
 

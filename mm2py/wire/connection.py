@@ -284,7 +284,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._renewal.cancel()
 
     def give_up(self, cause: str) -> BrokerConnectionError:
-        """Close, because the broker violates the protocol; return the error."""
+        """Close, because the broker is silent or violates the protocol; return the error."""
         self.close(cause)
         return BrokerConnectionError(self._endpoint.alias, self._broker, cause)
 

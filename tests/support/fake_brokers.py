@@ -101,6 +101,10 @@ class FakeConnection:
     def close(self, cause: str = "") -> None:
         self.is_closed = True
 
+    def give_up(self, cause: str) -> BrokerConnectionError:
+        self.close()
+        return BrokerConnectionError("A", f"b{self.node_id}:9092", cause)
+
 
 class FakeBrokers:
     """A cluster of brokers 0, 1, ... at ``b0:9092``, ``b1:9092``, ..."""
