@@ -17,6 +17,7 @@ from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.source.group import SourceLife
 from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.model.flow import TopicPartition
+from mm2py.model.topic import is_other_topic
 from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topics.admin import Admin
 
@@ -93,6 +94,7 @@ class IdleSourceWatch(BackgroundLoop):
             start, end, state = starts[source], ends[source], states.get(source)
             if isinstance(start, BrokerAnsweredError) or isinstance(end, BrokerAnsweredError):
                 continue
-            if state is not None:
+            # What another topic of the name holds would count as lost with the one that was copied.
+            if state is not None and not is_other_topic(state.topic_id, cluster.topic_id(source.topic)):
                 states[source] = progress.look(state, log_start_offset=start, high_watermark=end)
                 self._measures.look(states[source], is_copied=self._life.tasks.holders.is_held(source))

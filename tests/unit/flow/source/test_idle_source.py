@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import pytest
 
 from mm2py.core.lag import Retention
@@ -41,7 +42,8 @@ class IdleSourceRig(LoopRig):
         tasks = SimpleNamespace(
             ledger=SimpleNamespace(states=self.states), holders=SimpleNamespace(is_held=lambda source: source == HELD)
         )
-        source = SimpleNamespace(endpoint=SETTINGS.source, list_offsets=self._list_offsets)
+        self.topic_ids = {"t": "first"}
+        source = SimpleNamespace(endpoint=SETTINGS.source, list_offsets=self._list_offsets, topic_id=self.topic_ids.get)
         life: Any = SimpleNamespace(source=source, topics=SimpleNamespace(watch=self.watch_topics), tasks=tasks)
         self.loop = watch = IdleSourceWatch(self.context, self.measures, life)
         watch._admin = SimpleNamespace(topic_configs=self._topic_configs)  # type: ignore[assignment]
@@ -111,6 +113,20 @@ async def test_a_partition_that_cannot_be_asked_about_stays_as_it_was(rig: IdleS
     await rig.live(10.5)
 
     assert rig.states[PAUSED].log.high_watermark == -1
+
+
+async def test_records_of_a_topic_that_took_the_name_are_not_counted(rig: IdleSourceRig) -> None:
+    """
+    A topic of which 150 records were written and 100 copied was deleted and created again, and its partition stopped.
+
+    What is written to the new one meanwhile is none of the records that were lost with the old one.
+    """
+    rig.states[PAUSED] = attrs.evolve(rig.states[PAUSED], topic_id="first")
+    await rig.live(10.5)
+    rig.topic_ids["t"], rig.ends[PAUSED] = "second", 5_000
+    await rig.live(10.5)
+
+    assert rig.states[PAUSED].log.high_watermark == 150
 
 
 async def test_a_source_that_is_away_is_tried_again(rig: IdleSourceRig) -> None:
