@@ -13,6 +13,8 @@ from typing import Final
 
 
 _BEGIN: Final = "Traceback (most recent call last):"
+#: Where in Java something was raised: its message and causes are lines of their own.
+_JAVA_FRAME: Final = re.compile(r"\s+(at [^\s(]+\(|\.\.\. \d+ more)")
 _FRAME: Final = re.compile(r'\s+File "(?P<file>[^"]*)", line (?P<line>\d+)')
 #: The last line of a stack: an exception's name, perhaps with a message.
 _END: Final = re.compile(r"[A-Za-z_][\w.]*(: .*)?")
@@ -34,6 +36,8 @@ class StderrLog:
 
     def take(self, line: str) -> str | None:
         """Add a *line* without its end; return the message to report now, None if it is not complete yet."""
+        if _JAVA_FRAME.match(line):
+            return None
         if line.endswith(_BEGIN):
             self._open += 1
             before = line.removesuffix(_BEGIN).strip()

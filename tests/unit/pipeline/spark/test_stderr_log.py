@@ -55,6 +55,17 @@ def test_that_spark_hung_up_on_a_worker_is_no_news(error: str) -> None:
     assert _told([*elsewhere, error]) == [f"{error} (mm2py/daemon.py, line 95)"]
 
 
+def test_of_a_java_stack_only_its_messages_are_told() -> None:
+    """A JVM without memory, or descriptors, prints dozens of frames."""
+    messages = [
+        'Exception in thread "main" java.lang.NoClassDefFoundError: Could not initialize class sun.util.ZoneInfoFile',
+        "Caused by: java.io.FileNotFoundException: /lib/tzdb.dat (Too many open files)",
+    ]
+    frames = ["\tat java.base/sun.util.calendar.ZoneInfo.getTimeZone(ZoneInfo.java:589)", "\t... 34 more"]
+
+    assert _told([messages[0], frames[0], frames[0], messages[1], *frames, "next"]) == [*messages, "next"]
+
+
 def test_a_stack_that_was_cut_off_hides_nothing_for_ever() -> None:
     """Its process was killed before the end; indented lines that come later are told after a while."""
     told = _told([*_STACK, *("  indented" for _ in range(1_000))])
