@@ -66,9 +66,10 @@ class Certainty:
         """Have *groups* begin nothing new while the group is silent: before the session is over, others may have it."""
         while True:
             silent_s, certain_s = self._silent_s, self._certain_s
-            why = f"{self._group} has not answered for {silent_s:.0f} s"
+            # What was said first stays: no number of seconds would be true for long.
+            why = f"{self._group} does not answer" if silent_s >= certain_s else ""
             for group in groups:
-                group.suspend(why if silent_s >= certain_s else "")
+                group.suspend(why)
             await self._clock.sleep(certain_s - silent_s if silent_s < certain_s else min(1.0, certain_s / 4))
 
     async def ask_while_joining(self, place: Membership) -> None:

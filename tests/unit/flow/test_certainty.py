@@ -34,6 +34,7 @@ async def test_without_heartbeats_nothing_is_begun_before_the_session_is_over(ru
 
     assert certain == []
     assert "A-mm2" in uncertain[-1]
+    assert len(set(uncertain)) == 1
     assert group.suspended[-1] == ""
     assert group.share == whole_share(TASKS)
 
