@@ -319,7 +319,8 @@ class BatchSender:
         one may have read the source before a compaction, and the other after it: the numbers then hide other records.
         """
         copy.sending.is_failing = True
-        where = f"another writer's batch is at offset {ack.base_offset} of {copy.remote} in place of ours"
+        theirs = "a batch sent earlier, or by another node,"
+        where = f"{theirs} is at offset {ack.base_offset} of {copy.remote} in place of ours"
         failure = PartitionFailure(where, _HINT_COMPARED, "Overtaken", buffered.first_upstream)
         self._give_up(copy, Ended.INTERRUPTED, failure)
 

@@ -256,7 +256,11 @@ async def test_an_answer_that_cannot_be_read_is_a_lost_connection() -> None:
 
 
 async def test_a_batch_of_another_writer_is_noticed() -> None:
-    """The broker takes our batch for a repetition of one that we have not sent: the next epoch compares."""
+    """
+    The broker takes our batch for a repetition of one that this epoch has not sent: the next one compares.
+
+    It may be another node's. It may be our own as well, if a quota held it up until the epoch before was over.
+    """
     async with sender() as rig:
         (copy,) = rig.copies
         copy.plan = attrs.evolve(copy.plan, keeps_timestamps=True)
@@ -268,3 +272,4 @@ async def test_a_batch_of_another_writer_is_noticed() -> None:
 
         assert (copy.ended, copy.is_unsure, copy.position) == (Ended.INTERRUPTED, True, 0)
         assert known(copy.failure).error == "Overtaken"
+        assert "sent earlier, or by another node" in known(copy.failure).message
