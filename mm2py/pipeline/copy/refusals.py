@@ -49,8 +49,10 @@ def silent(node: int) -> PartitionFailure:
     )
 
 
-def untold(remote: TopicPartition) -> PartitionFailure:
+def untold(remote: TopicPartition, *, has_leader: bool) -> PartitionFailure:
     """Return the failure of a remote partition whose end the target did not tell before the epoch was over."""
+    if not has_leader:
+        return tried_again(f"no broker leads {remote} at the target", "target")
     return tried_again(f"the target did not say within the epoch's time where {remote} ends", "target")
 
 

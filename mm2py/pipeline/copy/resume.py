@@ -127,7 +127,8 @@ class Resumer:
             except asyncio.CancelledError:
                 # A topic that is gone has no leader that could answer: without a word of it nobody would look.
                 for copy in unsure if self._clock.monotonic() - asked_at >= SILENT_S else ():
-                    copy.retried_failure = copy.retried_failure or untold(copy.remote)
+                    has_leader = self._target.leader(copy.remote) is not None
+                    copy.retried_failure = copy.retried_failure or untold(copy.remote, has_leader=has_leader)
                 raise
             else:
                 async with asyncio.TaskGroup() as tasks:

@@ -106,7 +106,7 @@ async def test_what_goes_away_is_named_and_tried_again(rig: ResumeRig, side: str
 
 
 async def test_partitions_do_not_wait_for_each_other() -> None:
-    """A target leader that is away keeps its own partitions waiting; the others are handed over meanwhile."""
+    """A target partition without a leader waits, and says for what; the others are handed over meanwhile."""
     rig = rig_of(4, brokers=2)
     rig.target.partitions[TopicPartition(REMOTE, 1)].leader = None
     copies = [copy_of(number, 0, -1) for number in range(4)]
@@ -115,6 +115,7 @@ async def test_partitions_do_not_wait_for_each_other() -> None:
             await rig.resumer().resolve(copies, rig.resolved.append)
 
     assert sorted(copy.remote.partition for copy in rig.resolved) == [0, 2, 3]
+    assert known(copies[1].retried_failure).message == "no broker leads A.orders-1 at the target"
 
 
 async def test_no_partition_waits_for_another_one_s_source_broker() -> None:
