@@ -108,10 +108,15 @@ class ModelConnection:
             # A long poll: look again until there is something or its time is over.
             pause_s = min(left_s, 0.005)
             asyncio.get_running_loop().call_later(pause_s, self._answer_by_itself, left_s - pause_s)
+        elif (arrives_s := len(body) / self._cluster.answers_bytes_per_s) > 0:
+            asyncio.get_running_loop().call_later(arrives_s, self._arrive, request, body)
         else:
-            request.answer = body
-            while self.requests and self.requests[0].answer is not None:
-                self.deliver()
+            self._arrive(request, body)
+
+    def _arrive(self, request: _Request, body: bytes) -> None:
+        request.answer = body
+        while self.requests and self.requests[0].answer is not None:
+            self.deliver()
 
     def process(self) -> None:
         """Let the broker take the oldest request that it has not taken."""
@@ -223,6 +228,8 @@ class ModelCluster:
     #: What its brokers write in a second, for all connections together; produce requests wait for those before them of
     #: their connection.
     bytes_per_s: float = math.inf
+    #: What arrives here of their answers in a second, over each connection.
+    answers_bytes_per_s: float = math.inf
     connections: list[ModelConnection] = attrs.field(factory=list)
     sent: list[tuple[int, int]] = attrs.field(factory=list)
     refreshes: int = 0

@@ -139,6 +139,7 @@ class _Epoch:
             throttle=Throttle(plan.rates, self._copies, self._hosted.cut, catch_up),
             far_behind=self._hosted.far_behind_of(plan, self._copies),
             heard_at=self._hosted.heard_at,
+            slow_lines=self._hosted.slow_lines,
             epoch_ms=plan.epoch_ms,
         )
         self._sender, self._reader = sender, reader

@@ -17,6 +17,7 @@ from mm2py.pipeline.copy.metadata import WantedTopics
 from mm2py.pipeline.copy.partition import PartitionCopy, Tally
 from mm2py.pipeline.copy.refusals import SILENT_S, lacks, silent
 from mm2py.pipeline.copy.sending import BatchSender
+from mm2py.pipeline.copy.slow_lines import SlowLines
 from mm2py.pipeline.copy.throttle import Throttle
 from mm2py.pipeline.copy.waiting import WAIT_WHILE_PAUSED_MS, WaitingPartitions
 from mm2py.wire.cluster import Cluster
@@ -81,6 +82,8 @@ class Reading(Protocol):
     sessions: dict[tuple[str, int, int], FetchSession]
     throttle: Throttle
     far_behind: FarBehind
+    slow_lines: SlowLines
+    epoch_ms: int
     sizes: FetchSizes
     age: Tally
     heard: set[PartitionCopy]
@@ -308,15 +311,21 @@ class Fetcher:
         return min(self._waiting.longest_wait_ms(most_ms), left_ms) if left_ms > 0 else None
 
     async def _fetch(self, session: FetchSession, wait_ms: int) -> FetchAnswer:
-        reader = self._reader
+        reader, loop = self._reader, asyncio.get_running_loop()
         is_answered = self._has_new = False
-        self._due_at = asyncio.get_running_loop().time() + wait_ms / 1000
+        begun, line = loop.time(), (reader.source.alias, self.node)
+        self._due_at = begun + wait_ms / 1000
+        sizes = reader.throttle.sizes(reader.sizes, reader.fetchers)
         try:
-            answer = await session.fetch(reader.throttle.sizes(reader.sizes, reader.fetchers), wait_ms)
+            answer = await session.fetch(reader.slow_lines.limited(line, sizes), wait_ms)
             is_answered = True
         finally:
             self._due_at = math.inf
-            if not is_answered:
+            part = (loop.time() - begun) * 1000 / reader.epoch_ms
+            if is_answered:
+                reader.slow_lines.answered(line, part, sizes)
+            else:
+                reader.slow_lines.given_up(line, part, sizes)
                 self._lose_session()
         return answer
 

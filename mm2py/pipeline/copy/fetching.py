@@ -29,6 +29,7 @@ from mm2py.pipeline.copy.read_replicas import ReadReplicas
 from mm2py.pipeline.copy.refusals import kept_out, tried_again
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.sent_plan import MANY
+from mm2py.pipeline.copy.slow_lines import SlowLines
 from mm2py.pipeline.copy.throttle import Throttle
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fetch import FetchSession
@@ -65,6 +66,7 @@ class SourceReader:
         throttle: Throttle,
         far_behind: FarBehind,
         heard_at: dict[tuple[str, TopicPartition], float],
+        slow_lines: SlowLines,
         epoch_ms: int,
     ) -> None:
         """Make one; *heard_at* outlives it: when partitions last had records, by the event loop's time."""
@@ -75,6 +77,8 @@ class SourceReader:
         self.sessions = sessions
         self.throttle = throttle
         self.far_behind = far_behind
+        self.slow_lines = slow_lines
+        self.epoch_ms = epoch_ms
         self._replicas = replicas
         self._copies = copies
         self._history = HistoryCheck(source, checked, assign=self.assign, retry=self.retry)

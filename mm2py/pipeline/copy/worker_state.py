@@ -21,6 +21,7 @@ from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.read_replicas import ReadReplicas
 from mm2py.pipeline.copy.resume import Walks
 from mm2py.pipeline.copy.sent_plan import MANY, KeptPlans, keep_few
+from mm2py.pipeline.copy.slow_lines import SlowLines
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fetch import FetchSession
 from mm2py.wire.metadata import ClusterMetadata
@@ -68,6 +69,7 @@ class WorkerState:
     cut: dict[TopicPartition, int] = attrs.field(factory=dict)
     #: When partitions of a source, by its alias, last had records.
     heard_at: dict[tuple[str, TopicPartition], float] = attrs.field(factory=dict)
+    slow_lines: SlowLines = attrs.field(factory=SlowLines)
     #: The pace of copy tasks whose flows bound it.
     catch_ups: dict[tuple[Flow, int], CatchUp] = attrs.field(factory=dict)
     #: Of each copy task, which partitions are far behind.

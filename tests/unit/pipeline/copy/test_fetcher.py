@@ -12,7 +12,9 @@ from mm2py.model.epoch import Ended
 from mm2py.model.rates import Metered, RateShare, Unit
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.sent_plan import MANY
+from mm2py.pipeline.copy.slow_lines import SlowLines
 from mm2py.pipeline.spark.worker import uncollected
+from mm2py.wire.fetch_forms import FetchSizes
 from tests.support.batches import LOG_APPEND_TIME, build_batch
 from tests.support.copy_rig import NEW_ID, OLD_ID, REMOTE, TOPIC, CopyRig, rig_of
 from tests.support.model_cluster import ModelConnection
@@ -205,3 +207,39 @@ async def test_a_limit_that_is_new_holds_for_partitions_that_were_made_before() 
 
     share = int(1e6 * 0.1 / (MANY + 1))
     assert told == [{rig.limits.fetch_partition_max_bytes}] * 2 + [{share}, {rig.limits.fetch_partition_max_bytes}]
+
+
+async def test_answers_that_take_longer_than_an_epoch_become_smaller() -> None:
+    """
+    A mirror has a backlog after an outage, and a slow line to the source.
+
+    An answer with as much as it may bring needs several epochs to arrive, and none of it counts before it has arrived
+    as a whole.
+    """
+    rig = rig_of(1)
+    rig.source.answers_bytes_per_s = 200_000
+    rig.load(0, 30, size=10_000)
+    for _ in range(20):
+        await rig.epoch()
+
+    assert rig.values() == list(range(90))
+
+
+async def test_a_line_that_is_fast_again_gets_full_answers_again() -> None:
+    """A broker that was stopped for a while answers nothing in that time, and then as fast as ever."""
+    sizes = FetchSizes(1, 8 * 1024 * 1024, 1024 * 1024, reads_committed=False)
+    line, lines = ("A", 1), SlowLines()
+    for _ in range(20):
+        lines.given_up(line, 0.9, sizes)
+    least = lines.limited(line, sizes).max_bytes
+    lines.answered(line, 0.3, sizes)
+    same, other = lines.limited(line, sizes).max_bytes, lines.limited(("A", 2), sizes)
+    answers = 0
+    while lines.limited(line, sizes) is not sizes:
+        lines.answered(line, 0.01, sizes)
+        answers += 1
+    lines.given_up(line, 0.1, sizes)  # it was sent shortly before the epoch ended
+
+    assert least == same == 64 * 1024
+    assert answers == 7
+    assert other is lines.limited(line, sizes) is sizes

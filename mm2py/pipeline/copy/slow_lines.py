@@ -1,0 +1,57 @@
+"""
+How much a fetch may bring over lines on which a full answer takes longer than an epoch.
+
+What has not arrived when the epoch ends is given up with its connection. The next epoch would ask for as much again,
+and a partition that is behind would never get ahead. So it asks for less, until answers arrive in time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from mm2py.wire.fetch_forms import FetchSizes
+
+
+#: The source's alias, and its broker.
+Line = tuple[str, int]
+
+#: A fetch that was under way for so much of an epoch, and is given up, brings too much.
+_LONG: Final = 1 / 2
+#: One that took less of it may bring more.
+_SHORT: Final = 1 / 8
+_LESS: Final = 4
+_MORE: Final = 2
+#: A broker gives one whole batch in any case.
+_LEAST_BYTES: Final = 64 * 1024
+
+
+class SlowLines:
+    """What a fetch may bring from each broker, from epoch to epoch; nothing is known of lines that are fast enough."""
+
+    def __init__(self) -> None:
+        self._most_bytes: dict[Line, int] = {}
+
+    def limited(self, line: Line, sizes: FetchSizes) -> FetchSizes:
+        """Return how much the next fetch over *line* may bring of *sizes*."""
+        most_bytes = self._most_bytes.get(line)
+        if most_bytes is None or most_bytes >= sizes.max_bytes:
+            return sizes
+        return attrs.evolve(sizes, max_bytes=most_bytes)
+
+    def answered(self, line: Line, part: float, sizes: FetchSizes) -> None:
+        """Note that a fetch of *sizes* took this *part* of an epoch; *sizes* are those that `limited` was given."""
+        most_bytes = self._most_bytes.get(line)
+        if most_bytes is None or part >= _SHORT:
+            return
+        if most_bytes * _MORE < sizes.max_bytes:
+            self._most_bytes[line] = most_bytes * _MORE
+        else:
+            del self._most_bytes[line]
+
+    def given_up(self, line: Line, part: float, sizes: FetchSizes) -> None:
+        """Note that a fetch was given up after this *part* of an epoch, as above."""
+        if part >= _LONG:
+            asked_bytes = min(sizes.max_bytes, self._most_bytes.get(line, sizes.max_bytes))
+            self._most_bytes[line] = max(_LEAST_BYTES, asked_bytes // _LESS)
