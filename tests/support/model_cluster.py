@@ -49,6 +49,8 @@ class _Request:
     body: bytes
     handler: FrameHandler
     answer: bytes | None = None
+    #: Whether its answer is under way.
+    is_taken: bool = False
     #: What a fetch's session wants, and what of it the client has not heard of; looked up once.
     wanted: tuple[dict[tuple[str, int], tuple[int, int]], set[tuple[str, int]]] | None = None
 
@@ -100,7 +102,7 @@ class ModelConnection:
         if self.is_closed or self._cluster.is_frozen:
             return
         # Timers of the same moment run in any order, a broker takes requests in theirs.
-        request = next(waiting for waiting in self.requests if waiting.answer is None)
+        request = next(waiting for waiting in self.requests if waiting.answer is None and not waiting.is_taken)
         body = self._cluster.take(self, request)
         if body is None:
             self.close("the broker closed the connection")
@@ -109,6 +111,7 @@ class ModelConnection:
             pause_s = min(left_s, 0.005)
             asyncio.get_running_loop().call_later(pause_s, self._answer_by_itself, left_s - pause_s)
         elif (arrives_s := len(body) / self._cluster.answers_bytes_per_s) > 0:
+            request.is_taken = True
             asyncio.get_running_loop().call_later(arrives_s, self._arrive, request, body)
         else:
             self._arrive(request, body)

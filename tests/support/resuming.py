@@ -12,6 +12,7 @@ from mm2py.model.epoch import Ended, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.resume import Resumer, Walks
+from mm2py.pipeline.copy.slow_lines import SlowLines
 from mm2py.wire.cluster import Cluster
 from tests.support.batches import START_MS, Content, build_batch
 from tests.support.clocks import LoopClock
@@ -50,6 +51,8 @@ class ResumeRig:
             LoopClock(),
             self.walks,
             reads_committed=reads_committed,
+            slow_lines=SlowLines(),
+            epoch_ms=5_000,
         )
 
     async def resume(

@@ -198,6 +198,8 @@ class _Epoch:
             self._clock,
             self._hosted.walks,
             reads_committed=self._plan.limits.reads_committed,
+            slow_lines=self._hosted.slow_lines,
+            epoch_ms=self._plan.epoch_ms,
         )
         await resumer.resolve([copy for copy in self._copies if copy.is_unsure and not copy.has_ended], start)
 

@@ -13,6 +13,7 @@ from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.ingest import DataFilter
 from mm2py.pipeline.copy.partition import PartitionCopy
+from mm2py.pipeline.copy.slow_lines import SlowLines
 from mm2py.wire.batches.batch import MAGIC_V2, RecordBatchView, batches
 from mm2py.wire.batches.codecs import BAD_CHECKSUM
 from mm2py.wire.batches.payloads import read
@@ -58,7 +59,11 @@ def records_of(batch: RecordBatchView) -> list[WalkedRecord]:
 class LogWalker:
     """Reads what lies at both ends of a copy."""
 
-    def __init__(self, source: Cluster, target: Cluster, *, reads_committed: bool) -> None:
+    def __init__(
+        self, source: Cluster, target: Cluster, *, reads_committed: bool, slow_lines: SlowLines, epoch_ms: int
+    ) -> None:
+        self._slow_lines = slow_lines
+        self._epoch_ms = epoch_ms
         self._source = source
         self._target = target
         self._reads_committed = reads_committed
@@ -144,18 +149,28 @@ class LogWalker:
             raise start
         return start
 
-    @staticmethod
-    async def _ask(cluster: Cluster, position: FetchPosition, *, reads_committed: bool) -> PartitionAnswer:
+    async def _ask(self, cluster: Cluster, position: FetchPosition, *, reads_committed: bool) -> PartitionAnswer:
         """Return an answer, or an error that looking up the leader again does not help."""
         sizes = FetchSizes(1, _WALK_BYTES, _WALK_BYTES, reads_committed)
-        return await fetch_from_leader(
-            cluster,
-            position,
-            sizes,
-            "resume",
-            patience_s=_PATIENCE_S,
-            is_final=lambda answer: not needs_metadata(answer.error_code),
-        )
+        place = TopicPartition(position.topic.decode(), position.partition)
+        is_answered, begun, line = False, cluster.clock.monotonic(), (cluster.alias, cluster.leader(place))
+        try:
+            answer = await fetch_from_leader(
+                cluster,
+                position,
+                self._slow_lines.limited(line, sizes),
+                "resume",
+                patience_s=_PATIENCE_S,
+                is_final=lambda answer: not needs_metadata(answer.error_code),
+            )
+            is_answered = True
+        finally:
+            part = (cluster.clock.monotonic() - begun) * 1000 / self._epoch_ms
+            if is_answered:
+                self._slow_lines.answered(line, part, sizes)
+            else:
+                self._slow_lines.given_up(line, part, sizes)
+        return answer
 
 
 def _offset_behind(batch: RecordBatchView) -> int:

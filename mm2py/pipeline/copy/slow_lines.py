@@ -14,8 +14,8 @@ import attrs
 from mm2py.wire.fetch_forms import FetchSizes
 
 
-#: The source's alias, and its broker.
-Line = tuple[str, int]
+#: A cluster's alias, and its broker.
+Line = tuple[str, int | None]
 
 #: A fetch that was under way for so much of an epoch, and is given up, brings too much.
 _LONG: Final = 1 / 2

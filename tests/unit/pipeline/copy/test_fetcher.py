@@ -225,6 +225,21 @@ async def test_answers_that_take_longer_than_an_epoch_become_smaller() -> None:
     assert rig.values() == list(range(90))
 
 
+async def test_a_resume_gets_through_a_slow_line() -> None:
+    """A daemon that was killed leaves more at the target than is known: that is read at the source to be compared."""
+    rig = rig_of(1)
+    rig.load(0, 30, size=10_000)
+    await rig.epoch(is_lost=True)
+    rig.doubt()
+    rig.source.answers_bytes_per_s = 60_000
+    for _ in range(30):
+        await rig.epoch(epoch_ms=5_000)
+
+    assert rig.values() == list(range(90))
+    assert rig.plans[0].position == 90
+    assert not rig.plans[0].is_unsure
+
+
 async def test_a_line_that_is_fast_again_gets_full_answers_again() -> None:
     """A broker that was stopped for a while answers nothing in that time, and then as fast as ever."""
     sizes = FetchSizes(1, 8 * 1024 * 1024, 1024 * 1024, reads_committed=False)
