@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
@@ -36,8 +37,8 @@ from mm2py.wire.log_end import log_ends
 from mm2py.wire.requests import LATEST
 
 
-#: Of partitions with the same source broker: each may hold an answer of a few MiB.
-_AT_ONCE: Final = 4
+#: The source's brokers share so many places, with one each at least: each may hold an answer of a few MiB.
+_AT_ONCE: Final = 8
 _ATTEMPTS: Final = 5
 _PAUSE_S: Final = 0.2
 #: Two queries of the target's end this far apart must agree: a request of a lost writer may still be in the broker at
@@ -116,7 +117,7 @@ class Resumer:
             source, target, reads_committed=reads_committed, slow_lines=slow_lines, epoch_ms=epoch_ms
         )
         #: By the source's leader: one that is silent delays only what it leads.
-        self._slots = collections.defaultdict[int | None, asyncio.Semaphore](lambda: asyncio.Semaphore(_AT_ONCE))
+        self._slots: dict[int | None, asyncio.Semaphore] = {}
 
     async def resolve(self, copies: Collection[PartitionCopy], resolved: Callable[[PartitionCopy], None]) -> None:
         """Resolve each partition's position; pass those that may be copied to *resolved*. Failed partitions are
@@ -126,6 +127,9 @@ class Resumer:
         by_leader: dict[int | None, list[PartitionCopy]] = {}
         for copy in copies:
             by_leader.setdefault(self._target.leader(copy.remote), []).append(copy)
+        brokers = {self._source.leader(copy.plan.source) for copy in copies}
+        each = math.ceil(_AT_ONCE / max(1, len(brokers)))
+        self._slots = collections.defaultdict(lambda: asyncio.Semaphore(each))
         async with asyncio.TaskGroup() as tasks:
             for leader, group in by_leader.items():
                 tasks.create_task(self._resolve_group(group, resolved), name=f"resume partitions of {leader}")
