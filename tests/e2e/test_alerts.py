@@ -266,7 +266,7 @@ async def kill_workers(stage: Stage, mirror: Daemon) -> None:
             return len(list(mirror.events("copy_task_lost"))) > before or stage.told.has("Mm2pyRestarting")
 
         with suppress(AssertionError):  # a worker between two epochs had none to lose
-            await eventually(noticed, within_s=10, what="the lost epoch is noticed")
+            await eventually(noticed, within_s=5, what="the lost epoch is noticed")
         if stage.told.has("Mm2pyRestarting"):
             return
 

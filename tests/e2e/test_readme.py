@@ -100,8 +100,8 @@ class Reader:
         """End the node that lines spoke to: other nodes, other tests' too, have a flow of this name."""
         if self.node is not None:
             for line in TAKING_BACK:
-                self.start(self.meant(line), env=self.speaking()).wait(60.0)
-            self.node.terminate(60.0)
+                self.start(self.meant(line), env=self.speaking()).wait(scaled(60.0))
+            self.node.terminate(scaled(60.0))
             self.node = None
 
     async def follow(self, line: str, *, env: dict[str, str] | None = None) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.eventually import scaled
+
 
 ROOT = Path(__file__).parents[2]
 #: What the scripts call, and the stand-in below.
@@ -52,7 +54,7 @@ def install(machine: dict[str, str], name: str, text: str) -> None:
 
 
 def run(machine: dict[str, str], *command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, check=False, env=machine, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, check=False, env=machine, capture_output=True, text=True, timeout=scaled(60))
 
 
 def python_for_venvs(machine: dict[str, str]) -> Path:
@@ -149,7 +151,7 @@ def test_a_cache_named_from_here(machine: dict[str, str]) -> None:
         cwd=tmp,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=scaled(60),
     )
 
     assert done.stdout.startswith(f"ran -m mm2py in {tmp}/cache/venv-")

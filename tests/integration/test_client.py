@@ -29,7 +29,7 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
 from mm2py.model.heartbeat import Heartbeat, encode_heartbeat
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, scaled
 from tests.support.flows import flow_settings, running_flow
 from tests.support.java_mirror import PARTITIONS, RECORDS, JavaMirror
 from tests.support.java_programs import java_program
@@ -51,7 +51,7 @@ def command(*arguments: str, name: str = "topics") -> subprocess.CompletedProces
     """Run ``mm2py topics``, or another of its commands, as a user does."""
     return subprocess.run(
         [sys.executable, "-m", "mm2py", name, *arguments],
-        check=False, capture_output=True, text=True, timeout=_LIMIT_S,
+        check=False, capture_output=True, text=True, timeout=scaled(_LIMIT_S),
     )  # fmt: skip
 
 
@@ -260,7 +260,7 @@ async def test_a_reader_that_has_seen_enough(mirror: JavaMirror) -> None:
     line = f"{sys.executable} -m mm2py topics dump {mirror.file} --cluster {mirror.target_alias} offset-syncs --text"
     done = await asyncio.to_thread(
         subprocess.run, ["bash", "-c", f"{line} | head -n 1; exit ${{PIPESTATUS[0]}}"],
-        check=False, capture_output=True, text=True, timeout=_LIMIT_S,
+        check=False, capture_output=True, text=True, timeout=scaled(_LIMIT_S),
     )  # fmt: skip
 
     assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.eventually import scaled
 from tests.support.java_mirror import JavaMirror
 
 
@@ -48,7 +49,7 @@ def test_python_examples_run(example: str, mirror: JavaMirror) -> None:
     program = _as_here(example, mirror)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
-        check=False, capture_output=True, text=True, timeout=_LIMIT_S,
+        check=False, capture_output=True, text=True, timeout=scaled(_LIMIT_S),
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
@@ -62,7 +63,7 @@ def test_commands_run(line: str, mirror: JavaMirror) -> None:
     _, *arguments = shlex.split(_as_here(line, mirror))
     done = subprocess.run(
         [sys.executable, "-m", "mm2py", *arguments],
-        check=False, capture_output=True, text=True, timeout=_LIMIT_S,
+        check=False, capture_output=True, text=True, timeout=scaled(_LIMIT_S),
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr

@@ -23,7 +23,7 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.verify.job import VerifyRunner
 from mm2py.verify.run import Verification, VerifyRequest
 from mm2py.verify.values import Equality, Slice, SliceOutcome, VerifyPlan
-from tests.support.eventually import eventually, scaled
+from tests.support.eventually import eventually, long_enough
 from tests.support.flows import flow_settings
 from tests.support.planting import copy_with
 from tests.support.producing import produce_numbers
@@ -38,9 +38,9 @@ _SLOTS = 2
 @pytest.fixture(autouse=True)
 def _short_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds are made for slow machines; here a process is stopped for good."""
-    monkeypatch.setattr(stillness, "STILL_FOR_S", scaled(3.0))
-    monkeypatch.setattr(stillness, "_BEGINS_WITHIN_S", scaled(1.0))
-    monkeypatch.setattr(session_module, "SILENT_FOR_S", scaled(3.0))
+    monkeypatch.setattr(stillness, "STILL_FOR_S", long_enough(3.0))
+    monkeypatch.setattr(stillness, "_BEGINS_WITHIN_S", long_enough(1.0))
+    monkeypatch.setattr(session_module, "SILENT_FOR_S", long_enough(3.0))
 
 
 @attrs.frozen

@@ -19,7 +19,7 @@ from mm2py.pipeline.transform.columns import to_arrow
 from mm2py.pipeline.transform.dry_run import TriedTooLongError, try_out
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.batches.record_columns import RecordColumns
-from tests.support.eventually import scaled
+from tests.support.eventually import long_enough, scaled
 
 
 pytestmark = pytest.mark.timeout(240)
@@ -53,7 +53,7 @@ async def test_a_function_that_hangs_is_told(host: SparkHost, monkeypatch: pytes
 
 async def test_a_jvm_that_hangs_is_told(host: SparkHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stopped JVM is not taken for a slow transform, and is reported long before the transform's limit."""
-    monkeypatch.setattr(session_module, "SILENT_FOR_S", scaled(3.0))
+    monkeypatch.setattr(session_module, "SILENT_FOR_S", long_enough(3.0))
     session = await host.session()
     session.process.send_signal(signal.SIGSTOP)
     with pytest.raises(SparkHungError):

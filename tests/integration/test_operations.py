@@ -15,7 +15,7 @@ from mm2py.config.settings import FlowSettings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
 from mm2py.telemetry.events import Event, ResumedExactly, ResumeUnproven
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, scaled
 from tests.support.flows import flow_settings, running_flow
 from tests.support.mirrored import await_arrived
 from tests.support.producing import produce_numbers
@@ -50,7 +50,7 @@ def follow(command: list[str], typed: str = "") -> str:
         input=typed,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=scaled(60),
     )
     return done.stdout
 

@@ -36,7 +36,7 @@ from mm2py.telemetry.events import (
 from mm2py.telemetry.journal import EventLog
 from tests.support.brokers import MakeCluster
 from tests.support.damage import vanish
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, scaled
 from tests.support.flows import flow_settings
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
 from tests.support.mm2_file import mm2_properties
@@ -415,7 +415,7 @@ async def test_a_drain_does_not_wait_for_a_target_that_is_away(
             lambda: not running.view(flow).clusters[1].is_reachable, within_s=30, what="the target is away"
         )
         state = running.view(flow).state
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(scaled(15)):
             await running.stop()
 
     assert state is FlowState.STARTING
@@ -430,7 +430,7 @@ async def test_an_override_that_cannot_be_stored_is_not_applied(
     async with running_node(_file(primary, target, prefix, topics=prefix), tmp_path) as running:
         await running.running(flow)
         await asyncio.to_thread(target.kill, 0)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(scaled(60)):
             with pytest.raises(OverridesNotStoredError, match="cluster B"):
                 await running.node.control.change_overrides(
                     flow, lambda overrides: verbs.pause_connector(overrides, SOURCE)

@@ -21,7 +21,7 @@ from mm2py.rest.access.users import hash_password
 from mm2py.rest.server import RestServer
 from mm2py.telemetry.events import RestListening, RestUnavailable
 from tests.support.certificates import Authority, Certificate
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, scaled
 from tests.support.rest_asking import PlainMetrics, basic
 from tests.support.rest_node import NodeDouble, node_double
 
@@ -166,7 +166,7 @@ async def test_off(tmp_path: Path) -> None:
     node = node_double(tmp_path, SystemClock(), "listeners =")
     server = RestServer(node, clock=SystemClock(), events=node.events, metrics=PlainMetrics())
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(scaled(5)):
         await server.run()
 
     assert not list(node.events)
@@ -278,7 +278,7 @@ async def test_a_password_over_tls(tmp_path: Path, authority: Authority) -> None
 
 async def test_an_open_stream_does_not_hold_the_server(tmp_path: Path) -> None:
     """An open stream gets an `end` event, and the server ends within seconds."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(scaled(20)):
         async with serving(tmp_path, "listeners = http://127.0.0.1:0") as running:
             url = await running.url()
             session = aiohttp.ClientSession()

@@ -16,6 +16,7 @@ from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import GroupOffsetsView
 from mm2py.telemetry.journal import EventLog
+from tests.support.eventually import long_enough
 from tests.support.flow_rig import flow_context
 from tests.support.reading import read_topic
 from tests.support.topics import list_topics
@@ -63,7 +64,7 @@ class RunningCheckpoints:
 
     async def drain(self) -> None:
         """Drain it and wait for its end."""
-        self.group.requests.drain(within_s=_DRAIN_S)
+        self.group.requests.drain(within_s=long_enough(_DRAIN_S))
         await self.task
 
     def shown(self, group: str) -> GroupOffsetsView:

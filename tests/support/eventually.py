@@ -14,12 +14,17 @@ from mm2py.errors import ClusterUnreachableError
 T = TypeVar("T")
 
 #: Slow machines stretch every deadline by this factor, and so do tests that run beside each other.
-SLOWNESS = float(os.environ.get("MM2PY_TEST_SLOWNESS") or (2 if "PYTEST_XDIST_WORKER" in os.environ else 1))
+SLOWNESS = float(os.environ.get("MM2PY_TEST_SLOWNESS") or (4 if "PYTEST_XDIST_WORKER" in os.environ else 1))
 
 
 def scaled(seconds: float) -> float:
-    """Stretch a deadline on slow machines."""
+    """Stretch a deadline on slow machines: only a failure lasts so long."""
     return seconds * SLOWNESS
+
+
+def long_enough(seconds: float) -> float:
+    """Stretch, by half as much, what a test waits out in any case, as the silence that counts as a hang."""
+    return seconds * max(1.0, SLOWNESS / 2)
 
 
 @overload

@@ -22,6 +22,7 @@ from mm2py.pipeline.copy.epoch import copy_epoch
 from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.telemetry.journal import EventLog
 from tests.support.epochs import Spark
+from tests.support.eventually import long_enough
 from tests.support.mm2_file import mm2_properties
 
 
@@ -80,7 +81,7 @@ class RunningFlow:
 
     async def drain(self) -> None:
         """Drain it and wait for its end."""
-        self.runner.drain(within_s=_DRAIN_S)
+        self.runner.drain(within_s=long_enough(_DRAIN_S))
         await self.task
 
     async def crash(self) -> None:

@@ -13,6 +13,7 @@ import attrs
 from mm2py.devkit.java import SERVER_FLAGS, JvmOptions
 from mm2py.devkit.process import LoggedProcess, start_process
 from mm2py.errors import Mm2Error
+from tests.support.eventually import scaled
 
 
 #: Starting takes eight seconds on two cores; a loaded machine is given much more.
@@ -93,17 +94,17 @@ class JavaMirrorMaker2:
     def await_log(self, pattern: re.Pattern[str], *, within_s: float = START_LIMIT_S) -> None:
         """Wait until *pattern* is found in what this run has printed."""
         process = self._running()
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + scaled(within_s)
         while pattern.search(self.log_text()) is None:
             if not process.is_running:
                 raise self._failed(process, f"it ended with exit code {process.exit_code}")
             if time.monotonic() > deadline:
-                raise self._failed(process, f"no line matched {pattern.pattern!r} within {within_s:g} s")
+                raise self._failed(process, f"no line matched {pattern.pattern!r} within {scaled(within_s):g} s")
             time.sleep(_POLL_S)
 
     def stop(self, grace_s: float = 60.0) -> int | None:
         """Ask it to end, as an operator would, and wait; return its exit code."""
-        return self._process.terminate(grace_s) if self._process else None
+        return self._process.terminate(scaled(grace_s)) if self._process else None
 
     def kill(self) -> None:
         """End it with SIGKILL."""

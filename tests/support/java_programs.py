@@ -18,6 +18,7 @@ from pathlib import Path
 import attrs
 
 from mm2py.devkit.jars import JavaUnusableError, cache_directory, java_command, kafka_jars
+from tests.support.eventually import scaled
 
 
 SOURCES = Path(__file__).parent / "java"
@@ -92,7 +93,7 @@ def _run(command: list[str], name: str, within_s: float) -> str:
         text=True,
         encoding="utf-8",
         errors="replace",
-        timeout=within_s,
+        timeout=scaled(within_s),
     )
     if done.returncode != 0:
         message = f"{name} ended with {done.returncode}:\n{done.stdout[-2_000:]}\n{done.stderr[-4_000:]}"

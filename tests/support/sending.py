@@ -16,6 +16,7 @@ from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.wire.cluster import Cluster
 from tests.support.batches import START_MS, Content, build_batch
 from tests.support.clocks import LoopClock
+from tests.support.eventually import scaled
 from tests.support.model_cluster import ModelCluster, ModelConnection
 
 
@@ -81,7 +82,7 @@ async def sender(
 
 
 async def drained(sender: BatchSender) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(scaled(60)):
         await sender.drained.wait()
 
 
