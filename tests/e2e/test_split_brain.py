@@ -25,7 +25,7 @@ from tests.support.producing import COMPACTED_CONFIGS, NumberedStream, numbered_
 from tests.support.reading import read_numbers, read_topic
 from tests.support.records import assert_numbers, assert_same_records
 from tests.support.soaking import IS_SOAK, rounds
-from tests.support.topics import create_topic
+from tests.support.topics import await_stable, create_topic
 
 
 _PARTITIONS = 2
@@ -216,6 +216,7 @@ async def test_two_nodes_that_transform_all(
     counts = await _split(source, target, prefix, tmp_path, _TRANSFORMED, **marking_exactly_once(alias))
 
     for name, count in counts.items():
+        await await_stable(target, f"{alias}.{prefix}.{name}")
         found = await read_numbers(target, f"{alias}.{prefix}.{name}", reads_committed=True)
         assert_numbers(found, count)
         assert found == await read_numbers(source, f"{prefix}.{name}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,9 @@ from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import mm2_properties
 from tests.support.producing import numbered_stream, produce
 from tests.support.reading import read_numbers, read_topic
-from tests.support.records import MIDDLE_MS, NewRecord
+from tests.support.records import MIDDLE_MS, NewRecord, Record
 from tests.support.soaking import rounds
-from tests.support.topics import create_topic
+from tests.support.topics import await_stable, create_topic
 
 
 _CONNECT = "org.apache.kafka.connect.transforms"
@@ -161,17 +162,19 @@ async def test_kills_neither_lose_nor_repeat_a_record(
     assert reported == []
     sent = await read_numbers(source, by_sql)
     kept = {partition: [n for at, n in enumerate(numbers) if at % 10 != 3] for partition, numbers in sent.items()}
+    for remote in (f"TX.{by_sql}", f"TY.{by_steps}"):
+        await await_stable(target, remote)
     assert await read_numbers(target, f"TX.{by_sql}", reads_committed=True) == kept
     assert await read_numbers(target, f"TY.{by_steps}", reads_committed=True) == await read_numbers(source, by_steps)
 
 
 async def _checkpointed(backup: KafkaCluster, group: str) -> list[Checkpoint]:
-    """Wait until a group has a checkpoint; return all of them."""
+    """Wait until a group has a checkpoint behind the beginning; return all of them."""
     found: list[Checkpoint] = []
 
     async def is_there() -> bool:
         found[:] = await checkpoints_in(backup.bootstrap_servers, "TX.checkpoints.internal", group)
-        return bool(found)
+        return any(it.downstream for it in found)
 
     await eventually(is_there, within_s=_LONG_S, what=f"checkpoints of {group}")
     return found
@@ -230,16 +233,15 @@ async def test_a_record_that_fails_is_told_once_and_repeats_nothing(
         await running.wait_for_event("record_left_out", within_s=_LONG_S, flow="TA->B", offset=_BAD)
         await running.wait_for_positions(prefix, "TA->B", [_FEW], within_s=_LONG_S)
         await running.wait_for_positions(prefix, "TN->B", [_BAD], within_s=_LONG_S)
-        before = (await read_topic(backup.bootstrap_servers, f"TN.{prefix}", reads_committed=True))[0]
+        before = await _committed(backup, f"TN.{prefix}")
         await _step_over(running, "TN", prefix, _BAD)
         await running.wait_for_positions(prefix, "TN->B", [_FEW], within_s=_LONG_S)
         assert await running.sigterm() == 0
         left_out = [event["offset"] for event in running.events("record_left_out")]
 
-    target = backup.bootstrap_servers
-    stops = (await read_topic(target, f"TN.{prefix}", reads_committed=True))[0]
-    passes = (await read_topic(target, f"TA.{prefix}", reads_committed=True))[0]
-    letters = (await read_topic(target, dead, reads_committed=True))[0]
+    stops = await _committed(backup, f"TN.{prefix}")
+    passes = await _committed(backup, f"TA.{prefix}")
+    letters = await _committed(backup, dead)
     assert stopped["offset"] == _BAD
     assert left_out == [_BAD]
     others = [at for at in range(_FEW) if at != _BAD]
@@ -247,6 +249,12 @@ async def test_a_record_that_fails_is_told_once_and_repeats_nothing(
     assert [json.loads(it.value or b"")["n"] for it in stops] == others
     assert [json.loads(it.value or b"")["n"] for it in passes] == others
     assert [it.value for it in letters] == [b"no json"]
+
+
+async def _committed(backup: KafkaCluster, topic: str) -> Sequence[Record]:
+    """Return what lies in partition 0, once the last transaction's markers are written."""
+    await await_stable(backup.bootstrap_servers, topic)
+    return (await read_topic(backup.bootstrap_servers, topic, reads_committed=True))[0]
 
 
 async def _step_over(running: Daemon, alias: str, topic: str, offset: int) -> None:
@@ -284,4 +292,5 @@ async def test_two_daemons_of_one_flow_do_not_write_over_each_other(
     assert fenced["transactional_id"] == "mm2py-TZ->B-transforms"
     assert fenced["pause_s"] >= 10
     assert len(fences) < 10
+    await await_stable(target, remote)
     assert await read_numbers(target, remote, reads_committed=True) == await read_numbers(source, prefix)

@@ -22,7 +22,7 @@ from tests.support.producing import produce_transactions
 from tests.support.reading import read_topic
 from tests.support.records import plain_records, spread
 from tests.support.soaking import rounds
-from tests.support.topics import create_topic
+from tests.support.topics import await_stable, create_topic
 
 
 _KILLS = rounds(0, soak=10)
@@ -83,7 +83,9 @@ async def _kept(target: KafkaCluster, alias: str, topic: str) -> Translations:
     """Return what the target keeps, as the next daemon would read it."""
     chunks: dict[tuple[TopicPartition, int], KeptChunk] = {}
     positions: dict[TopicPartition, Position] = {}
-    contents = await read_topic(target.bootstrap_servers, f"mm2-offsets.{alias}.internal")
+    topic_of_positions = f"mm2-offsets.{alias}.internal"
+    await await_stable(target.bootstrap_servers, topic_of_positions)
+    contents = await read_topic(target.bootstrap_servers, topic_of_positions, reads_committed=True)
     for record in (record for records in contents.values() for record in records):
         match decode_chunk(record.key, record.value), decode_position(record.key, record.value, record.headers):
             case (_, KeptChunk() as chunk), _:

@@ -21,12 +21,12 @@ from mm2py.pipeline.transform.jobs import MicroBatchLateError
 from mm2py.pipeline.transform.micro_batch import RecordTask
 from mm2py.telemetry.events import CopyTaskLate, SparkHung
 from tests.support.epochs import Spark, idle_plan
-from tests.support.eventually import eventually, scaled
+from tests.support.eventually import eventually, long_enough, scaled
 from tests.support.flows import flow_settings, running_flow
 from tests.support.producing import produce
 from tests.support.reading import read_topic
 from tests.support.records import MIDDLE_MS, NewRecord
-from tests.support.topics import create_topic
+from tests.support.topics import await_stable, create_topic
 from tests.support.transforms import released
 
 
@@ -55,15 +55,15 @@ class _Bounds:
         self._monkeypatch = monkeypatch
 
     def shorten(self) -> None:
-        self._monkeypatch.setattr(jobs, "MICRO_BATCH_SLACK_S", scaled(2.0))
-        self._monkeypatch.setattr(task, "MICRO_BATCH_SLACK_S", scaled(5.0))
+        self._monkeypatch.setattr(jobs, "MICRO_BATCH_SLACK_S", long_enough(2.0))
+        self._monkeypatch.setattr(task, "MICRO_BATCH_SLACK_S", long_enough(5.0))
 
     def restore(self) -> None:
         self._monkeypatch.undo()
 
     def widen(self) -> None:
         """Leave time for workers to start on a busy machine, but not as much as the default."""
-        self._monkeypatch.setattr(jobs, "MICRO_BATCH_SLACK_S", scaled(20.0))
+        self._monkeypatch.setattr(jobs, "MICRO_BATCH_SLACK_S", long_enough(20.0))
 
 
 def _exactly_once(source: KafkaCluster, target: KafkaCluster, alias: str, topic: str, **keys: object) -> FlowSettings:
@@ -89,6 +89,7 @@ async def _write(source: KafkaCluster, topic: str, values: Mapping[int, list[byt
 
 
 async def _committed(target: KafkaCluster, topic: str) -> dict[int, list[bytes | None]]:
+    await await_stable(target.bootstrap_servers, topic)
     found = await read_topic(target.bootstrap_servers, topic, reads_committed=True)
     return {number: [record.value for record in records] for number, records in found.items()}
 

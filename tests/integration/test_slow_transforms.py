@@ -13,7 +13,7 @@ from tests.support.eventually import eventually
 from tests.support.flows import flow_settings, running_flow
 from tests.support.producing import produce_numbers
 from tests.support.reading import read_numbers
-from tests.support.topics import create_topic
+from tests.support.topics import await_stable, create_topic
 
 
 #: Brokers look for transactions that are open for too long every ten seconds; here at once.
@@ -49,6 +49,7 @@ async def test_a_transform_slower_than_its_transaction_gets_ahead_exactly(
         await eventually(lambda: view().records > 0, within_s=100, what="a transaction is committed")
         await flow.drain()
 
+    await await_stable(target, f"A.{prefix}")
     arrived = (await read_numbers(target, f"A.{prefix}", reads_committed=True))[0]
     assert arrived == (await read_numbers(source, prefix))[0][: len(arrived)]
     assert arrived

@@ -27,7 +27,7 @@ from tests.support.eventually import eventually
 from tests.support.flows import flow_settings, running_flow
 from tests.support.producing import produce_numbers
 from tests.support.reading import read_numbers, read_topic
-from tests.support.topics import create_topic
+from tests.support.topics import await_stable, create_topic
 from tests.support.transforms import first_range_fails
 
 
@@ -127,6 +127,8 @@ async def test_many_ranges_have_few_jobs_and_a_bad_one_fails_alone(
         await eventually(lambda: view().records == 8_039, within_s=_LONG_S, what="the rest is mirrored")
         await flow.drain()
 
+    for topic in topics:
+        await await_stable(target, f"TM.{topic}")
     wanted = {topic: await read_numbers(source, topic) for topic in topics}
     del wanted[topics[1]][7][200]
     found = {it: await read_numbers(target, f"TM.{it}", reads_committed=True) for it in topics}

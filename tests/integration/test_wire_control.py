@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ from mm2py.wire.requests import EARLIEST, LATEST, MAX_TIMESTAMP
 from mm2py.wire.topic_log import LogRecord, TooFewBrokersError, TopicLog
 from mm2py.wire.topics.admin import Admin
 from tests.support.brokers import MakeCluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, scaled
 from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce, producer
@@ -78,7 +78,8 @@ async def test_topics_are_created_grown_and_listed(cluster: Cluster, prefix: str
     shrunk = await admin.grow_partitions({prefix: 2, too_many: 3})
 
     async def has_grown() -> bool:
-        return len((await admin.list_topics()).topics[prefix].partitions) == 5
+        listed = (await admin.list_topics()).topics
+        return prefix in listed and len(listed[prefix].partitions) == 5
 
     await eventually(has_grown, within_s=20, what="the topic has five partitions")
     view = await admin.list_topics()
@@ -207,7 +208,7 @@ async def test_leaders_move_and_brokers_go(make_cluster: MakeCluster, prefix: st
         seen.append(await step(2))
         await asyncio.to_thread(kafka.start, 2)
         await move_leaders(kafka.bootstrap_servers, prefix, {0: 2})
-        await asyncio.to_thread(kafka.terminate, 2, grace_s=30)
+        await asyncio.to_thread(kafka.terminate, 2, grace_s=scaled(30))
         await asyncio.to_thread(kafka.start, 2)
         seen.append(await step(3))
         records = await log.read_all()
@@ -245,7 +246,14 @@ async def test_java_mm2_and_we_read_each_other_s_positions(
         await log.ensure(25, 1, setting=SETTING)
         encoded = [encode_position("A", position) for position in ours]
         await log.append([LogRecord(key, value, tuple(headers)) for key, value, headers in encoded])
-        await _mirror_with_java(primary, backup, tmp_path, {f"A.{fresh}": 300, f"A.{begun}": 120})
+
+        async def are_stored() -> bool:
+            stored = {record.key: record.value for record in await log.read_all()}
+            ends = [encode_position("A", Position(tp, 100)) for it in (fresh, begun) for tp in partitions_of(it, 3)]
+            assert [stored.get(key) for key, *_ in ends] == [value for _, value, _ in ends], stored
+            return True
+
+        await _mirror_with_java(primary, backup, tmp_path, {f"A.{fresh}": 300, f"A.{begun}": 120}, are_stored)
         records = await log.read_all()
 
     latest = {record.key: record for record in records}
@@ -264,12 +272,23 @@ async def test_java_mm2_and_we_read_each_other_s_positions(
     ]
 
 
-async def _mirror_with_java(primary: KafkaCluster, backup: KafkaCluster, folder: Path, wanted: dict[str, int]) -> None:
-    """Run Java MM2 until the remote topics hold as many records as *wanted*, then stop it cleanly."""
+async def _mirror_with_java(
+    primary: KafkaCluster,
+    backup: KafkaCluster,
+    folder: Path,
+    wanted: dict[str, int],
+    are_stored: Callable[[], Awaitable[bool]],
+) -> None:
+    """
+    Run Java MM2 until the remote topics hold as many records as *wanted* and positions *are_stored*, then stop it.
+
+    On a busy machine it ends before it has written the last ones.
+    """
     settings = folder / "mm2.properties"
     topics = ",".join(remote.removeprefix("A.") for remote in wanted)
     servers = (primary.bootstrap_servers, backup.bootstrap_servers)
-    settings.write_text(mm2_properties(*servers, **{"A->B.topics": topics}))
+    keys = {"A->B.topics": topics, "B.offset.flush.interval.ms": 1_000}
+    settings.write_text(mm2_properties(*servers, **keys))
 
     async def mirrored() -> bool:
         assert wanted.keys() <= await list_topics(backup.bootstrap_servers)
@@ -281,6 +300,7 @@ async def _mirror_with_java(primary: KafkaCluster, backup: KafkaCluster, folder:
     await asyncio.to_thread(java.start)
     try:
         await eventually(mirrored, within_s=90, what="Java MM2 has copied what it should", every_s=0.5)
+        await eventually(are_stored, within_s=30, what="Java MM2 has written its positions", every_s=0.5)
         await asyncio.to_thread(java.stop)
     finally:
         await asyncio.to_thread(java.kill)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tests.support.eventually import eventually
 from tests.support.reading import read_numbers, read_topic
 from tests.support.records import Record, assert_numbers, assert_same_records
-from tests.support.topics import end_offsets, ends_of, looking_at
+from tests.support.topics import await_stable, end_offsets, ends_of, looking_at
 
 
 #: More records than this are compared partition by partition: those of a soak take gigabytes.
@@ -50,6 +50,8 @@ async def assert_records_mirrored(
 
     With a *mark* each has that header in addition, and only committed ones count. Return their offsets by partition.
     """
+    if mark is not None:
+        await await_stable(target, remote_topic)
     numbers: dict[int, list[int]] = {}
     offsets: dict[int, Sequence[int]] = {}
     partitions = list(await end_offsets(source, topic))

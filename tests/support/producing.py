@@ -12,6 +12,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 
 from tests.support.eventually import scaled
 from tests.support.records import MIDDLE_MS, NewRecord
+from tests.support.topics import await_stable
 
 
 #: What `compression_type` takes, none included.
@@ -81,7 +82,11 @@ async def produce_transactions(
     codec: str | None = None,
     batch_records: int = 1_000_000,
 ) -> None:
-    """Write rounds of records, each in a transaction of its own that is committed (True) or aborted (False)."""
+    """
+    Write rounds of records, each in a transaction of its own that is committed (True) or aborted (False).
+
+    The markers of all of them are written, too, in the end.
+    """
     async with producer(bootstrap, codec=codec, transactional_id=transactional_id) as connected:
         for commits, written in rounds:
             await connected.begin_transaction()
@@ -90,6 +95,7 @@ async def produce_transactions(
                 await connected.commit_transaction()
             else:
                 await connected.abort_transaction()
+    await await_stable(bootstrap, topic)
 
 
 async def _write(

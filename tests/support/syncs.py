@@ -12,6 +12,7 @@ from mm2py.model.topic import ConfigSource
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topics.acls import create_topic_acls, delete_topic_acls, describe_topic_acls
 from mm2py.wire.topics.admin import Admin
+from tests.support.eventually import eventually
 
 
 def allow(topic: str, principal: str, operation: Operation, **changes: object) -> TopicAcl:
@@ -58,12 +59,22 @@ async def topic_acls(bootstrap: str, *, under: str) -> set[TopicAcl]:
 
 
 async def grant(bootstrap: str, acls: Collection[TopicAcl]) -> None:
-    """Create entries."""
+    """Create entries and wait until the brokers know them."""
     async with connected(bootstrap) as cluster:
         assert await create_topic_acls(cluster, list(acls)) == {}
 
+        async def are_known() -> bool:
+            return set(acls) <= set(await describe_topic_acls(cluster))
+
+        await eventually(are_known, within_s=30, what="the brokers know the new entries", every_s=0.02)
+
 
 async def revoke(bootstrap: str, acls: Collection[TopicAcl]) -> None:
-    """Delete entries."""
+    """Delete entries and wait until the brokers know them no more."""
     async with connected(bootstrap) as cluster:
         assert await delete_topic_acls(cluster, list(acls)) == {}
+
+        async def are_gone() -> bool:
+            return not set(acls) & set(await describe_topic_acls(cluster))
+
+        await eventually(are_gone, within_s=30, what="the brokers know the deleted entries no more", every_s=0.02)

@@ -66,7 +66,11 @@ async def create_topic(
     configs: Mapping[str, str] | None = None,
     replicas: Mapping[int, list[int]] | None = None,
 ) -> None:
-    """Create a topic and wait until every partition has a leader; *replicas* places partitions on brokers by hand."""
+    """
+    Create a topic and wait until the leaders serve every partition; *replicas* places partitions on brokers by hand.
+
+    A broker lists a topic a moment before it serves it: whoever asks once would be refused.
+    """
     if replicas is None:
         new = NewTopic(topic, partitions, replication, topic_configs=dict(configs or {}))
     else:
@@ -78,11 +82,14 @@ async def create_topic(
             # A broker that waits long for the controller asks it again; names are a test's own.
             if code and code != TopicAlreadyExistsError.errno:
                 raise for_code(code)(message)
+    await _await_served(bootstrap, topic, partitions)
 
-        async def has_leaders() -> bool:
-            return len(await leaders(bootstrap, topic)) == partitions
 
-        await eventually(has_leaders, within_s=30, what=f"every partition of {topic} has a leader", every_s=0.02)
+async def _await_served(bootstrap: str, topic: str, partitions: int) -> None:
+    async def is_served() -> bool:
+        return len(await end_offsets(bootstrap, topic)) == partitions
+
+    await eventually(is_served, within_s=30, what=f"every partition of {topic} is served by its leader", every_s=0.02)
 
 
 async def delete_topic(bootstrap: str, topic: str) -> None:
@@ -103,9 +110,10 @@ async def list_topics(bootstrap: str) -> set[str]:
 
 
 async def grow_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    """Grow a topic to *partitions*."""
+    """Grow a topic to *partitions* and wait until the leaders serve them."""
     async with admin(bootstrap) as connected:
         await connected.create_partitions({topic: NewPartitions(partitions)})
+    await _await_served(bootstrap, topic, partitions)
 
 
 async def alter_topic(bootstrap: str, topic: str, configs: Mapping[str, str]) -> None:
@@ -145,14 +153,35 @@ async def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
         return await ends_of(cluster, topic)
 
 
-async def ends_of(cluster: Cluster, topic: str) -> dict[int, int]:
-    """Return what `end_offsets` does, over connections that stay open for the next time."""
+async def ends_of(cluster: Cluster, topic: str, *, reads_committed: bool = False) -> dict[int, int]:
+    """
+    Return what `end_offsets` does, over connections that stay open for the next time.
+
+    With *reads_committed* the end is the last stable offset.
+    """
     places = [TopicPartition(topic, number) for number in await _leaders(cluster, topic)]
     ends: dict[int, int] = {}
-    for place, offset in (await cluster.list_offsets(places, LATEST)).items():
+    for place, offset in (await cluster.list_offsets(places, LATEST, reads_committed=reads_committed)).items():
         assert isinstance(offset, int), f"where does {place} end? {offset}"
         ends[place.partition] = offset
     return ends
+
+
+async def await_stable(bootstrap: str, topic: str) -> None:
+    """
+    Wait until no open transaction holds back anything that is in a topic now.
+
+    The end of a transaction is answered before its markers are written: until then, they are not in the end offsets,
+    and whoever reads what is committed does not see the last records.
+    """
+    async with looking_at(bootstrap) as cluster:
+        ends = await ends_of(cluster, topic)
+
+        async def is_stable() -> bool:
+            stable = await ends_of(cluster, topic, reads_committed=True)
+            return all(stable.get(partition, 0) >= end for partition, end in ends.items())
+
+        await eventually(is_stable, within_s=60, what=f"no transaction is open in {topic}", every_s=0.02)
 
 
 async def move_leaders(bootstrap: str, topic: str, to: Mapping[int, int]) -> None:
