@@ -223,8 +223,8 @@ async def test_transaction_in_progress_waits_with_committed_reading(pair: Pair) 
         await writer.begin_transaction()
         await writer.send_and_wait(pair.topic, b"open", partition=0)
         await produce(pair.source_bootstrap, pair.topic, [plain_records(10, start=10)])
-        await task.epoch()
         (tp,) = task.plans
+        await task.run(lambda: task.plans[tp].position >= 10)
 
         assert task.plans[tp].position == 10
         await writer.commit_transaction()
@@ -290,9 +290,15 @@ async def test_record_too_large_for_the_target_stops_its_partition_alone(pair: P
         assert "the target accepts 100000" in failure.message
 
         await alter_topic(pair.target_bootstrap, pair.remote, {"max.message.bytes": "300000"})
-        task.stopped.clear()
         task.plans = {tp: attrs.evolve(plan, max_message_bytes=300_000) for tp, plan in task.plans.items()}
-        await task.catch_up()
+
+        async def all_arrives() -> bool:
+            task.stopped.clear()
+            await task.catch_up()
+            return not task.stopped
+
+        # A broker answers before it keeps to what was altered.
+        await eventually(all_arrives, within_s=20, what="the limit is raised")
     _, remote = await pair.contents()
 
     assert_written(written, remote)

@@ -11,6 +11,7 @@ from mm2py.model.epoch import Ended
 from mm2py.model.flow import TopicPartition
 from tests.support.brokers import MakeCluster, flip_bit
 from tests.support.copying import copying
+from tests.support.eventually import scaled
 from tests.support.producing import produce
 from tests.support.reading import read_topic
 from tests.support.records import NewRecord, assert_written, plain_records
@@ -31,7 +32,7 @@ async def test_one_flipped_bit_stops_its_partition_alone(
     await create_topic(source.bootstrap_servers, prefix, partitions=3)
     await produce(source.bootstrap_servers, prefix, [written[0], [], written[2]], codec="lz4", batch_records=100)
     await produce(source.bootstrap_servers, prefix, [[], written[1], []], batch_records=1)
-    await asyncio.to_thread(source._processes[0].terminate)
+    await asyncio.to_thread(source.terminate, 0, grace_s=scaled(60))
     flip_bit(source.nodes[0], prefix, 0, 300)
     flip_bit(source.nodes[0], prefix, 1, 437)
     await asyncio.to_thread(source.start, 0)

@@ -8,6 +8,7 @@ from mm2py.devkit.broker import BrokerNode, KafkaCluster
 from tests.support.batches import GZIP, LZ4, SNAPPY, START_MS, Content, build_batch, legacy_messages
 from tests.support.brokers import MakeCluster
 from tests.support.copying import copy_topics
+from tests.support.eventually import scaled
 from tests.support.reading import read_batches, read_topic
 from tests.support.records import NewRecord, assert_written
 from tests.support.topics import create_topic
@@ -39,7 +40,7 @@ async def test_old_messages_arrive_as_batches(backup: KafkaCluster, make_cluster
         else:
             log += legacy_messages(magic, records, base_offset=20 * number, codec=codec)
         expected += [NewRecord(r.key, r.value, (), r.timestamp if magic else -1) for r in records]
-    await asyncio.to_thread(source._processes[0].terminate)
+    await asyncio.to_thread(source.terminate, 0, grace_s=scaled(60))
     replace_log(source.nodes[0], prefix, log)
     await asyncio.to_thread(source.start, 0)
     copied = await copy_topics(source, backup, {prefix: f"A.{prefix}"})

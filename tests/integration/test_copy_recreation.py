@@ -206,7 +206,7 @@ async def test_a_resume_reads_no_other_topic_of_the_name(
     await fill(source, prefix, "old", OLD)
     async with copying(primary, backup, {prefix: remote}) as task:
         old_id = await topic_id(primary, prefix)
-        await task.epoch()
+        await task.catch_up()
         await arrived(backup.bootstrap_servers, remote, dict.fromkeys(range(PARTITIONS), OLD))
         await recreate_topic(source, prefix, partitions=PARTITIONS)
         await fill(source, prefix, "new", NEW)

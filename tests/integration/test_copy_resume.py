@@ -75,7 +75,7 @@ async def test_resuming_counts_what_consumers_see(primary: KafkaCluster, backup:
     await produce_transactions(primary.bootstrap_servers, prefix, rounds, transactional_id=prefix, batch_records=30)
     async with copying(primary, backup, {prefix: remote}) as task:
         task.limits = attrs.evolve(task.limits, reads_committed=True)
-        await task.lost_epoch()
+        await task.lose(remote, 1_500 + 1 + 800)
         await task.new_worker()
         task.doubt(producer=None)
         await produce(primary.bootstrap_servers, prefix, spread(strange_records(500, seed=2), 2), codec="zstd")
@@ -115,7 +115,7 @@ async def test_foreign_record_makes_it_unprovable(primary: KafkaCluster, backup:
         await task.catch_up()
         await produce(primary.bootstrap_servers, prefix, spread(plain_records(2_000), 2))
         await produce(backup.bootstrap_servers, remote, [[NewRecord(b"not", b"ours", (), MIDDLE_MS)]])
-        await task.lost_epoch()
+        await task.lose(remote, 4_001)
         await task.new_worker()
         await produce(primary.bootstrap_servers, prefix, spread(plain_records(500), 2))
         task.doubt()

@@ -22,15 +22,16 @@ from pyspark.errors.exceptions.captured import install_exception_handler
 from mm2py.clock import SystemClock
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.epoch import CopyLimits, EpochPlan, PartitionPlan
+from mm2py.model.epoch import CopyLimits, EpochOutcome, EpochPlan, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.sent_plan import MANY
 from mm2py.pipeline.copy_job import EpochLostError
 from mm2py.wire.cluster import Cluster
 from tests.support.copying import fenced
 from tests.support.daemon import process_tree
-from tests.support.epochs import FLOW, Spark, idle_partitions, idle_plan, lose, run_both, spark_of
+from tests.support.epochs import FLOW, Spark, idle_partitions, idle_plan, lose, spark_of, worker_of
 from tests.support.eventually import eventually, scaled
+from tests.support.mirrored import await_arrived
 from tests.support.producing import produce_numbers
 from tests.support.reading import read_numbers
 from tests.support.records import assert_numbers
@@ -48,7 +49,7 @@ async def spark() -> AsyncIterator[Spark]:
         yield started
 
 
-def copy_plan(primary: KafkaCluster, backup: KafkaCluster, topic: str, partitions: int, *, epoch_ms: int) -> EpochPlan:
+def copy_plan(primary: KafkaCluster, backup: KafkaCluster, topic: str, partitions: int) -> EpochPlan:
     """Plan an epoch that copies a topic from its start."""
     return EpochPlan(
         FLOW,
@@ -61,9 +62,18 @@ def copy_plan(primary: KafkaCluster, backup: KafkaCluster, topic: str, partition
             for number in range(partitions)
         ),
         CopyLimits(),
-        epoch_ms,
-        drain_ms=2_000,
+        epoch_ms=600_000,
+        drain_ms=10_000,
     )
+
+
+async def copied(spark: Spark, plan: EpochPlan, records: int) -> EpochOutcome:
+    """Run an epoch, and end it once its remote topic holds that many records."""
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(spark.runner.run(plan))
+        await await_arrived(plan.target.bootstrap_servers[0], plan.partitions[0].remote_topic, records)
+        spark.runner.nudge(FLOW, 0)
+    return running.result()
 
 
 async def test_an_epoch_copies(spark: Spark, primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
@@ -72,10 +82,10 @@ async def test_an_epoch_copies(spark: Spark, primary: KafkaCluster, backup: Kafk
     await create_topic(backup.bootstrap_servers, f"A.{prefix}", partitions=2)
     await produce_numbers(primary.bootstrap_servers, prefix, count=10_000, partitions=2)
 
-    plan = copy_plan(primary, backup, prefix, 2, epoch_ms=3_000)
+    plan = copy_plan(primary, backup, prefix, 2)
     async with Cluster(plan.target, SystemClock()) as target:
         partitions = await fenced(dict(enumerate(plan.partitions)), target)
-    outcome = await spark.runner.run(attrs.evolve(plan, partitions=tuple(partitions.values())))
+    outcome = await copied(spark, attrs.evolve(plan, partitions=tuple(partitions.values())), 10_000)
 
     assert_numbers(await read_numbers(backup.bootstrap_servers, f"A.{prefix}"), 10_000)
     assert outcome.records == 10_000
@@ -89,14 +99,15 @@ async def test_a_worker_that_lacks_the_plan_before_gets_all_of_the_next(
     count = MANY + 1
     await create_topic(primary.bootstrap_servers, prefix, partitions=count)
     await create_topic(backup.bootstrap_servers, f"A.{prefix}", partitions=count)
-    plan = copy_plan(primary, backup, prefix, count, epoch_ms=2_000)
+    plan = copy_plan(primary, backup, prefix, count)
     async with Cluster(plan.target, SystemClock()) as target:
         partitions = await fenced(dict(enumerate(plan.partitions)), target)
     tracker = (await spark.host.session()).context.statusTracker()
     outcomes = []
     for rounds in range(3):
         await produce_numbers(primary.bootstrap_servers, prefix, count=10, partitions=count)
-        outcomes.append(await spark.runner.run(attrs.evolve(plan, partitions=tuple(partitions.values()))))
+        whole = attrs.evolve(plan, partitions=tuple(partitions.values()))
+        outcomes.append(await copied(spark, whole, 10 * (rounds + 1)))
         for it in outcomes[-1].partitions:
             partitions[it.source.partition] = attrs.evolve(
                 partitions[it.source.partition],
@@ -154,7 +165,7 @@ async def test_an_epoch_holds_nothing_of_the_jvm(spark: Spark) -> None:
         for number in range(5):
             await spark.runner.run(idle_plan(epoch=number, epoch_ms=10))
 
-        assert len(ThreadSafeFinalizer.finalizers) == held
+        await eventually(lambda: len(ThreadSafeFinalizer.finalizers) <= held, within_s=10, what="all is released")
     finally:
         gc.enable()
 
@@ -179,9 +190,14 @@ async def test_a_large_plan_leaves_no_file(spark: Spark) -> None:
 
 async def test_copy_tasks_run_side_by_side(spark: Spark) -> None:
     """Two copy tasks on two slots run at the same time, each in a worker of its own."""
-    outcomes = await run_both(spark, epoch_ms=1_500)
+    async with asyncio.TaskGroup() as group:
+        for task in (0, 1):
+            group.create_task(spark.runner.run(idle_plan(task, epoch_ms=600_000)))
+        workers = [await worker_of(spark, task) for task in (0, 1)]
+        for task in (0, 1):
+            spark.runner.nudge(FLOW, task)
 
-    assert len({outcome.worker for outcome in outcomes}) == 2
+    assert workers[0] != workers[1]
 
 
 async def test_embedded_spark_is_reached_from_this_machine_alone(spark: Spark) -> None:
@@ -220,13 +236,13 @@ async def test_an_epoch_is_a_line_in_the_spark_ui(spark: Spark) -> None:
 
 async def test_a_nudge_ends_an_epoch(spark: Spark) -> None:
     """An epoch that is nudged ends at once and in good order."""
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        running = group.create_task(spark.runner.run(idle_plan(epoch_ms=60_000)))
-        await asyncio.sleep(1)
+    async with asyncio.timeout(scaled(20)), asyncio.TaskGroup() as group:
+        running = group.create_task(spark.runner.run(idle_plan(epoch_ms=600_000)))
+        await worker_of(spark)
         is_nudged = spark.runner.nudge(FLOW, 0)
 
     assert is_nudged
-    assert running.result().elapsed_s < 5
+    assert running.result().elapsed_s < scaled(5)
     assert not spark.runner.nudge(FLOW, 0)
 
 
@@ -251,27 +267,26 @@ async def test_a_task_that_raises_is_a_lost_epoch(spark: Spark, *, uses_sql: boo
 
 async def test_a_killed_worker_is_a_lost_epoch(spark: Spark) -> None:
     """A SIGKILL of the Python worker loses its epoch and no other; the next one runs in a fresh worker."""
-    victim = int((await spark.runner.run(idle_plan())).worker.rsplit(":", 1)[1])
     async with asyncio.TaskGroup() as group:
         lost = group.create_task(lose(spark, idle_plan(epoch_ms=60_000)))
-        await asyncio.sleep(1)
-        os.kill(victim, signal.SIGKILL)
+        victim = await worker_of(spark)
+        victim.kill()
     again = await spark.runner.run(idle_plan())
 
     assert "worker" in lost.result().cause
     assert not lost.result().may_still_write
-    assert not again.worker.endswith(f":{victim}")
+    assert not again.worker.endswith(f":{victim.pid}")
 
 
 async def test_settling_outlives_the_awaiter(spark: Spark) -> None:
     """An epoch whose awaiter was cancelled goes on in Spark, until its flow settles."""
     async with asyncio.TaskGroup() as group:
         running = group.create_task(spark.runner.run(idle_plan(epoch_ms=60_000)))
-        await asyncio.sleep(1)
+        await worker_of(spark)
         running.cancel()
     is_running = spark.runner.nudge(FLOW, 0)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(scaled(10)):
         await spark.runner.settle(FLOW)
 
     assert is_running

@@ -19,8 +19,8 @@ from mm2py.pipeline import epoch_jobs as epoch_module
 from mm2py.pipeline.spark import processes
 from mm2py.pipeline.spark import session as session_module
 from mm2py.telemetry.events import CopyTaskLate, CopyTaskLost, CopyTaskRecovered, SparkHung
-from tests.support.epochs import FLOW, Spark, idle_plan, lose
-from tests.support.eventually import eventually, scaled
+from tests.support.epochs import FLOW, Spark, idle_plan, lose, worker_of
+from tests.support.eventually import eventually, long_enough, scaled
 from tests.support.flows import flow_settings, running_flow
 from tests.support.producing import produce_numbers
 from tests.support.reading import read_numbers
@@ -37,21 +37,10 @@ _STORY = (CopyTaskLate, CopyTaskLost, CopyTaskRecovered)
 def _short_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds are made for slow machines; here a process is stopped for good."""
     monkeypatch.setattr(model_epoch, "SETTLING_MS", 1_000)
-    monkeypatch.setattr(epoch_module, "SLACK_S", 3.0)
-    monkeypatch.setattr(epoch_module, "_ANSWERS_WITHIN_S", 3.0)
+    monkeypatch.setattr(epoch_module, "SLACK_S", long_enough(3.0))
+    monkeypatch.setattr(epoch_module, "_ANSWERS_WITHIN_S", long_enough(3.0))
     monkeypatch.setattr(session_module, "_ASK_EVERY_S", 1.0)
     monkeypatch.setattr(source_watch, "_LOOK_EVERY_S", 1.0)
-
-
-async def _worker_of(spark: Spark, task: int = 0) -> psutil.Process:
-    """Return the Python worker in which the epoch of a copy task runs."""
-
-    def found() -> str:
-        running = spark.runner._running.get((FLOW, task))
-        return running.worker if running is not None else ""
-
-    name = await eventually(found, within_s=20, what="the worker has left its name")
-    return psutil.Process(int(name.rpartition(":")[2]))
 
 
 def _is_dead(process: psutil.Process) -> bool:
@@ -64,10 +53,10 @@ def _is_dead(process: psutil.Process) -> bool:
 
 async def test_a_stopped_worker_is_noticed_and_killed(spark: Spark) -> None:
     """Its epoch is reported late once, no other is lost, and when it is given up its worker cannot write any more."""
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(scaled(60)), asyncio.TaskGroup() as group:
         lost = group.create_task(lose(spark, idle_plan(task=0, epoch=5, epoch_ms=3_000)))
         other = group.create_task(spark.runner.run(idle_plan(task=1, epoch_ms=9_000)))
-        worker = await _worker_of(spark)
+        worker = await worker_of(spark)
         worker.send_signal(signal.SIGSTOP)
         await eventually(lambda: spark.events.of(CopyTaskLate), within_s=20, what="it is late")
     again = await spark.runner.run(idle_plan(epoch=6))
@@ -89,7 +78,7 @@ async def test_a_worker_that_was_stopped_before_its_epoch_began_is_killed_by_spa
     for worker in idle:
         worker.send_signal(signal.SIGSTOP)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(scaled(60)):
             lost = await lose(spark, idle_plan(epoch=1))
             await eventually(lambda: any(map(_is_dead, idle)), within_s=10, what="one is killed")
     finally:
@@ -100,14 +89,16 @@ async def test_a_worker_that_was_stopped_before_its_epoch_began_is_killed_by_spa
     assert not spark.events.of(SparkHung)
 
 
-async def test_a_stopped_jvm_is_killed_and_started_again(spark: Spark) -> None:
+async def test_a_stopped_jvm_is_killed_and_started_again(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its epoch is late and lost, its child processes end with it, and the next epoch runs in a new Spark."""
     session = await spark.host.session()
-    async with asyncio.timeout(90), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(scaled(90)), asyncio.TaskGroup() as group:
         lost = group.create_task(lose(spark, idle_plan(epoch_ms=3_000)))
-        worker = await _worker_of(spark)
+        worker = await worker_of(spark)
         os.kill(session.process.pid, signal.SIGSTOP)
         worker.send_signal(signal.SIGSTOP)
+    # A new Spark starts Python from nothing.
+    monkeypatch.setattr(epoch_module, "SLACK_S", scaled(15.0))
     again = await spark.runner.run(idle_plan(epoch=1))
 
     assert len(spark.events.of(CopyTaskLate)) == len(spark.events.of(SparkHung)) == 1
@@ -127,7 +118,7 @@ async def test_a_silent_jvm_is_killed_whatever_waits_for_it(spark: Spark, monkey
     """Without an epoch that could be late, a JVM that does not answer a call is killed for its silence."""
     monkeypatch.setattr(session_module, "SILENT_FOR_S", 3.0)
     session = await spark.host.session()
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(scaled(60)), asyncio.TaskGroup() as group:
         watch = group.create_task(spark.host.watch())
         os.kill(session.process.pid, signal.SIGSTOP)
         # The signal is on its way to each of its threads: until it is there, they still answer.
@@ -154,7 +145,7 @@ async def test_a_flow_whose_worker_hangs_is_not_ready_and_goes_on_exactly(
     The lag shows them while the epoch is held, the copy task is late and keeps the flow from being ready, then it goes
     on, and nothing is missing or there twice.
     """
-    monkeypatch.setattr(epoch_module, "SLACK_S", scaled(8.0))
+    monkeypatch.setattr(epoch_module, "SLACK_S", long_enough(8.0))
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     before, meanwhile = f"{prefix}-before", f"{prefix}-meanwhile"
     for topic in (before, meanwhile):
@@ -164,7 +155,7 @@ async def test_a_flow_whose_worker_hangs_is_not_ready_and_goes_on_exactly(
     async with running_flow(settings, tmp_path, spark=spark) as flow:
         view = flow.runner.view
         await eventually(lambda: view().lag == 0 and view().records == 2_000, within_s=60, what="it is mirrored")
-        (await _worker_of(spark)).send_signal(signal.SIGSTOP)
+        (await worker_of(spark)).send_signal(signal.SIGSTOP)
         await produce_numbers(source, meanwhile, count=4_000, partitions=2)
         await eventually(lambda: view().lag == 4_000, within_s=20, what="the lag shows what came meanwhile")
         was_late = bool(spark.events.of(CopyTaskLate))
@@ -185,9 +176,9 @@ async def test_a_flow_whose_worker_hangs_is_not_ready_and_goes_on_exactly(
 async def test_a_spark_that_hangs_as_a_whole_stops_in_time(spark: Spark) -> None:
     """A daemon that drains while JVM and worker are stopped ends, and leaves neither running. This test comes last."""
     session = await spark.host.session()
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(scaled(60)), asyncio.TaskGroup() as group:
         running = group.create_task(lose(spark, idle_plan(epoch_ms=60_000)))
-        worker = await _worker_of(spark)
+        worker = await worker_of(spark)
         os.kill(session.process.pid, signal.SIGSTOP)
         worker.send_signal(signal.SIGSTOP)
         await spark.host.stop(within_s=2)

@@ -17,20 +17,25 @@ from mm2py.pipeline.spark.class_archive import make_class_archive
 from mm2py.pipeline.spark.session import SparkStartError
 from mm2py.pipeline.spark.settings import class_archive
 from mm2py.telemetry.events import SparkEnded, SparkLogged, SparkStarted, WaitingForSlot
-from tests.support.epochs import FLOW, Spark, idle_plan, lose, run_both, spark_of
+from tests.support.epochs import FLOW, Spark, idle_plan, lose, spark_of, worker_of
 from tests.support.eventually import eventually
 
 
 async def test_without_a_slot_it_says_so() -> None:
     """An epoch without a slot is reported once, and runs when there is one; the one that has it is not reported."""
     async with spark_of(**{"spark.master": "local[1]"}) as spark:
-        await spark.host.session()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(spark.runner.run(idle_plan(0, epoch_ms=600_000)))
+            await worker_of(spark, 0)
+            before = len(spark.events.of(WaitingForSlot))  # a slow machine needs long for the first one
+            second = group.create_task(spark.runner.run(idle_plan(1)))
+            await eventually(lambda: spark.runner.is_waiting(FLOW, 1), within_s=20, what="the second one waits")
+            spark.runner.nudge(FLOW, 0)
 
-        await run_both(spark, epoch_ms=5_000)
-
-        (waiting,) = spark.events.of(WaitingForSlot)
+        (waiting,) = spark.events.of(WaitingForSlot)[before:]
+        assert (waiting.task, second.result().epoch) == (1, 0)
         assert waiting.waited_s >= 3
-        assert not spark.runner.is_waiting(FLOW, waiting.task)
+        assert not spark.runner.is_waiting(FLOW, 1)
 
 
 async def test_a_context_that_spark_refuses_has_a_reason() -> None:
@@ -46,7 +51,7 @@ async def test_a_dead_jvm_is_started_again(caplog: pytest.LogCaptureFixture) -> 
         session = await spark.host.session()
         async with asyncio.TaskGroup() as group:
             lost = group.create_task(lose(spark, idle_plan(epoch_ms=60_000)))
-            await asyncio.sleep(1)
+            await worker_of(spark)
             session.process.kill()
         # As py4j does where a call was in the middle of its answer.
         logging.error("Exception while sending command.")  # noqa: LOG015

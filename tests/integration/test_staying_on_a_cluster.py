@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from mm2py.pipeline import epoch_jobs
 from mm2py.pipeline.copy.next_plans import NOTHING, Cipher, Messages, PlansFrom
 from mm2py.pipeline.copy_job import CopyJob
 from mm2py.telemetry.events import CopyTasksNotReached
 from tests.support.epochs import FLOW, Spark, idle_plan, jobs, repeat, repeat_side_by_side, spark_of
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, scaled
 from tests.support.spark import spark_cluster, why_nothing_can_be_hidden
 
 
@@ -36,6 +37,14 @@ async def spark(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Spark
             async with spark_of(**cluster.settings()) as started:
                 await started.host.session()
                 yield started
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine a plan takes longer to follow another, a job to get its slot, and an epoch to end."""
+    monkeypatch.setattr(epoch_jobs, "_REST_S", scaled(1.0))
+    monkeypatch.setattr(epoch_jobs, "SLOT_PATIENCE_S", scaled(3.0))
+    monkeypatch.setattr(epoch_jobs, "_SETTLE_SLACK_S", scaled(2.0))
 
 
 async def test_a_spark_task_of_a_cluster_runs_one_epoch_after_the_other(spark: Spark) -> None:
@@ -67,7 +76,7 @@ async def test_an_epoch_of_a_cluster_ends_early(spark: Spark, how: str) -> None:
     await repeat(spark, 0, 1)
     if how == "nudge before it has connected":
         await spark.runner.settle(FLOW)
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(scaled(20)), asyncio.TaskGroup() as group:
         running = group.create_task(spark.runner.run(idle_plan(0, 1, epoch_ms=60_000)))
         if how != "nudge before it has connected":
             await asyncio.sleep(0.5)
@@ -102,7 +111,7 @@ async def test_a_stranger_learns_and_says_nothing(spark: Spark) -> None:
         number + (16).to_bytes(8, "big") + bytes(16),
         (999_999).to_bytes(8, "big") + bytes(8),
     ]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(scaled(5)):
         answers = [await says(content) for content in strange]
     assert answers == [b""] * 3
     assert not job.has_connected

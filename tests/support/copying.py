@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import attrs
@@ -29,6 +31,7 @@ from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.produce import init_producer_id
 from tests.support.eventually import scaled
+from tests.support.mirrored import await_arrived
 from tests.support.topics import create_topic, end_offsets, leaders, list_topics, topic_configs
 
 
@@ -134,6 +137,17 @@ class Copying:
         outcome = await copy_epoch(plan, SystemClock(), self.worker)
         self.outcomes.append(outcome)
         return outcome
+
+    async def lose(self, remote: str, count: int) -> None:
+        """Run an epoch that is lost once a remote topic holds so many records."""
+        with tempfile.TemporaryDirectory() as folder:
+            stop_file = Path(folder) / "stop"
+            self.stop_file = str(stop_file)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.lost_epoch(epoch_ms=600_000))
+                await await_arrived(",".join(self.target.bootstrap_servers), remote, count)
+                stop_file.touch()
+        self.stop_file = None
 
     def doubt(self, **changes: object) -> None:
         """Plan every partition as after a crash: what the target holds is to be found out."""

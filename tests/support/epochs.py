@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import attrs
+import psutil
 
 from mm2py.clock import SystemClock
 from mm2py.model.endpoint import ClusterEndpoint
@@ -16,6 +17,7 @@ from mm2py.pipeline.copy_job import EpochLostError
 from mm2py.pipeline.epoch_jobs import EpochRunner
 from mm2py.pipeline.spark.session import SparkHost
 from mm2py.telemetry.journal import EventLog
+from tests.support.eventually import eventually, scaled
 
 
 FLOW = Flow("A", "B")
@@ -59,11 +61,15 @@ def idle_partitions(count: int) -> tuple[PartitionPlan, ...]:
     return tuple(PartitionPlan(TopicPartition("t", number), "A.t", 0, -1, is_unsure=False) for number in range(count))
 
 
-async def run_both(spark: Spark, *, epoch_ms: int) -> list[EpochOutcome]:
-    """Run an epoch of each of two copy tasks, submitted at the same time."""
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        running = [group.create_task(spark.runner.run(idle_plan(task, epoch_ms=epoch_ms))) for task in (0, 1)]
-    return [task.result() for task in running]
+async def worker_of(spark: Spark, task: int = 0) -> psutil.Process:
+    """Wait until the epoch of a copy task runs, and return the Python worker that does so."""
+
+    def found() -> str:
+        running = spark.runner._running.get((FLOW, task))
+        return running.worker if running is not None else ""
+
+    name = await eventually(found, within_s=20, what="the worker has left its name")
+    return psutil.Process(int(name.rpartition(":")[2]))
 
 
 async def jobs(spark: Spark) -> int:
@@ -80,7 +86,7 @@ async def repeat(spark: Spark, task: int, times: int) -> list[EpochOutcome]:
 async def repeat_side_by_side(spark: Spark, tasks: int, times: int) -> tuple[list[list[EpochOutcome]], int]:
     """Run epochs of some copy tasks, and return those of each; and how many jobs Spark was given for them."""
     before = await jobs(spark)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(scaled(60)), asyncio.TaskGroup() as group:
         running = [group.create_task(repeat(spark, task, times)) for task in range(tasks)]
     return [it.result() for it in running], await jobs(spark) - before
 
