@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import attrs
+import pytest
 
 from mm2py.devkit.broker import KafkaCluster
+from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
 from mm2py.model.state import FlowState
 from mm2py.telemetry.events import ConnectorRestarted, CopyTaskRestarted, RestartPassedOn
@@ -73,7 +76,13 @@ async def two_nodes(primary: KafkaCluster, backup: KafkaCluster, prefix: str, fo
     await produce_numbers(primary.bootstrap_servers, topic, count=COUNT, partitions=2)
     async with running_node(lines, folder, "one") as one, running_node(lines, folder, "two") as two:
         await await_arrived(backup.bootstrap_servers, f"{flow.source}.{topic}", COUNT)
-        working, idle = (one, two) if one.view(flow).tasks else (two, one)
+
+        def roles() -> tuple[RunningNode, ...]:
+            working = [node for node in (one, two) if node.view(flow).tasks]
+            idle = [node for node in (one, two) if node.view(flow).state is FlowState.STANDBY]
+            return (*working, *idle) if (len(working), len(idle)) == (1, 1) else ()
+
+        working, idle = await eventually(roles, within_s=30, what="one has the task, and the other stands by")
         async with served(idle, flow) as rest:
             found = TwoNodes(flow, topic, working, idle, rest)
             await idle.until(flow, "MirrorSourceConnector", FlowState.STANDBY)
@@ -139,14 +148,25 @@ async def test_topics_and_partitions_of_another_node(
 
 
 async def test_offsets_are_altered_once_all_nodes_have_stopped(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node that is asked has stopped at once; the other one, which still copies, is named until it reports that."""
     async with two_nodes(primary, backup, prefix, tmp_path) as nodes:
         body = offset_body(nodes.flow.source, nodes.topic, COUNT // 4 - 1)
+        epochs, may_end = nodes.working.node._in_process, asyncio.Event()
+        run, epoch = epochs.run, nodes.working.view(nodes.flow).tasks[0].epoch
+
+        async def run_on(plan: EpochPlan) -> EpochOutcome:
+            outcome = await run(plan)
+            await may_end.wait()
+            return outcome
+
+        monkeypatch.setattr(epochs, "run", run_on)
+        await eventually(lambda: nodes.working.view(nodes.flow).tasks[0].epoch > epoch, within_s=20, what="it is held")
         await nodes.rest.ask("PUT", f"{SOURCE}/stop", wanted=204)
         await nodes.idle.until(nodes.flow, "MirrorSourceConnector", FlowState.STOPPED)
         refused = await nodes.rest.ask("PATCH", f"{SOURCE}/offsets", body, wanted=409)
+        may_end.set()
 
         async def is_altered() -> bool:
             status = await nodes.rest.status("PATCH", f"{SOURCE}/offsets", body)

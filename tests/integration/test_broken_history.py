@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaProducer
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import position_key
-from mm2py.model.state import PartitionStage
+from mm2py.model.state import FlowState, PartitionStage
 from mm2py.telemetry.events import (
     Event,
     InternalTopicRecreated,
@@ -374,14 +374,22 @@ async def test_a_target_whose_disk_was_wiped_is_filled_again(
     for topic in (mirror.topic, mirror.other):
         await mirror.write(topic, 0, 100)
     keys = {"emit.heartbeats.enabled": "true", "emit.checkpoints.interval.seconds": 1}
+    internal = {f"{prefix}-offsets", "mm2-synced.A.internal", "A.checkpoints.internal", "heartbeats"}
     async with mirror.running(**keys) as flow:
         for topic in (mirror.topic, mirror.other):
             await mirror.holds(topic, range(100))
+
+        async def are_there() -> bool:
+            return internal <= await list_topics(mirror.target)
+
+        await eventually(are_there, within_s=30, what="every internal topic is there")
+        await eventually(
+            lambda: {it.state for it in flow.runner.view().groups} == {FlowState.RUNNING}, within_s=30, what="all runs"
+        )
         await wipe(target)
         await mirror.write(mirror.topic, 100, 20)
         await mirror.holds(mirror.topic, range(120))
         await mirror.holds(mirror.other, range(100))
-        internal = {f"{prefix}-offsets", "mm2-synced.A.internal", "A.checkpoints.internal", "heartbeats"}
         await eventually(
             lambda: {event.topic for event in flow.events.of(InternalTopicRecreated)} == internal,
             within_s=30,

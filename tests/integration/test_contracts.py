@@ -190,7 +190,8 @@ async def test_topics_are_created_once(admined: Admined, prefix: str) -> None:
     made, again = await admin.create_topics([wanted]), await admin.create_topics([wanted])
 
     async def has_leaders() -> bool:
-        topic = (await admin.list_topics()).topics[prefix]
+        topic = (await admin.list_topics()).topics.get(prefix)
+        assert topic is not None
         assert set(topic.partitions) == {0, 1, 2}
         return None not in topic.partitions.values() and not topic.is_internal
 

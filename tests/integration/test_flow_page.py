@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import time
 
@@ -92,7 +93,7 @@ async def test_all_overrides_are_reverted_at_once(browser: Browser, served: Serv
     served.node.control.ordered = Overrides(
         groups={SOURCE: Wanted.PAUSED}, topics=frozenset({"orders"}), limit=RateLimit(1e6)
     )
-    served.node.control.takes_s = 2.0
+    served.node.control.may_end = asyncio.Event()
     async with looking(browser, served.url) as seen:
         await seen.open(TOPICS)
         await seen.sees("copying paused; 1 topic paused (orders); copying is limited", ".override-note")
@@ -102,6 +103,7 @@ async def test_all_overrides_are_reverted_at_once(browser: Browser, served: Serv
         await seen.sees("Reverting all overrides of A->B\u2026", ".toast")
         turns = await seen.page.locator(".spinner").evaluate("(node) => getComputedStyle(node).animationName")
         await seen.keep_picture("under-way")
+        served.node.control.may_end.set()
         await seen.sees("Reverting all overrides of A->B: done.", ".toast")
         await eventually(lambda: seen.page.locator(".override-note").is_hidden(), within_s=10, what="the note is gone")
 
@@ -332,7 +334,7 @@ async def test_plots_have_three_ranges_and_marks(browser: Browser, served: Serve
 
         async def named() -> bool:
             # The mark is where now was when the page was opened, and moves to the left.
-            for inward in range(1, 12, 2):
+            for inward in range(1, 120, 2):
                 await over.hover(position={"x": size["width"] - inward, "y": 20})
                 if "Cluster unreachable" in await seen.page.locator(".plot .plot-value").first.inner_text():
                     return True

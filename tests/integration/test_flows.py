@@ -30,7 +30,7 @@ from mm2py.telemetry.events import (
     TopicRemoved,
 )
 from tests.support.brokers import MakeCluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, scaled
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.groups import commit_plainly
 from tests.support.mm2_file import STRANGE_ALIAS
@@ -345,6 +345,7 @@ async def test_too_many_replicas_are_told(
     )
     async with running_flow(settings, tmp_path) as flow:
         await said(flow, FlowStarted)
+        await said(flow, StepFailed)
         await asyncio.sleep(2.5)
         await flow.drain()
 
@@ -376,7 +377,7 @@ async def test_a_drain_before_the_start_ends_at_once(tmp_path: Path) -> None:
     settings = flow_settings("127.0.0.1:1", "127.0.0.1:2")
     async with running_flow(settings, tmp_path) as flow:
         await said(flow, ClusterUnreachable)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(scaled(1)):
             await flow.drain()
 
     assert flow.runner.view().state is FlowState.DRAINED

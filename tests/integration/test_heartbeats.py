@@ -116,6 +116,7 @@ async def test_too_many_replicas_stop_heartbeats_alone(
     keys = {**_EMIT, "A->B.topics": prefix, "heartbeats.topic.replication.factor": "3"}
     async with running_flow(flow_settings(source, target, **keys), tmp_path) as flow:
         await eventually(lambda: flow.runner.view().records == 100, within_s=30, what="100 records are mirrored")
+        await eventually(lambda: flow.runner.view().groups[-1].last_error, within_s=30, what="the refusal is shown")
         view = flow.runner.view()
         # An operator creates the topic, so beats can be written.
         await create_topic(target, "heartbeats")

@@ -135,6 +135,7 @@ async def test_the_last_checkpoints_cover_all_that_a_lone_node_has_copied(
     await commit_as_admin(source, group, {TopicPartition(prefix, 0): CommittedOffset(500)})
     async with running_node(mm2_properties(source, target, aliases=(alias, "B"), **keys), tmp_path) as node:
         await await_arrived(target, f"{alias}.{prefix}", 500)
+        await node.until(Flow(alias, "B"), "MirrorCheckpointConnector", FlowState.RUNNING)
         await node.stop()
 
     last = (await checkpoints_in(target, f"{alias}.checkpoints.internal", group))[-1]
@@ -249,7 +250,7 @@ async def test_a_node_copies_on_while_the_group_waits_for_another_one(
 
     async with (
         running_flow(settings, tmp_path) as flow,
-        _member(backup, settings) as away,
+        _member(backup, settings, session_ms=300_000) as away,
         _member(backup, settings) as other,
     ):
         await eventually(lambda: flow.events.of(FlowStarted), within_s=20, what="the flow starts")
@@ -363,12 +364,13 @@ async def test_a_node_that_was_fenced_although_its_tasks_are_its_own_goes_on(
         await eventually(lambda: is_written(records), within_s=20, what=f"position {records} is written")
 
     async def is_written(position: int) -> bool:
-        found = await read_topic(backup.bootstrap_servers, settings.offset_storage.topic, reads_committed=True)
+        contents = await read_topic(backup.bootstrap_servers, settings.offset_storage.topic, reads_committed=True)
         stored = PositionsTopic(settings.flow.source)
-        for records in found.values():
+        for records in contents.values():
             for record in records:
                 stored.take(record)
-        return stored.positions[TopicPartition(prefix, 0)].next_upstream == position
+        found = stored.positions.get(TopicPartition(prefix, 0))
+        return found is not None and found.next_upstream == position
 
     async with _member(backup, settings) as other, running_flow(settings, tmp_path) as flow:
         await copied(flow, 100)
@@ -409,9 +411,11 @@ async def test_nodes_that_cannot_read_an_assignment_stand_by_until_they_can(
         running_flow(settings, tmp_path, us=Node("two", 2, "m2", "1")) as two,
     ):
         await _copied_by(one, two, records=1_000)
-        for member in (await leader.look()).members:
-            await leader.remove(member.member_id)  # so that the next one that joins leads
-        assert await leader.join(encode_candidate(later), assign)
+        while not joined_with:  # the next one that joins leads, unless one of the others is back before
+            for member in (await leader.look()).members:
+                if member.member_id != leader.member_id:
+                    await leader.remove(member.member_id)
+            assert await leader.join(encode_candidate(later), assign)
         leading = asyncio.create_task(_keep_in(leader, later, assign))
         for flow in (one, two):
             await eventually(lambda it=flow: it.events.of(StepFailed), within_s=20, what="it says what is wrong")

@@ -59,6 +59,7 @@ async def test_a_transaction_that_stays_open_at_the_source_is_told(
         await produce(source, prefix, [list(plain_records(50, start=100))] * 2)
         await positions(running, 100, 150)
         (told,) = await eventually(lambda: running.events.of(PartitionsHeldUp), within_s=20, what="it is told")
+        await eventually(lambda: running.runner.view().partitions[0].lag == 51, within_s=20, what="lag counts it")
         waiting, copied = running.runner.view().partitions
         await running.crash()
     async with running_flow(settings, tmp_path) as running:

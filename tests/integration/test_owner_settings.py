@@ -85,9 +85,11 @@ async def test_all_nodes_copy_what_the_owner_s_file_says(
             await files.share(one, other)
             await _follow(old, one, other)
             await await_arrived(target, f"{files.flow.source}.{old}", 100 * PARTITIONS)
-            (differs,) = other.events.of(SettingsDiffer)
+            (differs,) = await eventually(lambda: other.events.of(SettingsDiffer), within_s=20, what="it is told")
             topics = set(await list_topics(target))
-            (node,) = [it for it in one.view(files.flow).nodes if it.differs]
+            [node] = await eventually(
+                lambda: [it for it in one.view(files.flow).nodes if it.differs], within_s=20, what="the owner knows"
+            )
             files.reload(one, files.text(new))
             await _follow(new, one, other)
             await files.share(one, other)
@@ -129,7 +131,7 @@ async def test_a_node_with_other_transforms_has_no_part(
         await files.share(one, other) if runs is one else await eventually(
             lambda: waiting.view(files.flow).state is FlowState.RUNNING, within_s=20, what="both run"
         )
-        (differs,) = waiting.events.of(SettingsDiffer)
+        (differs,) = await eventually(lambda: waiting.events.of(SettingsDiffer), within_s=20, what="it is told")
 
     assert still == both
     assert "has other settings than" in view.last_error

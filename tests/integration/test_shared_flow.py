@@ -35,7 +35,7 @@ from mm2py.wire.fenced_writer import Append
 from mm2py.wire.groups.membership import Membership
 from mm2py.wire.transactions import TransactionalProducer
 from tests.support.checkpointing import checkpoints_in
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, long_enough
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.groups import commit_plainly, committed, throw_out
 from tests.support.mirrored import await_arrived
@@ -147,7 +147,7 @@ async def test_a_node_that_ends_is_replaced_before_it_leaves(
     await create_topic(primary.bootstrap_servers, prefix, partitions=PARTITIONS)
     async with running_flow(settings, tmp_path) as one, running_flow(settings, tmp_path) as other:
         await _sharing(one, other)
-        await other.runner.sharing.part(within_s=10)
+        await other.runner.sharing.part(within_s=long_enough(10))
         left = _tasks(other)
         # Both are told in the same moment; the other one may have it a little later.
         await eventually(lambda: _tasks(one) == [[0, 1, 2, 3]], within_s=5, what="the first has all tasks")
@@ -170,7 +170,7 @@ async def test_the_last_checkpoints_cover_what_all_nodes_have_copied(
     )
 
     async def stop(flow: RunningFlow) -> None:
-        await flow.runner.sharing.part(within_s=4)
+        await flow.runner.sharing.part(within_s=long_enough(4))
         await flow.drain()
 
     async with AsyncExitStack() as runs:
@@ -178,6 +178,11 @@ async def test_the_last_checkpoints_cover_what_all_nodes_have_copied(
         await _sharing(*flows)
         await produce_numbers(primary.bootstrap_servers, prefix, count=10 * PARTITIONS, partitions=PARTITIONS)
         await await_arrived(backup.bootstrap_servers, remote, 10 * PARTITIONS)
+        await eventually(
+            lambda: any(flow.runner.view().groups[1].state is FlowState.RUNNING for flow in flows),
+            within_s=20,
+            what="one of them writes checkpoints",
+        )
         await asyncio.gather(*map(stop, flows))
 
     last = {}
@@ -249,7 +254,7 @@ def _frozen(flow: RunningFlow, *, amid_a_write: bool) -> Iterator[asyncio.Event]
 
     *amid_a_write* its records are in the log already, and their transaction stays open, as if it were killed there.
     """
-    thawed, membership = asyncio.Event(), flow.runner.sharing.membership
+    thawed, has_written, membership = asyncio.Event(), asyncio.Event(), flow.runner.sharing.membership
     writer, decide = membership._writer, membership._decide
     write = writer.write
 
@@ -260,11 +265,13 @@ def _frozen(flow: RunningFlow, *, amid_a_write: bool) -> Iterator[asyncio.Event]
 
         if not amid_a_write:
             await thawed.wait()
-        await write(cluster, places, append_and_freeze)
+        try:
+            await write(cluster, places, append_and_freeze)
+        finally:
+            has_written.set()
 
     async def decide_late(place: Membership) -> None:
-        await thawed.wait()
-        await asyncio.sleep(1)  # its writes come first
+        await has_written.wait()  # its write comes first
         await decide(place)
 
     with mock.patch.object(writer, "write", write_late), mock.patch.object(membership, "_decide", decide_late):
@@ -406,9 +413,9 @@ async def test_one_node_drives_a_spark_cluster_and_another_one_takes_over(
         async with running_node(text, tmp_path, "other") as other:
             await eventually(lambda: other.events.of(FlowShared), within_s=20, what="the other is in the group")
             await eventually(lambda: one.events.of(FlowShared), within_s=20, what="the first knows it")
-            state = other.view(flow).state
+            await eventually(
+                lambda: other.view(flow).state is FlowState.STANDBY, within_s=20, what="the other stands by"
+            )
             assert has_all(one)
             await one.stop()
             await eventually(lambda: has_all(other), within_s=20, what="the other takes over")
-
-    assert state is FlowState.STANDBY

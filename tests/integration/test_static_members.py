@@ -28,7 +28,6 @@ from tests.support.topics import create_topic
 
 PARTITIONS = 16
 TASKS = 4
-SESSION_MS = 6_000
 
 
 @attrs.frozen
@@ -40,6 +39,7 @@ class Nodes:
     topic: str
     work_dir: Path
     stream: NumberedStream
+    session_ms: int
 
     @property
     def flow(self) -> Flow:
@@ -55,7 +55,7 @@ class Nodes:
             "tasks.max": TASKS,
             "copy.epoch.ms": 1000,
             "B.group.instance.id": instance,
-            "B.session.timeout.ms": SESSION_MS,
+            "B.session.timeout.ms": self.session_ms,
             "B.heartbeat.interval.ms": 300,
         }
         properties = mm2_properties(self.source, self.target, aliases=(self.flow.source, "B"), **keys)
@@ -96,7 +96,9 @@ class Nodes:
 
 
 @asynccontextmanager
-async def _nodes(source: KafkaCluster, target: KafkaCluster, topic: str, work_dir: Path) -> AsyncIterator[Nodes]:
+async def _nodes(
+    source: KafkaCluster, target: KafkaCluster, topic: str, work_dir: Path, *, session_ms: int = 60_000
+) -> AsyncIterator[Nodes]:
     """
     Make a topic, into which records come: so few that a node which catches up seems to carry no more than another.
 
@@ -110,7 +112,7 @@ async def _nodes(source: KafkaCluster, target: KafkaCluster, topic: str, work_di
     )
     await create_topic(servers, topic, partitions=PARTITIONS)
     async with numbered_stream(servers, topic, count=1, partitions=PARTITIONS, rate=100, open_ended=True) as stream:
-        yield Nodes(servers, target.bootstrap_servers, topic, work_dir, stream)
+        yield Nodes(servers, target.bootstrap_servers, topic, work_dir, stream, session_ms)
 
 
 async def test_a_static_member_that_restarts_finds_its_share(
@@ -153,7 +155,7 @@ async def test_of_two_nodes_with_one_instance_the_later_one_works(
     Once the second has been stopped for a session, the first continues.
     """
     async with (
-        _nodes(primary, backup, prefix, tmp_path) as nodes,
+        _nodes(primary, backup, prefix, tmp_path, session_ms=6_000) as nodes,
         nodes.node("one") as one,
         nodes.node("two") as two,
     ):

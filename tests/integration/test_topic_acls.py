@@ -186,8 +186,13 @@ async def test_java_mm2_and_mm2py_give_equal_configs_and_acls(
     await grant(source, [everything])
     # Java's filter has to let the name * through before it does anything with it.
     settings = flow_settings(source, target, **every_second(prefix, **{"A->B.topics": rf"{prefix}.*,\\*"}))
+
+    async def are_there() -> bool:
+        return len(await topic_acls(target, under=f"A.{prefix}")) == 5 * len(configs)
+
     async with running_flow(settings, tmp_path) as flow:
         await told(flow, TopicAclsChanged)
+        await eventually(are_there, within_s=20, what="every topic has its ACLs")
         await flow.drain()
     await _mirror_with_java(source, target, tmp_path, prefix, set(configs))
 

@@ -108,7 +108,7 @@ async def test_a_running_flow_is_equal_up_to_a_fixed_pair_of_offsets(
         await await_arrived(target, f"{alias}.{prefix}", 5_000)
         reports = [await verify(source, target, prefix, alias=alias) for _ in range(5)]
         sliced = await verify(source, target, prefix, alias=alias, share=0.2, seed=5)
-        await stream.done()
+        await await_arrived(target, f"{alias}.{prefix}", await stream.done())
         await flow.drain()
     last = await verify(source, target, prefix, alias=alias)
 

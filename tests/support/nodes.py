@@ -64,7 +64,7 @@ class RunningNode:
 
         def there() -> bool:
             found = {group.connector: group.state for group in self.view(flow).groups}
-            assert found[connector] is state, found
+            assert found.get(connector) is state, found
             return True
 
         await eventually(there, within_s=within_s, what=f"{connector} of {flow} is {state.name}")

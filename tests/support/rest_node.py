@@ -142,6 +142,8 @@ class ControlDouble(Control):
     altered: list[object] = attrs.field(factory=list)
     failure: Exception | None = None
     takes_s: float = 0.0
+    #: Until it is set, changes are under way.
+    may_end: asyncio.Event | None = None
     drained: bool = False
     #: What another node copies, and why it is not known.
     others: dict[TopicPartition, Elsewhere] = attrs.field(factory=dict)
@@ -169,6 +171,8 @@ class ControlDouble(Control):
         self, flow: Flow, change: Callable[[Overrides], Overrides], *, by: str = ""
     ) -> Overrides:
         await asyncio.sleep(self.takes_s)
+        if self.may_end is not None:
+            await self.may_end.wait()
         if self.failure is not None:
             raise self.failure
         self.ordered = change(self.overrides(flow))
