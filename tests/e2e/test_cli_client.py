@@ -22,7 +22,7 @@ from mm2py.devkit.ports import HOST, free_ports
 from mm2py.devkit.process import start_process
 from tests.support.certificates import Authority
 from tests.support.daemon import Daemon, shared_daemon
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, scaled
 from tests.support.mirrored import arrived, await_arrived
 from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce_numbers
@@ -57,7 +57,7 @@ class Client:
         if token is not None:
             env["MM2PY_TOKEN"] = token
         line = [sys.executable, "-m", "mm2py", *words]
-        return subprocess.run(line, env=env, check=False, capture_output=True, text=True, timeout=60)
+        return subprocess.run(line, env=env, check=False, capture_output=True, text=True, timeout=scaled(60))
 
     def flow(self, *words: str) -> str:
         """Run ``mm2py flow cliA->cliB …``, which must succeed; return what it printed."""
@@ -233,7 +233,10 @@ async def test_events_are_followed(client: Client, tmp_path: Path) -> None:
     line = [sys.executable, "-m", "mm2py", "flow", _FLOW, "events", "--follow"]
     following = start_process("follow", line, log_file=tmp_path / "events", env=env)
     try:
-        await eventually(lambda: "flow_started" in following.log_text(), within_s=30, what="recent events are shown")
+        recent = client.flow("events").count("flow_started")
+        await eventually(
+            lambda: following.log_text().count("flow_started") >= recent > 0, within_s=30, what="recent ones are shown"
+        )
         started = following.log_text().count("flow_started")
         seen = following.log_text().count("topic_paused")
         client.flow("pause", "--topic", _BILLS)
@@ -305,7 +308,8 @@ async def test_a_stopped_partition_is_an_issue_everywhere(client: Client) -> Non
 
     def unhealthy() -> subprocess.CompletedProcess[str] | None:
         done = client.type("status", "--check")
-        return done if done.returncode == ExitCode.FAILED else None
+        is_told = f"partition {_AGAIN}-0 is stopped" in " ".join(done.stdout.split())
+        return done if is_told and done.returncode == ExitCode.FAILED else None
 
     told = await eventually(unhealthy, within_s=90, what="the partition is stopped", every_s=1)
     answers = {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from pathlib import Path
 
 from mm2py.devkit.broker import KafkaCluster
 from tests.support.daemon import daemon
+from tests.support.eventually import scaled
 from tests.support.flow_rest import SOURCE, flow_rest
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
 from tests.support.mm2_file import mm2_properties
@@ -15,15 +15,14 @@ from tests.support.producing import numbered_stream
 from tests.support.topics import create_topic
 
 
-_QUIET_S = 2.0
+_WHILE = 500
 
 
-async def _grown(cluster: KafkaCluster, topic: str) -> int:
-    """Return by how many records a topic grows in a while, once what was on its way is there."""
-    await asyncio.sleep(0.5)
-    before = await arrived(cluster.bootstrap_servers, topic)
-    await asyncio.sleep(_QUIET_S)
-    return await arrived(cluster.bootstrap_servers, topic) - before
+async def _grown(held: tuple[KafkaCluster, str], other: tuple[KafkaCluster, str]) -> int:
+    """Return by how many records a topic grows while another one grows by hundreds."""
+    before, goes_on = [await arrived(cluster.bootstrap_servers, topic) for cluster, topic in (held, other)]
+    await await_arrived(other[0].bootstrap_servers, other[1], goes_on + _WHILE)
+    return await arrived(held[0].bootstrap_servers, held[1]) - before
 
 
 def _both_ways(primary: KafkaCluster, backup: KafkaCluster, aliases: tuple[str, str], there: str, back: str) -> str:
@@ -54,6 +53,7 @@ async def test_a_held_flow_touches_no_other_and_can_be_drained(
     await create_topic(primary.bootstrap_servers, there, partitions=2)
     await create_topic(backup.bootstrap_servers, back, partitions=2)
     text = _both_ways(primary, backup, (a, b), there, back)
+    ends = (backup, f"{a}.{there}"), (primary, f"{b}.{back}")
     async with (
         numbered_stream(primary.bootstrap_servers, there, count=1_000, partitions=2, rate=300, open_ended=True) as held,
         numbered_stream(backup.bootstrap_servers, back, count=1_000, partitions=2, rate=300, open_ended=True) as other,
@@ -64,13 +64,13 @@ async def test_a_held_flow_touches_no_other_and_can_be_drained(
             await await_arrived(primary.bootstrap_servers, f"{b}.{back}", 100)
             await rest.ask("PUT", f"{SOURCE}/pause")
             await rest.state("PAUSED")
-            paused = await _grown(backup, f"{a}.{there}"), await _grown(primary, f"{b}.{back}")
+            paused = await _grown(*ends)
             await rest.ask("PUT", f"{SOURCE}/resume")
             at = await arrived(backup.bootstrap_servers, f"{a}.{there}")
             await await_arrived(backup.bootstrap_servers, f"{a}.{there}", at + 300)
             await rest.ask("PUT", f"{SOURCE}/stop")
             await rest.state("STOPPED")
-            stopped = await _grown(backup, f"{a}.{there}"), await _grown(primary, f"{b}.{back}")
+            stopped = await _grown(*ends)
             lost = list(running.events("copy_task_lost"))
             starts = [event["flow"] for event in running.events("flow_started")]
             began = time.monotonic()
@@ -80,17 +80,16 @@ async def test_a_held_flow_touches_no_other_and_can_be_drained(
         async with daemon(tmp_path, text) as running:
             rest = await flow_rest(running, f"{a}->{b}")
             await rest.state("STOPPED")
-            still = await _grown(backup, f"{a}.{there}")
+            still = await _grown(*ends)
             await rest.ask("PUT", f"{SOURCE}/resume")
             counts = await held.done(), await other.done()
             await await_arrived(backup.bootstrap_servers, f"{a}.{there}", counts[0])
             await await_arrived(primary.bootstrap_servers, f"{b}.{back}", counts[1])
             assert await running.sigterm() == 0
 
-    assert (paused[0], stopped[0], still) == (0, 0, 0)
-    assert min(paused[1], stopped[1]) > 100
+    assert (paused, stopped, still) == (0, 0, 0)
     assert (code, end["is_drained"], lost) == (0, True, [])
-    assert took_s < 20
+    assert took_s < scaled(20)
     assert sorted(starts) == sorted([f"{a}->{b}", f"{b}->{a}"]), "neither a pause nor the other's stop starts a flow"
     await assert_mirrored(primary.bootstrap_servers, there, backup.bootstrap_servers, f"{a}.{there}", counts[0])
     await assert_mirrored(backup.bootstrap_servers, back, primary.bootstrap_servers, f"{b}.{back}", counts[1])

@@ -125,10 +125,10 @@ async def test_signal_while_spark_starts(
             await running.wait_for_event("daemon_started")
             await eventually(partial(moment, running), within_s=60, what="Spark has come so far", every_s=0.02)
             below = running.tree()[1:]
-            is_up = any(running.events("spark_started"))
 
             assert await running.sigterm(within_s=20) == 0
-            assert any(running.events("spark_started")) is is_up
+            said = [event["event"] for event in running.events()]
+            assert "spark_started" not in said[said.index("daemon_draining") :]
             assert "Traceback" not in running.log_text()
             assert _names_in(short_folder) == []
             await eventually(partial(_are_gone, below), within_s=5, what="its processes have ended")
@@ -176,8 +176,9 @@ async def test_a_reload_right_after_the_start_ends_nothing(tmp_path: Path) -> No
 
     def is_held() -> bool:
         status = Path(f"/proc/{running.pid}/status").read_text()
-        blocked = next(line for line in status.splitlines() if line.startswith("SigBlk"))
-        return bool(int(blocked.split()[1], 16) & 1 << (signal.SIGHUP - 1))
+        # Blocked at first, and then caught: that may come within a moment.
+        masks = [line.split()[1] for line in status.splitlines() if line.startswith(("SigBlk", "SigCgt"))]
+        return any(int(mask, 16) & 1 << (signal.SIGHUP - 1) for mask in masks)
 
     async with _ends_well(running):
         await eventually(is_held, within_s=10, what="SIGHUP is held back", every_s=0.02)
@@ -275,7 +276,7 @@ async def test_no_slot(primary: KafkaCluster, backup: KafkaCluster, prefix: str,
         said = await running.wait_for_event("waiting_for_slot", flow="A->B")
 
         def shown() -> bool:
-            states = [task["state"] for task in running.flow_view()["tasks"]]
+            states = [task["state"] for task in running.flow_view().get("tasks", ())]
             return sorted(states) == ["running", "waiting_for_slot"]
 
         await eventually(shown, within_s=10, what="one copy task runs and the other one waits")

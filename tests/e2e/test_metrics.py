@@ -20,7 +20,7 @@ from prometheus_client.samples import Sample
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
 from tests.support.daemon import Daemon, shared_daemon
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, scaled
 from tests.support.groups import commit_plainly
 from tests.support.mirrored import assert_mirrored
 from tests.support.mm2_file import mm2_properties
@@ -37,7 +37,7 @@ _LAG = "mm2py_partition_lag_records"
 _OPEN = "application/openmetrics-text; version=1.0.0"
 _TIMED, _EARLY_MS = 300, 60_000
 #: By how much later than a consumer's receipt a busy machine may take note of an acknowledgement.
-_BUSY_MS = _EARLY_MS / 100
+_BUSY_MS = _EARLY_MS / 10
 
 
 @attrs.frozen
@@ -154,11 +154,11 @@ async def test_lag_is_end_offset_minus_position(primary: KafkaCluster, backup: K
     (waited_s,) = await node.values("mm2py_partition_lag_seconds", topic=remote)
     await node.ask("PUT", f"{_FLOW}/topics/{topic}/resume")
     await node.await_total(0, _LAG, topic=remote)
+    await node.await_total(1_500, _COUNT, topic=remote)
 
     assert behind == 500
-    assert 0 < waited_s < 60
+    assert 0 < waited_s < scaled(60)
     assert await node.values("mm2py_partition_lag_seconds", topic=remote) == [0]
-    assert await node.total(_COUNT, topic=remote) == 1_500
 
 
 def _is_paused(node: _Node, topic: str) -> bool:
@@ -211,10 +211,12 @@ async def test_what_the_source_keeps_is_known(primary: KafkaCluster, backup: Kaf
     await produce_numbers(primary.bootstrap_servers, topic, count=10, partitions=1)
     await assert_mirrored(primary.bootstrap_servers, topic, backup.bootstrap_servers, f"metA.{topic}", 10)
 
-    async def found() -> list[float]:
-        return await node.values("mm2py_partition_retention_loss_seconds", topic=f"metA.{topic}")
+    async def is_known() -> bool:
+        found = await node.values("mm2py_partition_retention_loss_seconds", topic=f"metA.{topic}")
+        assert found == [3_600], found
+        return True
 
-    assert await eventually(found, within_s=60, what="it is known what the source keeps") == [3_600]
+    await eventually(is_known, within_s=60, what="it is known what the source keeps")
 
 
 async def test_a_group_s_checkpoints_are_measured(primary: KafkaCluster, backup: KafkaCluster, node: _Node) -> None:
@@ -226,7 +228,7 @@ async def test_a_group_s_checkpoints_are_measured(primary: KafkaCluster, backup:
     async def found() -> list[float]:
         return await node.values(f"{_CHECKPOINT}_max", group=group)
 
-    assert 0 < (await eventually(found, within_s=60, what="a checkpoint's latency is shown"))[0] < 30_000
+    assert 0 < (await eventually(found, within_s=60, what="a checkpoint's latency is shown"))[0] < scaled(30_000)
     assert await node.total("mm2py_checkpoints_written_total") >= 1
 
     async def distance() -> bool:

@@ -131,10 +131,13 @@ async def _read_offsets(mirrors: Mirrors) -> None:
 
 async def _await_translated(mirrors: Mirrors, target: str) -> None:
     """Wait until all is copied and Java's client translates the groups' offsets to the same values twice."""
-    orders, history, *_ = mirrors.topics
+    orders, history, *changed = mirrors.topics
     bootstrap = mirrors.targets[target]
-    await await_arrived(bootstrap, mirrors.remote(orders), _ORDERS, within_s=120)
-    await await_arrived(bootstrap, mirrors.remote(history), _HISTORY, within_s=120)
+    counts = {orders: _ORDERS, history: _HISTORY}
+    for topic in changed:
+        counts[topic] = len((await read_topic(mirrors.source, topic, reads_committed=True))[0])
+    for topic, count in counts.items():
+        await await_arrived(bootstrap, mirrors.remote(topic), count, within_s=120)
     last: dict[tuple[str, TopicPartition], int] = {}
 
     async def stands_still() -> bool:
@@ -142,8 +145,11 @@ async def _await_translated(mirrors: Mirrors, target: str) -> None:
         before, last = last, await mirrors.translated(target)
         missing = [group for group in mirrors.groups if "end" in group and group not in {key[0] for key in last}]
         assert not missing, f"no checkpoints of {missing}"
-        heartbeats = mirrors.remote("heartbeats")
-        assert heartbeats in await list_topics(bootstrap), f"no {heartbeats}"
+        for heartbeats in ("heartbeats", mirrors.remote("heartbeats")):
+            assert heartbeats in await list_topics(bootstrap), f"no {heartbeats}"
+            (records,) = (await read_topic(bootstrap, heartbeats)).values()
+            is_there = any(mirrors.alias.encode() in (record.key or b"") for record in records)
+            assert is_there, f"{heartbeats} has none of {mirrors.alias}"
         return bool(last) and last == before
 
     await eventually(stands_still, within_s=120, what=f"the checkpoints of {target} stand still", every_s=3)
@@ -181,7 +187,15 @@ async def _mirror_with_java(mirrors: Mirrors, work_dir: Path) -> None:
 
 
 async def _mirror_with_mm2py(mirrors: Mirrors, work_dir: Path) -> None:
+    every = sum(map(len, mirrors.groups.values()))
+
+    def is_exact() -> bool:
+        view = ours.flow_view(f"{mirrors.alias}->B")
+        shown = [offset for group in view.get("consumer_groups", ()) for offset in group["offsets"]]
+        return view.get("lag") == 0 and len(shown) == every and all(offset["is_exact"] for offset in shown)
+
     async with daemon(work_dir, _properties(mirrors, "mm2py")) as ours:
+        await eventually(is_exact, within_s=180, what="all is copied, and each group's offsets are translated")
         await _await_translated(mirrors, "mm2py")
         assert await ours.sigterm() == 0
 

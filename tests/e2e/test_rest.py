@@ -168,8 +168,11 @@ async def test_connect_s_verbs_change_what_the_flow_does(running: Running) -> No
         ("POST", "tasks/0/restart", 204, "RUNNING"),
         ("PUT", "stop", 204, "STOPPED"),
     ):
+        lives = _lives(running)
         status, _ = await running.ask(method, f"{_SOURCE}/{verb}")
         seen.append((verb, status, answer))
+        if "includeTasks" in verb:  # until it has ended its tasks, it is running
+            await eventually(lambda since=lives: _lives(running) > since, within_s=30, what="it begins again")  # type: ignore[misc]
         await follows(state)
     stopped, offsets = await running.ask("GET", f"{_SOURCE}/offsets")
     _, tasks = await running.ask("GET", f"{_SOURCE}/tasks")
@@ -185,6 +188,10 @@ async def test_connect_s_verbs_change_what_the_flow_does(running: Running) -> No
     assert tasks == []
     assert (deleted, gone, created) == (204, 404, 201)
     assert "MirrorSourceConnector" not in listed[1]
+
+
+def _lives(running: Running) -> int:
+    return len(list(running.daemon.events("positions_read")))
 
 
 async def test_offsets_are_altered_only_while_stopped(running: Running) -> None:

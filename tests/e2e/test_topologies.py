@@ -266,7 +266,12 @@ async def test_a_node_that_only_emits_heartbeats(primary: KafkaCluster, backup: 
     async with daemon(tmp_path, settings, env={"JAVA_HOME": str(tmp_path)}) as running:
         for flow in ("x->y", "y->x"):
             await running.wait_for_event("heartbeats_started", flow=flow)
-        await eventually(lambda: running.flow_view("x->y")["heartbeats"]["sent"] > 1, within_s=30, what="it goes on")
+
+        def goes_on() -> bool:
+            shown = running.flow_view("x->y").get("heartbeats")
+            return shown is not None and shown["sent"] > 1
+
+        await eventually(goes_on, within_s=30, what="it goes on")
         exit_code = await running.sigterm()
 
     assert exit_code == 0

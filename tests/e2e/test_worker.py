@@ -21,7 +21,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import Wanted
 from tests.support.checkpointing import checkpoints_in
 from tests.support.daemon import Daemon, command
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, scaled
 from tests.support.flow_rest import WorkerRest, worker_rest
 from tests.support.groups import commit_plainly
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
@@ -169,7 +169,7 @@ def _java_worker(folder: Path, file: str) -> Iterator[tuple[str, LoggedProcess]]
     process = start_process("Kafka Connect", line, log_file=folder / "connect.log")
     try:
         yield url, process
-        process.terminate(60)
+        process.terminate(scaled(60))
     finally:
         process.kill()
 
@@ -361,12 +361,12 @@ class _Walk:
         for name in self.names.values():
             await rest.until(name, "RUNNING", tasks=1)
 
-        async def translated() -> bool:
+        async def all_there() -> bool:
+            assert "heartbeats" in await list_topics(self.target)
             found = await checkpoints_in(self.target, f"{self.alias}.checkpoints.internal", self.group)
             return bool(found) and found[-1].downstream == 100
 
-        await eventually(translated, within_s=60, what="a checkpoint at 100")
-        assert "heartbeats" in await list_topics(self.target)
+        await eventually(all_there, within_s=60, what="a checkpoint at 100, and heartbeats")
 
     async def shown(self, rest: WorkerRest) -> dict[str, str]:
         """Look at all connectors; return the config of the source connector."""
