@@ -23,6 +23,7 @@ import yaml
 from mm2py.cli import main as command
 from mm2py.clock import SystemClock
 from mm2py.devkit.broker import KafkaCluster, start_clusters
+from mm2py.devkit.jars import java_command
 from mm2py.devkit.ports import HOST, free_ports
 from mm2py.model.acl import Operation, Permission
 from mm2py.model.flow import TopicPartition
@@ -96,11 +97,21 @@ OF_SEVERAL_NODES = {"Mm2pyNodeGone", "Mm2pyFlowOwnerless", "Mm2pyFilesDiffer", "
 #: Too small for a position (about 160 bytes) or a checkpoint (111), large enough for a transaction marker (78), which
 #: leaves its transaction open for good where it does not fit.
 _TOO_SMALL_BYTES = 100
+_GO = "go"
 #: What the source denies of one topic: its configs cannot be read, so they cannot be synchronised.
 _DENIED = [
     allow("old", "ANONYMOUS", Operation.ALL),
     allow("old", "ANONYMOUS", Operation.DESCRIBE_CONFIGS, permission=Permission.DENY),
 ]
+
+
+def held_java(directory: Path) -> Path:
+    """Return a JAVA_HOME whose Java starts once there is a file: else Spark may be up before anyone saw it down."""
+    program = directory / "java/bin/java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nwhile [ ! -e {directory / _GO} ]; do sleep 0.1; done\nexec {java_command()} "$@"\n')
+    program.chmod(0o755)
+    return program.parents[1]
 
 
 def shortened(file: Path, directory: Path) -> tuple[Path, set[str]]:
@@ -306,11 +317,14 @@ async def tell(stage: Stage) -> None:
     async with asyncio.TaskGroup() as tasks, AsyncExitStack() as later:
         watch = tasks.create_task(watch_forever(stage), name="watch")
         await stage.until_fired("Mm2pyDown")
-        mirror = await later.enter_async_context(daemon(stage.directory, stage.properties()))
+        env = {"JAVA_HOME": str(held_java(stage.directory))}
+        mirror = await later.enter_async_context(daemon(stage.directory, stage.properties(), env=env))
+        await stage.until_fired("Mm2pyNotReady")
+        (stage.directory / _GO).touch()
         await begin(stage)
         over = asyncio.Event()
         going_on = tasks.create_task(move_on(stage, over), name="move on")
-        await stage.until_fired("Mm2pyNotReady", "Mm2pyClusterUnreachable", "Mm2pyAuthErrors")
+        await stage.until_fired("Mm2pyClusterUnreachable", "Mm2pyAuthErrors")
         await cause(stage, mirror)
         await stage.until_fired(*sorted(EXPECTED.keys() - {"Mm2pyRestarting"}))
         await judge_scrapes(stage)
