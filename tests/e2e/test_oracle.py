@@ -246,7 +246,7 @@ async def test_java_translates_our_checkpoints_to_the_record(
     By RemoteClusterUtils' offsets at our target no group reads a record again, and none misses one.
 
     That holds for groups at the end, in the middle, and far back (a million records in a soak), and for compacted and
-    transactional topics. By Java MirrorMaker 2's own checkpoints none misses one either, but some go far back.
+    transactional topics. By Java MirrorMaker 2's own checkpoints none misses one either, but some read records again.
     """
     ours = _repeats(mirrors, "mm2py", await mirrors.translated("mm2py"))
     java = _repeats(mirrors, "java", await mirrors.translated("java"))
@@ -255,7 +255,7 @@ async def test_java_translates_our_checkpoints_to_the_record(
 
     assert ours == dict.fromkeys(java, 0)
     assert all(again >= 0 for again in java.values())
-    assert sum(java.values()) > 1_000
+    assert sum(java.values()) > 0  # how many depends on when it wrote offset syncs
 
 
 async def test_groups_that_move_by_java_s_translation_read_every_record_once(mirrors: Mirrors) -> None:
