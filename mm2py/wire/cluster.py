@@ -238,13 +238,13 @@ class Cluster:
         return await self._offsets.ask(partitions, when, reads_committed=reads_committed, patience_s=patience_s)
 
     async def offsets_since(
-        self, partitions: Collection[TopicPartition], timestamp_ms: int
+        self, partitions: Collection[TopicPartition], timestamp_ms: int, *, patience_s: float | None = None
     ) -> dict[TopicPartition, int | BrokerAnsweredError]:
         """Return the first offset of each partition with a timestamp of *timestamp_ms* or later; if there is none, the
-        end. That is asked for first, or a record that arrives meanwhile would be before it.
+        end. That is asked for first, or a record that arrives meanwhile would be before it. See `list_offsets`.
         """
-        ends = await self.list_offsets(partitions, LATEST)
-        found = await self.list_offsets(partitions, timestamp_ms)
+        ends = await self.list_offsets(partitions, LATEST, patience_s=patience_s)
+        found = await self.list_offsets(partitions, timestamp_ms, patience_s=patience_s)
         return {tp: ends[tp] if at == NO_OFFSET else at for tp, at in found.items()}
 
 

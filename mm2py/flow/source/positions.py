@@ -99,6 +99,8 @@ class Positions:
         self._read_to: dict[int, int] = {}
         self._read_id: str | None = None
         self._reading, self._comparing, self._writing = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
+        #: Where partitions, of topics with these ids, ended that are to begin at their end.
+        self._ends: dict[tuple[TopicPartition, str | None], int] = {}
         #: An unused producer id: it is unknown whether the topic has it.
         self._spare: ProducerMark | None = None
 
@@ -358,17 +360,25 @@ class Positions:
         """Return where partitions without a position start by the settings."""
         copying = self._settings.copying
         if copying.start_timestamp_ms is not None:
-            return await self._source.offsets_since(places, copying.start_timestamp_ms)
+            return await self._source.offsets_since(places, copying.start_timestamp_ms, patience_s=_PATIENCE_S)
         is_latest = copying.auto_offset_reset == "latest"
         skipped = [it for it, place in places.items() if is_latest and not place.has_appeared]
         whole = places.keys() - skipped
         starts = await self._source.list_offsets(whole, EARLIEST, patience_s=_PATIENCE_S) if whole else {}
         if skipped:
             committed = self._settings.limits.reads_committed
-            starts |= await self._source.list_offsets(
-                skipped, LATEST, reads_committed=committed, patience_s=_PATIENCE_S
-            )
+            ends = await self._source.list_offsets(skipped, LATEST, reads_committed=committed, patience_s=_PATIENCE_S)
+            starts |= {it: self._first_end(it, places[it], end) for it, end in ends.items()}
         return starts
+
+    def _first_end(
+        self, source: TopicPartition, place: RemotePartition, end: int | BrokerAnsweredError
+    ) -> int | BrokerAnsweredError:
+        """Return where a partition ended when it was first asked: what came since, while it could not begin, is new."""
+        if isinstance(end, BrokerAnsweredError):
+            return end
+        self._ends[source, place.topic_id] = first = min(end, self._ends.get((source, place.topic_id), end))
+        return first
 
     async def _searches(
         self,

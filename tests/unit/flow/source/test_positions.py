@@ -75,18 +75,18 @@ async def test_a_topic_in_which_positions_would_expire_is_reported() -> None:
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-@pytest.mark.parametrize("reset", ["earliest", "latest"])
-async def test_no_new_partition_waits_for_another_one_s_leader(side: str, reset: str) -> None:
+@pytest.mark.parametrize("start", [{}, {"auto_offset_reset": "latest"}, {"start_timestamp_ms": 0}])
+async def test_no_new_partition_waits_for_another_one_s_leader(side: str, start: dict[str, Any]) -> None:
     """
     A broker with the only replica of a new partition is down, for hours: it begins when that is back, and until then
     that is reported once. All others begin at once.
 
-    That holds for `latest`, too, if the target has records and the source is asked where it starts.
+    That holds for `latest`, too, if the target has records and the source is asked where it starts, and for a time.
     """
     clock, places = LoopClock(), {}
     events = EventLog(clock)
     source, target = FakeBrokers(), FakeBrokers()
-    settings = attrs.evolve(SETTINGS, copying=attrs.evolve(SETTINGS.copying, auto_offset_reset=reset))
+    settings = attrs.evolve(SETTINGS, copying=attrs.evolve(SETTINGS.copying, **start))
     for topic in ("whole", "broken"):
         source.topics[topic], target.topics[f"A.{topic}"] = (FakeTopic([FakePartition(end=5)]) for _ in range(2))
         places[TopicPartition(topic, 0)] = RemotePartition(f"A.{topic}", None, 1_048_588)
@@ -107,3 +107,21 @@ async def test_no_new_partition_waits_for_another_one_s_leader(side: str, reset:
     assert took_s[0] < 10
     assert took_s[1] < 1
     assert ["broken-0" in event.error for event in events.of(StepFailed)] == [True]
+
+
+async def test_what_comes_while_a_partition_cannot_begin_is_not_left_out() -> None:
+    """With `latest`: the target's brokers may still be busy with thousands of topics that were created for it."""
+    clock, source, target = LoopClock(), FakeBrokers(), FakeBrokers()
+    settings = attrs.evolve(SETTINGS, copying=attrs.evolve(SETTINGS.copying, auto_offset_reset="latest"))
+    source.topics["t"], target.topics["A.t"] = FakeTopic([FakePartition(end=5)]), FakeTopic([FakePartition(leader=-1)])
+    async with (
+        Cluster(source.endpoint, clock, opener=source.open) as here,
+        Cluster(attrs.evolve(target.endpoint, alias="B"), clock, opener=target.open) as there,
+    ):
+        positions = Positions(flow_context(clock, EventLog(clock), settings), here, there)
+        places = {TopicPartition("t", 0): RemotePartition("A.t", None, 1_048_588)}
+        assert await positions.begin(places) == {}
+        source.topics["t"].partitions[0].end, target.topics["A.t"].partitions[0].leader = 8, 1
+        begun = await positions.begin(places)
+
+    assert [position.next_upstream for position in begun.values()] == [5]
