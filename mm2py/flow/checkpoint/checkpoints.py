@@ -9,6 +9,7 @@ offset.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import attrs
 
@@ -19,7 +20,7 @@ from mm2py.flow.checkpoint.own_moves import OwnMoves
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.current_translations import CurrentTranslations
-from mm2py.flow.plugins import CustomClassError, asking, policy_of, remote_names_of, topic_filter_of
+from mm2py.flow.plugins import CustomClassError, policy_of, remote_names_of, topic_filter_of
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint, encode_checkpoint
 from mm2py.model.flow import TopicPartition
@@ -262,9 +263,7 @@ class Checkpoints:
         topics = {
             tp.topic for offsets in offsets_of_groups if not isinstance(offsets, BrokerAnsweredError) for tp in offsets
         }
-        with asking(self._settings.policy.class_name):
-            has_any = any(self._topic_at_target(topic) is not None for topic in topics)
-        if has_any:
+        if any(map(self._is_from_target, topics)):
             await self._reach.done("read the way back", [self._settings.flow.source], self._back.refresh)
 
     def _place(self, group: str, source: TopicPartition, committed: CommittedOffset) -> _Place | None:
@@ -293,6 +292,12 @@ class Checkpoints:
             return None
         # The flow that copied it is more reliable than its name: routers rename topics before the policy does.
         return self._back.source_of(source) or TopicPartition(topic, source.partition)
+
+    def _is_from_target(self, topic: str) -> bool:
+        """Whether a topic came from the target; of one that a custom policy does not expect, `_place` tells."""
+        with suppress(Exception):
+            return self._topic_at_target(topic) is not None
+        return False
 
     def _topic_at_target(self, topic: str) -> str | None:
         """Return the name at the target of a topic that came from there, by its name; None for any other."""

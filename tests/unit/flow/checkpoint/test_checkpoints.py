@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
+from mm2py.config.flow_settings import FlowSettings
 from mm2py.core.offsets.translation import Precision, Untranslated
 from mm2py.flow.checkpoint.checkpoints import Checkpoints
 from mm2py.flow.measures import FlowMeasures
@@ -15,6 +16,7 @@ from mm2py.flow.reach import Reach
 from mm2py.model.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
+from mm2py.policy.replication import DefaultReplicationPolicy
 from mm2py.telemetry.events import CheckpointsRead, CheckpointsUnreadable, CheckpointsWritten, StepFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
@@ -51,11 +53,9 @@ class CheckpointsRig:
     def __attrs_post_init__(self) -> None:
         self.choose()
 
-    def choose(self, topic_filter: type | None = None) -> None:
-        """Make the checkpoints, with a topic filter of one's own."""
-        filter_class = f"{topic_filter.__module__}.{topic_filter.__name__}" if topic_filter is not None else "default"
-        topics = attrs.evolve(SETTINGS.topics, filter_class=filter_class)
-        context = flow_context(self.clock, self.events, attrs.evolve(SETTINGS, topics=topics))
+    def choose(self, settings: FlowSettings = SETTINGS) -> None:
+        """Make the checkpoints, with classes of one's own."""
+        context = flow_context(self.clock, self.events, settings)
         self.reach = context.reach
         self.made = Checkpoints(
             context,
@@ -181,16 +181,30 @@ class ChoosyFilter:
         return {HERE.topic: True}[topic]
 
 
-async def test_a_custom_filter_that_fails_for_a_topic_spares_the_others(rig: CheckpointsRig) -> None:
+class ChoosyPolicy(DefaultReplicationPolicy):
+    """A policy of one's own, likewise."""
+
+    def topic_source(self, topic: str) -> str | None:
+        return {HERE.topic: None}[topic]
+
+
+CHOOSY_FILTER = attrs.evolve(SETTINGS, topics=attrs.evolve(SETTINGS.topics, filter_class=f"{__name__}.ChoosyFilter"))
+CHOOSY_POLICY = attrs.evolve(SETTINGS, policy=attrs.evolve(SETTINGS.policy, class_name=f"{__name__}.ChoosyPolicy"))
+
+
+@pytest.mark.parametrize("settings", [CHOOSY_FILTER, CHOOSY_POLICY], ids=["filter", "policy"])
+async def test_a_custom_class_that_fails_for_a_topic_spares_the_others(
+    rig: CheckpointsRig, settings: FlowSettings
+) -> None:
     """A group reads a topic that it does not expect: that is reported, once, and what it expects is translated."""
-    rig.choose(ChoosyFilter)
+    rig.choose(settings)
     await rig.made.read()
     rig.source.groups["g"].offsets[TopicPartition("other", 0)] = 7
     await rig.made.emit_once(["g", "h"])
     await rig.made.emit_once(["g", "h"])
 
     assert await rig.offsets() == [("g", 40, 35), ("h", 10, 5)]
-    assert ["ChoosyFilter" in event.error for event in rig.events.of(StepFailed)] == [True]
+    assert ["Choosy" in event.error for event in rig.events.of(StepFailed)] == [True]
 
 
 async def test_a_group_that_is_gone_is_measured_no_more(rig: CheckpointsRig) -> None:
