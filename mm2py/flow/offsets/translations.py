@@ -84,7 +84,7 @@ class Translations:
 
     def load(self, kept: Iterable[KeptChunk]) -> None:
         """Add the records of the positions topic, before `adopt` selects the relevant ones."""
-        self._kept, self._written = {}, {}
+        self._kept, self._written = {source: [] for source in self._known}, {}
         for one in kept:
             if one.chunk is not None:
                 self._kept.setdefault(one.source, []).append(one)
@@ -104,10 +104,10 @@ class Translations:
                 self.forget(source)
             known = self._known.setdefault(source, _Known())
             known.topic_id = position.topic_id or known.topic_id
-            kept = self._kept.pop(source, ())
-            if known.index is None or _is_newer(kept, known.index, position):
+            kept = self._kept.pop(source, None)
+            if known.index is None or (kept is not None and _is_newer(kept, known.index, position)):
                 self._runs -= len(known.index) if known.index is not None else 0
-                known.index = stored_index(kept, position)
+                known.index = stored_index(kept or (), position)
                 self._runs += len(known.index) if known.index is not None else 0
         self._is_ready = True
 
@@ -232,5 +232,5 @@ def _is_newer(kept: Iterable[KeptChunk], index: RunIndex, position: Position) ->
     """Whether another node has copied since *index* was in memory: what was *kept* reaches further, or by the
     *position* the target has lost records meanwhile.
     """
-    valid = [one.chunk for one in kept if one.chunk is not None and not is_other_topic(one.topic_id, position.topic_id)]
-    return bool(valid) and (is_void(index, position) or max(it.covered_to for it in valid) > index.covered_to)
+    valid = (one.chunk for one in kept if one.chunk is not None and not is_other_topic(one.topic_id, position.topic_id))
+    return is_void(index, position) or max((it.covered_to for it in valid), default=-1) > index.covered_to

@@ -133,6 +133,17 @@ def test_a_second_life_gives_up_what_another_node_has_copied_again() -> None:
     assert frozen._runs == 1
 
 
+def test_a_second_life_gives_up_what_is_void_by_the_position_alone() -> None:
+    """The other node removed what was known, and was killed before it had written where the new copy's records go."""
+    frozen = begun()
+    frozen.account(outcome(Run(0, 0, 1000), position=1000), 0)
+    changes = frozen.take_changes()
+    frozen.load(attrs.evolve(change, chunk=None) for change in changes)
+    frozen.adopt({SOURCE: Position(SOURCE, 300, -1, "one")}, REMOTE_OF)
+
+    assert frozen.downstream(SOURCE, 500) == Translated(0, Precision.END)
+
+
 def test_what_was_kept_is_void_as_soon_as_it_is_copied_again() -> None:
     """The position of the new copy is stored, and the daemon killed before it has written where the records go."""
     first = begun()
