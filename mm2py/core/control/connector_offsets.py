@@ -142,7 +142,9 @@ def altered_positions(
             problems.append(f"{source}: offset {last} does not exist yet, the source ends at {place.end}")
             continue
         at_target = None if is_taken_over and place.remote_end else place.remote_end - 1
-        if before is None or before.next_upstream != last + 1 or (is_taken_over and before.downstream != at_target):
+        # That of another mirror is not what was asked for even if it is there: an empty partition would be filled.
+        is_theirs = is_taken_over or (before is not None and before.downstream is None and not place.remote_end)
+        if before is None or before.next_upstream != last + 1 or (is_theirs and before.downstream != at_target):
             change = _altered(source, max(last + 1, place.start), before, place, at_target)
             altered.append(Altered(change.position) if is_taken_over else change)
     if problems:

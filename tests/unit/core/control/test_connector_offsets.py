@@ -181,6 +181,16 @@ def test_an_empty_remote_partition_has_nothing_to_look_for() -> None:
     assert altered_positions(asked, {TP: altered.position}, place, is_taken_over=True) == ()
 
 
+def test_java_s_position_under_an_empty_remote_partition_is_set_even_where_it_is() -> None:
+    """An operator wants nothing before it: if it stayed as it is, all of that would be copied."""
+    place, asked = {TP: attrs.evolve(PLACE, remote_end=0)}, [ConnectorOffset(T0, {"offset": 500})]
+    (altered,) = altered_positions(asked, {TP: Position(TP, 501)}, place)
+
+    assert altered == Altered(Position(TP, 501, -1, topic_id="up", remote_topic_id="down"))
+    assert altered_positions(asked, {TP: altered.position}, place) == ()
+    assert altered_positions(asked, {TP: Position(TP, 501)}, {TP: PLACE}) == ()
+
+
 def test_a_position_that_was_taken_over_already_stays() -> None:
     """The same command twice changes nothing the second time."""
     before = {TP: Position(TP, 501, topic_id="up", remote_topic_id="down")}
