@@ -312,18 +312,18 @@ class Fetcher:
 
     async def _fetch(self, session: FetchSession, wait_ms: int) -> FetchAnswer:
         reader, loop = self._reader, asyncio.get_running_loop()
-        is_answered = self._has_new = False
+        answer: FetchAnswer | None = None
+        self._has_new = False
         begun, line = loop.time(), (reader.source.alias, self.node)
         self._due_at = begun + wait_ms / 1000
         sizes = reader.throttle.sizes(reader.sizes, reader.fetchers)
         try:
             answer = await session.fetch(reader.slow_lines.limited(line, sizes), wait_ms)
-            is_answered = True
         finally:
             self._due_at = math.inf
             part = (loop.time() - begun) * 1000 / reader.epoch_ms
-            if is_answered:
-                reader.slow_lines.answered(line, part, sizes)
+            if answer is not None:
+                reader.slow_lines.answered(line, part, answer.partitions, sizes)
             else:
                 reader.slow_lines.given_up(line, part, sizes)
                 self._lose_session()

@@ -153,7 +153,8 @@ class LogWalker:
         """Return an answer, or an error that looking up the leader again does not help."""
         sizes = FetchSizes(1, _WALK_BYTES, _WALK_BYTES, reads_committed)
         place = TopicPartition(position.topic.decode(), position.partition)
-        is_answered, begun, line = False, cluster.clock.monotonic(), (cluster.alias, cluster.leader(place))
+        answer: PartitionAnswer | None = None
+        begun, line = cluster.clock.monotonic(), (cluster.alias, cluster.leader(place))
         try:
             answer = await fetch_from_leader(
                 cluster,
@@ -163,11 +164,10 @@ class LogWalker:
                 patience_s=_PATIENCE_S,
                 is_final=lambda answer: not needs_metadata(answer.error_code),
             )
-            is_answered = True
         finally:
             part = (cluster.clock.monotonic() - begun) * 1000 / self._epoch_ms
-            if is_answered:
-                self._slow_lines.answered(line, part, sizes)
+            if answer is not None:
+                self._slow_lines.answered(line, part, [answer], sizes)
             else:
                 self._slow_lines.given_up(line, part, sizes)
         return answer

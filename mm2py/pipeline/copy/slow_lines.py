@@ -7,11 +7,12 @@ and a partition that is behind would never get ahead. So it asks for less, until
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import attrs
 
-from mm2py.wire.fetch_forms import FetchSizes
+from mm2py.wire.fetch_forms import FetchSizes, PartitionAnswer
 
 
 #: A cluster's alias, and its broker.
@@ -40,10 +41,16 @@ class SlowLines:
             return sizes
         return attrs.evolve(sizes, max_bytes=most_bytes)
 
-    def answered(self, line: Line, part: float, sizes: FetchSizes) -> None:
-        """Note that a fetch of *sizes* took this *part* of an epoch; *sizes* are those that `limited` was given."""
+    def answered(self, line: Line, part: float, answers: Collection[PartitionAnswer], sizes: FetchSizes) -> None:
+        """
+        Note that a fetch of *sizes* took this *part* of an epoch; *sizes* are those that `limited` was given.
+
+        One that brought little, as of partitions that are not behind, is quick over a slow line, too.
+        """
         most_bytes = self._most_bytes.get(line)
         if most_bytes is None or part >= _SHORT:
+            return
+        if sum(len(answer.record_set) for answer in answers) * _MORE < most_bytes:
             return
         if most_bytes * _MORE < sizes.max_bytes:
             self._most_bytes[line] = most_bytes * _MORE

@@ -14,7 +14,7 @@ from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.sent_plan import MANY
 from mm2py.pipeline.copy.slow_lines import SlowLines
 from mm2py.pipeline.spark.worker import uncollected
-from mm2py.wire.fetch_forms import FetchSizes
+from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
 from tests.support.batches import LOG_APPEND_TIME, build_batch
 from tests.support.copy_rig import NEW_ID, OLD_ID, REMOTE, TOPIC, CopyRig, rig_of
 from tests.support.model_cluster import ModelConnection
@@ -225,6 +225,19 @@ async def test_answers_that_take_longer_than_an_epoch_become_smaller() -> None:
     assert rig.values() == list(range(90))
 
 
+async def test_quick_answers_of_other_partitions_make_none_of_a_backlog_larger() -> None:
+    """Another fetcher of the broker has partitions that are not behind: over a slow line, too, little comes quickly."""
+    rig = rig_of(2)
+    rig.source.answers_bytes_per_s = 60_000
+    rig.load(0, 30, size=10_000)
+    for _ in range(15):
+        rig.load(1, 1)
+        await rig.epoch(epoch_ms=5_000)
+
+    assert rig.values(0) == list(range(90))
+    assert rig.values(1) == list(range(45))
+
+
 async def test_a_resume_gets_through_a_slow_line() -> None:
     """A daemon that was killed leaves more at the target than is known: that is read at the source to be compared."""
     rig = rig_of(1)
@@ -247,11 +260,13 @@ async def test_a_line_that_is_fast_again_gets_full_answers_again() -> None:
     for _ in range(20):
         lines.given_up(line, 0.9, sizes)
     least = lines.limited(line, sizes).max_bytes
-    lines.answered(line, 0.3, sizes)
+    full = [PartitionAnswer(FetchPosition(b"t", 0, 0, -1, None), 0, 0, 0, 0, (), memoryview(bytes(sizes.max_bytes)))]
+    lines.answered(line, 0.3, full, sizes)
+    lines.answered(line, 0.01, [], sizes)
     same, other = lines.limited(line, sizes).max_bytes, lines.limited(("A", 2), sizes)
     answers = 0
     while lines.limited(line, sizes) is not sizes:
-        lines.answered(line, 0.01, sizes)
+        lines.answered(line, 0.01, full, sizes)
         answers += 1
     lines.given_up(line, 0.1, sizes)  # it was sent shortly before the epoch ended
 
