@@ -210,6 +210,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """The memory of large answers that are still referenced."""
         return self._frames.held_bytes
 
+    @property
+    def is_receiving(self) -> bool:
+        """Whether an answer has arrived in part."""
+        return self._frames.has_begun
+
     async def send(self, request: Any) -> Any:
         """Send one of aiokafka's requests and give its decoded response."""
         return await self._ask(request, self._write)

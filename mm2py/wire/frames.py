@@ -89,6 +89,11 @@ class FrameReader:
         """The memory of large answers that are still referenced."""
         return self._pool.held_bytes
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether an answer has arrived in part."""
+        return self._frame is not None
+
     def buffer(self) -> memoryview:
         """Return the memory to fill next."""
         if self._frame is not None:

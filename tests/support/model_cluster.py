@@ -151,6 +151,10 @@ class ModelConnection:
     def versions(self) -> dict[int, tuple[int, int]]:
         return {FETCH: self._cluster.fetch_versions}
 
+    @property
+    def is_receiving(self) -> bool:
+        return any(request.is_taken and request.answer is None for request in self.requests)
+
     async def send(self, request: Any) -> Any:
         """Answer which topics there are, with their ids, as one that is asked for metadata."""
         await asyncio.sleep(_LATENCY_S)

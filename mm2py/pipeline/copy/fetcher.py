@@ -325,7 +325,9 @@ class Fetcher:
             if answer is not None:
                 reader.slow_lines.answered(line, part, answer.partitions, sizes)
             else:
-                reader.slow_lines.given_up(line, part, sizes)
+                # Before its first byte a broker may hold it back for records, or be far away.
+                if session.connection.is_receiving:
+                    reader.slow_lines.given_up(line, part, sizes)
                 self._lose_session()
         return answer
 

@@ -58,7 +58,7 @@ class SlowLines:
             del self._most_bytes[line]
 
     def given_up(self, line: Line, part: float, sizes: FetchSizes) -> None:
-        """Note that a fetch was given up after this *part* of an epoch, as above."""
+        """Note that a fetch was given up after this *part* of an epoch, as above, with its answer under way."""
         if part >= _LONG:
             asked_bytes = min(sizes.max_bytes, self._most_bytes.get(line, sizes.max_bytes))
             self._most_bytes[line] = max(_LEAST_BYTES, asked_bytes // _LESS)

@@ -86,6 +86,17 @@ async def test_memory_of_an_answer_is_its_owners(line: Line) -> None:
     assert [bytes(frame[4:]) for frame in kept] == [bytes([number ^ 0xFF]) * 50 for number in range(4)]
 
 
+async def test_a_connection_knows_of_an_answer_that_has_arrived_in_part(line: Line) -> None:
+    """Until then a broker may hold it back."""
+    line.ask()
+    known, stream = [line.connection.is_receiving], frame(1, b"x" * 200_000)
+    for part in (stream[:1_000], stream[1_000:]):
+        line.feed(part)
+        known.append(line.connection.is_receiving)
+
+    assert known == [False, True, False]
+
+
 async def test_large_answers_share_memory_once_it_is_released(line: Line) -> None:
     """The memory of a large answer is used again once no view refers to it; until then it is counted."""
     kept: list[memoryview] = []

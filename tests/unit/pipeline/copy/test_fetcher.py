@@ -15,6 +15,7 @@ from mm2py.pipeline.copy.sent_plan import MANY
 from mm2py.pipeline.copy.slow_lines import SlowLines
 from mm2py.pipeline.spark.worker import uncollected
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
+from tests.support import model_cluster
 from tests.support.batches import LOG_APPEND_TIME, build_batch
 from tests.support.copy_rig import NEW_ID, OLD_ID, REMOTE, TOPIC, CopyRig, rig_of
 from tests.support.model_cluster import ModelConnection
@@ -251,6 +252,16 @@ async def test_a_resume_gets_through_a_slow_line() -> None:
     assert rig.values() == list(range(90))
     assert rig.plans[0].position == 90
     assert not rig.plans[0].is_unsure
+
+
+async def test_a_broker_that_is_far_away_is_no_slow_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds fetches of idle partitions back until shortly before the epoch ends; what it answers then comes late."""
+    monkeypatch.setattr(model_cluster, "_LATENCY_S", 0.15)
+    rig, sizes = rig_of(1), FetchSizes(1, 8 * 1024 * 1024, 1024 * 1024, reads_committed=False)
+    for _ in range(15):
+        await rig.epoch()
+
+    assert rig.worker.slow_lines.limited(("A", 0), sizes) is sizes
 
 
 async def test_a_line_that_is_fast_again_gets_full_answers_again() -> None:
