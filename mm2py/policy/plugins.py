@@ -42,9 +42,9 @@ _POLICIES: Mapping[str, type] = {
     "identity": IdentityReplicationPolicy,
     "DefaultReplicationPolicy": DefaultReplicationPolicy,
     "IdentityReplicationPolicy": IdentityReplicationPolicy,
-    # Policies of others that keep names, as Kafka's own does since 3.0.
+    # Policies of others that keep names, as Kafka's own does since 3.0. Strimzi's has extended Kafka's since 1.2.0.
     "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy": PlainReplicationPolicy,
-    "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy": PlainReplicationPolicy,
+    "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy": IdentityReplicationPolicy,
     "ch.mawileo.kafka.mm2.PrefixlessReplicationPolicy": IdentityReplicationPolicy,
 }
 _GROUP_FILTERS: Mapping[str, type] = {"default": DefaultGroupFilter, "DefaultGroupFilter": DefaultGroupFilter}

@@ -169,12 +169,12 @@ class IdentityReplicationPolicy:
 @attrs.frozen
 class PlainReplicationPolicy(IdentityReplicationPolicy):
     """
-    Names that end in ``heartbeats`` are kept as well, as by the policies that others wrote before Kafka had one. The
-    topic of the heartbeats themselves is not: the target has one of its own.
+    Names that end in ``heartbeats`` are kept as well, as by a policy of Amazon's that is older than Kafka's own. The
+    topic of the heartbeats themselves is not, and its copy is known by its name: the target has one of its own.
     """
 
     def _is_prefixed(self, topic: str) -> bool:
-        return topic == HEARTBEATS
+        return topic in {HEARTBEATS, self._default.format_remote_topic(self.source_alias or "", HEARTBEATS)}
 
 
 @attrs.frozen

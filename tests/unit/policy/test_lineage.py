@@ -14,7 +14,7 @@ from mm2py.policy.lineage import (
     sources_of,
     upstream_clusters,
 )
-from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
+from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy, PlainReplicationPolicy
 
 
 DEFAULT = DefaultReplicationPolicy()
@@ -124,6 +124,17 @@ def test_upstream_clusters(policy: DefaultReplicationPolicy | IdentityReplicatio
 
     assert upstream_clusters(policy, topics) == {"source1", "source2", "source3", "source4", "source5"}
     assert upstream_clusters(policy, ["heartbeats"]) == set()
+
+
+def test_heartbeats_are_known_where_only_they_get_an_alias() -> None:
+    """Of a flow that keeps each name but theirs, whatever else ends in heartbeats."""
+    topics = ["heartbeats", "primary.heartbeats", "device-heartbeats", "backup.heartbeats"]
+    policy = PlainReplicationPolicy("primary")
+
+    assert policy.format_remote_topic("primary", "heartbeats") == "primary.heartbeats"
+    assert heartbeats_topics(policy, topics) == {"heartbeats", "primary.heartbeats"}
+    assert upstream_clusters(policy, topics) == {"primary"}
+    assert replication_hops(policy, topics, "primary") == 1
 
 
 def test_remote_topics() -> None:

@@ -94,7 +94,7 @@ class Whole(Half):
         ("identity", _IDENTITY),
         ("org.apache.kafka.connect.mirror.IdentityReplicationPolicy", _IDENTITY),
         ("com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy", _PLAIN),
-        ("io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy", _PLAIN),
+        ("io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy", _IDENTITY),
         ("ch.mawileo.kafka.mm2.PrefixlessReplicationPolicy", _IDENTITY),
         ("mm2py.policy.replication.IdentityReplicationPolicy", _IDENTITY),
     ],
