@@ -258,9 +258,10 @@ def keeps_names(policy: ReplicationPolicy, source_alias: str) -> bool:
     return policy.format_remote_topic(source_alias, "orders") == "orders"
 
 
-def names_source(policy: ReplicationPolicy) -> bool:
-    """Whether the name of a remote topic shows which cluster it was mirrored from."""
-    return policy.format_remote_topic("A", "orders") != policy.format_remote_topic("B", "orders")
+def names_source(policy: ReplicationPolicy, aliases: tuple[str, str]) -> bool:
+    """Whether the name of a remote topic shows from which of two clusters it was mirrored."""
+    one, other = (policy.format_remote_topic(alias, "orders") for alias in aliases)
+    return one != other
 
 
 def _walk_back(policy: ReplicationPolicy, topic: str) -> str:

@@ -67,7 +67,7 @@ def has_own_alias(topic: str, flow: Flow, policy: ReplicationPolicy) -> bool:
     Java MirrorMaker before Kafka 4.4 mirrors it.
     """
     hops = set(_hops(topic, policy))
-    return names_source(policy) and flow.source in hops and flow.target not in hops
+    return flow.source in hops and flow.target not in hops and names_source(policy, flow.aliases)
 
 
 def _hops(topic: str, policy: ReplicationPolicy) -> Iterator[str]:

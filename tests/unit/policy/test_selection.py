@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 
+import attrs
 import pytest
 
 from mm2py.model.flow import Flow
@@ -88,6 +89,25 @@ def test_a_copy_that_a_suffix_marks_has_no_alias() -> None:
     assert judge_topic("orders.mirror", FLOW, marked, FILTER) is Selection.CYCLE
     assert not has_own_alias("orders.mirror", FLOW, marked)
     assert has_own_alias("A.orders.mirror", FLOW, AffixedReplicationPolicy(DEFAULT, suffix=".mirror"))
+
+
+@attrs.frozen
+class _Regions(DefaultReplicationPolicy):
+    """A policy of one's own that knows the clusters of its house, and no others."""
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        return {"east": "e.", "west": "w."}[source_alias] + topic
+
+    def topic_source(self, topic: str) -> str | None:
+        return {"e": "east", "w": "west"}.get(topic.partition(".")[0])
+
+
+def test_a_policy_is_asked_about_the_clusters_of_its_flow_alone() -> None:
+    """One that knows no others would raise, and stop the flow."""
+    flow = Flow("east", "west")
+
+    assert has_own_alias("e.orders", flow, _Regions())
+    assert not has_own_alias("w.orders", flow, _Regions())
 
 
 def test_two_mirrors_with_the_same_aliases_do_not_feed_each_other() -> None:
