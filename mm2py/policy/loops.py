@@ -22,6 +22,7 @@ from mm2py.policy.selection import is_cycle, judge_topic
 
 #: The longest topic name in Kafka.
 LONGEST_NAME = 249
+_LETTERS = frozenset(ALPHABET)
 #: A name that no topic has, to test how policies rename in general.
 _PROBE = "mm2py-probe"
 _MOST_NODES = 5_000
@@ -133,8 +134,8 @@ def find_meeting(mirrors: Sequence[FlowNaming]) -> Meeting | None:
     alike: dict[_Node, list[FlowNaming]] = {}
     for mirror in mirrors:
         alike.setdefault((mirror.target, mirror.name_remote(_PROBE)), []).append(mirror)
-    for group in alike.values():
-        for topic in _samples(group) if len(group) > 1 else ():
+    for group in (found for found in alike.values() if len(found) > 1):
+        for topic in _samples(group):
             writers: dict[str, Flow] = {}
             for mirror in group:
                 remote = mirror.name_remote(topic)
@@ -144,13 +145,16 @@ def find_meeting(mirrors: Sequence[FlowNaming]) -> Meeting | None:
     return None
 
 
-def _samples(mirrors: Sequence[FlowNaming]) -> list[str]:
-    """Return names from the lists of *mirrors*, and the shortest one that each of the first few lists selects."""
+def _samples(mirrors: Sequence[FlowNaming]) -> Iterator[str]:
+    """Return names from the lists of *mirrors*, then the shortest one that each of the first few lists selects: of
+    those alone that have more than names in them, because a long list takes long to search.
+    """
+    yield from _likely(mirrors)[: _MOST_TRIED // len(mirrors)]
     search = _Search()
-    filters = {mirror.topic_filter: _Edge(mirror, _PROBE, (mirror.target, _PROBE)) for mirror in mirrors}
-    shortest = (search.word([edge]) for edge in list(filters.values())[:_MOST_SAMPLED])
-    written = _likely(mirrors)[: _MOST_TRIED // len(mirrors)]
-    return [*written, *(word.text for word in shortest if word is not None)]
+    filters = {mirror.topic_filter: mirror for mirror in mirrors if _has_expressions(mirror.topic_filter)}
+    for mirror in list(filters.values())[:_MOST_SAMPLED]:
+        if (word := search.word([_Edge(mirror, _PROBE, (mirror.target, _PROBE))])) is not None:
+            yield word.text
 
 
 def _find(mirrors: Sequence[FlowNaming]) -> Loop | None:
@@ -266,13 +270,23 @@ def _last_round(path: Sequence[_Edge]) -> tuple[_Edge, ...]:
 def _likely(mirrors: Sequence[FlowNaming]) -> list[str]:
     """Return literal names from the settings, and a generic one."""
     written = [
-        member
+        name
         for mirror in mirrors
         if isinstance(mirror.topic_filter, DefaultTopicFilter)
         for member in mirror.topic_filter.included.members
-        if member and set(member) <= set(ALPHABET)
+        if (name := _literal(member))
     ]
     return list(dict.fromkeys([*written, "orders"]))
+
+
+def _literal(member: str) -> str:
+    """Return the name that a member of a list is, its dots escaped or not; an empty text if it is an expression."""
+    name = member.replace(r"\.", ".")
+    return name if _LETTERS.issuperset(name) else ""
+
+
+def _has_expressions(topic_filter: TopicFilter) -> bool:
+    return isinstance(topic_filter, DefaultTopicFilter) and not all(map(_literal, topic_filter.included.members))
 
 
 @attrs.frozen

@@ -72,8 +72,8 @@ def _way_out(mirrors: Sequence[FlowNaming]) -> str:
 def _meeting_noted(settings: MirrorSettings, meeting: Meeting) -> Problem:
     one, other = meeting.flows
     message = (
-        f"{one} and {other} both write to topic {meeting.remote_topic} of {one.target}: after a crash neither can tell "
-        "which records there are its own, so some may come twice"
+        f"{one} and {other} both write to topic {meeting.remote_topic} of {one.target}, if both sources have such a "
+        "topic: after a crash neither can tell which records there are its own, so some may come twice"
     )
     hint = "use the default policy, a remote.topic.prefix for each flow, or topics that only one of them selects"
     return Problem(settings.path.name, _KEY, message, hint)
@@ -81,7 +81,8 @@ def _meeting_noted(settings: MirrorSettings, meeting: Meeting) -> Problem:
 
 def _found(mirrors: Sequence[FlowNaming]) -> tuple[Loop | None, Meeting | None]:
     try:
-        return find_loop(mirrors), find_meeting(mirrors)
+        loop = find_loop(mirrors)
+        return loop, None if loop is not None and loop.is_sure else find_meeting(mirrors)
     except Exception as error:  # errors of custom classes
         names = ", ".join(sorted({type(mirror.policy).__name__ for mirror in mirrors}))
         raise PluginError(_KEY, names, f"asking {names} failed: {error!r}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import attrs
@@ -10,7 +11,7 @@ import pytest
 from mm2py.model.flow import Flow
 from mm2py.policy import loops
 from mm2py.policy.filters import DefaultTopicFilter
-from mm2py.policy.loops import FlowNaming, Loop, describe, find_loop, find_meeting
+from mm2py.policy.loops import FlowNaming, Loop, Meeting, describe, find_loop, find_meeting
 from mm2py.policy.replication import AffixedReplicationPolicy, DefaultReplicationPolicy, IdentityReplicationPolicy
 
 
@@ -38,6 +39,16 @@ class ShortNames:
 
     def takes_topic(self, topic: str) -> bool:
         return len(topic) == 3
+
+
+@dataclasses.dataclass
+class Endings:
+    """Another one, which Python cannot hash."""
+
+    endings: list[str]
+
+    def takes_topic(self, topic: str) -> bool:
+        return topic.endswith(tuple(self.endings))
 
 
 def mirror(
@@ -291,3 +302,19 @@ def test_flows_into_one_remote_topic(flows: list[FlowNaming], topic: str | None)
 
     assert (found and found.remote_topic) == topic
     assert found is None or found.flows == tuple(mirror.flow for mirror in flows[-2:])
+
+
+def test_lists_of_names_are_not_searched_for_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All their names are tried as they are; to search thirty long lists would take seconds."""
+    monkeypatch.delattr("mm2py.policy.loops._Search.word")
+    flows = [mirror(f"{source}->Z", f"orders-{source} v1\\.{source}") for source in "ABC"]
+
+    assert find_meeting(flows) is None
+    assert find_meeting([*flows, mirror("D->Z", r"v1\.C")]) == Meeting((Flow("C", "Z"), Flow("D", "Z")), "v1.C")
+
+
+def test_a_filter_of_one_s_own_may_have_no_hash() -> None:
+    """As an object that is compared by its values: a dataclass is one."""
+    own = [attrs.evolve(mirror(flow), topic_filter=Endings(["ers"])) for flow in ("A->C", "B->C")]
+
+    assert find_meeting(own) == Meeting((Flow("A", "C"), Flow("B", "C")), "orders")

@@ -27,6 +27,11 @@ class Blind(DefaultReplicationPolicy):
 class Broken(DefaultReplicationPolicy):
     def topic_source(self, topic):
         raise RuntimeError("not today")
+
+
+class Mute(DefaultReplicationPolicy):
+    def format_remote_topic(self, source_alias, topic):
+        raise RuntimeError("not today")
 """
 
 
@@ -143,6 +148,13 @@ def test_a_policy_that_raises_is_told(tmp_path: Path, house: str) -> None:
     assert "not today" in settings.notes[-1].message
 
 
+def test_a_policy_that_raises_hides_no_loop_of_other_flows(tmp_path: Path, house: str) -> None:
+    """They would run, and copy for ever."""
+    other = f"A->C.enabled = true\nA->C.replication.policy.class = {house}.Mute\n"
+    with pytest.raises(ConfigError, match="A->B, B->A would feed each other without end"):
+        judge(tmp_path, BOTH_WAYS + other + IDENTITY)
+
+
 RING = ("A->B", "B->C", "C->A")
 ROUTER = {
     "transforms": "strip",
@@ -171,6 +183,6 @@ def test_two_flows_into_one_remote_topic_are_noted(tmp_path: Path) -> None:
     text = CLUSTERS + "A->C.enabled = true\nB->C.enabled = true\n"
     (note,) = (note for note in judge(tmp_path, text + IDENTITY).notes if "both write" in note.message)
 
-    assert note.message.startswith("A->C and B->C both write to topic orders of C: after a crash")
+    assert note.message.startswith("A->C and B->C both write to topic orders of C, if both sources have")
     assert "remote.topic.prefix" in note.hint
     assert not any("both write" in note.message for note in judge(tmp_path, text).notes)
