@@ -209,9 +209,14 @@ def note_exactly_once(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem
 
 
 def note_unsynced(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem]:
-    """Note that group offsets are to be synchronised by flows without checkpoints: they would come from these."""
-    for flow in flows:
-        of, line = FlowReader(layers, flow), layers.first(spellings(key_named("sync.group.offsets.enabled"), flow))
-        if line is not None and of.flag("sync.group.offsets.enabled") and not of.flag("emit.checkpoints.enabled"):
+    """Note lines by which group offsets are to be synchronised, but of flows without checkpoints alone: they come from
+    these.
+    """
+    readers = {flow: FlowReader(layers, flow) for flow in flows}
+    key = key_named("sync.group.offsets.enabled")
+    lines = {flow: line for flow in readers if (line := layers.first(spellings(key, flow))) is not None}
+    used = {line.key for flow, line in lines.items() if readers[flow].flag("emit.checkpoints.enabled")}
+    for flow, line in lines.items():
+        if line.key not in used and readers[flow].flag(key.name):
             message = f"has no effect: {flow} emits no checkpoints"
             yield Problem(line.where, line.key, message, "set emit.checkpoints.enabled = true")

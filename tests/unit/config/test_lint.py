@@ -116,6 +116,9 @@ def test_groups_that_cannot_be_synchronised_are_noted(notes: Notes) -> None:
 
     assert any(note.startswith(expected) for note in notes(sync + "emit.checkpoints.enabled = false\n"))
     assert notes(sync) == notes("emit.checkpoints.enabled = false\n") == []
+    both = "B->A.enabled = true\nB->A.emit.checkpoints.enabled = false\n"
+    assert not any("emits no checkpoints" in note for note in notes(f"{both}sync.group.offsets.enabled = true\n"))
+    assert any("B->A emits no checkpoints" in note for note in notes(both + sync.replace("A->B", "B->A")))
 
 
 @pytest.mark.parametrize(
