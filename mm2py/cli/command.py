@@ -103,7 +103,10 @@ def printed(output: Callable[[], int], *, cut_short: int = ExitCode.OK) -> int:
     try:
         code = output()
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # the latter is rich's
+    except (BrokenPipeError, SystemExit) as error:
+        # rich ends the process once the pipe is closed. Whatever else does, as a module of the user's may, means it.
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
         _discard(sys.stdout)
         drop_unwritten(sys.stderr)
     except OSError as error:

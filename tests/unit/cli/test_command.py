@@ -55,6 +55,16 @@ def test_what_is_not_read_of_a_comparison_changes_no_verdict() -> None:
     assert found == ExitCode.OK
 
 
+def test_what_ends_the_process_for_another_reason_ends_it() -> None:
+    """A policy's module that calls sys.exit, as a script does: without a word and with code 0, all would seem well."""
+
+    def output() -> int:
+        raise SystemExit("usage: shop")
+
+    with pytest.raises(SystemExit, match="usage: shop"):
+        printed(output)
+
+
 @pytest.mark.parametrize("lines", [1, 100_000], ids=["at its end", "in the middle"])
 def test_a_full_disk_is_a_line(capsys: pytest.CaptureFixture[str], lines: int) -> None:
     """What cannot be written is a failure of the command, without a traceback."""
