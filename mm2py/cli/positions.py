@@ -124,7 +124,8 @@ async def read_settings(options: argparse.Namespace, clock: Clock) -> MirrorSett
     """
     if options.connector:
         return import_settings(import_standalone(options.file, options.connector))
-    if worker_group(options.file) is None:
+    # A pipe, as of <(sops -d mm2.properties), can be read only once.
+    if not options.file.is_file() or worker_group(options.file) is None:
         return load_settings(options.file)
     composition = await read_worker_settings(options.file, clock)
     for name, idle in composition.idle.items():

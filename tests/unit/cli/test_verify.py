@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.verify.run import Moment
 from mm2py.verify.values import Counts, Difference, DifferenceKind, Equality, PartitionReport, VerifyReport
 from tests.support.clocks import LoopClock
+from tests.support.config_files import BASE
 
 
 NOW_MS = 1_763_737_200_000
@@ -48,15 +50,21 @@ def test_a_duration_may_stand_apart_from_its_option() -> None:
     assert joined == ["f", "A->B", "--from=-1h", "--to", "1500", "--json"]
 
 
-def test_the_flow_of_a_connector_s_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is compared as one of an mm2.properties is."""
-    seen: list[FlowSettings] = []
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[FlowSettings]:
+    """Return the flows that are compared, each with the same result."""
+    flows: list[FlowSettings] = []
 
     async def compared(_mirror: object, settings: FlowSettings, *_: object, **__: object) -> VerifyReport:
-        seen.append(settings)
+        flows.append(settings)
         return REPORT
 
     monkeypatch.setattr(comparing, "_verify", compared)
+    return flows
+
+
+def test_the_flow_of_a_connector_s_file(tmp_path: Path, seen: list[FlowSettings]) -> None:
+    """It is compared as one of an mm2.properties is."""
     worker, connector = tmp_path / "worker.properties", tmp_path / "mirus.json"
     worker.write_text("bootstrap.servers = t:9092\n")
     config = {"name": "mirus", "connector.class": "MirusSourceConnector", "consumer.bootstrap.servers": "m:9092"}
@@ -65,6 +73,18 @@ def test_the_flow_of_a_connector_s_file(tmp_path: Path, monkeypatch: pytest.Monk
 
     assert code == REPORT.verdict
     assert [settings.source.bootstrap_servers for settings in seen] == [("m:9092",)]
+
+
+def test_a_file_may_be_a_pipe(seen: list[FlowSettings]) -> None:
+    """`mm2py verify <(sops -d mm2.properties) 'A->B'`: whatever has been read of it is gone."""
+    file, other_end = os.pipe()
+    os.write(other_end, BASE.encode())
+    os.close(other_end)
+    code = verify.main([f"/dev/fd/{file}", "A->B", "--json"])
+    os.close(file)
+
+    assert code == REPORT.verdict
+    assert [str(settings.flow) for settings in seen] == ["A->B"]
 
 
 @pytest.mark.parametrize(
