@@ -49,10 +49,13 @@ def silent(node: int) -> PartitionFailure:
     )
 
 
-def untold(remote: TopicPartition, *, has_leader: bool) -> PartitionFailure:
+def leaderless(remote: TopicPartition) -> PartitionFailure:
+    """Return the failure of a remote partition that has no leader."""
+    return tried_again(f"no broker leads {remote} at the target", "target")
+
+
+def untold(remote: TopicPartition) -> PartitionFailure:
     """Return the failure of a remote partition whose end the target did not tell before the epoch was over."""
-    if not has_leader:
-        return tried_again(f"no broker leads {remote} at the target", "target")
     return tried_again(f"the target did not say within the epoch's time where {remote} ends", "target")
 
 

@@ -26,7 +26,7 @@ from mm2py.pipeline.copy.ingest import end_corrupt
 from mm2py.pipeline.copy.log_walk import LogWalker, NotThereError, WalkedRecord, records_of
 from mm2py.pipeline.copy.metadata import end_remade, too_short
 from mm2py.pipeline.copy.partition import PartitionCopy
-from mm2py.pipeline.copy.refusals import SILENT_S, UNREACHABLE, failure_of, untold
+from mm2py.pipeline.copy.refusals import SILENT_S, UNREACHABLE, failure_of, leaderless, untold
 from mm2py.pipeline.copy.slow_lines import SlowLines
 from mm2py.wire.batches.batch import LOG_APPEND_TIME, MAGIC_V2, MalformedRecordSetError, RecordBatchView
 from mm2py.wire.batches.rebuild import NO_TIMESTAMP, UnreadableBatchError
@@ -145,8 +145,8 @@ class Resumer:
             except asyncio.CancelledError:
                 # A topic that is gone has no leader that could answer: without a word of it nobody would look.
                 for copy in unsure if self._clock.monotonic() - asked_at >= SILENT_S else ():
-                    has_leader = self._target.leader(copy.remote) is not None
-                    copy.retried_failure = copy.retried_failure or untold(copy.remote, has_leader=has_leader)
+                    is_led = self._target.leader(copy.remote) is not None
+                    copy.retried_failure = copy.retried_failure or (untold if is_led else leaderless)(copy.remote)
                 raise
             else:
                 async with asyncio.TaskGroup() as tasks:

@@ -27,7 +27,7 @@ from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
 from mm2py.pipeline.copy.broker_sender import BrokerSender
 from mm2py.pipeline.copy.metadata import HINT_REWOUND, WantedTopics, end_remade, is_remade
 from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy, SendingHalf, Tally
-from mm2py.pipeline.copy.refusals import lacks, tried_again
+from mm2py.pipeline.copy.refusals import lacks, leaderless, tried_again
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, name_of
 from mm2py.wire.produce import PartitionAck
@@ -160,7 +160,7 @@ class BatchSender:
             sending.is_behind = not sending.is_behind
         node = self.target.leader(copy.remote)
         if node is None:
-            self.pause(copy, tried_again(f"no broker leads {copy.remote} at the target", "target"))
+            self.pause(copy, leaderless(copy.remote))
             return
         if is_remade(self.target, copy):
             self._hold_back_remade(copy)
