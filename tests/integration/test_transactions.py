@@ -25,7 +25,7 @@ from tests.support.brokers import MakeCluster
 from tests.support.eventually import scaled
 from tests.support.producing import producer
 from tests.support.reading import read_topic
-from tests.support.topics import create_topic, end_offsets, move_leaders
+from tests.support.topics import await_stable, create_topic, end_offsets, move_leaders
 
 
 _TIMEOUT_MS = 60_000
@@ -59,10 +59,10 @@ async def visible(bootstrap: str, topic: str) -> list[int]:
     return [int(record.value or b"") for record in (await read_topic(bootstrap, topic, reads_committed=True))[0]]
 
 
-async def values(cluster: Cluster, topic: str) -> list[int]:
-    """Return what it sees once no transaction is open: a commit is answered before its markers are written."""
-    await TopicLog(cluster, topic).await_stable()
-    return await visible(",".join(cluster.endpoint.bootstrap_servers), topic)
+async def values(bootstrap: str, topic: str) -> list[int]:
+    """Return what it sees once no transaction is open."""
+    await await_stable(bootstrap, topic)
+    return await visible(bootstrap, topic)
 
 
 async def test_what_is_committed_shows_and_what_is_not_never_does(
@@ -87,8 +87,8 @@ async def test_what_is_committed_shows_and_what_is_not_never_does(
     await write(one, writing, 3)
     await writing.commit()
 
-    assert await values(cluster, one.topic) == [0, 1, 2, 3]
-    assert await values(cluster, two.topic) == [0, 100, 1, 101, 2, 102]
+    assert await values(backup.bootstrap_servers, one.topic) == [0, 1, 2, 3]
+    assert await values(backup.bootstrap_servers, two.topic) == [0, 100, 1, 101, 2, 102]
     assert (undone.sequence, renewed.sequence) == (4, 0)
     assert renewed.producer_epoch > undone.producer_epoch
 
@@ -109,7 +109,7 @@ async def test_opening_an_id_fences_its_former_writer(cluster: Cluster, backup: 
     await write(log, second, 3)
     await second.commit()
 
-    assert await values(cluster, prefix) == [3]
+    assert await values(backup.bootstrap_servers, prefix) == [3]
 
 
 async def _nothing() -> list[LogRecord]:
@@ -175,7 +175,7 @@ async def test_what_a_writer_left_open_ends_with_the_next_one(
     with pytest.raises(TakenOverError):
         await writing_log(cluster, prefix, first).append(numbered(3))
 
-    assert await values(cluster, prefix) == [2]
+    assert await values(backup.bootstrap_servers, prefix) == [2]
 
 
 async def test_a_write_that_failed_is_undone_and_the_next_one_goes_through(
@@ -196,7 +196,7 @@ async def test_a_write_that_failed_is_undone_and_the_next_one_goes_through(
             await writer.write(cluster, [TopicPartition(prefix, 0)], fail)
     await writing_log(cluster, prefix, writer).append(numbered(3))
 
-    assert await values(cluster, prefix) == [2, 2, 3]
+    assert await values(backup.bootstrap_servers, prefix) == [2, 2, 3]
 
 
 async def test_a_committer_says_which_positions_were_committed(
@@ -222,7 +222,7 @@ async def test_a_committer_says_which_positions_were_committed(
 
     assert (nothing, is_open) == ({}, False)
     assert committed == {source: Position(source, 10 + source.partition, 1) for source in sources}
-    assert await values(cluster, prefix) == [0, 1]
+    assert await values(backup.bootstrap_servers, prefix) == [0, 1]
 
 
 async def test_reading_waits_for_an_open_transaction(backup: KafkaCluster, prefix: str) -> None:
@@ -289,4 +289,4 @@ async def test_transactions_go_on_when_brokers_go(make_cluster: MakeCluster, pre
         await writing.commit()
 
         assert writing._coordinator._node != coordinator
-        assert await values(cluster, prefix) == [0, 1, 2, 3]
+        assert await values(kafka.bootstrap_servers, prefix) == [0, 1, 2, 3]
