@@ -65,6 +65,11 @@ class Descent:
         """Whether nothing was left at any look that is remembered."""
         return not any(look.left for look in self.looks)
 
+    @functools.cached_property
+    def stays_level(self) -> bool:
+        """Whether another look at which nothing is left changes nothing."""
+        return bool(self.looks) and not self.is_at_rest and self.is_over
+
     def at_rest(self, lag: int, *, at: float) -> Descent:
         """Return it with a look at a partition that is not being copied."""
         was_level = not self.left
@@ -80,8 +85,8 @@ class Descent:
     def after(self, lag: int, *, copied_per_s: float, at: float) -> Descent:
         """Return it with another look, at which *lag* records were not copied; lately *copied_per_s* were."""
         looks = self.looks
-        if not lag and looks and not self.is_at_rest and self.is_over:
-            return self  # as it is with most of very many
+        if not lag and self.stays_level:
+            return self
         was_level = bool(looks) and not looks[-1].left
         is_level = lag <= copied_per_s * _LEVEL_S or (was_level and lag <= _FEW)
         look = Look(at, 0 if is_level else lag)

@@ -119,6 +119,8 @@ class PartitionMeasures:
         lag, end_offset = state.lag, state.log.high_watermark
         if lag is not None and not is_copied:
             self.descent = self.descent.at_rest(lag, at=now)
+        elif lag == 0 and self.descent.stays_level:  # as it is with most of very many
+            self._records_then = self.records
         elif lag is not None:
             passed_s = 0.0 if self._asked_at is None else now - self._asked_at
             copied_per_s = (self.records - self._records_then) / passed_s if passed_s > 0 else 0.0
@@ -289,8 +291,18 @@ class FlowMeasures:
 
     def look(self, state: PartitionState, *, is_copied: bool = True) -> None:
         """Record a partition's lag, which the source has just reported; unless it *is_copied*, no epoch has it."""
-        measured = self._partition(state.source)
-        measured.look(state, self._clock.monotonic(), is_copied=is_copied)
+        self._look(self._partition(state.source), state, self._clock.monotonic(), is_copied=is_copied)
+
+    def rest(self, states: Iterable[PartitionState]) -> None:
+        """Record that nothing is left to copy of *states*, still; their ends at the target are known."""
+        now = self._clock.monotonic()
+        for state in states:
+            measured = self._partition(state.source)
+            measured.is_ours = True
+            self._look(measured, state, now, is_copied=True)
+
+    def _look(self, measured: PartitionMeasures, state: PartitionState, now: float, *, is_copied: bool) -> None:
+        measured.look(state, now, is_copied=is_copied)
         if not measured.descent.is_over:
             self._behind[state.source] = measured
         elif self._behind:

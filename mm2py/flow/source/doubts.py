@@ -49,7 +49,7 @@ class Doubts:
     def questions(self) -> tuple[PartitionState, ...]:
         """Return partitions whose history is in doubt and that no task is copying."""
         now = self._clock.monotonic()
-        found = [state for state in self._ledger.states.values() if state.is_questioned and state.look_at <= now]
+        found = [state for state in self._ledger.states.of_notable() if state.is_questioned and state.look_at <= now]
         free = (it for it in found if self._ledger.is_wanted(it.source) and not self._holders.is_held(it.source))
         return tuple(sorted(free, key=lambda state: state.source))
 
@@ -57,7 +57,7 @@ class Doubts:
         """Return those partitions that are interrupted again and again."""
         return tuple(
             state
-            for state in self._ledger.wanted()
+            for state in self._ledger.notable()
             if (state.stage is PartitionStage.BACKING_OFF or state.ended is Ended.INTERRUPTED)
             and state.failures >= _SUSPECT_FAILURES
             and not state.is_questioned

@@ -16,6 +16,7 @@ from mm2py.config.settings import FlowSettings
 from mm2py.core.source import due, progress
 from mm2py.core.source.due import RemotePartition
 from mm2py.core.source.progress import PartitionState
+from mm2py.core.source.states import PartitionStates
 from mm2py.core.transform.matching import TopicTransforms
 from mm2py.flow.source.holders import Holders
 from mm2py.flow.topics.remote_topics import Mirrored
@@ -29,7 +30,7 @@ class Ledger:
     """The states of one flow's partitions. What is no longer mirrored keeps its own, so that it is still written."""
 
     def __init__(self, settings: FlowSettings, transforms: TopicTransforms, holders: Holders, clock: Clock) -> None:
-        self.states: dict[TopicPartition, PartitionState] = {}
+        self.states = PartitionStates()
         #: Where the partitions go that are mirrored now.
         self.places: Mapping[TopicPartition, RemotePartition] = {}
         #: Set when a partition waits for a position of its own to be written: see `unfenced`.
@@ -74,7 +75,7 @@ class Ledger:
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop what is known of *partitions*, which another node copies from now on."""
         for source in partitions:
-            self.states.pop(source, None)
+            self.states.drop(source)
             self.pausing.discard(source)
 
     async def until_quiet(self, partitions: Iterable[TopicPartition]) -> None:
@@ -90,12 +91,10 @@ class Ledger:
         """Whether a partition is mirrored and not paused."""
         return source in self.places and not self.overrides.is_paused(source)
 
-    def wanted(self) -> tuple[PartitionState, ...]:
-        """Return those partitions that are mirrored and not paused."""
-        mirrored, is_paused = self.mirrored(), self.overrides.is_paused
-        if not self.overrides.has_pauses:
-            return tuple(mirrored)
-        return tuple(state for state in mirrored if not is_paused(state.source))
+    def notable(self, *, beside: Iterable[TopicPartition] = ()) -> tuple[PartitionState, ...]:
+        """Return the wanted partitions that may need more than to be copied, and those *beside*, in order."""
+        named = sorted({*self.states.notable, *beside})
+        return tuple(self.states[source] for source in named if source in self.states and self.is_wanted(source))
 
     def of_topic(self, topic: str) -> tuple[PartitionState, ...]:
         """Return the mirrored partitions of a source topic."""
@@ -105,7 +104,7 @@ class Ledger:
 
     def unfenced(self) -> tuple[PartitionState, ...]:
         """Return those partitions that may not be planned before their position is written: see `Positions.fence`."""
-        found = [state for state in self.states.values() if not (state.is_fenced or state.is_questioned)]
+        found = [state for state in self.states.of_notable() if not (state.is_fenced or state.is_questioned)]
         free = (it for it in found if it.source in self.places and not self._holders.is_held(it.source))
         return tuple(sorted(free, key=lambda state: state.source))
 
@@ -136,9 +135,8 @@ class Ledger:
 
     def due_positions(self, *, is_interval_over: bool) -> tuple[Position, ...]:
         """Return the positions to be written now."""
-        return due.due_positions(
-            self.states.values(), is_interval_over=is_interval_over, is_exactly_once=self._is_exactly_once
-        )
+        states = self.states.values() if is_interval_over else self.states.of_notable()
+        return due.due_positions(states, is_interval_over=is_interval_over, is_exactly_once=self._is_exactly_once)
 
     def note_written(self, positions: Iterable[Position]) -> None:
         """Note that the positions topic holds *positions*."""

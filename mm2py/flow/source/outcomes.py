@@ -118,12 +118,19 @@ class Outcomes:
     def _account_others(self, ended: _EndedEpoch, left: Iterator[PartitionPlan]) -> None:
         """Note that nothing was learnt of partitions but that their ends are where they were, and report the epoch."""
         self.measure()
-        states = self._ledger.states
+        states, fetches, resting = self._ledger.states, ended.outcome.fetches, []
         some = list(itertools.islice(left, _ACCOUNTED_A_TURN))
         for planned in some:
-            if planned.source in states:
-                self._measures.know(planned)
-                self._account(ended, planned, None)
+            before = states.get(planned.source)
+            if before is None:
+                continue
+            # Most of very many are as they were planned, and carry nothing.
+            if before.plan is planned and not before.bytes_per_s and tells_end(None, before, fetches=fetches):
+                resting.append(before)
+                continue
+            self._measures.know(planned)
+            self._account(ended, planned, None)
+        self._measures.rest(resting)
         if some:
             asyncio.get_running_loop().call_soon(self._account_others, ended, left)
             return
@@ -136,11 +143,6 @@ class Outcomes:
         before = ledger.states[planned.source]
         if is_other_topic(planned.topic_id, before.topic_id):
             return  # its outcome belongs to an earlier topic with the name
-        if partition is None and not before.bytes_per_s and before.retry_at <= ended.at:
-            # As it is with most of very many.
-            if tells_end(None, before, fetches=fetches):
-                self._measures.look(before)
-            return
         accounted = progress.account(
             before, partition, elapsed_s=ended.took_s, now=ended.at, wall_ms=ended.wall_ms, jitter=ended.jitter
         )

@@ -46,7 +46,7 @@ class StallWatch(BackgroundLoop):
 
     def _look(self) -> None:
         now = self._clock.monotonic()
-        followed = follow(self._stalls, self._ledger.wanted(), now=now)
+        followed = follow(self._stalls, self._ledger.notable(beside=self._stalls), now=now)
         self._know(followed.stalls)
         for hint in dict.fromkeys(it.why.hint for it in followed.begun):
             some = [it for it in followed.begun if it.why.hint == hint]

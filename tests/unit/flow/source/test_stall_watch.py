@@ -8,14 +8,15 @@ from typing import Any
 import attrs
 import pytest
 
-from mm2py.core.source.progress import PartitionState
 from mm2py.errors import ClusterUnreachableError
+from mm2py.flow.source.partitions import SourceTasks
 from mm2py.flow.source.stall_watch import StallWatch
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import PartitionStage
 from mm2py.telemetry.events import PartitionsGoOn, PartitionsHeldUp
 from tests.support.flow_rig import LoopRig
+from tests.support.source_tasks import PretendedEpochs, mirrored, positions
 
 
 NO_LEADER = PartitionFailure("no broker leads it at the source", "start one")
@@ -27,14 +28,18 @@ class StallWatchRig(LoopRig):
     def __init__(self, partitions: int) -> None:
         super().__init__()
         places = [TopicPartition("t", number) for number in range(partitions)]
-        self.states = [
-            PartitionState(it, "A.t", 100, 99, stage=PartitionStage.BACKING_OFF, failure=NO_LEADER) for it in places
-        ]
-        life: Any = SimpleNamespace(tasks=SimpleNamespace(ledger=SimpleNamespace(wanted=lambda: self.states)))
+        tasks = SourceTasks(self.context, PretendedEpochs())
+        tasks.adopt(look := mirrored(*range(partitions)), positions(look))
+        self.states = tasks.ledger.states
+        for source in places:
+            stands = attrs.evolve(self.states[source], stage=PartitionStage.BACKING_OFF, failure=NO_LEADER)
+            self.states[source] = stands
+        life: Any = SimpleNamespace(tasks=tasks)
         self.loop = StallWatch(self.context, {}, life)
 
     def go_on(self) -> None:
-        self.states = [attrs.evolve(it, stage=PartitionStage.COPYING, failure=None) for it in self.states]
+        for source, state in list(self.states.items()):
+            self.states[source] = attrs.evolve(state, stage=PartitionStage.COPYING, failure=None)
 
 
 @pytest.fixture

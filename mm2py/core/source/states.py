@@ -1,0 +1,58 @@
+"""The states of very many partitions, of which few need anything but copying: those are found without a look at all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from mm2py.core.source.due import WRITE_AHEAD_BYTES
+from mm2py.core.source.progress import PartitionState
+from mm2py.model.epoch import Ended
+from mm2py.model.flow import TopicPartition
+from mm2py.model.state import PartitionStage
+
+
+def _is_notable(state: PartitionState) -> bool:
+    """Whether a position may be due before the interval is over, a check, or a report that the partition is blocked."""
+    return (
+        not state.is_fenced
+        or state.is_questioned
+        or state.is_transformed
+        or state.stage is not PartitionStage.COPYING
+        or state.ended is Ended.INTERRUPTED
+        or state.unwritten_bytes >= WRITE_AHEAD_BYTES
+        or state.log.last_stable == state.position < state.log.high_watermark
+    )
+
+
+class PartitionStates(dict[TopicPartition, PartitionState]):
+    """The states by partition. They are set and dropped, and changed in no other way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._notable: set[TopicPartition] = set()
+
+    def __setitem__(self, source: TopicPartition, state: PartitionState) -> None:
+        super().__setitem__(source, state)
+        if _is_notable(state):
+            self._notable.add(source)
+        else:
+            self._notable.discard(source)
+
+    def drop(self, source: TopicPartition) -> None:
+        """Forget a partition, if it is there."""
+        self._notable.discard(source)
+        self.pop(source, None)
+
+    @property
+    def notable(self) -> Collection[TopicPartition]:
+        """
+        The partitions that may need more than to be copied.
+
+        Among them are all that are not fenced, in question, transformed, pausing, stopped, interrupted, blocked by an
+        open transaction, or far ahead of their written position.
+        """
+        return self._notable
+
+    def of_notable(self) -> Iterator[PartitionState]:
+        """Return the states of these."""
+        return map(self.__getitem__, self._notable)
