@@ -124,8 +124,18 @@ class FetchSession:
         if self._forgotten and key in self._forgotten:
             self._forgotten[key].discard(position.partition)
 
-    def adopt(self, position: FetchPosition) -> None:
-        """Fetch from *position*, which is sent to the broker only if the session is not there already."""
+    def enter(self, positions: Collection[FetchPosition]) -> None:
+        """Fetch from *positions* alone; the broker is told only of what an earlier epoch did not leave so."""
+        for position in positions:
+            self._adopt(position)
+        if sum(map(len, self._wanted.values())) == len(positions):
+            return
+        stay = {(self._form.key(position), position.partition) for position in positions}
+        for key, partitions in list(self._wanted.items()):
+            for position in [p for number, p in partitions.items() if (key, number) not in stay]:
+                self.drop(position)
+
+    def _adopt(self, position: FetchPosition) -> None:
         key = self._form.key(position)
         partitions = self._wanted.get(key, {})
         known = partitions.get(position.partition)
@@ -143,13 +153,6 @@ class FetchSession:
             return
         self._changed.get(key, {}).pop(position.partition, None)
         self._forgotten.setdefault(key, set()).add(position.partition)
-
-    def keep_only(self, positions: Collection[FetchPosition]) -> None:
-        """Drop everything but *positions*: what an earlier epoch left in the session."""
-        stay = {(self._form.key(position), position.partition) for position in positions}
-        for key, partitions in list(self._wanted.items()):
-            for position in [p for number, p in partitions.items() if (key, number) not in stay]:
-                self.drop(position)
 
     def begin_again(self) -> None:
         """Have the next answer tell of every partition, with news or not; the broker drops the session until now."""

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 import resource
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from zlib import crc32
 
@@ -175,22 +176,20 @@ class _Epoch:
             if copy.sending.producer is not None:
                 reader.assign(copy)
 
-        async def start_sure(copies: list[PartitionCopy]) -> None:
-            for number, copy in enumerate(copies, start=1):
+        def start_sure(copies: Iterable[PartitionCopy]) -> None:
+            for copy in copies:
                 if not copy.is_unsure:
                     start(copy)
-                if number % _STARTED_AT_ONCE == 0:
-                    await self._clock.sleep(0)
 
         first, others = self._new, self._compared
         if self._plan.rates:
             # If a limit is less than a batch, the first partition gets it: not the same one in each epoch.
             first = sorted(self._copies, key=lambda it: crc32(b"%d %d" % (self._plan.epoch, it.plan.source.partition)))
             others = []
-        await start_sure(reader.busy_first(first))
+        await self._in_turns(start_sure, reader.busy_first(first))
         if others:
             await self._clock.sleep(_STARTS_APART_S)
-            await start_sure(others)
+            await self._in_turns(reader.assign_again, others)
         reader.are_assigned.set()
         resumer = Resumer(
             self._source,
@@ -202,6 +201,14 @@ class _Epoch:
             epoch_ms=self._plan.epoch_ms,
         )
         await resumer.resolve([copy for copy in self._copies if copy.is_unsure and not copy.has_ended], start)
+
+    async def _in_turns(
+        self, start: Callable[[Sequence[PartitionCopy]], None], copies: Sequence[PartitionCopy]
+    ) -> None:
+        """Have *copies* started a few at a time; what is fetched already has its turn in between."""
+        for at in range(0, len(copies), _STARTED_AT_ONCE):
+            start(copies[at : at + _STARTED_AT_ONCE])
+            await self._clock.sleep(0)
 
     async def _until_over(self, reader: SourceReader, sender: BatchSender) -> None:
         """Wait for the deadline or the stop file; the deadline is the epoch's own once everything is settled."""

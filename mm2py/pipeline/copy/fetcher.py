@@ -67,6 +67,11 @@ def busy_fetcher_id(fetcher_id: int) -> int:
     return fetcher_id % _QUIET
 
 
+def is_for_quiet(fetcher_id: int) -> bool:
+    """Whether it is the fetcher of quiet partitions, where there are many."""
+    return _QUIET <= fetcher_id < _BEHIND
+
+
 def behind_fetcher_id(fetcher_id: int) -> int:
     """Return the fetcher of what is far behind that belongs to another."""
     return busy_fetcher_id(fetcher_id) + _BEHIND
@@ -163,7 +168,7 @@ class Fetcher:
 
     @property
     def is_for_quiet(self) -> bool:
-        return _QUIET <= self.fetcher_id < _BEHIND
+        return is_for_quiet(self.fetcher_id)
 
     @property
     def is_for_behind(self) -> bool:
@@ -260,9 +265,7 @@ class Fetcher:
         if session is None or session.connection is not connection:
             has_ids = busy_fetcher_id(self.fetcher_id) < _WITHOUT_IDS
             session = reader.sessions[key] = FetchSession(connection, has_ids=has_ids)
-        session.keep_only(self._copies)
-        for position in self._copies:
-            session.adopt(position)
+        session.enter(self._copies)
         self._session = session
 
     def _lose_session(self) -> None:

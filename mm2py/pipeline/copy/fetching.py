@@ -21,7 +21,7 @@ from mm2py.errors import BrokerConnectionError
 from mm2py.model.epoch import RECREATED, CopyLimits, Ended
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.far_behind import FarBehind
-from mm2py.pipeline.copy.fetcher import Fetcher, behind_fetcher_id, busy_fetcher_id, fetcher_id_of
+from mm2py.pipeline.copy.fetcher import Fetcher, behind_fetcher_id, busy_fetcher_id, fetcher_id_of, is_for_quiet
 from mm2py.pipeline.copy.leader_epochs import Checked, HistoryCheck
 from mm2py.pipeline.copy.metadata import WantedTopics, is_recreated
 from mm2py.pipeline.copy.partition import PartitionCopy, Tally
@@ -152,7 +152,7 @@ class SourceReader:
 
     def assign(self, copy: PartitionCopy) -> None:
         """Assign *copy* to the fetcher of its broker; without a leader, retry soon."""
-        if self.is_stopped or copy.has_ended:
+        if self.is_stopped:
             return
         node = self.source.leader(copy.plan.source)
         if node is None or self._tasks is None:
@@ -179,7 +179,30 @@ class SourceReader:
         if fetcher.is_in_long_fetch:
             fetcher = self.fetcher(node, busy_fetcher_id(fetcher_id), self._tasks)
         fetching.fetcher_id = fetcher.fetcher_id
+        fetching.assigned_by = self.source.metadata if named is None else None
         fetcher.add(copy)
+
+    def assign_again(self, copies: Iterable[PartitionCopy]) -> None:
+        """
+        Assign *copies* to which nothing happened in the last epoch, as `assign` would.
+
+        Of very many, that is most. Quiet ones stay quiet, and without news of the source all is as it was then.
+        """
+        if self.is_stopped or self._tasks is None:
+            return
+        known = self.source.metadata
+        as_before: dict[tuple[int, int], list[PartitionCopy]] = {}
+        for copy in copies:
+            node, fetcher_id = copy.fetching.node, copy.fetching.fetcher_id
+            if copy.fetching.assigned_by is not known or node is None or not is_for_quiet(fetcher_id) or copy.has_ended:
+                self.assign(copy)
+            else:
+                as_before.setdefault((node, fetcher_id), []).append(copy)
+        for (node, fetcher_id), some in as_before.items():
+            fetcher = self.fetcher(node, fetcher_id, self._tasks)
+            add = self.assign if fetcher.is_in_long_fetch else fetcher.add
+            for copy in some:
+                add(copy)
 
     def fetcher(self, node: int, fetcher_id: int, tasks: asyncio.TaskGroup) -> Fetcher:
         """Return that fetcher of a broker, which runs from now on."""
@@ -207,7 +230,7 @@ class SourceReader:
     def _move(self, copy: PartitionCopy, fetcher: Fetcher, to_id: int) -> None:
         """Have another fetcher fetch *copy* from now on; *fetcher* has nothing under way for it."""
         fetching = copy.fetching
-        if self._tasks is None or self.is_stopped or copy.has_ended:
+        if self._tasks is None or self.is_stopped:
             return
         if (fetching.node, fetching.fetcher_id) != (fetcher.node, fetcher.fetcher_id) or to_id == fetcher.fetcher_id:
             return

@@ -31,6 +31,7 @@ from mm2py.model.epoch import (
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.batches.batch import next_sequence
 from mm2py.wire.fetch_forms import FetchPosition
+from mm2py.wire.metadata import ClusterMetadata
 from mm2py.wire.requests import id_bytes
 
 
@@ -191,6 +192,8 @@ class FetchingHalf:
     position: FetchPosition
     node: int | None = None
     fetcher_id: int = 0
+    #: What was known of the source when it was assigned to them; None where that alone does not decide.
+    assigned_by: ClusterMetadata | None = None
     #: When records arrived last, by the event loop's time.
     heard_at: float = -math.inf
     retries: int = 0

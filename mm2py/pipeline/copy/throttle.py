@@ -187,6 +187,8 @@ class Throttle:
 
     def partition_bytes(self, copy: PartitionCopy, most: int) -> int | None:
         """Return what a fetch may bring of *copy*; None where nothing limits it but the flow's own limit."""
+        if not (self._cut or self._topics or self._catch_up):
+            return None
         cut, topic = self._cut.get(copy.plan.source), copy.plan.source.topic
         buckets = self._topics.get(topic)
         if cut is not None and self.is_limiting:

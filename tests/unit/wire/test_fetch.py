@@ -119,7 +119,7 @@ async def test_a_session_that_begins_again_names_everything(broker: FetchBroker,
     session.want(zero)
     await session.fetch(SIZES, 500)
     session.begin_again()
-    session.adopt(zero)
+    session.enter([zero])
     broker.will_answer(session=99)
     await session.fetch(SIZES, 500)
     first = broker.asked
@@ -203,7 +203,7 @@ async def test_answers_for_dropped_partitions_are_left_out(broker: FetchBroker, 
     assert [bytes(p.record_set) for p in answer.partitions] == [b"bbb"]
 
 
-async def test_adopting_the_same_place_says_nothing(broker: FetchBroker, session: FetchSession) -> None:
+async def test_entering_at_the_same_place_says_nothing(broker: FetchBroker, session: FetchSession) -> None:
     """An epoch that goes on where the last one stopped names nothing; one that goes elsewhere names that."""
     for each in (position(0, 10), position(1, 20), position(2, 30), position(3, 40)):
         session.want(each)
@@ -211,34 +211,32 @@ async def test_adopting_the_same_place_says_nothing(broker: FetchBroker, session
         broker.will_answer(("orders", [row(0, b"news")]))
     await session.fetch(SIZES, 500)
     same, moved, led_again = position(0, 10), position(1, 21), position(2, 30, epoch=4)
-    session.keep_only([same, moved, led_again])
-    for each in (same, moved, led_again):
-        session.adopt(each)
+    session.enter([same, moved, led_again])
     answer = await session.fetch(SIZES, 500)
 
     assert broker.asked == Asked((SESSION, 1), {"orders": {1: (21, 3), 2: (30, 4)}}, {"orders": [3]})
     assert answer.partitions[0].position is same
 
 
-async def test_adopting_what_was_not_yet_told_tells_it(broker: FetchBroker, session: FetchSession) -> None:
-    """A position that moved after the last request is not known to the broker, so adopting it names it."""
+async def test_entering_where_nothing_was_told_yet_tells_it(broker: FetchBroker, session: FetchSession) -> None:
+    """A position that moved after the last request is not known to the broker, so entering names it."""
     old = position(0, 10)
     session.want(old)
     await session.fetch(SIZES, 500)
     old.offset = 15
     session.want(old)
-    session.adopt(position(0, 15))
+    session.enter([position(0, 15)])
     await session.fetch(SIZES, 500)
 
     assert broker.asked.named == {"orders": {0: (15, 3)}}
 
 
-async def test_keep_only_drops_whole_topics(broker: FetchBroker, session: FetchSession) -> None:
+async def test_entering_drops_whole_topics(broker: FetchBroker, session: FetchSession) -> None:
     """Topics that the next epoch does not have are forgotten."""
     session.want(position(0, 10))
     session.want(position(0, 10, topic=b"users"))
     await session.fetch(SIZES, 500)
-    session.keep_only([position(0, 10, topic=b"users")])
+    session.enter([position(0, 10, topic=b"users")])
     await session.fetch(SIZES, 500)
 
     assert broker.asked == Asked((SESSION, 1), {}, {"orders": [0]})

@@ -10,6 +10,7 @@ import pytest
 
 from mm2py.model.epoch import Ended
 from mm2py.model.rates import Metered, RateShare, Unit
+from mm2py.pipeline.copy.fetching import SourceReader
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.sent_plan import MANY
 from mm2py.pipeline.copy.slow_lines import SlowLines
@@ -173,6 +174,38 @@ async def test_of_many_partitions_those_without_news_are_made_once(rates: tuple[
     assert {it.partition for it in before} == set(range(MANY + 1))
     assert {it.partition for it in before if after.get(it) is not before[it]} == {3}
     assert {it.partition for it in later if later[it] is not after.get(it)} == {3}
+
+
+async def test_of_many_partitions_those_without_news_are_not_assigned_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where they were fetched they are again, until their leaders move or something happens to them."""
+    rig = rig_of(MANY + 1, brokers=2)
+    assigned: list[int] = []
+    assign = SourceReader.assign
+
+    def noted(reader: SourceReader, copy: PartitionCopy) -> None:
+        assigned.append(copy.plan.source.partition)
+        assign(reader, copy)
+
+    monkeypatch.setattr(SourceReader, "assign", noted)
+    for _ in range(2):
+        await rig.epoch()
+    assigned.clear()
+    rig.load(3, 1)
+    await rig.epoch()
+    without_news, assigned[:] = list(assigned), []
+    for partition in rig.source.partitions.values():
+        partition.leader = 1 - (partition.leader or 0)
+        partition.leader_epoch += 1
+    await rig.epoch()
+    moved, assigned[:] = set(assigned), []
+    rig.load(5, 1)
+    await rig.epoch()
+
+    assert without_news == []
+    assert moved == set(range(MANY + 1))
+    assert rig.values(3) == rig.values(5) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("partitions", [MANY, MANY + 1])
