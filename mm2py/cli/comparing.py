@@ -32,6 +32,8 @@ from mm2py.verify.values import VerifyReport
 
 _STOP_S = 10.0
 _SPARK_TASK_FAILURES = 4
+#: Spark takes the longer to start a task the more slots it has.
+_MOST_SLOTS = 1_000
 _AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -65,8 +67,8 @@ def compare(options: argparse.Namespace) -> int:
 def _request(options: argparse.Namespace, clock: Clock) -> VerifyRequest:
     if not 0 < options.sample <= 1:
         raise ArgumentsError(f"--sample {options.sample:g}: give a share above 0 and up to 1")
-    if options.slots < 0:
-        raise ArgumentsError(f"--slots {options.slots}: give a number above 0")
+    if options.slots is not None and not 0 < options.slots <= _MOST_SLOTS:
+        raise ArgumentsError(f"--slots {options.slots}: give a number from 1 to {_MOST_SLOTS}")
     topics = tuple(name.strip() for name in options.topics.split(",") if name.strip())
     try:
         DefaultTopicFilter.of(topics)
@@ -74,8 +76,8 @@ def _request(options: argparse.Namespace, clock: Clock) -> VerifyRequest:
         raise ArgumentsError(f"--topics: {error}") from error
     now_ms = clock.wall_ms()
     start, end = _moment(options.start, now_ms, "--from"), _moment(options.end, now_ms, "--to")
-    if start is not None and end is not None and _is_before(end, start):
-        raise ArgumentsError(f"--to {options.end} is before --from {options.start}: nothing would be compared")
+    if start is not None and end is not None and _is_empty(start, end):
+        raise ArgumentsError(f"--to {options.end} is not after --from {options.start}: nothing would be compared")
     return VerifyRequest(
         topics=topics,
         start=start,
@@ -103,10 +105,10 @@ def _moment(text: str, now_ms: int, option: str) -> Moment | None:
     return Moment(timestamp_ms=int(at.timestamp() * 1000))
 
 
-def _is_before(moment: Moment, other: Moment) -> bool:
-    """Whether *moment* is the earlier one; False where an offset and a time cannot be compared."""
-    pairs = ((moment.offset, other.offset), (moment.timestamp_ms, other.timestamp_ms))
-    return any(one is not None and two is not None and one < two for one, two in pairs)
+def _is_empty(start: Moment, end: Moment) -> bool:
+    """Whether nothing is in between; False where an offset and a time cannot be compared."""
+    pairs = ((start.offset, end.offset), (start.timestamp_ms, end.timestamp_ms))
+    return any(one is not None and two is not None and one >= two for one, two in pairs)
 
 
 async def _verify(

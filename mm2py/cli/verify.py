@@ -55,7 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--ignore-expired", action="store_true", help="ignore records that retention has removed on one side only"
     )
     parser.add_argument(
-        "--slots", type=int, default=0, help="slices compared in parallel; default: the number of processors"
+        "--slots", type=int, default=None, help="slices compared in parallel; default: the number of processors"
     )
     parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")

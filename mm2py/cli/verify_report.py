@@ -100,8 +100,11 @@ def summary(report: VerifyReport) -> str:
         part += f" (nothing of {report.left_out} more partitions)"
     batches = report.batches_unopened + report.batches_opened
     unopened = f", {report.batches_unopened / batches:.0%} of the batches unopened" if batches else ""
+    found = f"{counts.equal:,} records equal, {counts.differing:,} different"
+    if not counts.source and not counts.target:
+        found = "nothing was compared"
     return (
-        f"{report.flow}: {report.verdict.words}. {counts.equal:,} records equal, {counts.differing:,} different, "
+        f"{report.flow}: {report.verdict.words}. {found}, "
         f"{len(report.partitions)} partitions{part}; {size_mb:,.1f} MB read on both sides in {report.elapsed_s:.1f} s"
         f"{unopened}"
     )

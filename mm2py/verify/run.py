@@ -36,6 +36,7 @@ from mm2py.verify.verdicts import (
     cut,
     judge,
     needs_one_piece,
+    requested,
     sampled,
     span_for,
     whole_of,
@@ -63,6 +64,20 @@ class NothingToVerifyError(Mm2Error):
 
     def __str__(self) -> str:
         return f"{self.flow}: {self.problem}"
+
+
+@attrs.define(eq=False)
+class EmptyRangeError(Mm2Error):
+    """No partition has a record in the requested range."""
+
+    hint: ClassVar[str] = "correct --from and --to; an offset applies to every partition"
+
+    flow: str
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.flow}: no partition has offsets in that range; they begin at {self.first} and end at {self.end}"
 
 
 @attrs.frozen
@@ -121,7 +136,9 @@ class Verification:
         """Compare; raise where a cluster does not answer, or nothing is there to be compared."""
         begun = self._clock.monotonic()
         self._progress(Progress("looking at both clusters"))
-        wholes = [self._whole(look) for look in await self._look()]
+        looks = await self._look()
+        self._check_range(looks)
+        wholes = [self._whole(look) for look in looks]
         slices = self._cut(wholes)
         outcomes = await self._compare("comparing", slices)
         again = self._in_one_piece(wholes, slices, outcomes)
@@ -285,6 +302,15 @@ class Verification:
         return {tp: offset for tp, offset in {**found, **ends}.items() if isinstance(offset, int)}
 
     # Planning.
+
+    def _check_range(self, looks: Sequence[PartitionBounds]) -> None:
+        """Refuse a range of offsets that nothing is in: it is mistyped, whereas nothing may have come since a time."""
+        moments = self._request.start, self._request.end
+        held = [look for look in looks if look.source_start < look.source_end]
+        is_by_offset = any(moment is not None and moment.offset is not None for moment in moments)
+        if is_by_offset and held and not any(begin < end for begin, end in map(requested, held)):
+            first, end = min(look.source_start for look in held), max(look.source_end for look in held)
+            raise EmptyRangeError(str(self._settings.flow), first, end)
 
     def _whole(self, look: PartitionBounds) -> Whole:
         remote = TopicPartition(look.remote_topic, look.source.partition)

@@ -56,10 +56,15 @@ class Whole:
     notes: tuple[str, ...] = ()
 
 
+def requested(look: PartitionBounds) -> tuple[int, int]:
+    """Return the upstream offsets of a partition that are to be compared."""
+    begin = max(look.source_start, look.asked_from or 0)
+    return begin, max(begin, look.source_end if look.asked_to is None else min(look.asked_to, look.source_end))
+
+
 def whole_of(look: PartitionBounds, downstream: Translate, upstream: Translate) -> Whole:
     """Return what of a partition is to be compared with what."""
-    begin = max(look.source_start, look.asked_from or 0)
-    end = max(begin, look.source_end if look.asked_to is None else min(look.asked_to, look.source_end))
+    begin, end = requested(look)
     begins_with_log = begin == look.source_start
     notes: list[str] = []
     counts = Counts()

@@ -12,6 +12,7 @@ import pytest
 
 from mm2py.cli import comparing, verify
 from mm2py.cli.command import ArgumentsError
+from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.verify_report import as_json, in_words, print_report
 from mm2py.config.settings import FlowSettings
 from mm2py.model.flow import TopicPartition
@@ -93,17 +94,28 @@ def test_a_file_may_be_a_pipe(seen: list[FlowSettings]) -> None:
         ("1500", "1000", True),
         ("-1h", "-2h", True),
         ("-1d", "2025-11-21T15:00", False),
-        ("1000", "1000", False),
+        ("1000", "1000", True),
+        ("-1h", "-1h", True),
         ("1500", "-1h", False),
         ("", "1000", False),
     ],
 )
-async def test_a_range_that_ends_before_it_begins_is_refused(start: str, end: str, is_refused: bool) -> None:
+async def test_a_range_that_ends_where_it_begins_or_before_is_refused(start: str, end: str, is_refused: bool) -> None:
     """Nothing would be compared, and found equal."""
     options = verify.make_parser().parse_args(["f", "A->B", f"--from={start}", f"--to={end}"])
-    refused = pytest.raises(ArgumentsError, match=f"--to {end} is before --from {start}")
+    refused = pytest.raises(ArgumentsError, match=f"--to {end} is not after --from {start}")
     with refused if is_refused else nullcontext():
         comparing._request(options, LoopClock())
+
+
+@pytest.mark.parametrize("slots", ["0", "-1", "100000"])
+def test_a_number_of_slots_that_spark_does_not_start_with_is_refused(
+    slots: str, capsys: pytest.CaptureFixture[str], seen: list[FlowSettings]
+) -> None:
+    """Spark took minutes to begin with a hundred thousand."""
+    assert verify.main(["f", "A->B", f"--slots={slots}"]) == ExitCode.BAD_ARGUMENTS
+    assert capsys.readouterr().err == f"mm2py: --slots {slots}: give a number from 1 to 1000\n"
+    assert not seen
 
 
 REPORT = VerifyReport(
@@ -155,6 +167,14 @@ def test_the_table_says_where_both_sides_differ(capsys: pytest.CaptureFixture[st
         in text
     )
     assert "75% of the batches unopened" in text
+
+
+def test_it_says_so_if_nothing_was_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing came since the requested time: the sides are equal, but nobody may think that records were looked at."""
+    partition = attrs.evolve(REPORT.partitions[0], verdict=Equality.EQUAL, counts=Counts(), differences=())
+    print_report(attrs.evolve(REPORT, partitions=(partition,)))
+
+    assert "A->B: equal. nothing was compared, 1 partitions" in capsys.readouterr().out
 
 
 def test_nothing_is_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
