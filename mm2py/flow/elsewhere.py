@@ -20,6 +20,7 @@ from mm2py.flow.task_group import FlowContext
 from mm2py.model.flow import TopicPartition
 from mm2py.model.share import Elsewhere, slot_of
 from mm2py.model.state import FlowState
+from mm2py.policy.plugins import CustomClassError
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topics.admin import Admin
 
@@ -89,13 +90,17 @@ class PartsElsewhere:
         return node_of
 
     async def _looked(self) -> Mapping[TopicPartition, str]:
-        """Return what the flow mirrors as the clusters show it, within seconds. Raise TopicsUnknownError."""
+        """Return what the flow mirrors as the clusters show it, within seconds. Raise TopicsUnknownError,
+        or CustomClassError.
+        """
         async with self._turn:
             clock = self._context.clock
             if self._seen_at is None or clock.monotonic() - self._seen_at >= _HOLDS_S:
                 try:
                     async with asyncio.timeout(_LOOK_S):
                         self._seen = await self._look(self._context.settings)
+                except CustomClassError:  # no other node can say it either
+                    raise
                 except (Mm2Error, TimeoutError) as error:
                     cause = str(error) or f"no answer in {_LOOK_S:g} s"
                     raise TopicsUnknownError(str(self._context.flow), cause) from error

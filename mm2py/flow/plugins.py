@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import ClassVar
-
-import attrs
+from collections.abc import Callable, Mapping
 
 from mm2py.config.settings import FlowSettings
 from mm2py.core.topics.topology import Selected, select
 from mm2py.core.transform.matching import TopicTransforms
-from mm2py.errors import Mm2Error
 from mm2py.policy.filters import ConfigPropertyFilter, TopicFilter
 from mm2py.policy.groups import GroupFilter
 from mm2py.policy.plugins import load_config_property_filter, load_group_filter, load_policy, load_topic_filter
 from mm2py.policy.replication import ReplicationPolicy
-
-
-@attrs.define(eq=False)
-class CustomClassError(Mm2Error):
-    """A custom class of the settings failed when it was asked about topics or groups."""
-
-    hint: ClassVar[str] = "correct the class, and restart the mirror; until then what is mirrored already goes on"
-
-    names: str
-    cause: str
-
-    def __str__(self) -> str:
-        return f"asking {self.names} what to mirror, and how, failed: {self.cause}"
-
-
-@contextmanager
-def asking(*class_names: str) -> Iterator[None]:
-    """Convert whatever custom classes raise to one error, so that a step fails, and not all that the flow does."""
-    try:
-        yield
-    except Exception as cause:
-        raise CustomClassError(" and ".join(class_names), repr(cause)) from cause
 
 
 def policy_of(settings: FlowSettings) -> ReplicationPolicy:

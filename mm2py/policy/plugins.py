@@ -7,14 +7,15 @@ dotted path of a custom Python class (``shop.naming.ShopPolicy``, also ``shop.na
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import attrs
 
-from mm2py.errors import Mm2Error, Verdict
+from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.policy.filters import ConfigPropertyFilter, DefaultConfigPropertyFilter, DefaultTopicFilter, TopicFilter
 from mm2py.policy.groups import DefaultGroupFilter, GroupFilter
 from mm2py.policy.replication import (
@@ -37,6 +38,7 @@ _JAVA = {
     )
 }
 _JAVA_PACKAGE = "org.apache.kafka.connect.mirror."
+_OURS = "mm2py.policy."
 _POLICIES: Mapping[str, type] = {
     "default": DefaultReplicationPolicy,
     "identity": IdentityReplicationPolicy,
@@ -70,6 +72,41 @@ class PluginError(Mm2Error):
         return f"{self.key} = {self.class_name}: {self.reason}"
 
 
+@attrs.define(eq=False)
+class CustomClassError(Mm2Error):
+    """A method of a custom class of the settings failed."""
+
+    hint: ClassVar[str] = "correct the method, and restart the mirror; until then what is mirrored already goes on"
+
+    class_name: str
+    #: The method with what it was asked about: ``takes_topic('orders')``.
+    call: str
+    cause: str = attrs.field(converter=shortened)
+
+    def __str__(self) -> str:
+        return f"{self.class_name}: {self.call} failed: {self.cause}"
+
+
+class _Guarded:
+    """A custom object, whose methods raise `CustomClassError` and nothing else, so that what asks them can go on."""
+
+    def __init__(self, class_name: str, inner: object) -> None:
+        self._class_name = class_name
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = getattr(self._inner, name)
+        return functools.partial(self._ask, name, found) if callable(found) else found
+
+    def _ask(self, name: str, method: Callable[..., Any], *asked: Any) -> Any:
+        try:
+            return method(*asked)
+        except Exception as error:
+            raise CustomClassError(self._class_name, f"{name}({', '.join(map(repr, asked))})", repr(error)) from error
+
+
 def load_policy(
     class_name: str,
     *,
@@ -89,9 +126,7 @@ def load_policy(
         "separator": separator,
         "internal_separator_enabled": internal_separator_enabled,
     }
-    policy = _make(key, _find(key, class_name, _POLICIES), class_name, settings)
-    _check(key, class_name, policy, ReplicationPolicy)
-    found = cast("ReplicationPolicy", policy)
+    found: ReplicationPolicy = _make(key, _find(key, class_name, _POLICIES), class_name, settings, ReplicationPolicy)
     return AffixedReplicationPolicy(found, prefix, suffix) if prefix or suffix else found
 
 
@@ -104,9 +139,8 @@ def load_topic_filter(class_name: str, *, topics: Sequence[str], topics_exclude:
     if found is DefaultTopicFilter:
         return DefaultTopicFilter.of(topics, topics_exclude)
     settings = {"topics": tuple(topics), "topics_exclude": tuple(topics_exclude)}
-    topic_filter = _make(key, found, class_name, settings)
-    _check(key, class_name, topic_filter, TopicFilter)
-    return cast("TopicFilter", topic_filter)
+    topic_filter: TopicFilter = _make(key, found, class_name, settings, TopicFilter)
+    return topic_filter
 
 
 def load_config_property_filter(
@@ -120,9 +154,8 @@ def load_config_property_filter(
     if found is DefaultConfigPropertyFilter:
         return DefaultConfigPropertyFilter.of(config_properties_exclude, use_defaults_from)
     settings = {"config_properties_exclude": tuple(config_properties_exclude), "use_defaults_from": use_defaults_from}
-    made = _make(key, found, class_name, settings)
-    _check(key, class_name, made, ConfigPropertyFilter)
-    return cast("ConfigPropertyFilter", made)
+    made: ConfigPropertyFilter = _make(key, found, class_name, settings, ConfigPropertyFilter)
+    return made
 
 
 def load_group_filter(class_name: str, *, groups: Sequence[str], groups_exclude: Sequence[str]) -> GroupFilter:
@@ -133,9 +166,9 @@ def load_group_filter(class_name: str, *, groups: Sequence[str], groups_exclude:
     found = _find(key, class_name, _GROUP_FILTERS)
     if found is DefaultGroupFilter:
         return DefaultGroupFilter.of(groups, groups_exclude)
-    made = _make(key, found, class_name, {"groups": tuple(groups), "groups_exclude": tuple(groups_exclude)})
-    _check(key, class_name, made, GroupFilter)
-    return cast("GroupFilter", made)
+    settings = {"groups": tuple(groups), "groups_exclude": tuple(groups_exclude)}
+    made: GroupFilter = _make(key, found, class_name, settings, GroupFilter)
+    return made
 
 
 def _find(key: str, class_name: str, known: Mapping[str, type]) -> type:
@@ -162,7 +195,7 @@ def _looks_like_java(class_name: str) -> bool:
     return class_name.startswith(("org.", "com.", "io."))
 
 
-def _make(key: str, found: type, class_name: str, settings: Mapping[str, object]) -> object:
+def _make(key: str, found: type, class_name: str, settings: Mapping[str, object], protocol: type) -> Any:
     try:
         parameters = inspect.signature(found).parameters.values()
     except ValueError:
@@ -171,13 +204,11 @@ def _make(key: str, found: type, class_name: str, settings: Mapping[str, object]
     named = {parameter.name for parameter in parameters}
     taken: dict[str, Any] = {name: value for name, value in settings.items() if takes_all or name in named}
     try:
-        return found(**taken)
+        made = found(**taken)
     except Exception as error:
         raise PluginError(key, class_name, f"making it failed: {error!r}") from error
-
-
-def _check(key: str, class_name: str, made: object, protocol: type) -> None:
     wanted = [name for name in vars(protocol) if not name.startswith("_")]
     missing = [name for name in wanted if not callable(getattr(made, name, None))]
     if missing:
         raise PluginError(key, class_name, f"the class lacks {', '.join(f'{name}()' for name in missing)}")
+    return made if found.__module__.startswith(_OURS) else _Guarded(class_name, made)

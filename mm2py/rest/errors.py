@@ -24,6 +24,7 @@ from mm2py.errors import (
     UnknownFlowError,
     UnknownTaskError,
 )
+from mm2py.policy.plugins import CustomClassError, PluginError
 
 
 #: Retry-After when a cluster was unreachable.
@@ -78,6 +79,8 @@ def as_rest_error(error: BaseException) -> RestError | None:  # noqa: PLR0911 - 
         return RestError(400, "; ".join(map(str, error.problems)), tuple(map(str, error.problems)))
     if isinstance(error, OverrideConflictError):
         return RestError(409, str(error))
+    if isinstance(error, PluginError | CustomClassError):
+        return RestError(500, _with_hint(error))
     if isinstance(error, _AWAY):
         message = _with_hint(error) if isinstance(error, Mm2Error) else "the cluster did not respond in time"
         return RestError(503, message, (), ("Retry-After", str(RETRY_AFTER_S)))

@@ -11,10 +11,23 @@ from typing import ClassVar
 import attrs
 
 from mm2py.core.transform.matching import NO_TRANSFORMS, TopicTransforms
+from mm2py.errors import Mm2Error
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.policy.filters import TopicFilter
 from mm2py.policy.replication import ReplicationPolicy
 from mm2py.policy.selection import Selection, has_own_alias, judge_topic
+
+
+@attrs.define(eq=False)
+class NoRemoteNameError(Mm2Error):
+    """The replication policy, or a router before it, leaves a topic without a name."""
+
+    hint: ClassVar[str] = "correct its replication policy or RegexRouter, or exclude it with topics.exclude"
+
+    topic: str
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} has got no remote name"
 
 
 @attrs.frozen
@@ -80,7 +93,7 @@ def select(
             continue
         remote_topic = policy.format_remote_topic(flow.source, transforms.routed(topic))
         if not remote_topic:
-            raise ValueError(f"topic {topic} has got no remote name")
+            raise NoRemoteNameError(topic)
         if remote_topic in taken:
             clashes[topic] = taken[remote_topic]
             continue

@@ -20,12 +20,13 @@ from mm2py.flow.checkpoint.own_moves import OwnMoves
 from mm2py.flow.internal_topics import kept_log
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.current_translations import CurrentTranslations
-from mm2py.flow.plugins import CustomClassError, policy_of, remote_names_of, topic_filter_of
+from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint, encode_checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
 from mm2py.model.state import GroupOffsetView
+from mm2py.policy.plugins import CustomClassError
 from mm2py.policy.replication import keeps_names
 from mm2py.telemetry.events import CheckpointsRead, CheckpointsUnreadable, CheckpointsWritten
 from mm2py.wire.cluster import Cluster
@@ -269,16 +270,12 @@ class Checkpoints:
     def _place(self, group: str, source: TopicPartition, committed: CommittedOffset) -> _Place | None:
         """Translate an offset; None if the topic does not belong to this flow. Raise `CustomClassError`."""
         policy, topic, takes = self._policy, source.topic, self._filter.takes_topic
-        try:  # not `asking`, which takes as long as the questions: there may be a hundred thousand offsets
-            if policy.is_internal_topic(topic):
-                return None
-            back = self._at_target(source)
-            if not (takes(topic) or (back is not None and takes(back.topic))):
-                return None
-            remote = TopicPartition(self._name_remote(topic), source.partition) if back is None else back
-        except Exception as cause:
-            classes = f"{self._settings.policy.class_name} and {self._settings.topics.filter_class}"
-            raise CustomClassError(classes, repr(cause)) from cause
+        if policy.is_internal_topic(topic):
+            return None
+        back = self._at_target(source)
+        if not (takes(topic) or (back is not None and takes(back.topic))):
+            return None
+        remote = TopicPartition(self._name_remote(topic), source.partition) if back is None else back
         if back is not None:
             translation = self._back.upstream(source, committed.offset)
         else:
@@ -295,7 +292,7 @@ class Checkpoints:
 
     def _is_from_target(self, topic: str) -> bool:
         """Whether a topic came from the target; of one that a custom policy does not expect, `_place` tells."""
-        with suppress(Exception):
+        with suppress(CustomClassError):
             return self._topic_at_target(topic) is not None
         return False
 

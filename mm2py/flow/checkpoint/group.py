@@ -14,7 +14,7 @@ from mm2py.flow.checkpoint.checkpoints import Checkpoints, Round
 from mm2py.flow.checkpoint.group_offsets import GroupOffsets
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.current_translations import CurrentTranslations
-from mm2py.flow.plugins import asking, group_filter_of, policy_of
+from mm2py.flow.plugins import group_filter_of, policy_of
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.state import GroupOffsetsView
 from mm2py.policy.groups import GroupSelection, judge_group
@@ -144,8 +144,7 @@ class CheckpointGroup(FlowGroup):
         """List and select the groups of the source; groups of unreachable brokers are kept."""
         group_filter = group_filter_of(self._settings)
         listed = await groups.list_groups()
-        with asking(self._settings.checkpoints.group_filter_class):
-            judged = {group: judge_group(listing, group_filter) for group, listing in listed.groups.items()}
+        judged = {group: judge_group(listing, group_filter) for group, listing in listed.groups.items()}
         followed = {group for group, selection in judged.items() if selection is GroupSelection.TRANSLATED}
         if listed.failures:
             followed |= set(self._followed) - judged.keys()

@@ -10,8 +10,8 @@ from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Pro
 from mm2py.errors import Mm2Error
 from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.model.endpoint import one_name_each
-from mm2py.policy.loops import FlowNaming, Loop, Meeting, describe, find_loop, find_meeting
-from mm2py.policy.plugins import PluginError
+from mm2py.policy.loops import FlowNaming, Meeting, describe, find_loop, find_meeting
+from mm2py.policy.plugins import CustomClassError
 from mm2py.policy.replication import DefaultReplicationPolicy
 
 
@@ -24,9 +24,10 @@ def judged(settings: MirrorSettings) -> MirrorSettings:
     """
     mirrors = list(_mirrors((*settings.flows, *settings.elsewhere)))
     try:
-        loop, meeting = _found(mirrors)
-    except PluginError as error:
-        note = Problem(settings.path.name, _KEY, f"whether flows feed each other is uncertain: {error.reason}")
+        loop = find_loop(mirrors)
+        meeting = None if loop is not None and loop.is_sure else find_meeting(mirrors)
+    except CustomClassError as error:
+        note = Problem(settings.path.name, _KEY, f"whether flows feed each other is uncertain: {error}")
         return attrs.evolve(settings, notes=(*settings.notes, note))
     if meeting is not None:
         settings = attrs.evolve(settings, notes=(*settings.notes, _meeting_noted(settings, meeting)))
@@ -77,12 +78,3 @@ def _meeting_noted(settings: MirrorSettings, meeting: Meeting) -> Problem:
     )
     hint = "use the default policy, a remote.topic.prefix for each flow, or topics that only one of them selects"
     return Problem(settings.path.name, _KEY, message, hint)
-
-
-def _found(mirrors: Sequence[FlowNaming]) -> tuple[Loop | None, Meeting | None]:
-    try:
-        loop = find_loop(mirrors)
-        return loop, None if loop is not None and loop.is_sure else find_meeting(mirrors)
-    except Exception as error:  # errors of custom classes
-        names = ", ".join(sorted({type(mirror.policy).__name__ for mirror in mirrors}))
-        raise PluginError(_KEY, names, f"asking {names} failed: {error!r}") from error

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from mm2py.core.topics.acls import AclPlan, mirrored_acls, plan_acls
 from mm2py.errors import BrokerAnsweredError
-from mm2py.flow.plugins import asking, policy_of, remote_names_of, topic_filter_of
+from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of
 from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.flow.topics.refusals import RefusalLog
@@ -113,9 +113,8 @@ class AclSync(BackgroundLoop):
         with_prefixed = settings.topic_sync.acls_prefixed
         left, wanted, upstream = iter(source), set[TopicAcl](), set[TopicAcl]()
         while some := list(itertools.islice(left, _ACLS_A_TURN)):
-            with asking(settings.policy.class_name, settings.topics.filter_class):
-                wanted |= mirrored_acls(some, is_mirrored, name_remote, with_prefixed=with_prefixed)
-                upstream |= mirrored_acls(some, lambda _: True, name_remote, with_prefixed=True)
+            wanted |= mirrored_acls(some, is_mirrored, name_remote, with_prefixed=with_prefixed)
+            upstream |= mirrored_acls(some, lambda _: True, name_remote, with_prefixed=True)
             await self._clock.sleep(0)
         return plan_acls(wanted, upstream, target, self._memory.acls, deletes=settings.topic_sync.acls_delete)
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from mm2py.core.topics.configs import ConfigPlan, plan_configs
 from mm2py.errors import BrokerAnsweredError
-from mm2py.flow.plugins import asking, config_filter_of
+from mm2py.flow.plugins import config_filter_of
 from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.flow.topics.creation import tell_raised
@@ -129,7 +129,7 @@ class ConfigSync(BackgroundLoop):
 
     async def _look(self, remote_of: Mapping[str, str]) -> tuple[dict[str, ConfigPlan], dict[str, BrokerAnsweredError]]:
         """Describe both sides; return the changes by remote topic, and unreadable configs by topic."""
-        chosen = self._settings.topic_sync
+        overwrites = self._settings.topic_sync.configs_overwrite
         source = await self._source.topic_configs(remote_of)
         target = await self._target.topic_configs(remote_of.values())
         plans: dict[str, ConfigPlan] = {}
@@ -141,14 +141,9 @@ class ConfigSync(BackgroundLoop):
             elif isinstance(theirs, BrokerAnsweredError):
                 refused[topic] = theirs
             else:
-                with asking(chosen.config_filter_class):
-                    plans[remote] = plan_configs(
-                        ours,
-                        theirs,
-                        self._memory.configs_of(remote),
-                        self._chosen,
-                        overwrites=chosen.configs_overwrite,
-                    )
+                plans[remote] = plan_configs(
+                    ours, theirs, self._memory.configs_of(remote), self._chosen, overwrites=overwrites
+                )
             if not count % _TOPICS_A_TURN:
                 await self._clock.sleep(0)
         return plans, refused

@@ -15,7 +15,7 @@ from mm2py.core.topics.configs import copied_configs
 from mm2py.core.topics.limits import BROKER_NAMES, limits_of_brokers, wider_limits
 from mm2py.core.topics.topology import CreateTopic
 from mm2py.errors import BrokerAnsweredError, Mm2Error
-from mm2py.flow.plugins import asking, config_filter_of
+from mm2py.flow.plugins import config_filter_of
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.flow.topics.refusals import RefusalLog
 from mm2py.model.flow import Flow
@@ -46,7 +46,6 @@ class TopicCreation:
         self._refusals = RefusalLog(settings.flow, "create remote topics with their source's configs", events)
         self._remembers = settings.topic_sync.configs_enabled
         self._chosen = config_filter_of(settings)
-        self._filter_class = settings.topic_sync.config_filter_class
 
     async def create(
         self, wanted: Sequence[CreateTopic], source_topics: TopicsView
@@ -69,9 +68,8 @@ class TopicCreation:
                     unread[it.remote_topic] = found
                     configs[it.remote_topic] = {}
                 continue
-            with asking(self._filter_class):
-                limits[it.remote_topic] = wider_limits(found, brokers_limits, self._chosen)
-                configs[it.remote_topic] = {**limits[it.remote_topic], **copied_configs(found, self._chosen)}
+            limits[it.remote_topic] = wider_limits(found, brokers_limits, self._chosen)
+            configs[it.remote_topic] = {**limits[it.remote_topic], **copied_configs(found, self._chosen)}
         factor_of = self._factors(source_topics)
         new = [
             NewTopic(it.remote_topic, it.partitions, factor_of(it.topic), configs[it.remote_topic])

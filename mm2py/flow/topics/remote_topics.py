@@ -14,7 +14,7 @@ import attrs
 from mm2py.core.source.due import RemotePartition
 from mm2py.core.topics.topology import Action, CreateTopic, GrowPartitions, Selected, copyable, missing, select
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
-from mm2py.flow.plugins import asking, policy_of, topic_filter_of, transforms_of
+from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import FlowContext
 from mm2py.flow.topics.creation import TopicCreation
@@ -215,15 +215,14 @@ class Topics:
 
     def _select(self, source: Mapping[str, int]) -> Selected:
         settings = self._settings
-        with asking(settings.policy.class_name, settings.topics.filter_class):
-            selected = select(
-                source,
-                settings.flow,
-                self._policy,
-                self._filter,
-                heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
-                transforms=self._transforms,
-            )
+        selected = select(
+            source,
+            settings.flow,
+            self._policy,
+            self._filter,
+            heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
+            transforms=self._transforms,
+        )
         for topic, other in selected.clashes.items():
             if self._clashes.get(topic) != other:
                 hint = "rename one of them, or exclude one with topics.exclude"

@@ -14,11 +14,13 @@ from mm2py.flow.elsewhere import PartsElsewhere
 from mm2py.model.flow import TopicPartition
 from mm2py.model.share import ALL_SLOTS, Elsewhere, Share, slot_of
 from mm2py.model.state import FlowState
+from mm2py.policy.plugins import CustomClassError
+from mm2py.policy.replication import DefaultReplicationPolicy
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import METADATA, FakeBrokers, FakePartition, FakeTopic
-from tests.support.flow_rig import flow_context
+from tests.support.flow_rig import SETTINGS, flow_context
 
 
 HERE, THERE, MOVING = (TopicPartition("orders", number) for number in range(3))
@@ -100,6 +102,23 @@ async def test_a_node_without_others_looks_only_if_it_must(clusters: dict[str, F
     assert await rig.parts.find(must_know=False) == {}
     assert not clusters["A"].requests
     assert list(await rig.parts.find(must_know=True)) == [HERE]
+
+
+class Fussy(DefaultReplicationPolicy):
+    """A policy of one's own that does not expect every topic."""
+
+    def is_internal_topic(self, topic: str) -> bool:
+        return {"orders": False}[topic]
+
+
+@pytest.mark.usefixtures("clusters")
+async def test_a_custom_class_that_fails_is_the_error() -> None:
+    """It is named to the one that asks, and not taken for a cluster that is away: another node knows no better."""
+    rig = _rig(FlowState.STANDBY)
+    policy = attrs.evolve(SETTINGS.policy, class_name=f"{__name__}.Fussy")
+    rig.parts._context = attrs.evolve(rig.parts._context, settings=attrs.evolve(SETTINGS, policy=policy))
+    with pytest.raises(CustomClassError, match=r"Fussy: is_internal_topic\('new'\) failed: KeyError"):
+        await rig.parts.find(must_know=False)
 
 
 async def test_a_cluster_that_does_not_answer_is_an_error(clusters: dict[str, FakeBrokers]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from mm2py.policy.filters import DefaultConfigPropertyFilter, DefaultTopicFilter
 from mm2py.policy.groups import DefaultGroupFilter
 from mm2py.policy.plugins import (
+    CustomClassError,
     PluginError,
     load_config_property_filter,
     load_group_filter,
@@ -50,6 +51,16 @@ class Raising(DefaultReplicationPolicy):
 
     def __init__(self) -> None:
         raise RuntimeError("no answer")
+
+
+class Fussy(DefaultReplicationPolicy):
+    """Does not know every topic."""
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        return {"orders": f"{source_alias}.orders"}[topic]
+
+    def checkpoints_topic(self, source_alias: str) -> str:
+        raise RuntimeError(f"no checkpoints of {source_alias}")
 
 
 class Bare:
@@ -114,9 +125,9 @@ def test_a_policy_of_ones_own_gets_the_settings_it_takes(path: str) -> None:
 
 def test_a_policy_that_takes_all_settings_gets_all() -> None:
     """A constructor with **settings is handed every one."""
-    policy = load_policy(f"{__name__}.TakesAll", source_alias="A", separator="-")
+    policy: Any = load_policy(f"{__name__}.TakesAll", source_alias="A", separator="-")
 
-    assert vars(policy)["settings"] == {"source_alias": "A", "separator": "-", "internal_separator_enabled": True}
+    assert policy.settings == {"source_alias": "A", "separator": "-", "internal_separator_enabled": True}
 
 
 @pytest.mark.parametrize(
@@ -143,6 +154,21 @@ def test_a_policy_that_cannot_be_used_is_refused_in_words(
 
     assert f"replication.policy.class = {name}: " in str(caught.value)
     assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", ["", ".mirror"])
+def test_a_method_that_raises_is_named_with_what_it_was_asked(suffix: str) -> None:
+    """Whoever asks gets one kind of error, which is a line for the operator, and no traceback."""
+    policy = load_policy(f"{__name__}.Fussy", source_alias="A", suffix=suffix)
+    with pytest.raises(CustomClassError) as caught:
+        policy.format_remote_topic("A", "payments")
+    with pytest.raises(CustomClassError, match=r"Fussy: checkpoints_topic\('A'\) failed: RuntimeError"):
+        policy.checkpoints_topic("A")
+
+    asked = f"payments{suffix}"
+    assert str(caught.value) == f"{__name__}.Fussy: format_remote_topic('A', '{asked}') failed: KeyError('{asked}')"
+    assert "correct the method" in caught.value.hint
+    assert policy.is_internal_topic("__consumer_offsets")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from mm2py.errors import TopicsUnknownError
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES
 from mm2py.model.share import Elsewhere
+from mm2py.policy.plugins import CustomClassError
+from mm2py.telemetry.events import RestFailed
 from tests.support.rest_asking import Asking
 
 
@@ -137,6 +139,16 @@ async def test_a_node_that_cannot_look_says_so(standing_by: Asking) -> None:
     ]
 
     assert [answer.status for answer in answers] == [503, 503, 503]
+
+
+async def test_a_custom_class_that_fails_is_named(standing_by: Asking) -> None:
+    """It was called a bug of mm2py's, with its cause in the log alone."""
+    error = CustomClassError("shop.naming.Policy", "topic_source('stock')", "KeyError('stock')")
+    standing_by.node.control.unreachable = error
+    answer = await standing_by("GET", FLOW + "/topics")
+
+    assert (answer.status, answer.json["message"]) == (500, f"{error}; {error.hint}")
+    assert not standing_by.node.events.of(RestFailed)
 
 
 async def test_the_command_line_names_the_nodes(ask: Asking) -> None:

@@ -205,8 +205,15 @@ CHOOSY_FILTER = attrs.evolve(SETTINGS, topics=attrs.evolve(SETTINGS.topics, filt
 CHOOSY_POLICY = attrs.evolve(SETTINGS, policy=attrs.evolve(SETTINGS.policy, class_name=f"{__name__}.ChoosyPolicy"))
 
 
-@pytest.mark.parametrize("settings", [CHOOSY_FILTER, CHOOSY_POLICY], ids=["filter", "policy"])
-async def test_a_custom_class_that_fails_stops_nothing(events: EventLog, settings: FlowSettings) -> None:
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        (CHOOSY_FILTER, "ChoosyFilter: takes_topic('t') failed: ValueError"),
+        (CHOOSY_POLICY, "topic t has got no remote name"),
+    ],
+    ids=["filter", "policy"],
+)
+async def test_a_custom_class_that_fails_stops_nothing(events: EventLog, settings: FlowSettings, error: str) -> None:
     """A topic that it does not expect is reported, once; what is mirrored already goes on, also from then on."""
     source = _Listed("one", {"t-1"})
     topics = _topics(source, _Listed("other", set()), events, settings, may_act=True)
@@ -225,7 +232,8 @@ async def test_a_custom_class_that_fails_stops_nothing(events: EventLog, setting
 
     assert not refreshing.done()
     assert (len(adopted) > 1, set(adopted)) == (True, {1})
-    assert ["what to mirror" in event.error for event in events.of(StepFailed)] == [True]
+    assert [event.error.rpartition(".")[2].partition('("')[0] for event in events.of(StepFailed)] == [error]
+    assert all("correct" in event.hint for event in events.of(StepFailed))
     refreshing.cancel()
 
 
