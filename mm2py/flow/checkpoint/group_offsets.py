@@ -11,7 +11,7 @@ answer of the flow's group. A node that is frozen after that, in the moment befo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import attrs
 
@@ -83,6 +83,7 @@ class GroupOffsets:
         self._may_write = may_write
         self._clock = context.clock
         self._events = context.events
+        self._reach = context.reach
         self._seen: dict[str, dict[TopicPartition, int]] = {}
 
     async def sync_once(self, wanted: Mapping[str, Offsets]) -> frozenset[str]:
@@ -100,7 +101,7 @@ class GroupOffsets:
             if due:
                 queue.append(group)
             else:
-                self._note(group, state, current, _detail(described[group], committed[group]))
+                self._note(group, state, current, _errors(described[group], committed[group]))
         left = await self._write_all(queue, wanted)
         return frozenset(group for group, synced in self.states.items() if synced.state.is_writable) - left
 
@@ -127,7 +128,7 @@ class GroupOffsets:
         state, current = self._judge(group, offsets, described, committed)
         due = self._due(offsets, current, ends) if state.is_writable else {}
         if not due:
-            self._note(group, state, current, _detail(described, committed))
+            self._note(group, state, current, _errors(described, committed))
             return True
         # A consumer, or another node that owns the flow by now, may have committed since.
         sent_by = self._clock.monotonic() + _FRESH_S
@@ -142,11 +143,11 @@ class GroupOffsets:
             return False
         written = {tp: due[tp] for tp, error in answers.items() if error is None}
         if any(error.code in _JOINED for error in errors):
-            self._note(group, AtTarget.ACTIVE, current, "")
+            self._note(group, AtTarget.ACTIVE, current)
         elif errors:
-            self._note(group, AtTarget.REFUSED, {**current, **written}, str(errors[0]))
+            self._note(group, AtTarget.REFUSED, {**current, **written}, errors[:1])
         else:
-            self._note(group, AtTarget.IDLE, {**current, **written}, "", has_written=True)
+            self._note(group, AtTarget.IDLE, {**current, **written}, has_written=True)
             self._events.emit(GroupOffsetsSynced(self._flow, group, len(written)))
         return True
 
@@ -176,8 +177,17 @@ class GroupOffsets:
         state = judge_group_at_target(description, current, ours=ours, seen=self._seen.get(group))
         return state, current or {}
 
-    def _note(self, group: str, state: AtTarget, current: Offsets, detail: str, *, has_written: bool = False) -> None:
+    def _note(
+        self,
+        group: str,
+        state: AtTarget,
+        current: Offsets,
+        errors: Sequence[BrokerAnsweredError] = (),
+        *,
+        has_written: bool = False,
+    ) -> None:
         """Record what was found and written, and report changes."""
+        detail = "; ".join(dict.fromkeys(map(str, errors)))
         if state is not AtTarget.UNKNOWN:
             self._seen[group] = {tp: offset.offset for tp, offset in current.items()}
         before, now = self.states.get(group), self._clock.monotonic()
@@ -192,7 +202,8 @@ class GroupOffsets:
             return
         if not state.is_writable:
             reason = f"{state.value}: {detail}" if detail else state.value
-            self._events.emit(GroupSyncSkipped(self._flow, group, state.name.lower(), reason))
+            hint = "; ".join(dict.fromkeys(filter(None, map(self._reach.hint_for, errors))))
+            self._events.emit(GroupSyncSkipped(self._flow, group, state.name.lower(), reason, hint))
         elif before is not None and before.state is not AtTarget.WATCHED:
             held_s = now - before.since
             self._events.emit(GroupSyncResumed(self._flow, group, before.state.name.lower(), held_s))
@@ -202,6 +213,5 @@ def _only(committed: Offsets, wanted: Offsets) -> dict[TopicPartition, Committed
     return {tp: offset for tp, offset in committed.items() if tp in wanted}
 
 
-def _detail(described: Described, committed: Committed) -> str:
-    failed = (str(answer) for answer in (described, committed) if isinstance(answer, BrokerAnsweredError))
-    return "; ".join(dict.fromkeys(failed))
+def _errors(described: Described, committed: Committed) -> list[BrokerAnsweredError]:
+    return [answer for answer in (described, committed) if isinstance(answer, BrokerAnsweredError)]

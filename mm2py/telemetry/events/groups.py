@@ -80,6 +80,7 @@ class GroupSyncSkipped(Event):
     group: str
     state: str
     reason: str
+    hint: str
 
 
 @attrs.frozen

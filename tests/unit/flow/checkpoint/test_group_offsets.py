@@ -179,7 +179,11 @@ async def test_a_group_that_cannot_be_looked_at_is_left_alone(
     assert rig.target.commits == []
     assert rig.target.groups["g"].offsets == {REMOTE: 500}
     assert (settled, rig.state) == (frozenset(), AtTarget.UNKNOWN)
-    assert code.name in rig.events.of(GroupSyncSkipped)[0].reason
+    (skipped,) = rig.events.of(GroupSyncSkipped)
+    assert code.name in skipped.reason
+    asked = "DESCRIBE on group g" + (" and on its topics" if failure == OFFSET_FETCH else "")
+    is_refused = code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert skipped.hint.startswith(f"grant the mirror's principal {asked} of cluster" if is_refused else "")
 
 
 async def test_one_group_s_failure_does_not_keep_others_from_being_written(rig: GroupOffsetsRig) -> None:
