@@ -354,10 +354,14 @@ class FlowGroup(ABC):
     def _restarting(self, event: TaskRestarted) -> None:
         self._enter(FlowState.RESTARTING, "; ".join(event.causes))
         self._restarts += 1
-        self._falls += 1
-        self._events.emit(event)
+        self._count_fall(event)
         if self.requests.draining.is_set() and self._life is not None:
             self._life.cancel()  # a group that failed in its drain is not restarted
+
+    def _count_fall(self, event: TaskRestarted) -> None:
+        """Count and report that the group, or a loop beside it, failed and is restarted."""
+        self._falls += 1
+        self._events.emit(event)
 
     # Shared flows.
 

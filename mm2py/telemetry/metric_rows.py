@@ -227,7 +227,7 @@ _CONNECTORS = Chapter(
                "Mirus: running-task-count, failed-task-count, paused-task-count, unassigned-task-count, "
                "destroyed-task-count"),
         Metric("mm2py_connector_failed_restart_attempts_total", _C, _CONNECTOR,
-               "How often the task group failed and was restarted.",
+               "How often the task group, or a loop beside its tasks, failed and was restarted.",
                "Mirus: connector-failed-restart-attempts-count"),
         Metric("mm2py_connector_task_failed_restart_attempts_total", _C, _CONNECTOR,
                "How often one of its tasks was restarted.",

@@ -34,7 +34,7 @@ _AMOUNTS: Mapping[str, str] = {
     "topic_sync_failed": "count",
 }
 #: Tasks are named ``A->B/source/…``.
-_TASK = re.compile(r"(.+)->(.+)/(?:source|checkpoints|heartbeats)(?:/.*)?", re.DOTALL)
+_TASK = re.compile(r"(.+)->(.+)/(?:source|checkpoints|heartbeats|nodes|membership)(?:/.*)?", re.DOTALL)
 
 
 class EventTally:

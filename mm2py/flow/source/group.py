@@ -24,6 +24,7 @@ from mm2py.flow.source.position_writer import PositionWriter
 from mm2py.flow.source.positions import Positions
 from mm2py.flow.source.sharing import ShareKeeper
 from mm2py.flow.source.transactions import end_open_transactions
+from mm2py.flow.supervise import supervise
 from mm2py.flow.task_group import BackgroundLoop, FlowContext, FlowGroup
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.flow.topics.remote_topics import Topics
@@ -326,7 +327,13 @@ class SourceGroup(FlowGroup):
         return [side for side in sides if life.tasks.holders.share.is_owner or not side.is_for_owner]
 
     async def _run_side(self, side: BackgroundLoop) -> None:
-        await self._context.supervise(f"{self.task}/{side.name}", side.run)
+        await supervise(
+            f"{self.task}/{side.name}",
+            side.run,
+            clock=self._clock,
+            jitter=self._context.jitter,
+            report=self._count_fall,
+        )
 
     # Its loops.
 

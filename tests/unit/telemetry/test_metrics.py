@@ -423,7 +423,8 @@ def test_events_are_counted_by_flow() -> None:
     events.emit(GroupSyncSkipped(FLOW, "g", "active", "it has members", ""))
     events.emit(GroupSyncSkipped(FLOW, "g", "refused", "no", ""))
     events.emit(TopicSyncFailed(FLOW, "synchronise topic configs", ("t",), 3, "no", ""))
-    events.emit(TaskRestarted("A->B/source/offset-syncs", ("boom",), 1.0))
+    for task in ("source/offset-syncs", "membership", "nodes"):
+        events.emit(TaskRestarted(f"A->B/{task}", ("boom",), 1.0))
     series = scraped(metrics, mirror_view(flow_view()))
 
     assert values_of(series, "mm2py_partition_stops_total", "source") == {("A",): 1}
@@ -438,7 +439,7 @@ def test_events_are_counted_by_flow() -> None:
         ("group_sync_skipped", "A"): 2,
         ("partition_stopped", "A"): 1,
         ("spark_logged", ""): 1,
-        ("task_restarted", "A"): 1,
+        ("task_restarted", "A"): 3,
         ("topic_sync_failed", "A"): 1,
     }
 

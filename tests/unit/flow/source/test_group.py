@@ -17,7 +17,7 @@ from mm2py.model.overrides import Wanted
 from mm2py.model.share import NO_SHARE, Share, whole_share
 from mm2py.model.state import FlowState
 from mm2py.pipeline.copy_job import EpochLostError
-from mm2py.telemetry.events import FlowDrained
+from mm2py.telemetry.events import FlowDrained, TaskRestarted
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import DRAIN_S, EPOCH_S, flow_context
@@ -146,3 +146,21 @@ async def test_a_drain_that_lost_an_epoch_does_not_pass_for_a_clean_one(
 
     assert group.has_lost is has_lost
     assert drained.positions_written is not has_lost
+
+
+async def test_a_loop_beside_copying_that_fails_counts_as_a_fall_of_the_group() -> None:
+    """It is restarted on its own, and copying goes on; the metric and its alert would not show it otherwise."""
+    clock = LoopClock()
+    events = EventLog(clock)
+    group = SourceGroup(flow_context(clock, events), PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
+    left = [ValueError("boom"), ValueError("boom")]
+
+    class Falling(Watch):
+        async def run(self) -> None:
+            if left:
+                raise left.pop()
+
+    await group._run_side(cast("Any", Falling()))
+
+    assert (group.view().falls, group.view().restarts) == (2, 0)
+    assert [event.task for event in events.of(TaskRestarted)] == ["A->B/source/watch"] * 2
