@@ -74,7 +74,10 @@ async def run_node(
         async with asyncio.TaskGroup() as tasks:
             beside = [
                 tasks.create_task(write_status(mirror_maker.view, status_file, clock, events), name="status file"),
-                tasks.create_task(watch(watched, mirror_maker.request_reload, clock), name="watch"),
+                tasks.create_task(
+                    watch(watched, lambda: mirror_maker.settings.provided, mirror_maker.request_reload, clock),
+                    name="watch",
+                ),
                 # The mirror continues, whatever happens to this task.
                 tasks.create_task(_serve(server, clock, events), name="rest"),
             ]
@@ -103,10 +106,13 @@ def _hang_up(mirror_maker: MirrorMaker, *, has_terminal: bool) -> None:
         mirror_maker.request_reload()
 
 
-async def watch(read: Stamps, reload: Callable[[], None], clock: Clock) -> None:
-    """Call *reload* whenever one of the files was saved; *read* are their stamps from before they were read."""
+async def watch(read: Stamps, provided: Callable[[], Stamps], reload: Callable[[], None], clock: Clock) -> None:
+    """Call *reload* whenever one of the files was saved, or one that the settings in use refer to, which *provided*
+    returns; *read* are the files' stamps from before they were read, and none if they are not to be watched.
+    """
     known = dict(read)
     while known:
+        known = {**provided(), **known}
         # While an editor replaces a file, it is missing for a moment.
         now = {path: stamp for path, stamp in stamps(known).items() if stamp is not None}
         if now.items() - known.items():

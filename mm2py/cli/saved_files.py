@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from mm2py.config.providers import Stamp, ThisMachine
 
-#: When a file was changed, its size, and which file it is; None if it is missing.
-Stamps = Mapping[Path, tuple[int, int, int] | None]
+
+Stamps = Mapping[Path, Stamp]
 
 
 def stamps(paths: Iterable[Path]) -> Stamps:
     """Return the present stamps of files."""
-    return {path: _stamp(path) for path in paths}
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return {path: ThisMachine().stamp(str(path)) for path in paths}

@@ -4,18 +4,17 @@ those that they name.
 
 from __future__ import annotations
 
-import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from mm2py.config.layers import Layers, Value
+from mm2py.config.layers import Layers
 from mm2py.config.lint import Line
 from mm2py.config.problem import Problem
 from mm2py.config.providers import Machine
-from mm2py.config.references import REFERENCE, file_provider
+from mm2py.config.references import files_provided
 
 
 _SECRET_NAME: Final = re.compile(r"password|secret|token\Z|\.access\.key\Z|ssl\..*\bkey\Z", re.IGNORECASE)
@@ -71,7 +70,7 @@ def _files_named(line: Line, layers: Layers) -> Iterator[str]:
     """Return the files with secrets that a line names."""
     value, name = line.value, line.name
     if value.stands_in:
-        yield from _files_provided(value, layers) if _is_secret(line) else ()
+        yield from files_provided(value.stands_in, layers) if _is_secret(line) else ()
         return
     text = value.text.strip()
     if text and (name in _NAMING or name.endswith(_STORE)):
@@ -80,10 +79,3 @@ def _files_named(line: Line, layers: Layers) -> Iterator[str]:
         yield re.sub(r"\A(?://)?", "", text.removeprefix("file:"))
     elif name.endswith(_JAAS):
         yield from _KEY_TAB.findall(text)
-
-
-def _files_provided(value: Value, layers: Layers) -> Iterator[str]:
-    for found in REFERENCE.finditer(value.stands_in):
-        kind, path = file_provider(found.group(1), layers), found.group(3) or ""
-        if path and kind is not None:
-            yield posixpath.join(path, found.group(4)) if kind == "dir" else path

@@ -24,6 +24,10 @@ from mm2py.model.patterns import NamePatterns, PatternError, split_list
 _JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
 
 
+#: When a file was changed, its size, and which file it is; None if it is missing.
+Stamp = tuple[int, int, int] | None
+
+
 class ProviderError(ValueError):
     """A provider cannot be created, or cannot provide values; the text says why and never contains a value."""
 
@@ -45,6 +49,10 @@ class Machine(Protocol):
 
     def exposed_mode(self, path: str) -> int | None:
         """Return the permissions of a file if other users may read it; None if not, or if they cannot be changed."""
+        ...
+
+    def stamp(self, path: str) -> Stamp:
+        """Return what changes when a file is saved."""
         ...
 
 
@@ -79,6 +87,13 @@ class ThisMachine:
         others = 0o044 if status.st_uid == os.geteuid() else 0o004
         is_exposed = stat.S_ISREG(status.st_mode) and status.st_mode & others and not is_fixed
         return stat.S_IMODE(status.st_mode) if is_exposed else None
+
+    def stamp(self, path: str) -> Stamp:
+        try:
+            found = Path(path).stat()
+        except (OSError, ValueError):
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 @attrs.frozen

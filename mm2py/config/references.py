@@ -6,6 +6,7 @@ provider is a secret from then on.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 
@@ -70,10 +71,14 @@ def _make_providers(layers: Layers, machine: Machine) -> tuple[dict[str, Provide
     return providers, problems
 
 
-def file_provider(name: str, layers: Layers) -> str | None:
-    """Return whether the provider *name* reads a ``file`` or the files of a ``dir``; None if neither."""
-    line = layers.get(f"{PROVIDERS}.{name}.class")
-    return file_kind(line.text.strip() if line else name)
+def files_provided(text: str, layers: Layers) -> Iterator[str]:
+    """Return the files that the references in *text* read."""
+    for found in REFERENCE.finditer(text):
+        name, path = found.group(1), found.group(3) or ""
+        line = layers.get(f"{PROVIDERS}.{name}.class")
+        kind = file_kind(line.text.strip() if line else name)
+        if path and kind is not None:
+            yield posixpath.join(path, found.group(4)) if kind == "dir" else path
 
 
 def _parameters(layers: Layers, name: str) -> dict[str, str]:

@@ -31,8 +31,8 @@ from mm2py.config.legacy import modernise
 from mm2py.config.lint import Line, classify_all, lint
 from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.properties import Document, escaped, parse_bytes
-from mm2py.config.providers import Machine, ThisMachine
-from mm2py.config.references import resolve_references
+from mm2py.config.providers import Machine, Stamp, ThisMachine
+from mm2py.config.references import files_provided, resolve_references
 from mm2py.config.resolve import (
     FlowReader,
     cluster_aliases,
@@ -91,6 +91,8 @@ class MirrorSettings:
     elsewhere: tuple[FlowSettings, ...] = attrs.field(default=(), repr=False)
     #: Every key's value and origin, secrets masked.
     effective: tuple[Effective, ...] = attrs.field(default=(), repr=False)
+    #: The files that references such as ``${file:…}`` read, as they were then.
+    provided: Mapping[Path, Stamp] = attrs.field(factory=dict, eq=False, repr=False)
     #: Returns the settings of the same files with overrides that operators set while flows run.
     with_live: Callable[[Mapping[str, str]], MirrorSettings] | None = attrs.field(default=None, eq=False, repr=False)
     #: Returns the settings of the same files with what the owners of flows have otherwise.
@@ -185,7 +187,11 @@ class _Given:
 
 def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
     document, targets = given.document, given.targets
-    resolved = resolve_references(Layers(document, given.overrides, live, owners), given.machine)
+    written = Layers(document, given.overrides, live, owners)
+    # Before they are read: a save in between counts.
+    paths = {path for line in written.lines() for path in files_provided(line.text, written)}
+    stamps = {path: given.machine.stamp(path) for path in paths}
+    resolved = resolve_references(written, given.machine)
     aliases = cluster_aliases(resolved.layers)
     modern = modernise(resolved.layers, aliases)
     layers = modern.layers
@@ -232,6 +238,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
         worker=worker_membership(layers, flows[0].flow.target if flows else next(iter(aliases), "")),
         elsewhere=_elsewhere(layers, flows),
         effective=tuple(effective(layers, [settings.flow for settings in flows], lines)),
+        provided={Path(path): stamp for path, stamp in stamps.items()},
     )
 
 

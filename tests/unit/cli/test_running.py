@@ -15,7 +15,7 @@ from mm2py.cli import mirror_maker, running
 from mm2py.cli.entry import hold_hang_up
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.running import watch, write_status
-from mm2py.cli.saved_files import Stamps
+from mm2py.cli.saved_files import Stamps, stamps
 from mm2py.clock import SystemClock
 from mm2py.config.settings import MirrorSettings, load_settings
 from mm2py.model.state import MirrorView
@@ -97,7 +97,7 @@ def test_a_file_that_is_saved_while_it_is_loaded_is_loaded_again(
         hold_hang_up(is_held=False)
         with suppress(TimeoutError):
             async with asyncio.timeout(0.01):
-                await watch(watched, lambda: reloads.append("reload"), SystemClock())
+                await watch(watched, dict, lambda: reloads.append("reload"), SystemClock())
         return ExitCode.OK
 
     monkeypatch.setattr(running, "run_node", run_node)
@@ -105,3 +105,33 @@ def test_a_file_that_is_saved_while_it_is_loaded_is_loaded_again(
 
     assert mirror_maker.act(options, load, files=(path,)) == ExitCode.OK
     assert reloads == ["reload"]
+
+
+async def test_a_file_that_the_settings_refer_to_is_watched_too(tmp_path: Path) -> None:
+    """A secret is rotated: its file is saved, and the properties file is not. What is referred to later counts, too."""
+    file, first, second = tmp_path / "mm2.properties", tmp_path / "first", tmp_path / "second"
+    secret = "A.ssl.key.password = ${{{}}}\n"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+        "config.providers = file, dir\n" + secret.format(f"file:{first}:key")
+    )
+    first.write_text("key = one\n")
+    second.write_text("two")
+    read = [load_settings(file)]
+    clock, reloads = LoopClock(), list[float]()
+
+    def reload() -> None:
+        reloads.append(clock.monotonic())
+        read.append(load_settings(file))
+
+    watching = asyncio.create_task(watch(stamps([file]), lambda: read[-1].provided, reload, clock))
+    await clock.sleep(10.5)
+    first.write_text("key = another\n")
+    await clock.sleep(10)
+    file.write_text(file.read_text() + secret.format(f"dir:{tmp_path}:second"))
+    await clock.sleep(10)
+    second.write_text("another")
+    await clock.sleep(10)
+    watching.cancel()
+
+    assert reloads == [11, 21, 31]

@@ -10,6 +10,7 @@ import pytest
 
 from mm2py.config.keys.row import Place
 from mm2py.config.keys.table import KEYS
+from mm2py.config.providers import Stamp
 from mm2py.config.render import explain
 from tests.support.config_files import ConfigFile
 
@@ -38,6 +39,9 @@ class ModelMachine:
 
     def exposed_mode(self, path: str) -> int | None:
         return self.modes.get(path)
+
+    def stamp(self, path: str) -> Stamp:
+        return (0, len(self.files[path]), 0) if path in self.files else None
 
 
 _OWNERS = {
