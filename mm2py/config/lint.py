@@ -29,6 +29,8 @@ _ROLES = ("consumer", "producer")
 _WITHOUT_EFFECT = "accepted, without effect in this version"
 #: They are in no topic's name, nor in a group's.
 _NOT_IN_NAMES = "\"';"
+#: A class of characters, which may be about them: ``[^']*``.
+_CLASS = re.compile(r"\[[^\]]+\]")
 _FLOW_KEY = re.compile(r"(.+?)->(.+?)\.(.+)")
 
 
@@ -166,7 +168,8 @@ def _note_line(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Itera
         yield Problem(value.where, value.key, row.remark or _WITHOUT_EFFECT, _typo(line))
     yield from _note_nearest(row, value)
     yield from _note_repeated(row, value)
-    if row.kind is Kind.PATTERNS and (strange := next((char for char in _NOT_IN_NAMES if char in value.text), "")):
+    plain = _CLASS.sub("", value.text)
+    if row.kind is Kind.PATTERNS and (strange := next((char for char in _NOT_IN_NAMES if char in plain), "")):
         hint = "write names and expressions without quotes, separated by commas"
         yield Problem(value.where, value.key, f"{strange} is part of the name or expression, as in Java", hint)
     if entry is None:

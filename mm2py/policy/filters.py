@@ -46,7 +46,7 @@ class DefaultTopicFilter:
         return Inclusion.INCLUDED if self.included.matches(topic) else Inclusion.NOT_INCLUDED
 
     def takes_topic(self, topic: str) -> bool:
-        return self.judge(topic) is Inclusion.INCLUDED
+        return self.included.matches(topic) and not self.excluded.matches(topic)
 
 
 class ConfigPropertyFilter(Protocol):

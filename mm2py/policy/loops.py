@@ -16,7 +16,7 @@ from mm2py.model.flow import Flow
 from mm2py.model.patterns import NamePatterns
 from mm2py.policy.filters import DefaultTopicFilter, TopicFilter
 from mm2py.policy.name_search import ALPHABET, Automaton, NotWalkableError, walk_together
-from mm2py.policy.replication import DefaultReplicationPolicy, ReplicationPolicy, is_built_in, keeps_names
+from mm2py.policy.replication import HEARTBEATS, DefaultReplicationPolicy, ReplicationPolicy, is_built_in, keeps_names
 from mm2py.policy.selection import is_cycle, judge_topic
 
 
@@ -65,6 +65,9 @@ class FlowNaming:
     def takes(self, topic: str) -> bool:
         """Whether it mirrors *topic* of its source."""
         replicates = self.heartbeats_replication_enabled
+        # Most flows take a few of thousands of names, so what is asked first is what costs least.
+        if is_built_in(self.policy) and HEARTBEATS not in topic and not self.topic_filter.takes_topic(topic):
+            return False
         return judge_topic(
             topic, self.flow, self.policy, self.topic_filter, heartbeats_replication_enabled=replicates
         ).is_replicated
@@ -85,6 +88,8 @@ class Loop:
 
 #: A topic on a cluster.
 _Node = tuple[str, str]
+#: Flows by the cluster that they read.
+_BySource = Mapping[str, Sequence[FlowNaming]]
 
 
 @attrs.frozen
@@ -160,17 +165,20 @@ def _samples(mirrors: Sequence[FlowNaming]) -> Iterator[str]:
 def _find(mirrors: Sequence[FlowNaming]) -> Loop | None:
     if _names_show_all_ways(mirrors):
         return None
-    circles, edges = _possible(mirrors)
+    by_source: dict[str, list[FlowNaming]] = {}
+    for mirror in mirrors:
+        by_source.setdefault(mirror.source, []).append(mirror)
+    circles, edges = _possible(by_source)
     # A router may apply to certain names only.
     if not circles and not any(mirror.routed for mirror in mirrors):
         return None
     for word in _likely(mirrors):
-        if found := _travel(mirrors, word):
+        if found := _travel(by_source, word):
             return found
     doubtful: _Circle | None = None
     search = _Search()
     for circle, found_word in search.circles(circles, edges):
-        if found := _travel(mirrors, found_word.text):
+        if found := _travel(by_source, found_word.text):
             return found
         if found_word.is_open:
             doubtful = doubtful or circle
@@ -189,7 +197,7 @@ def _names_show_all_ways(mirrors: Sequence[FlowNaming]) -> bool:
     return not any(policy.separator in alias for alias in aliases)
 
 
-def _possible(mirrors: Sequence[FlowNaming]) -> tuple[list[_Circle], list[_Edge]]:
+def _possible(mirrors: _BySource) -> tuple[list[_Circle], list[_Edge]]:
     """Follow a name that every filter selects: a cycle from each cluster that has one, and all steps taken."""
 
     def takes(mirror: FlowNaming, name: str) -> bool:
@@ -198,17 +206,17 @@ def _possible(mirrors: Sequence[FlowNaming]) -> tuple[list[_Circle], list[_Edge]
     circles: list[_Circle] = []
     edges: list[_Edge] = []
     seen: set[_Node] = set()
-    for alias in sorted({mirror.source for mirror in mirrors}):
+    for alias in sorted(mirrors):
         found, walked = _explore(mirrors, (alias, _PROBE), takes, seen)
         circles += [found] if found is not None else []
         edges += walked
     return circles, edges
 
 
-def _travel(mirrors: Sequence[FlowNaming], word: str) -> Loop | None:
+def _travel(mirrors: _BySource, word: str) -> Loop | None:
     """Follow the topic *word* from each cluster through the flows."""
     seen: set[_Node] = set()
-    for alias in sorted({mirror.source for mirror in mirrors}):
+    for alias in sorted(alias for alias, ways in mirrors.items() if any(mirror.takes(word) for mirror in ways)):
         circle, _ = _explore(mirrors, (alias, word), FlowNaming.takes, seen)
         if circle is not None:
             is_sure = all(is_built_in(edge.mirror.policy) for edge in circle.edges)
@@ -218,7 +226,7 @@ def _travel(mirrors: Sequence[FlowNaming], word: str) -> Loop | None:
 
 
 def _explore(
-    mirrors: Sequence[FlowNaming], start: _Node, takes: Callable[[FlowNaming, str], bool], seen: set[_Node]
+    mirrors: _BySource, start: _Node, takes: Callable[[FlowNaming, str], bool], seen: set[_Node]
 ) -> tuple[_Circle | None, list[_Edge]]:
     """Follow every path from *start* to topics not *seen*, depth first; return the first cycle, and each step taken."""
     circle: _Circle | None = None
@@ -251,10 +259,10 @@ def _explore(
     return circle, edges
 
 
-def _ways(mirrors: Sequence[FlowNaming], node: _Node, takes: Callable[[FlowNaming, str], bool]) -> Iterator[_Edge]:
+def _ways(mirrors: _BySource, node: _Node, takes: Callable[[FlowNaming, str], bool]) -> Iterator[_Edge]:
     alias, name = node
-    for mirror in mirrors:
-        if mirror.source == alias and takes(mirror, name):
+    for mirror in mirrors.get(alias, ()):
+        if takes(mirror, name):
             yield _Edge(mirror, name, (mirror.target, mirror.name_remote(name)))
 
 

@@ -5,6 +5,7 @@ first. Expressions whose language is not regular, and a few unusual ones, cannot
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 from collections import deque
@@ -154,8 +155,13 @@ def _mask(op: str, argument: Any, flags: int) -> int:
         for kind, value in argument[1:] if is_negated else argument:
             mask |= sum(bit for char, bit in _BIT.items() if _holds(str(kind), value, char, flags))
         return _EVERY & ~mask if is_negated else mask
-    literal = sum(bit for char, bit in _BIT.items() if _holds("LITERAL", argument, char, flags))
+    literal = _literal(argument, flags)
     return _EVERY & ~literal if op == "NOT_LITERAL" else literal
+
+
+@functools.cache  # there are few, and lists of names have tens of thousands of them
+def _literal(code: int, flags: int) -> int:
+    return sum(bit for char, bit in _BIT.items() if _holds("LITERAL", code, char, flags))
 
 
 def _holds(kind: str, value: Any, char: str, flags: int) -> bool:

@@ -175,6 +175,12 @@ def test_a_security_setting_at_the_wrong_level_is_noted(config: ConfigFile, line
     assert [note.key for note in config.load(line).notes] == [_key(line)]
 
 
+def test_a_class_of_characters_may_be_about_quotes(notes: Notes) -> None:
+    """It is no list in quotes; groups may have any name."""
+    assert notes("A->B.groups = [^'\"]+, [a-z;]*\nA->B.topics = it[^']*") == []
+    assert len(notes("A->B.groups = '[^;]+'")) == 1
+
+
 def test_disabled_flows_and_unused_clusters_are_no_noise(notes: Notes) -> None:
     """A flow that is disabled needs no note; of a cluster that no flow uses, one says so."""
     unused = (

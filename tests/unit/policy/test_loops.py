@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import Any
 
 import attrs
 import pytest
@@ -13,6 +14,7 @@ from mm2py.policy import loops
 from mm2py.policy.filters import DefaultTopicFilter
 from mm2py.policy.loops import FlowNaming, Loop, Meeting, describe, find_loop, find_meeting
 from mm2py.policy.replication import AffixedReplicationPolicy, DefaultReplicationPolicy, IdentityReplicationPolicy
+from mm2py.policy.selection import Selection, judge_topic
 
 
 EXCLUDED = (r"mm2.*\.internal", r".*\.replica", "__.*")
@@ -311,6 +313,21 @@ def test_lists_of_names_are_not_searched_for_a_name(monkeypatch: pytest.MonkeyPa
 
     assert find_meeting(flows) is None
     assert find_meeting([*flows, mirror("D->Z", r"v1\.C")]) == Meeting((Flow("C", "Z"), Flow("D", "Z")), "v1.C")
+
+
+def test_long_lists_are_asked_for_their_own_names_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty flows with three hundred names each: to judge each name on each flow took seconds at each reload."""
+    judged: list[str] = []
+
+    def judge(topic: str, *others: Any, **named: Any) -> Selection:
+        judged.append(topic)
+        return judge_topic(topic, *others, **named)
+
+    monkeypatch.setattr(loops, "judge_topic", judge)
+    ring = [mirror(f"{a}->{b}", " ".join(f"{a}-{at}" for at in range(30)) + " x-.+") for a, b in ("AB", "BC", "CA")]
+
+    assert find_loop(ring) == Loop(tuple(flow.flow for flow in ring), "x-a", grows=False, is_sure=True)
+    assert len(judged) < 200
 
 
 def test_a_filter_of_one_s_own_may_have_no_hash() -> None:
