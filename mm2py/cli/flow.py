@@ -15,6 +15,7 @@ from mm2py.cli.command import Parser, even_if_unread, read_flow, run
 from mm2py.cli.flow_requests import CONNECTORS, Request, configuring, judge_steering, limiting, steering
 from mm2py.cli.rest_client import DaemonNotReachableError, RestApi, connected, read_address
 from mm2py.clock import Clock, SystemClock
+from mm2py.errors import OverrideConflictError
 from mm2py.model.flow import Flow
 
 
@@ -207,6 +208,9 @@ async def _change(requests: Sequence[Request], rest: RestApi, *, is_json: bool) 
     """Request changes one after the other, up to the first that is refused."""
     for request in requests:
         answer = await rest.ask(request.method, request.path, query=request.query, body=request.body)
+        if request.path.endswith("/restart") and answer and answer["connector"]["state"] == "STOPPED":
+            # Connect's answer is no error.
+            raise OverrideConflictError(f"{request.done.removesuffix(' restarts')} is stopped", "resume it instead")
         with even_if_unread():
             if is_json:
                 # As in Connect, most changes have no response body.

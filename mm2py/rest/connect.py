@@ -82,9 +82,11 @@ def task_states(flow: FlowView, group: GroupView, worker_id: str) -> Iterator[Js
 
 
 def mark_restarted(state: Json, *, include_tasks: bool, only_failed: bool) -> None:
-    """Mark in a connector's state what is being restarted, as Connect does, with RESTARTING."""
+    """Mark in a connector's state what is being restarted, as Connect does, with RESTARTING; a stopped one stays so,
+    which Connect shows at the next look only.
+    """
     for one in (state["connector"], *(state["tasks"] if include_tasks else ())):
-        if not only_failed or one["state"] == "FAILED":
+        if one["state"] == "FAILED" or not (only_failed or one["state"] == "STOPPED"):
             one["state"] = "RESTARTING"
 
 

@@ -61,6 +61,8 @@ _QUESTIONS: Final[tuple[tuple[str, str, object, str], ...]] = (
     ("POST", f"{_ONE}/restart?includeTasks=true&onlyFailed=true", None, "RUNNING"),
     ("POST", f"{_ONE}/tasks/0/restart", None, "RUNNING"),
     ("PUT", f"{_ONE}/stop", None, "STOPPED"),
+    ("POST", f"{_ONE}/restart", None, "STOPPED"),
+    ("POST", f"{_ONE}/restart?onlyFailed=true", None, "STOPPED"),
     ("PATCH", f"{_ONE}/offsets", {"offsets": []}, ""),
     ("PATCH", f"{_ONE}/offsets", _OFFSETS, ""),
     ("DELETE", f"{_ONE}/offsets", None, ""),

@@ -19,7 +19,7 @@ from mm2py.config.rest import Right
 from mm2py.flow.control.connect_worker import ConnectWorker, Idleness
 from mm2py.model.connector_configs import RestartRequest, StoredConnector
 from mm2py.model.overrides import Wanted
-from mm2py.model.state import FlowState, FlowView, GroupView
+from mm2py.model.state import FlowView, GroupView
 from mm2py.rest import connect
 from mm2py.rest.errors import RETRY_AFTER_S, RestError, bad_request, not_found
 from mm2py.rest.handlers import connect_api as api
@@ -31,6 +31,8 @@ from mm2py.rest.schemas import ref
 
 routes = Routes("worker", ignores_query=True)
 _root: Final = api.Root(routes, "", reading_errors=(404, 503))
+#: Connect's words.
+_NO_NAME: Final = 'Missing required configuration "name" which has no default value.'
 _NOT_READ: Final = "the worker's config topic has not been read yet; its log says why"
 
 
@@ -101,13 +103,13 @@ def _running(ask: Ask) -> tuple[_Shown, FlowView, GroupView]:
 @routes.add(
     "GET",
     "/health",
-    "Whether a worker has started, in Connect's format (KIP-1017)",
+    "Whether a worker has started, in Connect's format (KIP-1017); a node without connectors of its own has",
     answers={200: ref("WorkerStatus"), 503: ref("WorkerStatus")},
     right=Right.NONE,
-    errors=(404,),
+    errors=(),
 )
 async def get_worker_health(ask: Ask) -> object:
-    if _worker(ask).store.is_read:
+    if ask.node.worker is None or ask.node.worker.store.is_read:
         return {"status": "healthy", "message": "The worker is ready to handle requests."}
     return Answer(503, {"status": "starting", "message": f"The worker is starting: {_NOT_READ}."})
 
@@ -285,11 +287,11 @@ async def stop_worker_connector(ask: Ask) -> object:
 
 
 async def _restart(ask: Ask) -> Answer:
-    """Ask all nodes of the worker, this one too: each restarts what it runs of the connector."""
-    shown, _, group = _running(ask)
+    """Ask all nodes of the worker, this one too: each restarts what it runs of the connector. If that is stopped, none
+    runs any of it, and that is no error.
+    """
+    shown, _, _ = _running(ask)
     include_tasks, only_failed = ask.flag("includeTasks"), ask.flag("onlyFailed")
-    if group.state is FlowState.STOPPED:
-        raise RestError(409, f"Connector {shown.name} is stopped: resume it instead")
     state = _status(ask, shown)
     connect.mark_restarted(state, include_tasks=include_tasks, only_failed=only_failed)
     await whole(ask, _worker(ask).request_restart(RestartRequest(shown.name, include_tasks, only_failed), by=ask.by))
@@ -369,7 +371,7 @@ async def validate_worker_config(ask: Ask) -> object:
     texts = _texts(body, str(name))
     if kind_of(texts.get("connector.class", class_name)) is not kind_of(class_name):
         raise bad_request(f"connector.class is {texts['connector.class']}, and the address names {class_name}")
-    problems: dict[str, list[str]] = {}
+    problems = {} if "name" in body else {"name": [_NO_NAME]}
     for one in await _worker(ask).check(texts["name"], {**texts, "connector.class": class_name}):
         message = f"{one.message} ({one.hint})" if one.hint else one.message
         problems.setdefault(one.key or "name", []).append(message)

@@ -20,6 +20,7 @@ from mm2py.cli.command import ArgumentsError, read_flow
 from mm2py.cli.flow_requests import configuring, judge_steering, limiting, steering
 from mm2py.cli.rest_client import ServerEvent
 from mm2py.core.control.overrides import CONNECTORS
+from mm2py.errors import OverrideConflictError
 from mm2py.model.flow import Flow
 from tests.support.clocks import ManualClock
 from tests.support.commands import unread_output
@@ -164,6 +165,16 @@ async def test_only_connectors_that_a_flow_has_are_restarted(capsys: pytest.Capt
 
     assert rest.asked == [("GET", f"{AT}/connectors"), ("POST", f"{AT}/connectors/{SOURCE}/restart")]
     assert capsys.readouterr().out == f"{SOURCE} of A->B restarts\n"
+
+
+async def test_a_stopped_connector_is_not_said_to_restart(capsys: pytest.CaptureFixture[str]) -> None:
+    """The daemon's answer is Connect's, with success; but nothing was done."""
+    state = {"name": SOURCE, "connector": {"state": "STOPPED"}, "tasks": []}
+    rest = Answers({f"{AT}/connectors/{SOURCE}/restart": state})
+    with pytest.raises(OverrideConflictError, match=f"{SOURCE} of A->B is stopped: resume it instead"):
+        await command.serve(parsed("restart", "--connector", "source"), rest, ManualClock())
+
+    assert capsys.readouterr().out == ""
 
 
 async def test_a_change_is_told_as_json(capsys: pytest.CaptureFixture[str]) -> None:

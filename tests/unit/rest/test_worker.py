@@ -54,7 +54,11 @@ async def test_health_is_connect_s(ask: Asking) -> None:
     starting = await ask("GET", "/health")
 
     assert (healthy.status, healthy.json["status"]) == (200, "healthy")
+    ask.node._worker[:] = [None]
+    without = await ask("GET", "/health")
+
     assert (starting.status, starting.json["status"]) == (503, "starting")
+    assert (without.status, without.json) == (200, healthy.json)
 
 
 async def test_put_creates_and_replaces(ask: Asking) -> None:
@@ -153,33 +157,39 @@ async def test_a_connector_that_is_not_run_is_shown(ask: Asking) -> None:
 
 
 async def test_a_restart_reaches_every_node(ask: Asking) -> None:
-    """It goes through the topic, because several nodes may run a flow together; a stopped connector is resumed."""
+    """It goes through the topic, because several nodes may run a flow together. To restart a stopped connector is no
+    error in Connect, and does nothing.
+    """
     alone = await ask("POST", f"/connectors/{NAME}/restart")
     whole = await ask("POST", f"/connectors/{NAME}/restart?includeTasks=true")
     (flow,) = ask.node.shown.flows
     groups = tuple(attrs.evolve(group, state=FlowState.STOPPED) for group in flow.groups)
     ask.node.shown = attrs.evolve(ask.node.shown, flows=(attrs.evolve(flow, groups=groups),))
     ask.server.rest.forget()
-    stopped = await ask("POST", f"/connectors/{NAME}/restart")
+    stopped = [await ask("POST", f"/connectors/{NAME}/restart{query}") for query in ("", "?includeTasks=true")]
 
-    assert (alone.status, whole.status, stopped.status) == (204, 202, 409)
+    assert (alone.status, whole.status, *(answer.status for answer in stopped)) == (204, 202, 204, 202)
     assert whole.json["connector"]["state"] == "RESTARTING"
+    assert (stopped[1].json["connector"]["state"], stopped[1].json["tasks"]) == ("STOPPED", [])
     assert ask.node.worker is not None
     store: Any = ask.node.worker.store
     assert store.restarts == [
-        RestartRequest(NAME, include_tasks=False, only_failed=False),
-        RestartRequest(NAME, include_tasks=True, only_failed=False),
+        RestartRequest(NAME, include_tasks=include_tasks, only_failed=False)
+        for include_tasks in (False, True, False, True)
     ]
 
 
 async def test_validation_names_each_key(ask: Asking) -> None:
     """Together with the other connectors, and nothing is stored."""
     path = "/connector-plugins/org.apache.kafka.connect.mirror.MirrorSourceConnector/config/validate"
-    got = await ask("PUT", path, {**NORTH, "tasks.max": "many", "source.cluster.alias": "A"})
+    config = {**NORTH, "tasks.max": "many", "source.cluster.alias": "A"}
+    got = await ask("PUT", path, config)
+    nameless = await ask("PUT", path, {key: value for key, value in config.items() if key != "name"})
     errors = {one["value"]["name"] for one in got.json["configs"] if one["value"]["errors"]}
 
     assert got.status == 200
     assert (got.json["error_count"], errors) == (2, {"tasks.max", "connector.class"})
+    assert nameless.json["error_count"] == 3
     assert (await ask("GET", "/connectors")).json == [NAME]
 
 

@@ -358,7 +358,7 @@ function connectorTable(flow) {
     const restart = act.button("Restart", "restart", () => act.restartConnector(flow, one.connector), { small: true });
     const stop = act.button("Stop", "stop", () => act.stopConnector(flow, one.connector), { small: true, mood: "danger" });
     const node = h("span", { class: "acts" }, pause, resume, restart, stop);
-    node.buttons = { pause, resume, stop };
+    node.buttons = { pause, resume, restart, stop };
     return node;
   };
   return new Table({
@@ -376,6 +376,7 @@ function connectorTable(flow) {
         const isHeld = one.wanted !== "running" || ["paused", "stopped"].includes(one.state);
         act.show(node.buttons.pause, !isHeld);
         act.show(node.buttons.resume, isHeld);
+        act.show(node.buttons.restart, one.wanted !== "stopped");
         act.show(node.buttons.stop, one.wanted !== "stopped");
       } },
     ],
