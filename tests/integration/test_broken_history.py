@@ -12,6 +12,7 @@ import attrs
 import pytest
 from aiokafka import AIOKafkaProducer
 
+from mm2py.core.offsets.translation import Translated
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import position_key
@@ -286,7 +287,10 @@ async def test_a_source_that_lost_its_end_and_grew_past_it(
         await mirror.holds(mirror.topic, [*range(100), *range(1000, 1090)])
         event = await told(flow, SourceTruncated)
         await flow.drain()
+    partition = TopicPartition(mirror.topic, 0)
+    translated = [flow.runner._translations.downstream(partition, at) for at in (30, 60, 149)]
 
+    assert translated == [Translated(30), Translated(100), Translated(189)]
     assert (ends, before) == ({60}, list(range(100)))
     assert (event.records, event.position, event.goes_on_at, event.lost) == (40, 100, 60, 0)
 

@@ -198,6 +198,16 @@ class RunIndex:
             self._change(len(self) - 1)
             self.end = end
 
+    def go_back(self, upstream: int, end: int) -> None:
+        """Record that copying goes on at *upstream*, to *end* of the target or after it: what is known before it stays,
+        and what was copied from there on counts no more.
+        """
+        if upstream < self.covered_to:
+            self._cut(upstream)
+        if end > self.end:
+            self._change(len(self) - 1)
+            self.end = end
+
     def _take_one_by_one(self, begun_at: int, runs: Runs) -> None:
         for run in runs:
             self._take_ascending(min(begun_at, run.upstream), Runs([run]))

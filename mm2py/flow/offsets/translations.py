@@ -137,6 +137,14 @@ class Translations:
         """Add an existing offset sync, in the order of the log."""
         self._known.setdefault(sync.source, _Known()).learn(sync)
 
+    def go_back(self, position: Position) -> None:
+        """Drop the translations of a partition from *position* on: the source has other records there now."""
+        known = self._known.get(position.source)
+        if known is not None and known.index is not None and position.downstream is not None:
+            before = len(known.index)
+            known.index.go_back(position.next_upstream, position.downstream + 1)
+            self._runs += len(known.index) - before
+
     def forget(self, source: TopicPartition) -> None:
         """Drop the translations of a source partition: its topic, or its remote one, was re-created."""
         self._kept.pop(source, None)

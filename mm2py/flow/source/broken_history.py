@@ -277,9 +277,10 @@ class BrokenHistory(BackgroundLoop):
         ]
         self._undone |= {case.state.source: case.about for case, _, _ in decided}
         final = [position for _, act, position in decided if act.repair is None]
-        broken = [case.state.source for case, _, _ in decided if case.finding.kind is not HistoryBreak.EXPIRED]
+        broken = [case.state.source for case, act, _ in decided if _breaks(case.finding, act)]
+        cut = [position for case, act, position in decided if _keeps_what_was_before(case.finding, act)]
         try:
-            await self._life.writer.start_over(final, broken)
+            await self._life.writer.start_over(final, broken, cut)
         except (ClusterUnreachableError, BrokerConnectionError):
             raise
         except Mm2Error as error:
@@ -296,8 +297,7 @@ class BrokenHistory(BackgroundLoop):
             state = reset(case.state, act, case.look, now=now)
             if act.repair is None:
                 state = attrs.evolve(state, written=position, unwritten_bytes=0)
-            breaks_history = case.finding.kind is not HistoryBreak.EXPIRED
-            self._doubts.reset(state, breaks_history=breaks_history)
+            self._doubts.reset(state, breaks_history=_breaks(case.finding, act))
 
     async def _recreate(self, topic: str) -> None:
         """Delete the remote topic once none of its partitions is being written; a refresh creates it again."""
@@ -328,6 +328,16 @@ class BrokenHistory(BackgroundLoop):
         if error is None:
             self._events.emit(RemoteTopicDeleted(self._settings.flow, topic, remote))
         self._life.topics.want_refresh()
+
+
+def _keeps_what_was_before(finding: Finding, act: GoOn) -> bool:
+    """Whether the source still has all that was copied before the new position."""
+    return finding.kind is HistoryBreak.TRUNCATED and act.position == finding.diverges_at
+
+
+def _breaks(finding: Finding, act: GoOn) -> bool:
+    """Whether nothing that is known of where records went applies any more."""
+    return finding.kind is not HistoryBreak.EXPIRED and not _keeps_what_was_before(finding, act)
 
 
 def _remote_of(state: PartitionState) -> TopicPartition:

@@ -116,15 +116,20 @@ class PositionWriter:
             self._note(due, changes, before, (self._clock.monotonic() - begun) * 1000)
         return is_written
 
-    async def start_over(self, positions: Collection[Position], broken: Collection[TopicPartition]) -> None:
+    async def start_over(
+        self, positions: Collection[Position], broken: Collection[TopicPartition], cut: Collection[Position] = ()
+    ) -> None:
         """
-        Write *positions*, after removing what is kept of where records of *broken* ones went.
+        Write *positions*, after removing what is kept of where records of *broken* ones went, and of *cut* ones from
+        their positions on.
 
         Left beside the new position, it would translate offsets of the new copy to those of the former one.
         """
         for source in broken:
             self._translations.forget(source)
-        removed = self._translations.take_changes(broken)
+        for position in cut:
+            self._translations.go_back(position)
+        removed = self._translations.take_changes([*broken, *(position.source for position in cut)])
         try:
             await self._positions.write(positions, self._records(removed))
         except BaseException:

@@ -268,6 +268,7 @@ class Positions:
         copied and did not commit yet is found in the target, as above.
         """
         if not places:
+            self._report(())
             return {}
         remote_of = {source: TopicPartition(place.remote_topic, source.partition) for source, place in places.items()}
         group = await self._start_group()

@@ -142,6 +142,20 @@ def test_what_is_copied_again_counts_from_there() -> None:
     assert index.upstream(80) == Translated(50)
 
 
+def test_before_what_the_source_lost_all_is_as_it_was() -> None:
+    """Records of an unclean election's loser were copied; others follow them at the target, and at the source."""
+    index = RunIndex(0, 0, is_origin=True)
+    index.take(0, [Run(0, 0, 100)], 100, 100)
+    index.go_back(60, 100)
+    cut = [index.downstream(at) for at in (0, 59, 60, 80)], [index.upstream(at) for at in (59, 80, 100)]
+    index.take(60, [Run(60, 100, 10)], 70, 110)
+
+    assert cut[0] == [Translated(0), Translated(59), Translated(100), Translated(100, Precision.END)]
+    assert cut[1] == [Translated(59), Translated(60), Translated(60)]
+    assert [index.downstream(at) for at in (59, 60, 69)] == [Translated(59), Translated(100), Translated(109)]
+    assert [index.upstream(at) for at in (59, 80, 109)] == [Translated(59), Translated(60), Translated(69)]
+
+
 def test_a_target_that_went_back_makes_all_void() -> None:
     """A remote topic that was created again holds nothing of what was known."""
     index = RunIndex(0, 0)

@@ -11,6 +11,7 @@ import attrs
 import pytest
 
 from mm2py.config.flow_settings import BrokenHistorySettings
+from mm2py.core.offsets.translation import Precision, Translated
 from mm2py.core.source.broken_history import Observation
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError, Mm2Error
@@ -19,7 +20,7 @@ from mm2py.flow.source.broken_history import About, BrokenHistory
 from mm2py.flow.source.group import SourceLife
 from mm2py.flow.source.position_writer import PositionWriter
 from mm2py.flow.source.positions import Positions
-from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure
+from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure, PartitionOutcome, Run, Runs
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic
@@ -47,7 +48,7 @@ class Written:
     error: Mm2Error | None = None
     positions: list[Position] = attrs.field(factory=list)
 
-    async def start_over(self, positions: Collection[Position], _broken: Collection[TopicPartition]) -> None:
+    async def start_over(self, positions: Collection[Position], *_: object) -> None:
         if self.error is not None:
             raise self.error
         self.positions += positions
@@ -221,6 +222,54 @@ async def test_where_records_went_is_removed_before_the_position_of_a_new_copy(m
         seen.append((set(stored.positions), stored.with_runs))
 
     assert seen == [(set(), {state.source}), (set(), set()), ({state.source}, set())]
+
+
+async def test_what_was_copied_before_the_source_lost_records_is_translated_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The leader epoch of what was copied last ends at offset 60 of the source: another history follows, and is copied.
+
+    What a daemon reads after a crash, before anything of it was copied, says the same as this one.
+    """
+    log = Log()
+
+    async def looked(_: BrokenHistory, states: Collection[PartitionState]) -> list[tuple[PartitionState, Observation]]:
+        look = Observation("id-1", 0, 200, "old", 100, history_end=60, history_epoch=3)
+        return [(state, look) for state in states]
+
+    monkeypatch.setattr(BrokenHistory, "_look", looked)
+    async with running(partitions=1, tasks_max=1) as group:
+        tasks, translations = group.tasks, Translations(flow_runs=10, partition_runs=10)
+        context = flow_context(tasks._clock, group.events)
+        writer = PositionWriter(context, tasks, cast("Positions", log), translations, logs=())
+        life = SimpleNamespace(tasks=tasks, positions=log, writer=writer)
+        await asyncio.sleep(10)
+        (state,) = tasks.ledger.states.values()
+        state = attrs.evolve(
+            state, position=100, downstream=99, topic_id="id-1", remote_topic_id="old", is_unsure=False
+        )
+        tasks.ledger.states[state.source] = state
+        start = Position(state.source, 0, -1, "id-1", remote_topic_id="old")
+        translations.adopt({state.source: start}, {state.source: state.remote_topic})
+        runs = Runs([Run(0, 0, 100)])
+        outcome = PartitionOutcome(
+            state.source, 100, 99, is_unsure=False, records=100, bytes=1, log=state.log, runs=runs
+        )
+        translations.account(outcome, 0)
+        log.records += [chunk_record(context.flow, change) for change in translations.take_changes()]
+        tasks.doubts.question(state, Ended.TRUNCATED, PartitionFailure("it ended before the position"))
+        truth = asyncio.create_task(BrokenHistory(context, cast("SourceLife", life)).run())
+        await asyncio.sleep(10)
+        truth.cancel()
+    stored = PositionsTopic("A")
+    for record in log.records:
+        stored.take(record)
+    later = Translations(flow_runs=10, partition_runs=10)
+    later.load(stored.chunks.values())
+    later.adopt(stored.positions, {state.source: state.remote_topic})
+
+    for known in (translations, later):
+        assert [known.downstream(state.source, at) for at in (30, 60)] == [Translated(30), Translated(100)]
+        assert known.downstream(state.source, 90) == Translated(100, Precision.END)
 
 
 class RefusingAdmin:
