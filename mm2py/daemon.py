@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from typing import Protocol
 
 import attrs
 
@@ -61,6 +62,8 @@ _WORKER_SLOTS = 64
 #: Arguments of gc.set_threshold (default 700, 10, 10).
 _GC_THRESHOLDS = (50_000, 20, 50)
 _OLDEST, _LONG_S = 2, 0.05
+#: When what is excluded from collections is so many times what was left by one that excluded nothing.
+_THAWED_AT = 2
 _COLLECT_EVERY_S = 3600.0
 
 
@@ -350,16 +353,29 @@ class MirrorMaker:
         return (epoch_ms + max(settings.copying.shutdown_ms, settings.copying.drain_ms)) / 1000
 
 
+class Collector(Protocol):
+    """The garbage collector, as the module `gc` is one."""
+
+    def freeze(self) -> None: ...
+
+    def unfreeze(self) -> None: ...
+
+    def get_freeze_count(self) -> int: ...
+
+
 class FreezesWhatStays:
     """
     Excludes what a full collection has left if that took long: with tens of thousands of partitions, a fifth of a
-    second in which nothing else happens. That is nearly all state, which stays. A callback of `gc`.
+    second in which nothing else happens. That is nearly all state, which stays. Once twice as much is excluded, some of
+    it has not stayed: the next collection excludes nothing. A callback of `gc`.
     """
 
-    def __init__(self, clock: Clock, freeze: Callable[[], None] = gc.freeze) -> None:
+    def __init__(self, clock: Clock, collector: Collector = gc) -> None:
         self._clock = clock
-        self._freeze = freeze
+        self._collector = collector
         self._begun_at = 0.0
+        #: How much was frozen after a collection that excluded nothing, or the first; None before it.
+        self._kept: int | None = None
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:
         if info["generation"] < _OLDEST:
@@ -368,7 +384,14 @@ class FreezesWhatStays:
         if phase == "start":
             self._begun_at = now
         elif now - self._begun_at >= _LONG_S:
-            self._freeze()
+            self._collector.freeze()
+            frozen = self._collector.get_freeze_count()
+            if self._kept is None:
+                self._kept = frozen
+            elif frozen >= _THAWED_AT * self._kept:
+                # A flow that has restarted leaves a life with all of its partitions, which only a collection frees.
+                self._collector.unfreeze()
+                self._kept = None
 
 
 async def collect_forever(clock: Clock, collect: Callable[[], object] = gc.collect) -> None:
