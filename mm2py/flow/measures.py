@@ -318,6 +318,13 @@ class FlowMeasures:
             self.know(planned)
         self._task(plan.task).lose(plan, cause, self._clock.wall_ms())
 
+    def keep(self, mirrored: Collection[TopicPartition]) -> None:
+        """Forget all partitions but those *mirrored*, by whatever node: topics come and go under ever new names."""
+        gone = self._partitions.keys() - mirrored
+        for source in gone:
+            del self._partitions[source]
+            self._behind.pop(source, None)
+
     def know(self, planned: PartitionPlan) -> None:
         """Record that an epoch had a partition whose end at the target was known."""
         if not planned.is_unsure:

@@ -38,10 +38,10 @@ class PartitionStates(dict[TopicPartition, PartitionState]):
         else:
             self._notable.discard(source)
 
-    def drop(self, source: TopicPartition) -> None:
-        """Forget a partition, if it is there."""
+    def drop(self, source: TopicPartition) -> PartitionState | None:
+        """Forget a partition, and return its state if it was there."""
         self._notable.discard(source)
-        self.pop(source, None)
+        return self.pop(source, None)
 
     @property
     def notable(self) -> Collection[TopicPartition]:

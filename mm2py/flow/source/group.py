@@ -207,6 +207,7 @@ class SourceGroup(FlowGroup):
         tasks.doubts.break_listeners.append(shared.begin_again)
         positions.is_copied_here = lambda partition: partition in tasks.ledger.states
         positions.is_kept_here = shared.is_kept_here
+        positions.is_alone = lambda: self._applied.is_whole
         positions.committed = lambda: [it.written for it in tasks.ledger.states.values() if it.written is not None]
         positions.beside = lambda: [
             chunk_record(self.flow, it) for it in self._translations.everything() if shared.is_kept_here(it.source)
@@ -281,7 +282,7 @@ class SourceGroup(FlowGroup):
         states = life.tasks.ledger.states.values()
         self.has_lost = bool(late) or any(state.is_lost for state in states)
         is_written = is_written and not self.has_lost
-        records = sum(state.records for state in states)
+        records = life.tasks.ledger.records
         self._events.emit(FlowDrained(self.flow, records, self._clock.monotonic() - begun, is_written))
         if not late:
             await self._epochs.settle(self.flow)  # nothing writes, but what is prepared still waits

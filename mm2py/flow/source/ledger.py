@@ -27,7 +27,7 @@ from mm2py.model.positions import Position
 
 
 class Ledger:
-    """The states of one flow's partitions. What is no longer mirrored keeps its own, so that it is still written."""
+    """The states of one flow's partitions. What is no longer mirrored keeps its own until it is written."""
 
     def __init__(self, settings: FlowSettings, transforms: TopicTransforms, holders: Holders, clock: Clock) -> None:
         self.states = PartitionStates()
@@ -44,6 +44,7 @@ class Ledger:
         self._holders = holders
         self._clock = clock
         self._in_order: list[TopicPartition] = []
+        self._forgotten_records = 0
         self._committed: set[TopicPartition] = set()
 
     # What is mirrored.
@@ -72,11 +73,36 @@ class Ledger:
                 self.states[partition] = due.put(state, place, is_transformed=is_transformed)
         self.has_unfenced.set()
 
+    def let_go(self, mirrored: Mirrored) -> list[Position]:
+        """
+        Drop partitions that neither the last refresh nor this one found, once all is written; return their positions.
+
+        Topics come and go under ever new names. One that is there again begins at its position, as after a restart.
+        """
+        now = self._clock.monotonic()
+        gone = [self.states[it] for it in self.states.keys() - self.places.keys() - mirrored.places.keys()]
+        written = [
+            state.written
+            for state in gone
+            if state.written is not None
+            and state.written == state.standing
+            and state.quiet_until <= now
+            and not self._holders.is_held(state.source)
+        ]
+        self.forget(position.source for position in written)
+        return written
+
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drop what is known of *partitions*, which another node copies from now on."""
+        """Drop what is known of *partitions*, which are gone, or which another node copies from now on."""
         for source in partitions:
-            self.states.drop(source)
+            state = self.states.drop(source)
+            self._forgotten_records += state.records if state is not None else 0
             self.pausing.discard(source)
+
+    @property
+    def records(self) -> int:
+        """How many records were copied, of partitions that are gone, too."""
+        return self._forgotten_records + sum(state.records for state in self.states.values())
 
     async def until_quiet(self, partitions: Iterable[TopicPartition]) -> None:
         """Wait until no lost epoch can write any of *partitions* any more."""

@@ -91,6 +91,8 @@ class Positions:
         self.is_copied_here: Callable[[TopicPartition], bool] = lambda _: False
         #: Whether this node writes what the topic lacks of a partition: one that it copies, or that no node does.
         self.is_kept_here: Callable[[TopicPartition], bool] = lambda _: True
+        #: Whether no other node copies anything.
+        self.is_alone: Callable[[], bool] = lambda: False
         #: What was read of since `follow`.
         self._changed: set[TopicPartition] = set()
         self._removed: set[TopicPartition] = set()
@@ -319,6 +321,9 @@ class Positions:
         first one on: written here, a start that was decided long ago could come after what a transaction committed.
         """
         await self._read_on()
+        if self.is_alone():  # `follow` has nothing to tell of what this node wrote itself
+            self._changed.clear()
+            self._stored.chunks.clear()
         copied = [state for state in states if not state.is_transformed]
         claims = [await self._claim(state) for state in copied if self._given(state) is None]
         if claims:

@@ -191,6 +191,27 @@ def test_a_still_partition_is_shown_again_until_something_happens() -> None:
     assert rig.partition() is not lagging
 
 
+def test_what_is_gone_is_measured_no_more() -> None:
+    """
+    Topics come and go for weeks, under ever new names.
+
+    What was measured of them would stay, and the more there were, the older would the views of the others become.
+    """
+    rig = MeasuresRig()
+    rig.run(10)
+    behind = attrs.evolve(rig.state, log=LogOffsets(high_watermark=1_000))
+    for number in range(10_000):
+        rig.measures.look(attrs.evolve(behind, source=TopicPartition(f"t{number}", 0)))
+    rig.measures.keep({SOURCE})
+    first = rig.partition()
+    rig.clock.advance(6.0)
+
+    assert len(rig.measures._partitions) == 1
+    assert not rig.measures._behind
+    assert rig.partition() is not first
+    assert rig.partition().records == 10
+
+
 def test_of_many_old_views_a_few_are_made_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Views of partitions that stand still grow old together; each look makes some again, those that moved always."""
     monkeypatch.setattr(measures, "_RENEWALS", 2)

@@ -110,7 +110,8 @@ async def running(
 
     monkeypatch.setattr(offset_syncs, "kept_log", open_log)
     translations = Translations(flow_runs=100, partition_runs=100)
-    ledger = SimpleNamespace(states={state.source: state for state in states})
+    idle = [PartitionState(TopicPartition("orders", number), "A.orders", 0, None) for number in range(3)]
+    ledger = SimpleNamespace(states={state.source: state for state in [*idle, *states]})
     tasks = SimpleNamespace(ledger=ledger, outcomes=SimpleNamespace(listeners=[]))
     life = cast("SourceLife", SimpleNamespace(source=Cluster("A"), target=Cluster("B"), tasks=tasks))
     syncs = OffsetSyncs(flow_context(clock, events, settings), translations, life)

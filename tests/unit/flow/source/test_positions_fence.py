@@ -11,11 +11,13 @@ import pytest
 
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import ClusterUnreachableError
+from mm2py.flow.offsets.translations import chunk_record
 from mm2py.flow.source import positions as flow_positions
 from mm2py.flow.source.positions import OvertakenError, Positions
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
+from mm2py.model.run_chunk import KeptChunk
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.topic_log import LogRecord
 from tests.support.clocks import LoopClock
@@ -108,6 +110,28 @@ async def test_one_producer_id_serves_all_that_wait(target: Target) -> None:
     assert [it.producer for it in more] == [ProducerMark(2, 0, 0), None]
     assert target.ids == 2
     assert await target.node().read() == {it.source: it for it in (*fenced, *more)}
+
+
+async def test_what_a_node_wrote_itself_is_not_kept_for_others(target: Target) -> None:
+    """
+    A node is alone for weeks, and topics come and go: each fence reads what this node has written since the last.
+
+    Once there is another node, what that one writes is followed.
+    """
+    is_alone = True
+    node = target.node()
+    node.is_alone = lambda: is_alone
+    for number in range(5):
+        (fenced,) = await node.fence([state(number)])
+        await node.write([fenced], [[chunk_record(SETTINGS.flow, KeptChunk(fenced.source, 0))]])
+    await node.fence([state(5)])
+    left = len(node._stored.chunks), len(node._changed)
+    is_alone = False
+    await target.log.append([chunk_record(SETTINGS.flow, KeptChunk(TopicPartition("t", 9), 0))])
+    await node.fence([state(6)])
+
+    assert left == (0, 1)  # its own claim
+    assert [it.source.partition for it in await node.follow()] == [9]
 
 
 async def test_in_exactly_once_mode_transactions_write_the_positions_of_transformed_topics(target: Target) -> None:

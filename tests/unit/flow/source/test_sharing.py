@@ -146,6 +146,33 @@ async def test_slots_that_come_before_a_copy_task_wait_for_it() -> None:
     assert {state.position for state in rig.tasks.ledger.states.values()} == {100}
 
 
+async def test_what_is_gone_is_let_go_once_it_is_written() -> None:
+    """
+    Topics come and go for weeks, under ever new names.
+
+    What is known of one is kept while something of it is not written, and until a second refresh does not find it. It
+    begins at its position if it is there again, which a transaction may have written.
+    """
+    both, left = mirrored(0, 1), mirrored(0)
+    [_, gone] = both.places
+    rig = Rig(both, next_upstream=100)
+    found = []
+    for look in (both, left, left, left):
+        await rig.keeper.adopt(look)
+        found.append(gone in rig.tasks.ledger.states)
+        if len(found) == 2:
+            rig.tasks.ledger.states[gone] = attrs.evolve(rig.tasks.ledger.states[gone], position=150, downstream=149)
+        if len(found) == 3:
+            rig.tasks.ledger.note_committed(rig.tasks.ledger.states[gone])
+    rig.tasks.ledger.pausing.add(gone)
+    records = rig.tasks.ledger.records
+    await rig.keeper.adopt(both)
+
+    assert found == [True, True, True, False]
+    assert rig.tasks.ledger.states[gone].position == 150
+    assert records == 0
+
+
 async def test_what_cannot_begin_is_no_news_in_each_refresh() -> None:
     """A partition of the source has no leader for hours: topics are refreshed every few seconds meanwhile."""
     look = mirrored(0)
