@@ -9,7 +9,7 @@ offset.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 
 import attrs
 
@@ -39,6 +39,9 @@ from mm2py.wire.topic_log import LogRecord
 
 #: As in Java, regardless of the topic's number of partitions.
 _PARTITION = 0
+#: Of how many groups that are gone, and partitions of one group, the last checkpoints are kept: one that is there again
+#: must not go back.
+_GONE = 1_000
 _UNREADABLE = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 #: What fails if a custom class does not expect the name of a topic that a group reads.
@@ -140,7 +143,7 @@ class Checkpoints:
         )
         try:
             await self.log.await_stable()
-            records = await self.log.read_all()
+            malformed = await self._read()
         except BrokerAnsweredError as error:
             if error.code not in _UNREADABLE:
                 raise
@@ -148,19 +151,24 @@ class Checkpoints:
             hint = "let the mirror read the checkpoints topic, so that it can continue it"
             self._events.emit(CheckpointsUnreadable(settings.flow, self.log.topic, str(error), hint))
             return False
-        malformed: list[tuple[LogRecord, str]] = []
-        for record in records:
-            try:
-                checkpoint = decode_checkpoint(record.key, record.value)
-            except MalformedCheckpointError as error:
-                malformed.append((record, error.reason))
-                continue
-            self._remember(checkpoint)
         self._knows_history = True
         known = sum(map(len, self._last.values()))
         self._events.emit(CheckpointsRead(settings.flow, self.log.topic, known, len(malformed)))
         self._passed_over.note(self.log.topic, malformed)
         return True
+
+    async def _read(self) -> list[tuple[LogRecord, str]]:
+        """Remember what the topic holds, of every group that there ever was; return what is invalid."""
+        malformed: list[tuple[LogRecord, str]] = []
+        async with aclosing(self.log.read_from({})) as chunks:
+            async for records in chunks:
+                for record in records:
+                    try:
+                        self._remember(decode_checkpoint(record.key, record.value))
+                    except MalformedCheckpointError as error:
+                        malformed.append((record, error.reason))
+                await self._clock.sleep(0)  # there may be a million
+        return malformed
 
     def _remember(self, checkpoint: Checkpoint) -> None:
         self._last.setdefault(checkpoint.group, {})[checkpoint.remote] = checkpoint
@@ -171,12 +179,13 @@ class Checkpoints:
     async def emit_once(self, groups: Collection[str]) -> Round:
         """Translate what *groups* have committed and write the checkpoints that are due."""
         begun, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
-        self._measures.follow_groups(groups)
+        self._follow(frozenset(groups))
         if self.log.is_look_due:
             await self.log.look()
         await self._own_moves.describe()
         committed_by = await self._source.committed(groups)
         places = await self._places_of(committed_by)
+        self._follow_places(places)
         back = {(place.group, place.source): place.committed.offset for place in places if place.is_back}
         await self._own_moves.take(back, committed_by)
         ranges = await self._ranges({place.remote for place in places if place.translated})
@@ -197,6 +206,29 @@ class Checkpoints:
                 self._measures.checkpointed(it.group, it.remote, round(took_ms))
             self._events.emit(CheckpointsWritten(self._settings.flow, len({it.group for it in due}), len(due), took_ms))
         return self._round(places, ranges, standing)
+
+    def _follow(self, groups: frozenset[str]) -> None:
+        """Forget most of what is known of all groups but these: many programs read under a new name each time."""
+        self._measures.follow_groups(groups)
+        self._source.keep(groups)
+        for group in self._refused - groups:
+            self._refused.discard(group)
+            self._reach.answered((), _step_of(group))
+        gone = [group for group in self._last if group not in groups]
+        for group in gone[:-_GONE]:
+            self._unwritten -= {(group, remote) for remote in self._last.pop(group)}
+
+    def _follow_places(self, places: Iterable[_Place]) -> None:
+        """Forget most of what is known of partitions that a group does not read any more: topics come and go, too."""
+        read: dict[str, set[TopicPartition]] = {}
+        for place in places:
+            if len(self._last.get(place.group, ())) > _GONE:
+                read.setdefault(place.group, set()).add(place.remote)
+        for group, remotes in read.items():
+            gone = [remote for remote in self._last[group] if remote not in remotes]
+            for remote in gone[:-_GONE]:
+                del self._last[group][remote]
+                self._unwritten.discard((group, remote))
 
     def note_settled(self, found: Round, groups: Collection[str]) -> None:
         """Record that the target is up to date with what the round *found* of *groups*."""
@@ -237,14 +269,13 @@ class Checkpoints:
         await self._reach.done("read where records went", (), self._forward.refresh)
         await self._refresh_back(committed_by.values())
         for group, offsets in sorted(committed_by.items()):
-            step = f"read the offsets of group {group}"
             if isinstance(offsets, BrokerAnsweredError):
-                self._refused.add(step)
-                self._reach.failed(step, offsets, counted_as="read the offsets of groups")
+                self._refused.add(group)
+                self._reach.failed(_step_of(group), offsets, counted_as="read the offsets of groups")
                 continue
-            if step in self._refused:
-                self._refused.discard(step)
-                self._reach.answered((), step)
+            if group in self._refused:
+                self._refused.discard(group)
+                self._reach.answered((), _step_of(group))
             for source, committed in sorted(offsets.items()):
                 try:
                     place = self._place(group, source, committed)
@@ -343,6 +374,10 @@ class Checkpoints:
             views.setdefault(place.group, []).append(attrs.evolve(view, latency=latency))
         is_ready = all(place.translation is not Untranslated.NOT_READY for place in places)
         return Round(wanted, {group: tuple(found) for group, found in views.items()}, is_ready, back)
+
+
+def _step_of(group: str) -> str:
+    return f"read the offsets of group {group}"
 
 
 def _records(checkpoints: Iterable[Checkpoint], wall_ms: int) -> list[LogRecord]:

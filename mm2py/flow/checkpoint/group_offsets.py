@@ -91,6 +91,7 @@ class GroupOffsets:
         for gone in self.states.keys() - wanted.keys():
             del self.states[gone]
             self._seen.pop(gone, None)
+        self._groups.keep(wanted)
         described = await self._groups.describe(wanted)
         committed = await self._groups.committed(wanted)
         ends = await self._ends_behind(wanted, committed)

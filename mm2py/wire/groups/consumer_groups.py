@@ -63,6 +63,12 @@ class Groups:
         self._given_up: set[str] = set()
         self._asks_one_by_one = False
 
+    def keep(self, groups: Collection[str]) -> None:
+        """Forget who coordinates all groups but these; there may be new ones all the time."""
+        kept = frozenset(groups)
+        self._coordinators = {group: node for group, node in self._coordinators.items() if group in kept}
+        self._given_up &= kept
+
     # Listing.
 
     async def list_groups(self) -> ListedGroups:

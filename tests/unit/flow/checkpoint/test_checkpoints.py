@@ -10,6 +10,7 @@ import pytest
 
 from mm2py.config.flow_settings import FlowSettings
 from mm2py.core.offsets.translation import Precision, Untranslated
+from mm2py.flow.checkpoint import checkpoints
 from mm2py.flow.checkpoint.checkpoints import Checkpoints
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.reach import Reach
@@ -217,6 +218,57 @@ async def test_a_group_that_is_gone_is_measured_no_more(rig: CheckpointsRig) -> 
     assert found.views["g"][0].latency is not None
     assert without.views["h"][0].latency is not None
     assert again.views["g"][0].latency is None
+
+
+async def test_of_groups_that_are_gone_the_newest_are_remembered(
+    rig: CheckpointsRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A hundred thousand programs read under names of their own, one after the other.
+
+    All their checkpoints would stay in memory. One that is there again soon must not go back behind its own.
+    """
+    monkeypatch.setattr(checkpoints, "_GONE", 2)
+    names = [f"console-{number}" for number in range(6)]
+    await rig.made.read()
+    for name in names:
+        rig.source.groups[name] = FakeGroup(0, offsets={HERE: 40})
+        await rig.made.emit_once(["g", name])
+    rig.source.groups["g"].offsets[HERE] = 50
+    rig.forward.precision, rig.forward.by_topic = Precision.COARSE, {HERE.topic: -9}
+    await rig.made.emit_once(["g", names[-2]])
+
+    assert [name for name in names if rig.made.last_of(name)] == names[-3:]
+    assert rig.made.last_of("g") == {THERE: 41}
+    assert rig.made.last_of(names[-2]) == {THERE: 35}
+
+
+async def test_of_partitions_that_a_group_no_longer_reads_the_newest_are_remembered(
+    rig: CheckpointsRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group that reads all topics of a pattern would leave each of them in memory, however long it is deleted."""
+    monkeypatch.setattr(checkpoints, "_GONE", 2)
+    topics = [f"foo-{number}" for number in range(6)]
+    rig.target.topics |= {f"A.{topic}": FakeTopic([FakePartition(end=100)]) for topic in topics}
+    rig.forward.by_topic = dict.fromkeys([HERE.topic, *topics], 0)
+    await rig.made.read()
+    for topic in topics:
+        rig.source.groups["g"].offsets = {HERE: 40, TopicPartition(topic, 0): 7}
+        await rig.made.emit_once(["g"])
+    rig.source.errors = {"g": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
+    await rig.made.emit_once(["g"])
+
+    assert [remote.topic for remote in rig.made.last_of("g")] == ["A.foo", *(f"A.{topic}" for topic in topics[-3:])]
+
+
+async def test_a_refusal_of_a_group_that_is_gone_is_forgotten(rig: CheckpointsRig) -> None:
+    """Each group that may not be read is reported once; one of its name that comes later, too."""
+    await rig.made.read()
+    rig.source.errors = {"g": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
+    for groups in (["g", "h"], ["g", "h"], ["h"], ["g", "h"]):
+        await rig.made.emit_once(groups)
+
+    assert [event.step for event in rig.events.of(StepFailed)] == ["read the offsets of group g"] * 2
 
 
 async def test_a_target_log_that_cannot_be_asked_about_is_left_out(rig: CheckpointsRig) -> None:

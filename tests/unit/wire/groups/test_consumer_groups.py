@@ -137,6 +137,17 @@ async def test_groups_are_asked_about_in_one_request_per_coordinator(brokers: Gr
     assert len(brokers.requests_of(OFFSET_FETCH)) == 3
 
 
+async def test_groups_that_are_gone_are_forgotten(brokers: GroupBrokers, groups: Groups) -> None:
+    """Programs that read under a new name at each start leave nothing; who coordinates the others stays known."""
+    brokers.groups = {f"g{number}": FakeGroup(number % 3, offsets={PLACE: number}) for number in range(100)}
+    await groups.committed(list(brokers.groups))
+    groups.keep(["g7"])
+    await groups.committed(["g7"])
+
+    assert len(brokers.requests_of(FIND_COORDINATOR)) == 1
+    assert len(groups._coordinators) == 1
+
+
 @pytest.mark.parametrize("down", [set(), {0}], ids=["moved", "dead"])
 async def test_a_coordinator_that_moved_is_looked_up_again(
     brokers: GroupBrokers, groups: Groups, down: set[int]
