@@ -106,7 +106,7 @@ class FetchSession:
 
     @property
     def is_empty(self) -> bool:
-        return not any(self._wanted.values())
+        return not self._wanted
 
     @property
     def is_by_id(self) -> bool:
@@ -151,6 +151,8 @@ class FetchSession:
         partitions = self._wanted.get(key)
         if partitions is None or partitions.pop(position.partition, None) is None:
             return
+        if not partitions:
+            del self._wanted[key]  # topics come and go
         self._changed.get(key, {}).pop(position.partition, None)
         self._forgotten.setdefault(key, set()).add(position.partition)
 

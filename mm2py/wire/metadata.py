@@ -19,10 +19,15 @@ from mm2py.clock import Clock
 from mm2py.errors import ClusterUnreachableError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
+from mm2py.wire.error_codes import ErrorCode
 
 
 NO_LEADER = -1
 UNKNOWN_EPOCH = -1
+#: What is in use is asked for again once it is too old, when an epoch begins. What is so many times as old, and as old
+#: as this, is not.
+_FORGOTTEN_AFTER = 12
+_FORGOTTEN_AFTER_S = 3_600.0
 #: Least distance between two requests.
 _REFRESH_GAP_S = 0.1
 #: Answers about more topics are read in a thread, so that nothing else waits for it.
@@ -65,6 +70,11 @@ class TopicMetadata:
     topic_id: str | None
     is_internal: bool
     partitions: Mapping[int, PartitionMetadata]
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the brokers said that there is no such topic."""
+        return self.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @attrs.frozen
@@ -156,6 +166,16 @@ class MetadataUpkeep:
             self._learnt_at.clear()
         for topic in self.view.topics if topics is None else topics:
             self._learnt_at[topic] = now
+        self._forget_old(now)
+
+    def _forget_old(self, now: float) -> None:
+        """Forget topics that were not asked for long, or were missing some time ago: ever new ones come and go."""
+        topics, oldest = self.view.topics, now - max(_FORGOTTEN_AFTER * self._max_age_s, _FORGOTTEN_AFTER_S)
+        old = [it for it, learnt_at in self._learnt_at.items() if learnt_at < now - self._max_age_s]
+        gone = {it for it in old if self._learnt_at[it] < oldest or it not in topics or topics[it].is_missing}
+        if gone:
+            self._learnt_at = {it: learnt_at for it, learnt_at in self._learnt_at.items() if it not in gone}
+            self.view = attrs.evolve(self.view, topics={it: topic for it, topic in topics.items() if it not in gone})
 
 
 @functools.lru_cache(maxsize=_MOST_SHARED)

@@ -147,6 +147,32 @@ async def test_a_refresh_of_all_forgets_deleted_topics(brokers: FakeBrokers, clu
     assert list(cluster.metadata.topics) == ["bar"]
 
 
+async def test_missing_topics_are_forgotten_once_that_is_old(brokers: FakeBrokers, cluster: Cluster) -> None:
+    """A worker asks for ever new topics, and never for all: what is gone would stay, and be copied with each answer."""
+    for number in range(5):
+        await cluster.refresh_metadata([f"gone-{number}"])
+    fresh = set(cluster.metadata.topics)
+    await cluster.clock.sleep(cluster.endpoint.metadata_max_age_ms / 1000 + 1)
+    await cluster.refresh_metadata(["gone-9", "foo"])
+
+    assert {f"gone-{number}" for number in range(5)} <= fresh
+    assert set(cluster.metadata.topics) == {"gone-9", "foo"}
+    assert cluster.aged(["gone-0", "gone-9"]) == ["gone-0"]
+
+
+async def test_topics_that_are_not_asked_for_any_more_are_forgotten(brokers: FakeBrokers, cluster: Cluster) -> None:
+    """A worker copies other topics now, and has not heard that the former ones are deleted."""
+    brokers.topics |= topics_with("bar", leaders=[0])
+    await cluster.ensure_metadata(["foo", "bar"])
+    for _ in range(25):
+        await cluster.clock.sleep(cluster.endpoint.metadata_max_age_ms / 2000)
+        known = set(cluster.metadata.topics)
+        await cluster.ensure_metadata(["foo"])
+
+    assert known == {"foo", "bar"}
+    assert set(cluster.metadata.topics) == {"foo"}
+
+
 async def test_concurrent_refreshes_share_requests(brokers: FakeBrokers, cluster: Cluster) -> None:
     """However many ask at once, at most one request is in flight and the next one serves all who wait."""
     brokers.requests.clear()

@@ -242,6 +242,21 @@ async def test_entering_drops_whole_topics(broker: FetchBroker, session: FetchSe
     assert broker.asked == Asked((SESSION, 1), {}, {"orders": [0]})
 
 
+async def test_topics_that_come_and_go_leave_nothing(broker: FetchBroker, session: FetchSession) -> None:
+    """A session lasts for weeks, and each request that begins it again walks over all topics that it has."""
+    before, now = position(0, 10), position(0, 10, topic=b"users")
+    session.want(before)
+    await session.fetch(SIZES, 500)
+    session.keep_only([now])
+    session.adopt(now)
+    await session.fetch(SIZES, 500)
+
+    assert broker.asked.named == {"users": {0: (10, 3)}}
+    assert len(session._wanted) == 1
+    session.drop(now)
+    assert session.is_empty
+
+
 async def test_fetching_once_leaves_no_session(broker: FetchBroker) -> None:
     """A fetch outside any session says so with epoch -1, and gives its one partition."""
     broker.will_answer(("orders", [row(0, b"data")]), session=0)
