@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -14,7 +14,7 @@ from mm2py.model.flow import Flow
 from mm2py.model.state import FlowView, GroupOffsetView, PartitionView, TimesView
 from mm2py.telemetry.metric_rows import METRICS
 from mm2py.telemetry.metric_text import Family
-from mm2py.telemetry.series import ABSENT, Cap, Labels, labels
+from mm2py.telemetry.series import ABSENT, Cap, Labels, labels, outdated
 
 
 _SOURCE: Final = "kafka_connect_mirror_source_connector_"
@@ -33,6 +33,9 @@ _OWN: Final = (_LAG, _LAG_S, _LOSS_S, _END, _POSITION, _STAGE)
 _LEAST_WEIGHT: Final = 1e-9
 _NAN: Final = math.nan
 _NOTHING: Final = (_NAN, _NAN, _NAN, _NAN)
+
+#: Stands for what of a roll-up is remembered no more: if that is not deleted, and comes back, it is counted again.
+_REST: Final = ("", -1)
 
 #: Last, minimum, maximum and mean.
 _Times = tuple[float, float, float, float]
@@ -92,7 +95,7 @@ class PartitionMetrics:
         #: partitions are gone, or have moved to another node.
         self._counted: dict[object, dict[tuple[str, int], tuple[int, int]]] = {}
         #: Partitions that had series of their own, and what was counted of each, there or in its topic's series.
-        self._had_own: set[object] = set()
+        self._had_own: dict[object, None] = {}
         self._counted_before: dict[object, tuple[int, int]] = {}
         self.rolled_up = 0
 
@@ -102,12 +105,19 @@ class PartitionMetrics:
         book = {name: Family(METRICS[name], java) for name in _JAVA}
         book |= {name: Family(METRICS[name]) for name in _OWN}
         self.rolled_up = 0
-        self._had_own |= self._keep(
-            self._partition_cap,
-            ((flow.flow, view.remote_topic, view.source.partition) for flow in flows for view in flow.partitions),
-        )
+        here = {(flow.flow, view.remote_topic, view.source.partition) for flow in flows for view in flow.partitions}
+        self._had_own |= dict.fromkeys(self._keep(self._partition_cap, here))
         rolled = {flow.flow: self._own(flow, book) for flow in flows}
-        self._keep(self._topic_cap, ((flow, topic) for flow, topics in rolled.items() for topic in topics))
+        topics_here = {(flow, topic) for flow, topics in rolled.items() for topic in topics}
+        self._keep(self._topic_cap, topics_here)
+        kept: tuple[tuple[dict[Any, Any], Collection[object]], ...] = (
+            (self._had_own, here),
+            (self._counted_before, here),
+            (self._counted, topics_here | rolled.keys()),
+        )
+        for remembered, present in kept:
+            for key in outdated(remembered, present):
+                del remembered[key]
         for flow, topics in rolled.items():
             self._roll_up(flow, book, topics)
         return book
@@ -179,7 +189,14 @@ class PartitionMetrics:
         for view in together.views:
             place = (view.remote_topic, view.source.partition)
             records, size_bytes = self._counted_before.get((flow, *place), (0, 0))
+            had = counted.get(place, (0, 0))
+            if view.records - records < had[0]:  # it was deleted, and is counted from 0 again
+                records, size_bytes = self._counted_before[flow, *place] = -had[0], -had[1]
             counted[place] = (view.records - records, view.bytes - size_bytes)
+        here = {(view.remote_topic, view.source.partition) for view in together.views}
+        for gone in outdated(counted, here | {_REST}):
+            rest, last = counted.get(_REST, (0, 0)), counted.pop(gone)
+            counted[_REST] = (rest[0] + last[0], rest[1] + last[1])
         return sum(records for records, _ in counted.values()), sum(size_bytes for _, size_bytes in counted.values())
 
     @staticmethod

@@ -7,11 +7,19 @@ only at times, the counters of the roll-up would go back. A rolled-up series con
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+import itertools
+from collections.abc import Collection, Iterable
+from typing import Final, TypeVar
 
 import attrs
 
+
+#: At least so much that is gone is remembered, and four times as much as is there: a node of several that share a flow
+#: may have had all of its partitions, and get them back.
+_REMEMBERED: Final = 10_000
+_REMEMBERED_OF_EACH: Final = 4
+
+K = TypeVar("K")
 
 #: Prometheus treats an empty label as missing.
 ABSENT: Final = ""
@@ -35,18 +43,29 @@ def labels(**values: str) -> Labels:
     return Labels(f"{{{text}}}" if pairs else "", pairs)
 
 
+def outdated(remembered: Collection[K], present: Collection[object]) -> list[K]:
+    """Return what of all *remembered* is to be forgotten, the oldest first: topics and groups come and go for weeks."""
+    excess = len(remembered) - len(present) - max(_REMEMBERED, _REMEMBERED_OF_EACH * len(present))
+    if excess <= 0:
+        return []
+    return list(itertools.islice((key for key in remembered if key not in present), excess))
+
+
 class Cap:
     """Gives the first *most* keys a series of their own; what is gone makes room for others."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._own: set[object] = set()
-        self._others: set[object] = set()
+        self._others: dict[object, None] = {}
 
     def keep(self, present: Iterable[object]) -> set[object]:
         """Make room for what is *present*; return what has no series of its own any more."""
-        gone = self._own.difference(present)
+        here = frozenset(present)
+        gone = self._own - here
         self._own -= gone
+        for key in outdated(self._others, here):
+            del self._others[key]
         return gone
 
     def has_own(self, key: object) -> bool:
@@ -55,6 +74,8 @@ class Cap:
             return True
         if key in self._others:
             return False
-        is_own = len(self._own) < self._most
-        (self._own if is_own else self._others).add(key)
-        return is_own
+        if len(self._own) < self._most:
+            self._own.add(key)
+            return True
+        self._others[key] = None
+        return False

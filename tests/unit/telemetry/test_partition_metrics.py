@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 
+from mm2py.telemetry import series
 from mm2py.telemetry.metric_text import Family
 from mm2py.telemetry.partition_metrics import PartitionMetrics
 from tests.support.views import flow_view, partition_view
@@ -54,3 +56,40 @@ def test_what_was_counted_in_a_topic_s_series_is_not_counted_in_the_flow_s() -> 
         {"A.t1": 1_000, None: 1_000},
         {"A.t1": 1_500, None: 1_500},
     ]
+
+
+def test_of_what_is_gone_the_newest_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Topics and groups come and go for weeks, under ever new names.
+
+    All of them would stay in memory, and be added up again for each scrape. The roll-up still counts what they had.
+    """
+    monkeypatch.setattr(series, "_REMEMBERED", 8)
+    metrics = PartitionMetrics(partitions_max=1, topics_max=1)
+    (group,) = flow_view().consumer_groups
+    counts = []
+    for number in range(100):
+        views = [attrs.evolve(partition_view(f"t{number}-{at}", 0), records=10, bytes=90) for at in range(3)]
+        groups = tuple(attrs.evolve(group, group=f"g{number}-{at}") for at in range(3))
+        family = metrics.families([flow_view(views)])["kafka_connect_mirror_source_connector_record_count"]
+        metrics.group_families([attrs.evolve(flow_view(), consumer_groups=groups)])
+        counts.append({it.get("topic"): count for it, count in zip(of(family), family.values, strict=True)}[None])
+    caps = (metrics._partition_cap, metrics._topic_cap, metrics._offset_cap, metrics._group_cap)
+    remembered = [len(metrics._had_own), len(metrics._counted_before), len(metrics._counted)]
+    remembered += [len(places) for places in metrics._counted.values()] + [len(cap._others) for cap in caps]
+
+    assert counts == [10 * (number + 1) for number in range(100)]
+    assert max(remembered) <= 8 + 2 * 5
+
+
+def test_a_roll_up_does_not_go_back_when_a_deleted_topic_is_there_again() -> None:
+    """There was no scrape meanwhile. Its records are counted from 0 again, its former ones stay counted."""
+    metrics = PartitionMetrics(partitions_max=0, topics_max=0)
+    counts = []
+    for records in (100, 120, 5, 7):
+        views = [attrs.evolve(partition_view("t", 0), records=records, bytes=9 * records)]
+        book = metrics.families([flow_view(views)])
+        for name in ("record_count", "byte_count"):
+            counts += book[f"kafka_connect_mirror_source_connector_{name}"].values
+
+    assert counts == [100, 900, 120, 1080, 125, 1125, 127, 1143]
