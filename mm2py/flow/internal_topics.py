@@ -17,6 +17,17 @@ from mm2py.wire.kept_log import Contents, KeptLog, Refilled, wrong_policy
 from mm2py.wire.topic_log import LogRecord
 
 
+#: Brokers compact no segment that they still write, of a gigabyte or a week by default, and all of it is read at each
+#: start. A topic has as much in such segments, but one is not smaller than Kafka allows.
+_SEGMENTS_BYTES = 16 * 1024 * 1024
+_LEAST_SEGMENT_BYTES = 1024 * 1024
+
+
+def small_segments(partitions: int) -> dict[str, str]:
+    """Return the configs of an internal topic that is written all the time and read as a whole."""
+    return {"segment.bytes": str(max(_LEAST_SEGMENT_BYTES, _SEGMENTS_BYTES // partitions))}
+
+
 async def nothing() -> Sequence[LogRecord]:
     """Refill a topic with nothing: its records are obsolete."""
     return ()

@@ -49,6 +49,9 @@ _ACKS_ALL = -1
 _MARKERS_S = 0.005
 _OPEN_S = 0.1
 
+_COMPACTED = {"cleanup.policy": "compact"}
+#: What a broker answers that lets clients choose only some configs, or values of them.
+_REFUSES_CONFIGS = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION})
 #: Errors of a creation to ignore: the topic exists, or we may not create it.
 _FINE_WHEN_CREATING = frozenset(
     {
@@ -118,16 +121,18 @@ class TopicLog:
         """
         Create the topic where it is missing, and wait until it has leaders; say whether it was created.
 
-        *setting* names the key that the replication factor comes from, for the error that says to lower it. An
-        existing topic is taken as it is, and so is one that we may not create or not see.
+        *setting* names the key that the replication factor comes from, for the error that says to lower it. Brokers
+        that refuse the *configs*, as a provider's may, create it without. An existing topic is taken as it is, and so
+        is one that we may not create or not see.
         """
         await self._cluster.refresh_metadata({self.topic})
         was_made = False
         if not self._cluster.partitions_of(self.topic):
-            topic = NewTopic(
-                self.topic, partitions, replication_factor, {"cleanup.policy": "compact", **(configs or {})}
-            )
+            topic = NewTopic(self.topic, partitions, replication_factor, {**_COMPACTED, **(configs or {})})
             error = (await Admin(self._cluster).create_topics([topic]))[self.topic]
+            if configs and error is not None and error.code in _REFUSES_CONFIGS:
+                topic = attrs.evolve(topic, configs=_COMPACTED)
+                error = (await Admin(self._cluster).create_topics([topic]))[self.topic]
             if error is not None and error.code == ErrorCode.INVALID_REPLICATION_FACTOR:
                 raise TooFewBrokersError(
                     self._cluster.alias, self.topic, setting, replication_factor, len(self._cluster.brokers)

@@ -17,7 +17,7 @@ from mm2py.core.checkpoint.checkpoints import Emission, LogRange, judge_checkpoi
 from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.checkpoint.own_moves import OwnMoves
-from mm2py.flow.internal_topics import kept_log
+from mm2py.flow.internal_topics import kept_log, small_segments
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.current_translations import CurrentTranslations
 from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of
@@ -140,6 +140,7 @@ class Checkpoints:
             1,
             settings.checkpoints.topic_replication_factor,
             setting="checkpoints.topic.replication.factor",
+            configs=small_segments(1),
         )
         try:
             await self.log.await_stable()

@@ -21,6 +21,7 @@ from mm2py.core.control.connector_offsets import PartitionOffsets, altered_posit
 from mm2py.core.sharing import flow_tasks
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.control_writers import ControlWriters
+from mm2py.flow.internal_topics import small_segments
 from mm2py.flow.plugins import remote_names_of, selected_topics
 from mm2py.flow.reach import Reach
 from mm2py.model.connector_offset import SOURCE, ConnectorOffset, is_of, offset_key, read_key, read_value
@@ -200,6 +201,7 @@ class ConnectorOffsets:
             settings.offset_storage.partitions,
             settings.offset_storage.replication_factor,
             setting="offset.storage.replication.factor",
+            configs=small_segments(settings.offset_storage.partitions),
         )
         await log.append(list(records))
 

@@ -17,7 +17,7 @@ from mm2py.core.backoff import Backoff
 from mm2py.core.offsets.offset_syncs import SyncProgress, advance
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError, Mm2Error
-from mm2py.flow.internal_topics import kept_log
+from mm2py.flow.internal_topics import kept_log, small_segments
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.plugins import policy_of
 from mm2py.flow.source.group import SourceLife
@@ -176,7 +176,8 @@ class OffsetSyncs(BackgroundLoop):
         """Create the topic if it may be missing."""
         if not self._is_topic_sure:
             factor = self._settings.topic_replication_factor
-            await self._log.ensure(1, factor, setting="offset-syncs.topic.replication.factor")
+            setting = "offset-syncs.topic.replication.factor"
+            await self._log.ensure(1, factor, setting=setting, configs=small_segments(1))
             self._is_topic_sure = True
 
     async def _read(self) -> None:

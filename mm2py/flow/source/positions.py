@@ -19,7 +19,7 @@ import attrs
 from mm2py.core.source.due import RemotePartition
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
-from mm2py.flow.internal_topics import kept_log, report_expiry
+from mm2py.flow.internal_topics import kept_log, report_expiry, small_segments
 from mm2py.flow.plugins import transforms_of
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.epoch import ProducerMark
@@ -114,6 +114,7 @@ class Positions:
             settings.offset_storage.partitions,
             settings.offset_storage.replication_factor,
             setting="offset.storage.replication.factor",
+            configs=small_segments(settings.offset_storage.partitions),
         )
         if not was_made:
             await report_expiry(self._target, self.log.topic, self._events)

@@ -12,6 +12,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import position_key
 from mm2py.wire.batches.batch import sign
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.topic_log import LogRecord, TooFewBrokersError, TopicLog
 from tests.support.clocks import WALL_START_MS
@@ -50,6 +51,22 @@ async def test_ensure_creates_a_compacted_topic(brokers: FakeBrokers, log: Topic
 
     assert request.create_topic_requests == [
         ("log", 25, 3, [], [("cleanup.policy", "compact"), ("min.insync.replicas", "2")])
+    ]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION])
+async def test_ensure_does_without_configs_that_are_refused(
+    brokers: FakeBrokers, log: TopicLog, code: ErrorCode
+) -> None:
+    """A provider of Kafka lets clients choose some configs only, or values within its own limits."""
+    refuse_topics(brokers, int(code), "segment.bytes must be at least 52428800")
+    was_made = await log.ensure(25, 3, setting=SETTING, configs={"segment.bytes": "1048576"})
+    asked = [request.create_topic_requests for _, request in brokers.requests_of(CREATE_TOPICS)]
+
+    assert was_made
+    assert asked == [
+        [("log", 25, 3, [], [("cleanup.policy", "compact"), ("segment.bytes", "1048576")])],
+        [("log", 25, 3, [], [("cleanup.policy", "compact")])],
     ]
 
 

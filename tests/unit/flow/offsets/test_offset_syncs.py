@@ -40,8 +40,11 @@ class Log:
     created: int = 0
     is_look_due: bool = False
 
-    async def ensure(self, partitions: int, replication_factor: int, *, setting: str) -> None:
+    async def ensure(
+        self, partitions: int, replication_factor: int, *, setting: str, configs: Mapping[str, str]
+    ) -> None:
         assert (partitions, replication_factor, setting) == (1, 1, "offset-syncs.topic.replication.factor")
+        assert configs == {"segment.bytes": str(16 * 1024 * 1024)}
         self.created += 1
 
     async def read_from(self, positions: Mapping[int, int]) -> AsyncGenerator[list[LogRecord], None]:

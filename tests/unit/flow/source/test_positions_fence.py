@@ -33,8 +33,10 @@ class Log:
         self.records: list[LogRecord] = []
         self.is_away = False
         self.topic_id = "first"
+        self.configs: Mapping[str, str] = {}
 
-    async def ensure(self, *_: object, **__: object) -> bool:
+    async def ensure(self, *_: object, configs: Mapping[str, str], **__: object) -> bool:
+        self.configs = configs
         return True
 
     async def await_stable(self) -> None:
@@ -132,6 +134,17 @@ async def test_what_a_node_wrote_itself_is_not_kept_for_others(target: Target) -
 
     assert left == (0, 1)  # its own claim
     assert [it.source.partition for it in await node.follow()] == [9]
+
+
+async def test_the_topic_has_small_segments(target: Target) -> None:
+    """
+    A position of each busy partition is written each minute, and all that is not compacted is read at each start.
+
+    Brokers compact no segment that they still write, which by default is one of a gigabyte, or a week.
+    """
+    await target.node().read()
+
+    assert target.log.configs == {"segment.bytes": str(1024 * 1024)}
 
 
 async def test_in_exactly_once_mode_transactions_write_the_positions_of_transformed_topics(target: Target) -> None:
