@@ -38,7 +38,8 @@ from mm2py.wire.transactions import TransactionalProducer
 
 
 _PURPOSE = "log"
-_FETCH_MAX_BYTES = 8 * 1024 * 1024
+#: Others have a turn of the event loop once as much is decoded.
+_FETCH_MAX_BYTES = 1024 * 1024
 _FETCH_WAIT_MS = 100
 _BATCH_BYTES = 256 * 1024
 #: After so many records others have a turn of the event loop: a flow may write tens of thousands of positions at once.

@@ -163,6 +163,14 @@ async def test_following_a_partition_is_one_fetch(brokers: FakeBrokers, log: Top
     assert (nothing, sent) == (([], 3), 2)
 
 
+async def test_a_large_log_is_read_part_by_part(brokers: FakeBrokers, log: TopicLog) -> None:
+    """What one fetch brings is decoded in one turn of the event loop; 8 MiB of positions hold it up for a second."""
+    await log.append([LogRecord(b"key", b"value")])
+    await log.read_all()
+
+    assert max(request.max_bytes for _, request in brokers.requests_of(FETCH)) <= 1024 * 1024
+
+
 async def test_nothing_to_read_and_nothing_to_append(brokers: FakeBrokers, log: TopicLog) -> None:
     """An empty topic is read without a fetch, and no records are appended without a produce."""
     await log.append([])
