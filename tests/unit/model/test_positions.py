@@ -102,6 +102,16 @@ def test_a_start_that_does_not_count_yet_is_read_as_such() -> None:
     assert decode_position(key, value, headers) == ("A", position)
 
 
+def test_a_key_is_parsed_once() -> None:
+    """A log has millions of positions of a thousand partitions, and all of it is read before anything is copied."""
+    key = position_key("A", TopicPartition("foo", 0))
+    found = [decode_position(key, b'{"offset":%d}' % offset) for offset in (-1, 0, 17, 10**18 - 1, 10**18)]
+    positions = [it[1] for it in found if isinstance(it, tuple) and isinstance(it[1], Position)]
+
+    assert [it.next_upstream for it in positions] == [0, 1, 18, 10**18, 10**18 + 1]
+    assert len({id(it.source) for it in positions}) == 1
+
+
 def test_nothing_replicated_yet_is_minus_one() -> None:
     """A position at the very start is stored as -1, which Java takes for no offset, and read back as 0."""
     key, value, headers = encode_position("A", Position(FOO, 0))
