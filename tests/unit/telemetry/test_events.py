@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import inspect
 import io
 import json
 import os
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -141,6 +143,26 @@ def test_a_line_that_cannot_be_written_stops_nothing(opened: Callable[[], int]) 
     assert journal.of(PartitionStopped) == (STOPPED,)
     assert journal.counts["partition_stopped"] == 1
     assert passed_on == [STOPPED]
+
+
+def test_a_reader_that_hangs_stops_nothing() -> None:
+    """A pipe is full because its reader hangs: lines are lost until it reads on. One that was cut off ends there."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 16_384)
+    lines = [SparkLogged(f"{number} {'x' * 2_500}") for number in range(20)]
+
+    with os.fdopen(writer, "w") as stream, os.fdopen(reader, "rb", buffering=0) as log:
+        write = log_sink(log_format="json", log_level="info", stream=stream)
+        writing = threading.Thread(target=lambda: [write(line) for line in lines])
+        writing.start()
+        writing.join(10)
+        assert not writing.is_alive(), "it waits for the reader"
+        before = log.read(65_536).splitlines()
+        write(SparkLogged("read again"))
+        after = log.read(65_536).splitlines()
+
+    assert json.loads(before[0])["line"] == lines[0].line
+    assert json.loads(after[-1])["line"] == "read again"
 
 
 def test_a_closed_log_stops_nothing() -> None:
