@@ -12,13 +12,14 @@ import asyncio
 import functools
 import logging
 import os
+import pwd
 import shutil
 import subprocess
 import sys
 import threading
 import zipfile
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -193,6 +194,7 @@ class SparkHost:
             archive=class_archive(),
             java_environment=" ".join(os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")),
             uses_sql=self._uses_sql,
+            has_account=_has_account(),
         )
 
     @property
@@ -320,6 +322,15 @@ def _require_java() -> None:
         raise JavaMissingError(f"{java} (JAVA_HOME is set)" if java_home else "java on the PATH")
 
 
+def _has_account() -> bool:
+    """Whether the system knows this user: a container may run with a number that it has no name for."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return False
+    return True
+
+
 def _is_news(record: logging.LogRecord) -> bool:
     """Whether the record is worth logging: py4j logs a stack if the JVM ends in the middle of a call."""
     return record.msg != "Exception while sending command."
@@ -342,10 +353,13 @@ def _open(
         if settings.is_embedded:
             # Spark's UI has no login, and no other setting for the address at which it listens.
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        if not _has_account():
+            # Hadoop would ask the system for a name.
+            os.environ.setdefault("SPARK_USER", str(os.getuid()))
         # In a group of its own, a signal to this process's group, as from a terminal that is closed, does not reach it.
         gateway = launch_gateway(shown, popen_kwargs=LaunchArguments(stderr=write_end, process_group=0))
     except (PySparkException, OSError) as error:  # the latter where a disk is full, or memory or processes are short
-        raise SparkStartError(settings.master, _reason(last_words, str(error))) from error
+        raise SparkStartError(settings.master, _reason([str(error), *last_words])) from error
     finally:
         os.close(write_end)
     logging.getLogger().addFilter(_is_news)
@@ -365,7 +379,7 @@ def _open(
         one_row = context.parallelize([0], 1)
     except Exception as error:
         # The JVM is asked for it.
-        reason = _reason(last_words, message_of(error) if isinstance(error, JOB_FAILED) else str(error))
+        reason = _reason([*last_words, message_of(error) if isinstance(error, JOB_FAILED) else str(error)])
         _bury_process(gateway.proc)
         gateway.shutdown()
         forget_gateway()
@@ -397,9 +411,9 @@ def _listen(read_end: int, last_words: deque[str], tell: Callable[[str], object]
                     continue
 
 
-def _reason(last_words: deque[str], fallback: str) -> str:
-    errors = [line for line in last_words if "rror" in line or "xception" in line]
-    return (errors or list(last_words) or [fallback])[0 if errors else -1]
+def _reason(words: Sequence[str]) -> str:
+    """Return the first of Spark's last words that names an error, else the last one."""
+    return next((line for line in words if "rror" in line or "xception" in line), words[-1])
 
 
 def _zip_package(scratch: Path) -> Path:

@@ -25,6 +25,7 @@ _DRIVER_MEMORY = "512m"
 _SERIAL_GC = "-XX:+UseSerialGC"
 _QUICK_START = "-XX:TieredStopAtLevel=1"
 _TEMP = "-Djava.io.tmpdir="
+_HOME = "-Duser.home="
 _SOCKETS = "spark.python.unix.domain.socket"
 #: Spark refuses a longer one, and with it every job: of the 107 bytes of a path it keeps 46 for the name.
 _LONGEST_SOCKET_DIR = 61
@@ -121,6 +122,7 @@ def spark_settings(
     archive: str = "",
     java_environment: str = "",
     uses_sql: bool = False,
+    has_account: bool = True,
 ) -> SparkSettings:
     """
     Put the user's ``spark.*`` keys over ours.
@@ -130,7 +132,8 @@ def spark_settings(
     about how many copy tasks may wait for the network at the same time, and a spare one costs nothing. Spark keeps its
     files in *scratch*, which goes away with us, even if it is killed. The driver's JVM takes its classes from
     *archive*, where one is named. *java_environment* are the options that it takes from the environment. *uses_sql* is
-    whether any flow has a statement or function.
+    whether any flow has a statement or function. A user that *has_account* has a home; for one that is a mere
+    number, as in a container, Java finds none, and Spark does not start.
     """
     asked_master = user.get("spark.master", "local[*]")
     slots = _embedded_slots(asked_master, copy_tasks + 1)
@@ -145,8 +148,9 @@ def spark_settings(
     conf = defaults | dict(user) | {"spark.master": master}
     java_options = user.get("spark.driver.extraJavaOptions", "")
     conf["spark.driver.extraJavaOptions"] = _java_options(java_options, log_file, archive)
-    if _TEMP not in f"{java_options} {java_environment}":
-        conf["spark.driver.extraJavaOptions"] += f" {_TEMP}{shlex.quote(scratch)}"
+    for option in (_TEMP,) if has_account else (_TEMP, _HOME):
+        if option not in f"{java_options} {java_environment}":
+            conf["spark.driver.extraJavaOptions"] += f" {option}{shlex.quote(scratch)}"
     if slots is not None:
         conf["spark.executorEnv.PYTHONPATH"] = _joined(package_parent, user.get("spark.executorEnv.PYTHONPATH"))
     return SparkSettings(master, slots, tuple(sorted(conf.items())), user.get("spark.pyspark.python", python))

@@ -113,6 +113,17 @@ def test_temporary_files_go_with_the_daemon() -> None:
     assert longest[sockets] == "/tmp/" + "x" * 56
 
 
+def test_a_user_without_an_account_has_a_home() -> None:
+    """A container may run with a number that the system has no name for: Java has no home for it, which Spark needs."""
+    key = "spark.driver.extraJavaOptions"
+
+    nameless, own = conf_of(has_account=False), conf_of({key: "-Duser.home=/mine"}, has_account=False)
+
+    assert "-Duser.home=/tmp/ours" in nameless[key].split()
+    assert "-Duser.home=/tmp/ours" not in own[key]
+    assert "user.home" not in conf_of()[key]
+
+
 @pytest.mark.parametrize(
     "own", ["-XX:SharedArchiveFile=/mine.jsa", "-XX:ArchiveClassesAtExit=/mine.jsa", "-Xshare:off", "-Xshare:auto"]
 )
