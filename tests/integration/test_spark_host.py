@@ -14,7 +14,7 @@ import pytest
 
 from mm2py.pipeline.spark import session as session_module
 from mm2py.pipeline.spark.class_archive import make_class_archive
-from mm2py.pipeline.spark.session import SparkStartError
+from mm2py.pipeline.spark.session import SparkSession, SparkStartError
 from mm2py.pipeline.spark.settings import class_archive
 from mm2py.telemetry.events import SparkEnded, SparkLogged, SparkStarted, WaitingForSlot
 from tests.support.epochs import FLOW, Spark, idle_plan, lose, spark_of, worker_of
@@ -42,6 +42,21 @@ async def test_a_context_that_spark_refuses_has_a_reason() -> None:
     """Spark's own words, which only its JVM knows, are in our error after the JVM was ended."""
     async with spark_of(**{"spark.master": "local[0]"}) as spark:
         with pytest.raises(SparkStartError, match="Asked to run locally with 0 threads"):
+            await spark.host.session()
+
+
+async def test_a_jvm_that_is_killed_as_it_starts_did_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory was short, perhaps: it is an error that ends a daemon with its exit code, and no traceback."""
+    warm_up = session_module._warm_up
+
+    def die(session: SparkSession, workers: int) -> None:
+        session.process.kill()
+        session.process.wait()
+        warm_up(session, workers)
+
+    monkeypatch.setattr(session_module, "_warm_up", die)
+    async with spark_of() as spark:
+        with pytest.raises(SparkStartError, match="its JVM ended with -9"):
             await spark.host.session()
 
 

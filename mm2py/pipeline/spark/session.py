@@ -19,7 +19,7 @@ import sys
 import threading
 import zipfile
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -41,7 +41,7 @@ from mm2py.pipeline.spark.patience import Patience, done_within
 from mm2py.pipeline.spark.scratch import NoScratchError, Scratch
 from mm2py.pipeline.spark.sealing import check_key_file, make_key_file
 from mm2py.pipeline.spark.settings import LOOPBACK, SparkSettings, class_archive, spark_settings
-from mm2py.pipeline.spark.stderr_log import StderrLog
+from mm2py.pipeline.spark.stderr_log import LAST_WORDS, listen, reason
 from mm2py.telemetry.events import SparkEnded, SparkHung, SparkLogged, SparkStarted
 from mm2py.telemetry.journal import EventLog
 
@@ -50,16 +50,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _PACKAGE = Path(mm2py.__file__).parent
-#: Printed by every JVM that Spark starts, about nothing that can be changed.
-_IDLE_TALK = (
-    "WARNING: Using incubator modules",
-    "WARNING: package sun.security.action",
-    "WARN SparkConf: Note that spark.local.dir",
-    "Picked up JAVA_TOOL_OPTIONS",
-    "Picked up _JAVA_OPTIONS",
-    "NOTE: Picked up JDK_JAVA_OPTIONS",
-)
-_LAST_WORDS = 20
 _WARM_UP_HOLD_S = 0.3
 _GRACE_S = 2.0
 #: How often Spark's JVM is asked whether it is there, and how long an answer may take. If memory is short it collects
@@ -92,7 +82,7 @@ class SparkStartError(Mm2Error):
     """Spark's JVM ended or refused while it was being started."""
 
     verdict: ClassVar[Verdict] = Verdict.RETRY
-    hint: ClassVar[str] = "check the spark.* settings of the properties file and that the master is reachable"
+    hint: ClassVar[str] = "check the spark.* settings of the file, this host's memory, and that the master is reachable"
 
     master: str
     cause: str = attrs.field(converter=shortened)
@@ -284,10 +274,7 @@ class SparkHost:
             async with asyncio.timeout(_UP_WITHIN_S if self.settings.is_embedded else None):
                 session = await asyncio.to_thread(_open, self.settings, self.scratch, tell, given_up)
                 started = self._clock.monotonic()
-                workers = session.begin(_warm_up, session, 1 if self.settings.is_embedded else self.copy_tasks)
-                if self._uses_sql:
-                    await session.begin(_warm_up_sql, session)
-                await workers
+                await self._warm_up(session)
         except (TimeoutError, asyncio.CancelledError) as error:
             # The thread that starts it would wait for it for ever, and this process for the thread.
             given_up.set()
@@ -306,6 +293,16 @@ class SparkHost:
             )
         )
         return session
+
+    async def _warm_up(self, session: SparkSession) -> None:
+        try:
+            workers = session.begin(_warm_up, session, 1 if self.settings.is_embedded else self.copy_tasks)
+            if self._uses_sql:
+                await session.begin(_warm_up_sql, session)
+            await workers
+        except (*JOB_FAILED, Py4JError, OSError) as error:
+            cause = await asyncio.to_thread(_end_of, session, error)
+            raise SparkStartError(self.settings.master, cause) from error
 
     async def _discard(self, session: SparkSession) -> None:
         self._session, self._is_spoilt = None, False
@@ -341,9 +338,9 @@ def _open(
 ) -> SparkSession:
     internals.release_unused()
     conf = SparkConf(loadDefaults=False).setAll(list(settings.conf))
-    last_words: deque[str] = deque(maxlen=_LAST_WORDS)
+    last_words: deque[str] = deque(maxlen=LAST_WORDS)
     read_end, write_end = os.pipe()
-    listener = threading.Thread(target=_listen, args=(read_end, last_words, tell), name="spark-stderr", daemon=True)
+    listener = threading.Thread(target=listen, args=(read_end, last_words, tell), name="spark-stderr", daemon=True)
     listener.start()
     try:
         # Settings given here become visible arguments of the JVM; the context gets all of them.
@@ -359,7 +356,7 @@ def _open(
         # In a group of its own, a signal to this process's group, as from a terminal that is closed, does not reach it.
         gateway = launch_gateway(shown, popen_kwargs=LaunchArguments(stderr=write_end, process_group=0))
     except (PySparkException, OSError) as error:  # the latter where a disk is full, or memory or processes are short
-        raise SparkStartError(settings.master, _reason([str(error), *last_words])) from error
+        raise SparkStartError(settings.master, reason([str(error), *last_words])) from error
     finally:
         os.close(write_end)
     logging.getLogger().addFilter(_is_news)
@@ -379,11 +376,11 @@ def _open(
         one_row = context.parallelize([0], 1)
     except Exception as error:
         # The JVM is asked for it.
-        reason = _reason([*last_words, message_of(error) if isinstance(error, JOB_FAILED) else str(error)])
+        cause = reason([*last_words, message_of(error) if isinstance(error, JOB_FAILED) else str(error)])
         _bury_process(gateway.proc)
         gateway.shutdown()
         forget_gateway()
-        raise SparkStartError(settings.master, reason) from error
+        raise SparkStartError(settings.master, cause) from error
     return SparkSession(context, one_row, gateway, gateway.proc, host, address)
 
 
@@ -393,27 +390,6 @@ def _where_executors_connect(context: SparkContext) -> tuple[str, str]:
     host = str(conf.get("spark.driver.host"))
     # An IPv6 address has brackets there.
     return host.strip("[]"), str(conf.get("spark.driver.bindAddress", host)).strip("[]")
-
-
-def _listen(read_end: int, last_words: deque[str], tell: Callable[[str], object]) -> None:
-    sayings = StderrLog()
-    with open(read_end, encoding="utf-8", errors="replace") as lines:
-        for raw in lines:
-            line = raw.rstrip()
-            if line and not line.startswith(_IDLE_TALK):
-                last_words.append(line)
-                message = sayings.take(line)
-                if message is None:
-                    continue
-                try:
-                    tell(message)
-                except RuntimeError:  # the event loop is closed: there is no listener any more
-                    continue
-
-
-def _reason(words: Sequence[str]) -> str:
-    """Return the first of Spark's last words that names an error, else the last one."""
-    return next((line for line in words if "rror" in line or "xception" in line), words[-1])
 
 
 def _zip_package(scratch: Path) -> Path:
@@ -465,6 +441,16 @@ def _close(session: SparkSession) -> None:
         return
     finally:
         processes.kill(children)  # one that is stopped does not end by itself
+
+
+def _end_of(session: SparkSession, error: Exception) -> str:
+    """End a Spark that a first call failed on; return why it did."""
+    try:
+        return f"its JVM ended with {session.process.wait(_GRACE_S)}"
+    except subprocess.TimeoutExpired:
+        return message_of(error) if isinstance(error, JOB_FAILED) else str(error)
+    finally:
+        _bury(session)
 
 
 def is_stopped(session: SparkSession) -> bool:

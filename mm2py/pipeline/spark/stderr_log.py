@@ -9,9 +9,22 @@ and where. Whatever is not part of a stack passes as it is.
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Final
 
 
+#: Printed by every JVM that Spark starts, about nothing that can be changed.
+_IDLE_TALK: Final = (
+    "WARNING: Using incubator modules",
+    "WARNING: package sun.security.action",
+    "WARN SparkConf: Note that spark.local.dir",
+    "Picked up JAVA_TOOL_OPTIONS",
+    "Picked up _JAVA_OPTIONS",
+    "NOTE: Picked up JDK_JAVA_OPTIONS",
+)
+#: How many lines are kept for `reason`.
+LAST_WORDS: Final = 20
 _BEGIN: Final = "Traceback (most recent call last):"
 #: Where in Java something was raised: its message and causes are lines of their own.
 _JAVA_FRAME: Final = re.compile(r"\s+(at [^\s(]+\(|\.\.\. \d+ more)")
@@ -67,3 +80,25 @@ class StderrLog:
         if line.startswith(_HUNG_UP) and where.startswith(_DAEMON):
             return None
         return f"{line} ({where})" if where else line
+
+
+def listen(read_end: int, last_words: deque[str], tell: Callable[[str], object]) -> None:
+    """Read the stderr of Spark's JVM until that ends; *tell* each message, and keep the last lines."""
+    sayings = StderrLog()
+    with open(read_end, encoding="utf-8", errors="replace") as lines:
+        for raw in lines:
+            line = raw.rstrip()
+            if line and not line.startswith(_IDLE_TALK):
+                last_words.append(line)
+                message = sayings.take(line)
+                if message is None:
+                    continue
+                try:
+                    tell(message)
+                except RuntimeError:  # the event loop is closed: there is no listener any more
+                    continue
+
+
+def reason(words: Sequence[str]) -> str:
+    """Return the first of Spark's last words that names an error, else the last one."""
+    return next((line for line in words if "rror" in line or "xception" in line), words[-1])
