@@ -48,6 +48,7 @@ from mm2py.telemetry.events import (
     DaemonStopped,
 )
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.connections import allow_for_lookups
 
 
 #: What a drain may take beyond the time for its epochs: positions, syncs and checkpoints are written then.
@@ -200,6 +201,7 @@ class MirrorMaker:
     async def run(self) -> None:
         """Run until asked to stop, or until no flow is left. An error means that Spark could not be started."""
         _tune_garbage_collector()
+        allow_for_lookups(asyncio.get_running_loop())
         keeper = FreezesWhatStays(self._clock)
         gc.callbacks.append(keeper)
         try:

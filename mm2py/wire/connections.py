@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 
@@ -17,6 +18,18 @@ from mm2py.wire.security.door import Door, Opener
 
 
 _DEFAULT_PORT = 9092
+#: As many as there may be names at the same time that no server answers for.
+_THREADS_MAX = 256
+
+
+def allow_for_lookups(loop: asyncio.AbstractEventLoop) -> None:
+    """
+    Have *loop* use as many threads as host names need that hang.
+
+    A name server that is silent keeps a thread for up to half a minute with each attempt to connect. asyncio's own few
+    would all wait for it, and with them the connections to other clusters, and whatever else is done on threads.
+    """
+    loop.set_default_executor(ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="asyncio"))
 
 
 @attrs.define(eq=False)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from mm2py.config.flow_settings import FlowSettings
 from mm2py.devkit.broker import KafkaCluster
@@ -33,7 +38,8 @@ from tests.support.brokers import MakeCluster
 from tests.support.eventually import eventually, scaled
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.groups import commit_plainly
-from tests.support.mm2_file import STRANGE_ALIAS
+from tests.support.mm2_file import STRANGE_ALIAS, mm2_properties
+from tests.support.nodes import running_node
 from tests.support.producing import produce, produce_numbers, producer
 from tests.support.reading import read_numbers, read_topic
 from tests.support.records import (
@@ -381,6 +387,32 @@ async def test_a_drain_before_the_start_ends_at_once(tmp_path: Path) -> None:
             await flow.drain()
 
     assert flow.runner.view().state is FlowState.DRAINED
+
+
+async def test_a_name_that_hangs_keeps_no_other_cluster_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While no server answers for the target of twelve flows, each look-up keeps a thread. Another flow's target is
+    asked nevertheless.
+    """
+    released, look_up = threading.Event(), socket.getaddrinfo
+
+    def look_up_slowly(host: str, *others: Any, **named: Any) -> Any:
+        if host == "silent":
+            released.wait()
+        return look_up("127.0.0.1", *others, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up_slowly)
+    targets = {f"A{number}": "B" for number in range(12)} | {"A12": "C"}
+    keys = {f"{source}.bootstrap.servers": "localhost:1" for source in targets}
+    keys |= {f"{source}->{target}.enabled": "true" for source, target in targets.items()}
+    keys |= {"clusters": ", ".join([*targets, "B", "C"]), "C.bootstrap.servers": "localhost:1"}
+    file = mm2_properties("localhost:1", "silent:1", aliases=("A0", "B"), **keys)
+    async with running_node(file, tmp_path) as running:
+        try:
+            told = await eventually(lambda: running.events.of(ClusterUnreachable), within_s=8, what="C is asked")
+        finally:
+            released.set()
+
+    assert "connection refused" in told[0].error
 
 
 async def test_a_topic_is_mirrored_beside_itself(primary: KafkaCluster, prefix: str, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from mm2py.clock import SystemClock
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.epoch import EpochPlan
 from mm2py.pipeline.copy.worker_state import WorkerState
+from mm2py.wire.connections import allow_for_lookups
 
 
 _T = TypeVar("_T")
@@ -125,6 +126,7 @@ def this_worker() -> Worker:
     """Return what this process keeps between its tasks."""
     if not _workers:
         runner = asyncio.Runner()
+        allow_for_lookups(runner.get_loop())
         _workers.append(Worker(runner, WorkerState(), runner.get_loop().time()))
         # Spark collects garbage after every task; what was imported to get here need not be looked at each time.
         gc.collect()
