@@ -116,6 +116,16 @@ class OpenTransactionError(BrokerAnsweredError):
 
 
 @attrs.define(eq=False)
+class WrongTimeError(BrokerAnsweredError):
+    """A broker refused a record of the mirror's own, which has the time of this host."""
+
+    hint: ClassVar[str] = (
+        "set the clocks of this host and of the brokers right: they differ by more than "
+        "message.timestamp.after.max.ms or message.timestamp.before.max.ms of the topic"
+    )
+
+
+@attrs.define(eq=False)
 class CorruptBatchError(Mm2Error):
     """A record batch of the source does not match its own checksum or structure."""
 

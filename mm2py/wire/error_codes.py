@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 
-from mm2py.errors import BrokerAnsweredError, OpenTransactionError
+from mm2py.errors import BrokerAnsweredError, OpenTransactionError, WrongTimeError
 from mm2py.wire.security.access import NotAuthorizedError, grant_for
 
 
@@ -245,6 +245,8 @@ def error_of(code: int, cluster: str, request: str, detail: str | None = None) -
     if code in _REFUSES_PRINCIPAL:
         grant = grant_for(request, detail or "", on_cluster=code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return NotAuthorizedError(cluster, request, code, name_of(code), detail or "", grant)
+    if code == ErrorCode.INVALID_TIMESTAMP:
+        return WrongTimeError(cluster, request, code, name_of(code), detail or "")
     # What holds an offset back; of an answer to a producer it says that its own transaction is just being ended.
     is_held = code == ErrorCode.CONCURRENT_TRANSACTIONS and request == "ListOffsets"
     kind = OpenTransactionError if is_held else BrokerAnsweredError

@@ -48,3 +48,11 @@ def test_error_of() -> None:
 
     assert type(error) is BrokerAnsweredError
     assert str(error) == "cluster B answered CreateTopics with TOPIC_ALREADY_EXISTS [36] (Topic 'foo' already exists.)"
+
+
+def test_a_record_of_ours_with_a_wrong_time_names_the_clocks() -> None:
+    """A host whose clock is hours fast writes no positions: what to do is said, also after a process border."""
+    error = pickle.loads(pickle.dumps(error_of(ErrorCode.INVALID_TIMESTAMP, "B", "Produce", "positions-1")))
+
+    assert "clocks" in error.hint
+    assert str(error) == "cluster B answered Produce with INVALID_TIMESTAMP [32] (positions-1)"
