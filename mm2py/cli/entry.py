@@ -5,9 +5,13 @@ still load, which takes a second or more; a reload does not end what is to run a
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 
 from mm2py.cli.exit_code import ExitCode
+
+
+_INIT = 1
 
 
 def mm2py() -> int:
@@ -34,15 +38,18 @@ def kafka_mirror_maker() -> int:
     return _run_node("mirror_maker_1")
 
 
-def hold_hang_up(*, is_held: bool) -> None:
-    """Hold SIGHUP back until the node answers it, or not any more. By itself it would end this process, which systemd
-    takes for one that ended well: a reload may come right after a start.
+def hold_signals(*, is_held: bool) -> None:
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK if is_held else signal.SIG_UNBLOCK, {signal.SIGHUP})
+    Hold SIGHUP back until the node answers it, or not any more. By itself it would end this process, which systemd
+    takes for one that ended well: a reload may come right after a start. The first process of a container does not end
+    at a SIGTERM that it does not answer yet, so that is held back there, too.
+    """
+    held = {signal.SIGHUP, signal.SIGTERM} if os.getpid() == _INIT else {signal.SIGHUP}
+    signal.pthread_sigmask(signal.SIG_BLOCK if is_held else signal.SIG_UNBLOCK, held)
 
 
 def _run_node(module: str, function: str = "main") -> int:
-    hold_hang_up(is_held=True)
+    hold_signals(is_held=True)
     return _run(module, function)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import mm2py
 from mm2py.cli.checking import needs_spark, refused_here
 from mm2py.cli.command import Parser, drop_unwritten, error_line, print_refused, printed
-from mm2py.cli.entry import hold_hang_up
+from mm2py.cli.entry import hold_signals
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.explaining import explained, find_flows
 from mm2py.cli.saved_files import stamps
@@ -111,7 +111,7 @@ def act(
 
     has_terminal, only_shows = os.isatty(0), options.explain is not None or options.changed
     if only_shows or options.validate:
-        hold_hang_up(is_held=False)
+        hold_signals(is_held=False)
 
     def read() -> MirrorSettings:
         settings = judged(load())
@@ -132,7 +132,7 @@ def act(
     if options.status_file is not None and (refusal := _refused_status_file(options.status_file)):
         print(f"--status-file {options.status_file}: {refusal}", file=sys.stderr)
         return ExitCode.BAD_ARGUMENTS
-    hold_hang_up(is_held=True)
+    hold_signals(is_held=True)
     # Spark, the daemon and REST take seconds to load, and nothing above needs them.
     from mm2py.cli.running import run_node  # noqa: PLC0415
 

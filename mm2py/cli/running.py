@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mm2py.cli.command import error_line
-from mm2py.cli.entry import hold_hang_up
+from mm2py.cli.entry import hold_signals
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.saved_files import Stamps, stamps
 from mm2py.clock import Clock, SystemClock
@@ -69,7 +69,7 @@ async def run_node(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name)
     loop.add_signal_handler(signal.SIGHUP, functools.partial(_hang_up, mirror_maker, has_terminal=has_terminal))
-    hold_hang_up(is_held=False)
+    hold_signals(is_held=False)
     try:
         async with asyncio.TaskGroup() as tasks:
             beside = [

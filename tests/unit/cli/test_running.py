@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mm2py.cli import mirror_maker, running
-from mm2py.cli.entry import hold_hang_up
+from mm2py.cli.entry import hold_signals
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.running import watch, write_status
 from mm2py.cli.saved_files import Stamps, stamps
@@ -94,7 +95,7 @@ def test_a_file_that_is_saved_while_it_is_loaded_is_loaded_again(
         return settings
 
     async def run_node(*_read: object, watched: Stamps, **_others: object) -> int:
-        hold_hang_up(is_held=False)
+        hold_signals(is_held=False)
         with suppress(TimeoutError):
             async with asyncio.timeout(0.01):
                 await watch(watched, dict, lambda: reloads.append("reload"), SystemClock())
@@ -135,3 +136,22 @@ async def test_a_file_that_the_settings_refer_to_is_watched_too(tmp_path: Path) 
     watching.cancel()
 
     assert reloads == [11, 21, 31]
+
+
+@pytest.mark.parametrize(("pid", "held"), [(1, {signal.SIGHUP, signal.SIGTERM}), (2, {signal.SIGHUP})])
+def test_what_is_held_back_while_a_node_loads(
+    pid: int, held: set[signal.Signals], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel drops a SIGTERM that the first process of a container does not handle yet; others end at it."""
+    monkeypatch.setattr(os, "getpid", lambda: pid)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        hold_signals(is_held=True)
+        while_held = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        hold_signals(is_held=False)
+        after = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    assert while_held - before == held
+    assert after == before
