@@ -6,6 +6,7 @@ refuses a step, is reported once for each refusal.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
@@ -72,6 +73,8 @@ class Reach:
         self._jitter = jitter
         self._principal_at = principal_at
         self._absences: dict[str, _Absence] = {}
+        #: When clusters that had been away responded again.
+        self._back_at: dict[str, float] = {}
         self._told_at: dict[tuple[str, str], float] = {}
         self._refusals: dict[str, str] = {}
         self._steps: dict[str, _Step] = {}
@@ -104,19 +107,24 @@ class Reach:
         self._refusals.pop(step, None)
         for alias in clusters:
             absence = self._absences.pop(alias, None)
-            if absence is not None and absence.is_told:
-                away_s = self._clock.monotonic() - absence.since
+            if absence is None:
+                continue
+            self._back_at[alias] = now = self._clock.monotonic()
+            if absence.is_told:
+                away_s = now - absence.since
                 self._events.emit(ClusterRecovered(self._flow, alias, away_s, absence.attempts))
 
-    def failed(self, step: str, error: Mm2Error, *, counted_as: str = "") -> None:
+    def failed(self, step: str, error: Mm2Error, *, counted_as: str = "", begun: float = math.inf) -> None:
         """Record that *step* failed: its cluster is unreachable, or refuses it. A takeover is reported elsewhere. A
-        step that is about one group of many is *counted_as* what it is for all of them.
+        step that is about one group of many is *counted_as* what it is for all of them. One that was *begun* before its
+        cluster came back waited in vain for what was away then.
         """
         self.count(counted_as or step)
         if error.verdict is Verdict.STAND_BY:
             return
         if isinstance(error, ClusterUnreachableError | BrokerConnectionError):
-            self._away(error)
+            if self._back_at.get(error.cluster, -math.inf) <= begun:
+                self._away(error)
         elif self._refusals.get(step) != str(error):
             self._refusals[step] = str(error)
             self._events.emit(StepFailed(self._flow, step, str(error), self.hint_for(error)))
@@ -196,12 +204,13 @@ class Reach:
         self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]], within_ms: int | None = None
     ) -> tuple[T, ...]:
         """Return what an attempt returned, nothing if it failed."""
+        begun = self._clock.monotonic()
         try:
             result = await (attempt() if within_ms is None else _in_time(attempt, within_ms))
         except Mm2Error as error:
             if error.verdict is Verdict.STOP_FLOW:
                 raise
-            self.failed(step, error)
+            self.failed(step, error, begun=begun)
             return ()
         self.answered(clusters, step)
         self.succeeded(step)

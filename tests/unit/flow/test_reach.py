@@ -48,6 +48,32 @@ def test_a_cluster_goes_away_once(reach: Reach, clock: ManualClock, events: Even
     assert reach.is_complete
 
 
+async def test_what_waited_in_vain_makes_no_second_absence(reach: Reach, clock: ManualClock, events: EventLog) -> None:
+    """
+    A connection attempt begins while no packet reaches the cluster. Another step succeeds as soon as they do; the
+    attempt then ends without an answer. That is no news, but what fails from now on is.
+    """
+
+    async def fail() -> None:
+        raise AWAY
+
+    async def wait_in_vain() -> None:
+        clock.advance(9)
+        reach.answered(["B"])
+        clock.advance(1)
+        raise AWAY
+
+    await reach.once("look", ["B"], fail)
+    await reach.once("write", ["B"], wait_in_vain)
+    is_back = reach.is_complete
+    told = len(events.of(ClusterUnreachable))
+    clock.advance(1)
+    await reach.once("look", ["B"], fail)
+
+    assert (is_back, told, len(events.of(ClusterUnreachable))) == (True, 1, 2)
+    assert len(events.of(ClusterRecovered)) == 1
+
+
 async def test_a_takeover_is_no_failed_step(reach: Reach, events: EventLog) -> None:
     """Each step that writes is refused from then on, which is reported once, elsewhere."""
 
