@@ -13,6 +13,7 @@ from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.ingest import DataFilter
 from mm2py.pipeline.copy.partition import PartitionCopy
+from mm2py.pipeline.copy.refusals import lacks
 from mm2py.pipeline.copy.slow_lines import SlowLines
 from mm2py.wire.batches.batch import MAGIC_V2, RecordBatchView, batches
 from mm2py.wire.batches.codecs import BAD_CHECKSUM
@@ -31,7 +32,11 @@ _PATIENCE_S: Final = 1.0
 
 
 class NotThereError(Exception):
-    """The records that the target should hold cannot be read."""
+    """The records that the target should hold cannot be read; *hint* is what would help, if that is known."""
+
+    def __init__(self, why: str, hint: str = "") -> None:
+        super().__init__(why)
+        self.hint = hint
 
 
 class WalkedRecord(NamedTuple):
@@ -108,7 +113,8 @@ class LogWalker:
         while position.offset <= downstream:
             answer = await self._ask(self._target, position, reads_committed=True)
             if answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                raise NotThereError(f"{copy.remote} cannot be compared with its source without READ on it")
+                why = f"{copy.remote} cannot be compared with its source without READ on it"
+                raise NotThereError(why, lacks(self._target.endpoint, "READ", copy.remote.topic))
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 position.offset = max(position.offset + 1, await self._first_left(copy.remote))
                 continue

@@ -86,6 +86,7 @@ class _Tail:
     records: tuple[WalkedRecord, ...]
     is_stamped: bool = False
     why_empty: str = ""
+    hint: str = ""
     #: Whether nothing but what transactions leave was there: records may be before that.
     is_unused: bool = False
 
@@ -305,7 +306,7 @@ class Resumer:
                         alignment.hold(content.offset, content.digest(ignore_timestamp=is_stamped))
                 comparison.downstream = batch.last_offset + 1
         except NotThereError as error:
-            return self._unproven(copy, str(error), downstream)
+            return self._unproven(copy, str(error), downstream, error.hint)
         if comparison.unused == records:
             # A transform wrote in exactly-once mode until now, and nothing more.
             copy.continue_after(copy.position - 1, downstream, 0)
@@ -332,7 +333,7 @@ class Resumer:
         """Find the target's last records in the source, from the position's own record on."""
         tail = await self._target_records(copy, copy.plan.found_at if copy.plan.found_at is not None else downstream)
         if not tail.records:
-            return self._unproven(copy, tail.why_empty, downstream)
+            return self._unproven(copy, tail.why_empty, downstream, tail.hint)
         why = f"the last record of {copy.remote} at the target is not in the source from offset {copy.position} on"
         timestamp = NO_TIMESTAMP if tail.is_stamped else tail.records[-1].timestamp
         log_start, first = await self._logs.search_bounds(copy.plan.source, timestamp)
@@ -381,12 +382,12 @@ class Resumer:
         message = f"the target expects another sequence of our producer for {copy.remote}, but holds nothing more of it"
         copy.end(Ended.INTERRUPTED, PartitionFailure(message, "a new producer id is taken by itself", "SequenceLost"))
 
-    def _unproven(self, copy: PartitionCopy, why: str, downstream: int) -> bool:
+    def _unproven(self, copy: PartitionCopy, why: str, downstream: int, hint: str = "") -> bool:
         """Give up; the target's records up to *downstream* existed before, with an unknown writer."""
         self._walks.pop(self._key(copy), None)
         copy.sending.forget_producer()
         copy.downstream = downstream
-        copy.end(Ended.UNPROVEN, PartitionFailure(why, _HINT_UNPROVEN, "ResumeUnproven"))
+        copy.end(Ended.UNPROVEN, PartitionFailure(why, hint or _HINT_UNPROVEN, "ResumeUnproven"))
         return False
 
     async def _target_records(self, copy: PartitionCopy, downstream: int) -> _Tail:
@@ -415,7 +416,7 @@ class Resumer:
                 elif contents is None and batch.base_offset <= reached + 1:
                     reached = batch.last_offset
         except NotThereError as error:
-            return _Tail((), why_empty=str(error))
+            return _Tail((), why_empty=str(error), hint=error.hint)
         if reached != downstream:
             return _Tail((), why_empty=f"the record at downstream offset {downstream} of {copy.remote} is gone")
         if not found:

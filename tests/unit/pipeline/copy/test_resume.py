@@ -151,6 +151,7 @@ async def test_target_that_may_not_be_read_is_unproven(rig: ResumeRig) -> None:
 
     assert copy.ended is Ended.UNPROVEN
     assert "READ" in known(copy.failure).message
+    assert known(copy.failure).hint.startswith("grant User:ANONYMOUS READ on topic ")
 
 
 # Positions that Java wrote.
