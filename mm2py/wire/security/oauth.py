@@ -2,7 +2,8 @@
 Tokens for SASL/OAUTHBEARER: where they come from, and when a new one is fetched.
 
 A token is fetched once for a process and a cluster's settings and used by all its connections, until four fifths of
-its life are over. The standard library's client asks the token endpoint, on a thread: workers need nothing for it.
+its life are over. What is left is for an identity provider that is away: until then connections get the token that
+there is. The standard library's client asks the token endpoint, on a thread: workers need nothing for it.
 """
 
 from __future__ import annotations
@@ -39,9 +40,16 @@ _MSK_MODULE: Final = "aws_msk_iam_sasl_signer"
 _MSK_LOGIN: Final = "software.amazon.msk.auth.iam."
 _REGION: Final = re.compile(r"\.([a-z]{2}(?:-[a-z]+)+-\d+)\.(?:vpce\.)?amazonaws\.com")
 _USED_SHARE: Final = 0.8
+#: Later it may be over before a broker has looked at it.
+_LAST_SHARE: Final = 0.95
+#: How long connections wait for another token while the one that there is is good.
+_SHORT_WAIT_S: Final = 1.0
+#: After how long it is tried again to replace a token that is good for a while.
+_RETRY_S: Final = 10.0
 _DEFAULT_LIFE_S: Final = 300.0
 _UNSECURED_LIFE_S: Final = 3600.0
-_DEFAULT_TIMEOUT_MS: Final = 10_000
+#: Less than a connection may take with its login, or it would only say that it took too long.
+_DEFAULT_TIMEOUT_MS: Final = 8_000
 _LONGEST_ANSWER_BYTES: Final = 1024 * 1024
 _SHOWN: Final = 200
 _TOKENS_KEPT: Final = 8
@@ -57,35 +65,58 @@ class TokenError(Exception):
 
 @attrs.frozen
 class OAuthToken:
-    """What a broker gets; `use_until` is in the event loop's seconds."""
+    """What a broker gets. From `use_until` on another one is fetched, at `last_s` it is over, in the loop's seconds."""
 
     text: str = attrs.field(repr=False)
     use_until: float
+    last_s: float
     extensions: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
 _tokens: dict[Security, OAuthToken] = {}
-_locks: dict[Security, asyncio.Lock] = {}
+_fetches: dict[Security, asyncio.Task[OAuthToken]] = {}
 
 
 async def token_for(endpoint: ClusterEndpoint) -> OAuthToken:
     """Return a token for *endpoint* that is good for a while; raise `TokenError` where none can be got."""
-    security = endpoint.security
-    now = asyncio.get_running_loop().time()
-    known = _tokens.get(security)
-    if known is not None and known.use_until > now:
+    loop, known = asyncio.get_running_loop(), _tokens.get(endpoint.security)
+    if known is not None and known.use_until > loop.time():
         return known
-    lock = _locks.setdefault(security, asyncio.Lock())
-    async with lock:
-        known = _tokens.get(security)
-        if known is not None and known.use_until > now:
-            return known
+    fetching = asyncio.shield(_fetching(endpoint, loop))
+    if known is None or known.last_s <= loop.time():
+        return await fetching
+    try:
+        async with asyncio.timeout(_SHORT_WAIT_S):
+            return await fetching
+    except (TimeoutError, TokenError):
+        return known
+
+
+def _fetching(endpoint: ClusterEndpoint, loop: asyncio.AbstractEventLoop) -> asyncio.Task[OAuthToken]:
+    """Return the fetch for *endpoint* that is under way, or begin one. It outlives a connection that does not wait."""
+    security = endpoint.security
+    under_way = _fetches.get(security)
+    if under_way is not None and not under_way.done() and under_way.get_loop() is loop:
+        return under_way
+    begun = _fetches[security] = loop.create_task(_renewed(endpoint), name=f"fetch a token for {endpoint.alias}")
+    begun.add_done_callback(lambda it: None if it.cancelled() else it.exception())  # nothing may await it any more
+    return begun
+
+
+async def _renewed(endpoint: ClusterEndpoint) -> OAuthToken:
+    loop, security = asyncio.get_running_loop(), endpoint.security
+    try:
         text, life_s, extensions = await _fetch(endpoint)
-        while len(_tokens) >= _TOKENS_KEPT:
-            _locks.pop(gone := next(iter(_tokens)), None)
-            del _tokens[gone]
-        token = OAuthToken(text, asyncio.get_running_loop().time() + life_s * _USED_SHARE, extensions)
-        _tokens[security] = token
+    except TokenError:
+        if (known := _tokens.get(security)) is not None:
+            _tokens[security] = attrs.evolve(known, use_until=min(known.last_s, loop.time() + _RETRY_S))
+        raise
+    while len(_tokens) >= _TOKENS_KEPT:
+        _fetches.pop(gone := next(iter(_tokens)), None)
+        del _tokens[gone]
+    now = loop.time()
+    token = OAuthToken(text, now + life_s * _USED_SHARE, now + life_s * _LAST_SHARE, extensions)
+    _tokens[security] = token
     return token
 
 

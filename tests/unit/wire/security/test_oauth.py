@@ -26,10 +26,10 @@ from mm2py.wire.security.oauth import TokenError, forget_token, token_for
 def fresh() -> Iterator[None]:
     """Let no test meet another one's tokens."""
     oauth._tokens.clear()
-    oauth._locks.clear()
+    oauth._fetches.clear()
     yield
     oauth._tokens.clear()
-    oauth._locks.clear()
+    oauth._fetches.clear()
 
 
 def _endpoint(server: str = "b:1", **keys: str) -> ClusterEndpoint:
@@ -112,6 +112,53 @@ async def test_a_class_of_one_s_own() -> None:
     assert [token.text for token in (first, again, later, last)] == ["t-1", "t-1", "t-2", "t-3"]
     assert first.extensions == {"logicalCluster": "lkc-1"}
     assert "t-1" not in repr(first)
+
+
+class AwayTokens(OurTokens):
+    """A provider that is away for a while, and holds who asks."""
+
+    is_away = False
+    holds_s = 0.0
+
+    async def token(self) -> tuple[str, float]:
+        if AwayTokens.is_away:
+            await asyncio.sleep(AwayTokens.holds_s)
+            raise ConnectionError("nobody there")
+        return await super().token()
+
+
+@pytest.mark.parametrize("holds_s", [0.0, 60.0])
+async def test_a_provider_that_is_away_is_not_missed_while_a_token_is_good(holds_s: float) -> None:
+    """
+    A token is to be replaced after 80 s of 100, and the provider refuses, or does not answer.
+
+    Connections get the old one until it is over, at once or nearly so; only then the provider's failure is theirs. It
+    is asked all the while, and a new token is used as soon as there is one.
+    """
+    OurTokens.asked, AwayTokens.holds_s, AwayTokens.is_away = 0, holds_s, False
+    keys = {"sasl_login_callback_handler_class": f"{__name__}.AwayTokens", "sasl_jaas_config": "M required prefix=t;"}
+    endpoint, loop = _endpoint(**keys), asyncio.get_running_loop()
+    await token_for(endpoint)
+    AwayTokens.is_away = True
+    await asyncio.sleep(81)
+    asked_at = loop.time()
+    good = [await token_for(endpoint) for _ in range(3)]
+    waited_s = loop.time() - asked_at
+    await asyncio.sleep(20)
+    with pytest.raises(TokenError) as caught:
+        await token_for(endpoint)
+    AwayTokens.is_away = False
+    await asyncio.sleep(60)
+    back = await token_for(endpoint)
+
+    assert ({token.text for token in good}, back.text) == ({"t-1"}, "t-2")
+    assert waited_s <= 3
+    assert "AwayTokens" in str(caught.value)
+
+
+def test_an_endpoint_is_given_up_before_its_connection() -> None:
+    """Else the reason would be that the connection took too long, with no word about the endpoint."""
+    assert 1000 * oauth._timeout_s({}) < _endpoint().connection_setup_ms
 
 
 async def test_many_connections_ask_once() -> None:
