@@ -42,7 +42,7 @@ class HeartbeatGroup(FlowGroup):
     async def _live(self) -> None:
         settings = self._settings
         policy = policy_of(settings)
-        async with self._reach.connected(self.task, settings.target) as (target,):
+        async with self._connected(settings.target) as (target,):
             log = kept_log(self.flow, target, policy.heartbeats_topic(), self._events)
             while await self._goes_on():
                 if not await self._first_beat(log):

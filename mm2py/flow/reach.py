@@ -192,11 +192,26 @@ class Reach:
         """Try a step as `once` does; return whether it succeeded."""
         return bool(await self._tried(step, clusters, attempt, within_ms))
 
-    async def insist(self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try a step until it succeeds, with growing pauses."""
+    async def insist(
+        self,
+        step: str,
+        clusters: Iterable[str],
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        told: Callable[[Mm2Error], None] = lambda _error: None,
+    ) -> T:
+        """Try a step until it succeeds, with growing pauses; *told* gets what each attempt fails with."""
         asked = tuple(clusters)
         pauses = _PAUSES.pauses(self._jitter)
-        while not (found := await self._tried(step, asked, attempt)):
+
+        async def telling() -> T:
+            try:
+                return await attempt()
+            except Mm2Error as error:
+                told(error)
+                raise
+
+        while not (found := await self._tried(step, asked, telling)):
             await self._clock.sleep(next(pauses))
         return found[0]
 
@@ -217,15 +232,17 @@ class Reach:
         return (result,)
 
     @asynccontextmanager
-    async def connected(self, task: str, *endpoints: ClusterEndpoint) -> AsyncIterator[list[Cluster]]:
-        """Connect *task* to its clusters, however long it takes, and close them at the end."""
+    async def connected(
+        self, task: str, *endpoints: ClusterEndpoint, told: Callable[[Mm2Error], None] = lambda _error: None
+    ) -> AsyncIterator[list[Cluster]]:
+        """Connect *task* to its clusters, however long it takes, and close them at the end; *told* as in `insist`."""
         clusters = [Cluster(endpoint, self._clock) for endpoint in endpoints]
         async with AsyncExitStack() as open_clusters:
             for cluster in clusters:
                 open_clusters.push_async_callback(cluster.close)
             async with asyncio.TaskGroup() as connecting:
                 for cluster in clusters:
-                    connected = self.insist("connect", [cluster.alias], cluster.connect)
+                    connected = self.insist("connect", [cluster.alias], cluster.connect, told=told)
                     connecting.create_task(connected, name=f"{task}/connect/{cluster.alias}")
             yield clusters
 

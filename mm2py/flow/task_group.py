@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextlib import suppress
-from typing import Any, ClassVar
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 
@@ -22,6 +22,7 @@ from mm2py.flow.control_writers import ControlWriters
 from mm2py.flow.reach import Reach
 from mm2py.flow.supervise import supervise
 from mm2py.flow.unreadable_records import PassedOver
+from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import SETTLING_MS
 from mm2py.model.flow import Flow
 from mm2py.model.overrides import Wanted
@@ -38,7 +39,10 @@ from mm2py.telemetry.events import (
     TaskRestarted,
 )
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
 
+
+T = TypeVar("T")
 
 _STILL = (Wanted.STOPPED, Wanted.DELETED)
 
@@ -389,6 +393,18 @@ class FlowGroup(ABC):
         """Record that the group is working from now on, and observes a drain."""
         self._is_up = True
         self._enter(FlowState.RUNNING)
+
+    def _waits_for(self, error: Mm2Error) -> None:
+        """Show why the group has not come up. The other groups may reach the same cluster all the while."""
+        self._last_error, self._hint = str(error), self._reach.hint_for(error)
+
+    async def _insist(self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]]) -> T:
+        """Try a step on the way up until it succeeds."""
+        return await self._reach.insist(step, clusters, attempt, told=self._waits_for)
+
+    def _connected(self, *endpoints: ClusterEndpoint) -> AbstractAsyncContextManager[list[Cluster]]:
+        """Connect to clusters, however long it takes, until the end of the block."""
+        return self._reach.connected(self.task, *endpoints, told=self._waits_for)
 
     def _enter(self, state: FlowState, error: str = "", hint: str = "") -> None:
         self.state, self._last_error, self._hint = state, error, hint

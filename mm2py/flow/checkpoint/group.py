@@ -78,10 +78,10 @@ class CheckpointGroup(FlowGroup):
     async def _live_as_owner(self) -> None:
         settings, chosen = self._settings, self._settings.checkpoints
         flow = settings.flow
-        async with self._reach.connected(self.task, settings.source, settings.target) as (source, target):
+        async with self._connected(settings.source, settings.target) as (source, target):
             if not await self._goes_on():
                 return
-            checkpoints = await self._reach.insist(
+            checkpoints = await self._insist(
                 "open transactional ids", [flow.target], lambda: self._open(source, target)
             )
             offsets = GroupOffsets(
@@ -93,8 +93,8 @@ class CheckpointGroup(FlowGroup):
             )
             self._round, self._offsets = Round({}, {}), offsets if chosen.is_synced else None
             groups = Groups(source)
-            await self._reach.insist("read checkpoints", [flow.target], checkpoints.read)
-            await self._reach.insist("list consumer groups", [flow.source], lambda: self._refresh(groups))
+            await self._insist("read checkpoints", [flow.target], checkpoints.read)
+            await self._insist("list consumer groups", [flow.source], lambda: self._refresh(groups))
             while await self._goes_on():
                 self._came_up()
                 loops = [("refresh", self._refresh_forever(groups)), ("emit", self._emit_forever(checkpoints))]

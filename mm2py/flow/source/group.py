@@ -159,21 +159,21 @@ class SourceGroup(FlowGroup):
         # Epochs of a life that failed may still be writing.
         await self._epochs.settle(self.flow)
         settings = self._settings
-        async with self._reach.connected(self.task, settings.source, settings.target) as (source, target):
+        async with self._connected(settings.source, settings.target) as (source, target):
             if not await self._goes_on():
                 return
             self._context.writers.tasks.restart()
             life = self._make_life(source, target)
             positions, tasks = life.positions, life.tasks
-            await self._reach.insist(
+            await self._insist(
                 "end open transactions",
                 [self.flow.target],
                 lambda: end_open_transactions(settings, target, tasks.holders.share.tasks),
             )
-            await self._reach.insist("read positions", [self.flow.target], positions.read)
+            await self._insist("read positions", [self.flow.target], positions.read)
             self._translations.load(positions.runs)
-            mirrored = await self._reach.insist("refresh topics", self.flow.aliases, life.topics.refresh_once)
-            adopted = await self._reach.insist(
+            mirrored = await self._insist("refresh topics", self.flow.aliases, life.topics.refresh_once)
+            adopted = await self._insist(
                 "look where partitions begin", self.flow.aliases, lambda: life.keeper.adopt(mirrored)
             )
             self.on_life(life)

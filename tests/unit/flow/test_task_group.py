@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.overrides import Wanted
 from mm2py.model.share import NO_SHARE, whole_share
@@ -25,6 +26,9 @@ from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import FLOW, HopelessError, flow_context
 
+
+#: A refusal that ends once the permission is there.
+HOPEFUL = BrokerAnsweredError("B", "Fetch", 29, "TOPIC_AUTHORIZATION_FAILED", "mm2-offsets.A.internal-1")
 
 Body = Callable[["ToyGroup"], Awaitable[None]]
 
@@ -132,6 +136,30 @@ async def test_a_fall_is_told_counted_and_forgotten_once_it_is_up(events: EventL
     assert fallen == GroupView("MirrorToyConnector", FlowState.RESTARTING, "ValueError: no", "", 1, falls=1)
     assert up == GroupView("MirrorToyConnector", FlowState.RUNNING, "", "", 2, falls=2)
     assert [event.task for event in events.of(TaskRestarted)] == ["A->B/toy", "A->B/toy"]
+
+
+async def test_what_a_group_waits_for_is_shown_although_its_cluster_answers_others(events: EventLog) -> None:
+    """A cluster refuses this group a step on its way up, and does what another group of the flow asks of it."""
+    refusals = [HOPEFUL] * 3
+
+    async def refused_at_first() -> None:
+        if refusals:
+            raise refusals.pop()
+
+    async def wait_and_work(group: ToyGroup) -> None:
+        await group._insist("read positions", ["B"], refused_at_first)
+        await group.work()
+
+    async with running(events, wait_and_work) as group:
+        group._reach.answered(["B"], "emit heartbeats")
+        waiting = group.view()
+        await asyncio.sleep(60)
+        up = group.view()
+        group.requests.drain(within_s=1.0)
+
+    assert (waiting.state, up.state) == (FlowState.STARTING, FlowState.RUNNING)
+    assert (waiting.last_error, waiting.hint) == (str(HOPEFUL), HOPEFUL.hint)
+    assert (up.last_error, up.hint) == ("", "")
 
 
 async def test_an_error_without_remedy_ends_it_for_good(events: EventLog) -> None:
