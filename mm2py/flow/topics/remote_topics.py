@@ -130,7 +130,7 @@ class Topics:
 
     async def refresh_once(self) -> Mirrored:
         """List both clusters, bring the target up to date, and return what can be copied now."""
-        begun = self._clock.monotonic()
+        settings, begun = self._settings, self._clock.monotonic()
         view = await self._source.list_topics()
         source = view.partition_counts()
         first = self._first = source if self._first is None else _least(self._first, source)
@@ -162,6 +162,8 @@ class Topics:
             for partition, remote in places.items()
         }
         await self._clock.sleep(0)
+        gone = self._known - remote_of.keys()
+        hidden = await self._source.hidden(gone) if gone else {}
         mirrored = Mirrored(
             found,
             is_settled=not left,
@@ -169,7 +171,9 @@ class Topics:
             heartbeats=frozenset(filter(self._policy.is_heartbeats_topic, remote_of)),
         )
         self.latest = mirrored
-        self._tell(mirrored, frozenset(remote_of), len(actions), (self._clock.monotonic() - begun) * 1000)
+        self._tell_gone(gone, hidden)
+        self._known, took_ms = frozenset(remote_of), (self._clock.monotonic() - begun) * 1000
+        self._events.emit(TopicsRefreshed(settings.flow, len(remote_of), len(found), len(actions), took_ms))
         self._tell_idle(remote_of, source)
         for watcher in self._watchers:
             watcher(mirrored.remote_of)
@@ -289,11 +293,7 @@ class Topics:
             if self._refused.get(topic) != error.code:
                 news.setdefault((steps[topic], error.name), []).append(topic)
         for (step, _), topics in news.items():
-            told = self._explained(topics[0], found[topics[0]])
-            others = f"; the same with {', '.join(topics[1:_NAMED])}" if topics[1:] else ""
-            more = f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
-            hint = self._reach.hint_for(told)
-            self._events.emit(StepFailed(self._settings.flow, step, f"{told}{others}{more}", hint))
+            self._tell_refused(step, topics, self._explained(topics[0], found[topics[0]]))
         self._refused = {topic: error.code for topic, error in found.items()}
 
     def _explained(self, remote_topic: str, error: BrokerAnsweredError) -> Mm2Error:
@@ -338,12 +338,18 @@ class Topics:
             )
         return terms
 
-    def _tell(self, mirrored: Mirrored, topics: frozenset[str], actions: int, took_ms: float) -> None:
-        flow = self._settings.flow
-        for topic in sorted(self._known - topics):
-            self._events.emit(TopicRemoved(flow, topic))
-        self._known = topics
-        self._events.emit(TopicsRefreshed(flow, len(topics), len(mirrored.places), actions, took_ms))
+    def _tell_gone(self, gone: frozenset[str], hidden: Mapping[str, BrokerAnsweredError]) -> None:
+        """Report topics that are not mirrored any more; those that are there, but *hidden* from us, as a refusal."""
+        for topic in sorted(gone - hidden.keys()):
+            self._events.emit(TopicRemoved(self._settings.flow, topic))
+        if hidden:
+            self._tell_refused("list topics", list(hidden), next(iter(hidden.values())))
+
+    def _tell_refused(self, step: str, topics: list[str], told: Mm2Error) -> None:
+        """Report that a cluster refuses a step for *topics*, the first one in its own words."""
+        others = f"; the same with {', '.join(topics[1:_NAMED])}" if topics[1:] else ""
+        more = f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
+        self._events.emit(StepFailed(self._settings.flow, step, f"{told}{others}{more}", self._reach.hint_for(told)))
 
     def _tell_idle(self, remote_of: Mapping[str, str], source: Mapping[str, int]) -> None:
         """Report that nothing is mirrored: usually a name is misspelt, or a pattern does not match the whole name."""

@@ -64,6 +64,17 @@ class Admin:
             }
         )
 
+    async def hidden(self, topics: Collection[str]) -> dict[str, BrokerAnsweredError]:
+        """Return the refusals of those *topics* that we may not see. A listing leaves them out as if they were gone."""
+        await self._cluster.refresh_metadata(topics)
+        known = self._cluster.metadata.topics
+        codes = {topic: known[topic].error_code for topic in topics if topic in known}
+        return {
+            topic: error_of(code, self._cluster.alias, "Metadata", topic)
+            for topic, code in sorted(codes.items())
+            if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        }
+
     @property
     def cluster_id(self) -> str | None:
         """The cluster's own id, None as long as it is unknown."""

@@ -14,7 +14,7 @@ from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.topics.remote_topics import Mirrored, Topics
 from mm2py.model.topic import NewTopic, TopicDescription, TopicsView
 from mm2py.policy.replication import DefaultReplicationPolicy
-from mm2py.telemetry.events import StepFailed, TopicSkipped
+from mm2py.telemetry.events import StepFailed, TopicRemoved, TopicSkipped
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.topics.admin import Admin
@@ -40,6 +40,13 @@ class _Listed:
     vanishing: set[str] = attrs.field(factory=set)
     #: What is so new that not all of its brokers know it.
     fresh: set[str] = attrs.field(factory=set)
+
+    #: What exists, but may not be seen any more.
+    unseen: set[str] = attrs.field(factory=set)
+
+    async def hidden(self, topics: Collection[str]) -> dict[str, BrokerAnsweredError]:
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return {topic: error_of(refused, "A", "Metadata", topic) for topic in sorted(self.unseen & set(topics))}
 
     async def list_topics(self) -> TopicsView:
         self.listings += 1
@@ -171,6 +178,21 @@ async def test_a_topic_that_exists_but_may_not_be_seen(events: EventLog) -> None
 
     assert ["DESCRIBE on topic A.a" in event.hint for event in events.of(StepFailed)] == [True]
     assert target.listings - before == 2
+
+
+async def test_topics_that_may_not_be_seen_any_more_are_not_taken_for_deleted(events: EventLog) -> None:
+    """A broker lists neither; asked by name, it says which is which, and what to grant is reported once."""
+    source = _Listed("one", {"a", "b", "c", "d"})
+    topics = _topics(source, _Listed("other", set()), events)
+    await topics.refresh_once()
+    source.topics, source.unseen = {"d"}, {"a", "b"}
+    await topics.refresh_once()
+    await topics.refresh_once()
+    (refused,) = events.of(StepFailed)
+
+    assert [event.topic for event in events.of(TopicRemoved)] == ["c"]
+    assert "TOPIC_AUTHORIZATION_FAILED [29] (a); the same with b" in refused.error
+    assert "DESCRIBE on topic a of cluster A" in refused.hint
 
 
 async def test_a_topic_that_is_deleted_when_it_is_to_be_grown(events: EventLog) -> None:
