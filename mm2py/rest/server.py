@@ -24,6 +24,7 @@ from mm2py.core.backoff import Backoff
 from mm2py.model.endpoint import Security
 from mm2py.rest.access.gate import Gate
 from mm2py.rest.app import Rest, make_app
+from mm2py.rest.connections import LimitedServer
 from mm2py.rest.page.files import Page
 from mm2py.rest.page.snapshots import Snapshots
 from mm2py.rest.route import MetricsSource, MirrorNode
@@ -127,13 +128,19 @@ class RestServer:
             keepalive_timeout=_KEEP_ALIVE_S,
             handler_cancellation=True,
         )
+        servers: list[asyncio.Server] = []
         try:
             await runner.setup()
+            assert runner.server is not None  # noqa: S101 - it is set up
+            limited, loop = LimitedServer(runner.server), asyncio.get_running_loop()
             for one in opened:
-                await web.SockSite(runner, one, ssl_context=context, backlog=_BACKLOG).start()
+                server = await loop.create_server(limited, sock=one, ssl=context, backlog=_BACKLOG)
+                servers.append(server)  # at once: those before one that fails are closed
             self._tell(attrs.evolve(listener, port=opened[0].getsockname()[1]), listener)
             yield context
         finally:
+            for server in servers:
+                server.close()
             # Open requests get their time, although this task is being cancelled.
             await runner.cleanup()
             for one in opened:

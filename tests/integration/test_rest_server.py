@@ -18,6 +18,7 @@ from mm2py.clock import SystemClock
 from mm2py.devkit.ports import HOST, free_ports
 from mm2py.model.flow import Flow
 from mm2py.rest.access.users import hash_password
+from mm2py.rest.connections import MOST_CONNECTIONS
 from mm2py.rest.server import RestServer
 from mm2py.telemetry.events import RestListening, RestUnavailable
 from tests.support.certificates import Authority, Certificate
@@ -288,6 +289,35 @@ async def test_an_open_stream_does_not_hold_the_server(tmp_path: Path) -> None:
         await session.close()
 
     assert b"event: end" in rest
+
+
+async def test_connections_that_ask_for_nothing_give_way(tmp_path: Path) -> None:
+    """
+    Hundreds of connections, most without a request, one in the middle of it, and one that watches the page.
+
+    The process needs its files for the mirror: the oldest ones that ask for nothing are closed, the page's is not.
+    """
+    async with serving(tmp_path, "listeners = http://127.0.0.1:0") as running, aiohttp.ClientSession() as session:
+        url = await running.url()
+        port = int(url.rpartition(":")[2])
+        async with session.get(f"{url}/stream") as watched:
+            await watched.content.readline()
+            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_CONNECTIONS + 44)]
+            idle[0][1].write(b"GET /status HTTP/1.1\r\nHost: localhost\r\n")
+            status, _ = await _get(f"{url}/health/live")
+
+            def closed() -> int:
+                return sum(reader.at_eof() for reader, _ in idle)
+
+            await eventually(lambda: closed() >= 45, within_s=10, what="the oldest connections are closed")
+            by_age = [reader.at_eof() for reader, _ in idle]
+            is_watched = not watched.content.at_eof()
+        for _, writer in idle:
+            writer.close()
+
+    assert (status, is_watched) == (200, True)
+    assert by_age == sorted(by_age, reverse=True)
+    assert sum(by_age) < 60
 
 
 async def test_what_is_no_http_does_not_matter(tmp_path: Path) -> None:
