@@ -28,7 +28,7 @@ from mm2py.wire.batches.batch import (
 )
 from mm2py.wire.batches.codecs import BAD_CHECKSUM
 from mm2py.wire.batches.native import Rebuilt
-from mm2py.wire.batches.rebuild import Rebuilder, UnreadableBatchError, UnreadableNameError
+from mm2py.wire.batches.rebuild import Rebuilder, TooLargeTogetherError, UnreadableBatchError, UnreadableNameError
 from mm2py.wire.fetch_forms import PartitionAnswer
 
 
@@ -143,12 +143,16 @@ def _ingest_small(copy: PartitionCopy, record_set: memoryview, limits: CopyLimit
             # A range was written under one leader.
             _, leader_epoch, _, _ = _GLANCE.unpack_from(offset_range, _GLANCE_AT)
             copy.fetching.read_under(leader_epoch, fetch.offset)
-            if not _rebuild(copy, offset_range, fetch.offset, after, limit_bytes=limit, codec=limits.codec):
-                return
-        else:
-            for batch in batches(offset_range):
-                if not _ingest_batch(copy, batch, data, limits):
+            try:
+                if not _rebuild(copy, offset_range, fetch.offset, after, limit_bytes=limit, codec=limits.codec):
                     return
+            except TooLargeTogetherError:
+                pass
+            else:
+                continue
+        for batch in batches(offset_range):
+            if not _ingest_batch(copy, batch, data, limits):
+                return
 
 
 def _offset_ranges(record_set: memoryview, below_bytes: int) -> Iterator[tuple[memoryview, int | None]]:

@@ -6,11 +6,14 @@ Records are read and written without it, by compiled code or by aiokafka's, and 
 
 from __future__ import annotations
 
+import gzip
+import io
 import struct
 from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
+import cramjam
 from aiokafka.codec import (
     gzip_decode,
     gzip_encode,
@@ -30,8 +33,17 @@ from mm2py.wire.batches.native import Rebuilt
 BAD_CHECKSUM: Final = "its checksum does not match its content"
 
 _DECODERS: Final[dict[int, Callable[[Any], bytes]]] = {1: gzip_decode, 2: snappy_decode, 3: lz4_decode, 4: zstd_decode}
+#: A topic's producers may write batches of which no memory holds the records. So many bytes may be in any batch, and in
+#: a larger one as many times its own size: more than a producer that means well puts into one.
+_MOST_BYTES: Final = 256 * 1024 * 1024
+_MOST_TIMES: Final = 64
+#: How many times smaller codecs make what they are best at; Snappy's is below `_MOST_TIMES`.
+_BEST: Final = {1: 1_040, 3: 256, 4: 33_000}
 _ENCODERS: Final = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}
-SNAPPY: Final = 2
+GZIP, SNAPPY, LZ4 = 1, 2, 3
+#: How many times what is compressed there is room for, at first and then; cramjam's word for a room that is full.
+_ROOMS: Final = (16, 256, _MOST_BYTES)
+_IS_FULL: Final = "whole buffer"
 #: How the blocks of xerial's Java library begin; two versions follow.
 _XERIAL: Final = b"\x82SNAPPY\0"
 _XERIAL_HEADER_BYTES: Final = 16
@@ -53,7 +65,29 @@ def decompressed(codec: int, body: bytes | memoryview) -> bytes:
         raise ValueError(f"its codec, {codec}, is none that is known")
     if codec == SNAPPY:
         check_blocks(body)
+    most = max(_MOST_BYTES, _MOST_TIMES * len(body))
+    if len(body) * _BEST.get(codec, 0) > most:
+        return _up_to(most, codec, body)
     return decode(body)
+
+
+def _up_to(most: int, codec: int, body: bytes | memoryview) -> bytes:
+    """Return *body* without compression if that is no more than *most* bytes; raise `ValueError` if it is."""
+    if codec == GZIP:
+        with gzip.GzipFile(fileobj=io.BytesIO(body)) as stream:
+            found = stream.read(most + 1)
+        if len(found) <= most:
+            return found
+    else:
+        into = cramjam.lz4.decompress_into if codec == LZ4 else cramjam.zstd.decompress_into
+        for times in _ROOMS:
+            room = bytearray(min(most, times * len(body)))
+            try:
+                return bytes(memoryview(room)[: into(body, room)])
+            except cramjam.DecompressionError as error:
+                if _IS_FULL not in str(error):
+                    raise
+    raise ValueError(f"its records take more than {most} bytes without compression")
 
 
 def check_blocks(body: bytes | memoryview) -> None:

@@ -31,6 +31,8 @@ _MAGIC_AT: Final = 16
 _ATTRIBUTES_AT: Final = 22
 _UNCOMPRESSED: Final = 0
 MALFORMED: Final = "its records are not what its header says"
+#: How many bytes without compression are put together at a time.
+_MOST_TOGETHER: Final = 64 * 1024 * 1024
 
 #: What aiokafka's codec and the libraries below it raise at records that are not what their header says. aiokafka's
 #: own errors are `RuntimeError`s; `SystemError` comes from its reader of magic 0 and 1, before a checksum is verified;
@@ -62,6 +64,10 @@ class UnreadableBatchError(ValueError):
 
 class UnreadableNameError(UnreadableBatchError):
     """A batch with a header whose name is not UTF-8: brokers take those, aiokafka's reader does not."""
+
+
+class TooLargeTogetherError(Exception):
+    """Batches that are small only while they are compressed. None of them was added."""
 
 
 def unreadable(offset: int, error: BaseException) -> UnreadableBatchError:
@@ -116,7 +122,8 @@ class Rebuilder:
         """
         Decode *record_set* and append its records from upstream offset *from_offset* on.
 
-        Raises `UnreadableBatchError`; what was added before stays.
+        Raises `UnreadableBatchError`; what was added before stays. Raises `TooLargeTogetherError` for several batches
+        that had better stay as they are.
         """
         if self._open is None and self._merge(record_set, from_offset):
             return
@@ -205,17 +212,20 @@ def _decompressed(record_set: memoryview, codec: int) -> tuple[bytes | memoryvie
     """
     Return the batches of a record set without compression, up to one that cannot be read, and what is wrong with that.
 
-    None if not all have *codec*.
+    None if not all have *codec*. Raises `TooLargeTogetherError`.
     """
     parts: list[bytearray | memoryview] = []
-    failure = None
+    failure, size = None, 0
     for batch in batches(record_set):
         if batch.magic != MAGIC_V2 or batch.codec != codec:
             return None
         try:
-            parts.append(plain(batch))
+            parts.append(opened := plain(batch))
+            size += len(opened)
         except UNDECODABLE as error:
             failure = unreadable(batch.base_offset, error)
             break
+        if size > _MOST_TOGETHER and len(parts) > 1:
+            raise TooLargeTogetherError
     # A single batch, which may be large without compression, is not copied once more.
     return memoryview(parts[0]) if len(parts) == 1 else b"".join(parts), failure

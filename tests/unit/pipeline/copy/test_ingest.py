@@ -23,6 +23,7 @@ from tests.support.batches import (
     NONE,
     START_MS,
     TRANSACTIONAL,
+    ZSTD,
     Content,
     build_batch,
     contents,
@@ -263,6 +264,18 @@ def test_few_small_batches_travel_unopened() -> None:
     feed(copy, build_batch(1, base_offset=100), build_batch(1, base_offset=101), limits=COALESCING)
 
     assert [buffered.is_rebuilt for buffered in copy.buffer.queue] == [False, False]
+
+
+@pytest.mark.skipif(native.library() is None, reason="there is no C compiler")
+def test_small_batches_of_large_records_travel_unopened() -> None:
+    """A megabyte of such batches would take gigabytes of memory, and its worker away from all other partitions."""
+    copy = copy_from(100)
+    large = [Content(0, START_MS, None, bytes(3_000_000))]
+    feed(copy, *[build_batch(large, base_offset=100 + n, codec=ZSTD) for n in range(30)], limits=COALESCING)
+
+    assert copied(copy) == list(range(100, 130))
+    assert not any(buffered.is_rebuilt for buffered in copy.buffer.queue)
+    assert copy.fetching.position.offset == 130
 
 
 @pytest.mark.parametrize("producers", [4, 9])
