@@ -20,7 +20,15 @@ from mm2py.core.source.progress import PartitionState
 from mm2py.core.source.stalls import why_it_waits
 from mm2py.core.windows import Window
 from mm2py.model.counters import Counters, Effort
-from mm2py.model.epoch import EpochOutcome, EpochPlan, Histogram, MeasuredTime, PartitionOutcome, PartitionPlan
+from mm2py.model.epoch import (
+    EpochOutcome,
+    EpochPlan,
+    Histogram,
+    MeasuredTime,
+    PartitionFailure,
+    PartitionOutcome,
+    PartitionPlan,
+)
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import (
     CopiedHeartbeatsView,
@@ -259,6 +267,7 @@ class FlowMeasures:
         self.retention: Mapping[str, Retention] = {}
         #: Partitions of mirrored topics that are missing at the target.
         self.missing_partitions = 0
+        self.missing_because: PartitionFailure | None = None
         #: Source topics with heartbeats.
         self.heartbeats: frozenset[str] = frozenset()
         #: How long a lag is valid; then the source must be queried again, or it is unknown.
@@ -391,6 +400,7 @@ class FlowMeasures:
             seconds_until_loss=min(losses, default=None),
             seconds_until_level=self._seconds_until_level(view.partitions),
             missing_partitions=self.missing_partitions,
+            missing_because=self.missing_because,
             copied_heartbeats=self._copied_heartbeats(view),
         )
 

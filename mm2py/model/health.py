@@ -206,7 +206,9 @@ def _partitions(flow: FlowView) -> Iterator[HealthIssue]:
         yield HealthIssue(IssueCode.LAG_UNKNOWN, Severity.NOTE, message)
     if many := flow.missing_partitions:
         message = f"{_count(many, 'partition')} of mirrored topics {_are(many)} missing on the target"
-        yield HealthIssue(IssueCode.PARTITIONS_MISSING, Severity.NOTE, message)
+        why = flow.missing_because
+        cause, hint = ("", "") if why is None else (why.message, why.hint)
+        yield HealthIssue(IssueCode.PARTITIONS_MISSING, Severity.NOTE, message, cause, hint)
 
 
 def _is_loss_near(partition: PartitionView) -> bool:

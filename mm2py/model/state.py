@@ -399,6 +399,8 @@ class FlowView(Counters):
     throttled_ms: int = 0
     #: Partitions of mirrored topics that are missing at the target.
     missing_partitions: int = 0
+    #: Why, if the target refused to create or grow a topic.
+    missing_because: PartitionFailure | None = None
     steps: tuple[StepView, ...] = ()
     #: The nodes that run the flow, this one first; empty if it is the only one.
     nodes: tuple[NodeView, ...] = ()

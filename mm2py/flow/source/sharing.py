@@ -73,6 +73,7 @@ class ShareKeeper(BackgroundLoop):
         await self._clock.sleep(0)
         tasks.limits.take_part(ours, everything)
         self._measures.missing_partitions = mirrored.missing_partitions
+        self._measures.missing_because = mirrored.refusal
         self._measures.heartbeats = mirrored.heartbeats
         self._measures.keep(everything.keys())
         positions.known |= {position.source: position for position in tasks.ledger.let_go(mirrored)}

@@ -19,6 +19,7 @@ from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import FlowContext
 from mm2py.flow.topics.creation import TopicCreation
 from mm2py.flow.topics.ownership import SyncedMemory
+from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.topic import TopicsView
 from mm2py.policy.selection import near_misses
@@ -89,6 +90,8 @@ class Mirrored:
     is_settled: bool
     #: Number of partitions missing at the target.
     missing_partitions: int = 0
+    #: What the target refused of what is missing, if it did.
+    refusal: PartitionFailure | None = None
     #: Heartbeats topics at the source.
     heartbeats: frozenset[str] = frozenset()
 
@@ -146,7 +149,7 @@ class Topics:
             seen = await self._look_for(lambda found: missing(remote_of, source, found), results)
             target = seen.partition_counts()
         left = missing(remote_of, source, target)
-        self._note_refusals(results, left)
+        refusal = self._note_refusals(results, left)
         await self._clock.sleep(0)  # others have a turn of the event loop between steps that look at each partition
         places = copyable(remote_of, source, target)
         terms = await self._terms(sorted(set(places.values())))
@@ -168,6 +171,7 @@ class Topics:
             found,
             is_settled=not left,
             missing_partitions=sum(source[topic] for topic in remote_of) - len(found),
+            refusal=refusal,
             heartbeats=frozenset(filter(self._policy.is_heartbeats_topic, remote_of)),
         )
         self.latest = mirrored
@@ -278,8 +282,14 @@ class Topics:
                 self._events.emit(PartitionsGrown(flow, b.remote_topic, b.before, b.after, b.reason))
         return results
 
-    def _note_refusals(self, results: Mapping[str, BrokerAnsweredError | None], left: Iterable[Action]) -> None:
-        """Count what is *left* to do because the target refused it, and report it once, all of one kind together."""
+    def _note_refusals(
+        self, results: Mapping[str, BrokerAnsweredError | None], left: Iterable[Action]
+    ) -> PartitionFailure | None:
+        """
+        Count what is *left* to do because the target refused it, and report it once, all of one kind together.
+
+        Return the first refusal.
+        """
         steps = {action.remote_topic: action.step for action in left}
         found = {
             topic: error
@@ -295,6 +305,8 @@ class Topics:
         for (step, _), topics in news.items():
             self._tell_refused(step, topics, self._explained(topics[0], found[topics[0]]))
         self._refused = {topic: error.code for topic, error in found.items()}
+        first = next((self._explained(topic, error) for topic, error in found.items()), None)
+        return None if first is None else PartitionFailure(str(first), self._reach.hint_for(first))
 
     def _explained(self, remote_topic: str, error: BrokerAnsweredError) -> Mm2Error:
         """Name the setting if more replicas are requested than there are brokers; Kafka's message does not."""

@@ -175,6 +175,15 @@ def test_a_note_leaves_a_flow_healthy(changes: dict[str, object], issues: list[I
     assert reasons_unhealthy(_node(flow)) == []
 
 
+def test_what_the_target_refuses_is_why_partitions_are_missing() -> None:
+    """Nothing else beside the issue says why a topic is not mirrored, or what to grant."""
+    refusal = PartitionFailure("cluster B answered CreateTopics with TOPIC_AUTHORIZATION_FAILED", "grant CREATE")
+    (issue,) = flow_issues(_flow(missing_partitions=2, missing_because=refusal))
+
+    assert issue.sentence == f"2 partitions of mirrored topics are missing on the target: {refusal.message}"
+    assert issue.hint == "grant CREATE"
+
+
 def test_an_unreachable_cluster_is_one_issue() -> None:
     """Three connectors that wait for one cluster do not repeat why it is unreachable; one that failed is named."""
     waiting = tuple(GroupView(name, FlowState.STARTING, _AWAY.error) for name in (_SOURCE, _CHECKPOINT))

@@ -180,6 +180,21 @@ async def test_a_topic_that_exists_but_may_not_be_seen(events: EventLog) -> None
     assert target.listings - before == 2
 
 
+async def test_what_is_missing_has_the_target_s_refusal(events: EventLog) -> None:
+    """For as long as it lasts, also after it was reported."""
+    target = _Listed("other", set(), refusals={"A.a": ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+    topics = _topics(_Listed("one", {"a", "b"}), target, events, may_act=True)
+    refused = [await topics.refresh_once() for _ in range(2)]
+    target.refusals.clear()
+    created = await topics.refresh_once()
+
+    for mirrored in refused:
+        assert mirrored.missing_partitions == 1
+        assert mirrored.refusal is not None
+        assert "CREATE on topic A.a of cluster B" in mirrored.refusal.hint
+    assert (created.missing_partitions, created.refusal) == (0, None)
+
+
 async def test_topics_that_may_not_be_seen_any_more_are_not_taken_for_deleted(events: EventLog) -> None:
     """A broker lists neither; asked by name, it says which is which, and what to grant is reported once."""
     source = _Listed("one", {"a", "b", "c", "d"})
