@@ -347,16 +347,23 @@ class ModelCluster:
         return 0, tp.partition, epoch, partition.epoch_ends.get(epoch, partition.end)
 
     async def list_offsets(
-        self, partitions: Collection[TopicPartition], when: int, *, reads_committed: bool = False
+        self,
+        partitions: Collection[TopicPartition],
+        when: int,
+        *,
+        reads_committed: bool = False,
+        patience_s: float | None = None,
     ) -> dict[TopicPartition, int | BrokerAnsweredError]:
         await self._reach()
         found: dict[TopicPartition, int | BrokerAnsweredError] = {}
         for tp in partitions:
             partition = self.partitions.get(tp)
-            if partition is None or partition.leader is None:
-                # A cluster asks again for as long as the request timeout is.
-                await asyncio.sleep(self.endpoint.request_timeout_ms / 1000)
-                found[tp] = error_of(ErrorCode.LEADER_NOT_AVAILABLE, self.alias, "Metadata", str(tp))
+            if partition is None or partition.leader is None or partition.is_end_unknown:
+                # A cluster asks again for as long as the request timeout is, or its caller's patience.
+                await asyncio.sleep(self.endpoint.request_timeout_ms / 1000 if patience_s is None else patience_s)
+                is_led = partition is not None and partition.leader is not None
+                code = ErrorCode.OFFSET_NOT_AVAILABLE if is_led else ErrorCode.LEADER_NOT_AVAILABLE
+                found[tp] = error_of(code, self.alias, "ListOffsets" if is_led else "Metadata", str(tp))
             elif when == -1 and reads_committed and partition.stable_end is not None:
                 found[tp] = partition.stable_end
             else:

@@ -31,6 +31,8 @@ class ModelPartition:
     end: int = 0
     not_replicated: int = 0
     stable_end: int | None = None
+    #: Whether it is led by a new leader that cannot tell its end, with too few replicas (KIP-207).
+    is_end_unknown: bool = False
     aborted: list[tuple[int, int]] = attrs.field(factory=list)
     batches: list[tuple[int, int, bytes]] = attrs.field(factory=list)
     #: Per producer id its last batches: first and last sequence, base offset, last timestamp.

@@ -9,6 +9,7 @@ from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnre
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
+from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError, NotAuthorizedError, hint_at
 from mm2py.wire.security.contexts import principal_of
 
@@ -57,6 +58,13 @@ def leaderless(remote: TopicPartition) -> PartitionFailure:
 def untold(remote: TopicPartition) -> PartitionFailure:
     """Return the failure of a remote partition whose end the target did not tell before the epoch was over."""
     return tried_again(f"the target did not say within the epoch's time where {remote} ends", "target")
+
+
+def endless(remote: TopicPartition, error: BrokerAnsweredError) -> PartitionFailure:
+    """Return the failure of a remote partition of which the target answered an *error* for its end."""
+    if error.code == ErrorCode.LEADER_NOT_AVAILABLE:
+        return leaderless(remote)
+    return failure_of(error) if error.hint else tried_again(str(error), "target")
 
 
 def lacks(endpoint: ClusterEndpoint, operation: str, topic: str) -> str:

@@ -26,7 +26,7 @@ from mm2py.pipeline.copy.ingest import end_corrupt
 from mm2py.pipeline.copy.log_walk import LogWalker, NotThereError, WalkedRecord, records_of
 from mm2py.pipeline.copy.metadata import end_remade, too_short
 from mm2py.pipeline.copy.partition import PartitionCopy
-from mm2py.pipeline.copy.refusals import SILENT_S, UNREACHABLE, failure_of, leaderless, untold
+from mm2py.pipeline.copy.refusals import SILENT_S, UNREACHABLE, endless, failure_of, leaderless, untold
 from mm2py.pipeline.copy.slow_lines import SlowLines
 from mm2py.wire.batches.batch import LOG_APPEND_TIME, MAGIC_V2, MalformedRecordSetError, RecordBatchView
 from mm2py.wire.batches.rebuild import NO_TIMESTAMP, UnreadableBatchError
@@ -44,6 +44,8 @@ _PAUSE_S: Final = 0.2
 #: Two queries of the target's end this far apart must agree: a request of a lost writer may still be in the broker at
 #: the first one.
 _SETTLE_S: Final = 0.25
+#: How long leaders are asked for ends that some do not tell, while all others wait. They are asked again in any case.
+_PATIENCE_S: Final = 1.0
 #: How many of the target's last records must reappear in the source, in order, to prove a match.
 _MATCH_RECORDS: Final = 32
 #: How far before the target's end they are looked for if it ends with a transaction that was aborted: of Java's, that
@@ -163,11 +165,11 @@ class Resumer:
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int | BrokerAnsweredError]:
         """Return the partitions' ends at the target once they stand still; those where more is coming have an error."""
-        ends = await self._target.list_offsets(partitions, LATEST)
+        ends = await self._ends(partitions)
         growing: set[TopicPartition] = set()
         for _ in range(_ATTEMPTS):
             await self._clock.sleep(_SETTLE_S)
-            before, ends = ends, await self._target.list_offsets(partitions, LATEST)
+            before, ends = ends, await self._ends(partitions)
             growing = {tp for tp, end in before.items() if isinstance(end, int) and ends[tp] != end}
             if not growing:
                 break
@@ -181,12 +183,20 @@ class Resumer:
                 ends[tp] = error_of(ErrorCode.OFFSET_NOT_AVAILABLE, self._target.alias, "ListOffsets", detail)
         # What an exactly-once mirror wrote before it was killed, a Java MirrorMaker 2 or a transform of ours, is not
         # there until its transaction ends, and may never be.
-        for tp, stable in (await self._target.list_offsets(partitions, LATEST, reads_committed=True)).items():
+        for tp, stable in (await self._ends(partitions, reads_committed=True)).items():
             end = ends[tp]
             if isinstance(end, int) and isinstance(stable, int) and stable < end:
                 detail = f"a transaction that is still open holds {tp} at offset {stable}"
                 ends[tp] = error_of(ErrorCode.CONCURRENT_TRANSACTIONS, self._target.alias, "ListOffsets", detail)
         return ends
+
+    async def _ends(
+        self, partitions: Collection[TopicPartition], *, reads_committed: bool = False
+    ) -> dict[TopicPartition, int | BrokerAnsweredError]:
+        # A new leader with too few replicas does not tell its end (OFFSET_NOT_AVAILABLE), for hours.
+        return await self._target.list_offsets(
+            partitions, LATEST, reads_committed=reads_committed, patience_s=_PATIENCE_S
+        )
 
     async def _resolve(
         self, copy: PartitionCopy, end: int | BrokerAnsweredError | None, resolved: Callable[[PartitionCopy], None]
@@ -196,7 +206,7 @@ class Resumer:
                 if end is None:
                     copy.retried_failure = PartitionFailure(f"no end offset for {copy.remote}")
                 elif isinstance(end, BrokerAnsweredError):
-                    copy.retried_failure = failure_of(end)
+                    copy.retried_failure = endless(copy.remote, end)
                 elif await self._decide(copy, end):
                     copy.is_unsure = False
                     copy.retried_failure = None

@@ -118,6 +118,24 @@ async def test_partitions_do_not_wait_for_each_other() -> None:
     assert known(copies[1].retried_failure).message == "no broker leads A.orders-1 at the target"
 
 
+async def test_no_partition_waits_for_another_one_s_end() -> None:
+    """
+    Two of a remote partition's three brokers are down, and the third one, now its leader, is not to tell its end before
+    they are back. After a restart, other partitions of that leader, which have all replicas, go on meanwhile.
+    """
+    rig = rig_of(2)
+    rig.target.partitions[TopicPartition(REMOTE, 0)].is_end_unknown = True
+    copies = [copy_of(number, 0, -1) for number in range(2)]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(9):
+            await rig.resumer().resolve(copies, rig.resolved.append)
+
+    held = known(copies[0].retried_failure)
+    assert rig.resolved == [copies[1]]
+    assert held.message == "cluster B answered ListOffsets with OFFSET_NOT_AVAILABLE [78] (A.orders-0)"
+    assert held.hint == "it is tried again by itself; check the target's brokers if it stays"
+
+
 async def test_no_partition_waits_for_another_one_s_source_broker() -> None:
     """
     A daemon was killed; meanwhile the network drops all packets to a broker of the source. Of its many partitions none
