@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from typing import ClassVar
 
 import attrs
 
@@ -19,7 +20,7 @@ from mm2py.core.sharing import (
     wanted_shares,
     without_gains,
 )
-from mm2py.errors import AdminTimeoutError, Mm2Error
+from mm2py.errors import Mm2Error, Verdict
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.share import (
     VERSION,
@@ -42,6 +43,23 @@ _BALANCE_EVERY_S = 20.0
 _FENCE_SHARE = 1 / 3
 #: After this, tasks are given away although their former node may still write: failed brokers are replaced by then.
 _FENCE_FOR_S = 20.0
+
+
+@attrs.define(eq=False)
+class NotFencedError(Mm2Error):
+    """The brokers did not refuse in time what a node may still write that had a task before."""
+
+    verdict: ClassVar[Verdict] = Verdict.RETRY
+    hint: ClassVar[str] = (
+        "check that __transaction_state of that cluster has its partitions online, with as many replicas in sync as "
+        "its min.insync.replicas asks for"
+    )
+
+    cluster: str
+    limit_ms: int
+
+    def __str__(self) -> str:
+        return f"no coordinator of cluster {self.cluster} had opened it after {self.limit_ms / 1000:g} s"
 
 
 class GroupLeader:
@@ -116,7 +134,7 @@ class GroupLeader:
             async with asyncio.timeout(within_ms / 1000):
                 await self._writers.fence_tasks(cluster, tasks)
         except TimeoutError:
-            failed = AdminTimeoutError(within_ms)
+            failed = NotFencedError(cluster.alias, within_ms)
         except Mm2Error as error:
             failed = error
         if failed is None or not await has_transactions(cluster):

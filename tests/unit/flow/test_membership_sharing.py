@@ -201,3 +201,5 @@ async def test_what_nobody_holds_is_fenced_before_it_is_given_away() -> None:
     assert 5 < rounds < 15
     assert not leader.must_repeat
     assert unguarded.transactional_id == "A-mm2-MirrorSourceConnector-1"
+    assert unguarded.error == "no coordinator of cluster B had opened it after 2 s"
+    assert "__transaction_state" in unguarded.hint
