@@ -139,7 +139,9 @@ class Outcomes:
 
     def _account(self, ended: _EndedEpoch, planned: PartitionPlan, partition: PartitionOutcome | None) -> None:
         """Take over what became of one partition; None if nothing was learnt but that the end is where it was."""
-        ledger, fetches = self._ledger, ended.outcome.fetches
+        ledger, outcome = self._ledger, ended.outcome
+        # What a quota delays has an empty answer, whatever there is to read.
+        fetches = 0 if outcome.throttled_ms else outcome.fetches
         before = ledger.states[planned.source]
         if is_other_topic(planned.topic_id, before.topic_id):
             return  # its outcome belongs to an earlier topic with the name

@@ -77,6 +77,23 @@ async def test_the_next_plan_waits_for_no_partition_without_news() -> None:
     assert all((states[source].bytes_per_s or 0.0) < carried[source] for source in others)
 
 
+async def test_an_answer_that_a_quota_delays_tells_no_end() -> None:
+    """
+    Brokers answer a client above its quota with nothing, however much there is to read.
+
+    Taken for news that no partition has anything new, that would show a lag of 0 where all grow.
+    """
+    measures = FlowMeasures(LoopClock())
+    tasks, _, plan = _planned(3, measures)
+    await tasks.outcomes.account(plan, attrs.evolve(copied(plan), fetches=1), took_s=1.0)
+    await asyncio.sleep(0.5)
+    empty = attrs.evolve(copied(plan), partitions=(), fetches=1, throttled_ms=9_000)
+    await tasks.outcomes.account(plan, empty, took_s=1.0)
+    await asyncio.sleep(0.1)
+
+    assert {measures.asked_s(it.source) for it in plan.partitions} == {0.6}
+
+
 async def test_positions_that_are_written_at_once_have_their_translations() -> None:
     """What listeners are told in a later turn, they are told before if someone asks for it; and once."""
     tasks, _, plan = _planned(3, FlowMeasures(LoopClock()))
