@@ -112,6 +112,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> None:
         self.versions = versions
         self.is_closed = False
+        #: Until when, by the loop's time, the broker reads nothing from it: a quota was exceeded (KIP-219).
+        self.muted_until = -math.inf
         self._host = host
         self._is_answered = False
         #: Whether the broker hung up without having answered anything.

@@ -67,6 +67,7 @@ class ModelConnection:
         self.node = node
         self.purpose = purpose
         self.is_closed = False
+        self.muted_until = -math.inf
         self.held_bytes = 0
         self.busy_until = 0.0
         self.requests: collections.deque[_Request] = collections.deque()
@@ -440,9 +441,9 @@ class ModelCluster:
         body: bytes
         if is_by_id:
             topics = [(it, [tagged(row) for row in rows], {}) for it, rows in by_topic.items()]
-            body = FetchResponse_v13({}, 0, 0, session, topics, {}).encode()
+            body = FetchResponse_v13({}, self.throttle_ms, 0, session, topics, {}).encode()
         else:
-            body = FetchResponse_v11(0, 0, session, list(by_topic.items())).encode()
+            body = FetchResponse_v11(self.throttle_ms, 0, session, list(by_topic.items())).encode()
         return body
 
     def _read(self, node: int, tp: TopicPartition, offset: int, max_bytes: int, *, is_first: bool) -> tuple[Any, ...]:

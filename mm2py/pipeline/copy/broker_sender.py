@@ -30,6 +30,10 @@ from mm2py.wire.produce import PartitionAck
 
 #: From so many buffered bytes on requests are not small: brokers and networks take several of them at a time.
 _MUCH_BYTES: Final = 64 * 1024
+#: From so long on a quota's hold may outlast an epoch.
+_LONG_HOLD_S: Final = 1.0
+#: Brokers look back so far, by default, to see whether a quota is exceeded.
+_QUOTA_WINDOW_S: Final = 10.0
 
 
 class Sending(Protocol):
@@ -138,7 +142,11 @@ class BrokerSender:
             self._other.pump()
 
     def _most_in_flight(self) -> int:
-        """Return how many requests may be under way: fewer than allowed if they are small and would wait there."""
+        """Return how many requests may be under way: fewer than allowed if they are small and would wait there, and one
+        after a long hold: what follows one that exceeds the quota is not read before the next hold is over.
+        """
+        if self._connection is not None and self._sender.loop.time() < self._connection.muted_until + _QUOTA_WINDOW_S:
+            return 1
         limit, is_much = self._sender.limits.produce_max_in_flight, self._sender.buffered_bytes >= _MUCH_BYTES
         return limit if is_much or self._is_for_far_behind else min(self._useful, limit)
 
@@ -233,7 +241,8 @@ class BrokerSender:
         if sender.on_answer is not None:
             sender.on_answer(took_s, served_s, sender.buffered_bytes)
         if throttle_ms > 0:
-            self._hold(throttle_ms)
+            sender.throttled_ms += throttle_ms
+            self._hold(now + throttle_ms / 1000)
         # Not before: a partition has at most as many batches under way as a broker remembers (KIP-98).
         self.pump()
         self._other.pump()
@@ -243,15 +252,17 @@ class BrokerSender:
         for copy, _ in request.carried.values():
             self._sender.lost(copy, str(error))
 
-    def _hold(self, throttle_ms: int) -> None:
-        """Honour the broker's quota: it would only stop reading from us."""
-        self._sender.throttled_ms += throttle_ms
-        loop, until = self._sender.loop, self._sender.loop.time() + throttle_ms / 1000
+    def _hold(self, until: float) -> None:
+        """Honour the broker's quota: it reads nothing from this connection meanwhile, in later epochs either. What is
+        sent would have no answer when its epoch ends, and the next one would have to find out what has arrived.
+        """
+        if self._connection is not None and until - self._sender.loop.time() >= _LONG_HOLD_S:
+            self._connection.muted_until = max(until, self._connection.muted_until)
         if self._hold_timer is not None:
             if self._hold_timer.when() >= until:
                 return
             self._hold_timer.cancel()
-        self._hold_timer = loop.call_at(until, self._release)
+        self._hold_timer = self._sender.loop.call_at(until, self._release)
 
     def _release(self) -> None:
         self._hold_timer = None
@@ -261,6 +272,8 @@ class BrokerSender:
         """Open the connection; if that fails, let the partitions look up their leader again."""
         try:
             self._connection = await self._sender.target.connection(self.node, self._purpose)
+            if self._connection.muted_until > self._sender.loop.time():
+                self._hold(self._connection.muted_until)
         except BrokerConnectionError as error:
             unsent, self._ready = self._ready, collections.deque()
             for copy in unsent:

@@ -278,6 +278,7 @@ class Fetcher:
         reader = self._reader
         session = self._session
         while session is not None and not reader.is_stopped:
+            await self._wait_for_quota(session)
             await self._wait_for_room()
             await reader.throttle.turn(reader.deadline)
             reader.spare_memory()
@@ -299,7 +300,7 @@ class Fetcher:
             await self._take(answer.partitions)
             if answer.throttle_ms > 0:
                 reader.throttled_ms += answer.throttle_ms
-                await reader.clock.sleep(answer.throttle_ms / 1000)
+                session.connection.muted_until = asyncio.get_running_loop().time() + answer.throttle_ms / 1000
 
     def _wait_ms(self, session: FetchSession) -> int | None:
         """Return how long the broker may hold the next fetch back; None if no time is left for it in this epoch."""
@@ -333,6 +334,12 @@ class Fetcher:
                     reader.slow_lines.given_up(line, part, sizes)
                 self._lose_session()
         return answer
+
+    async def _wait_for_quota(self, session: FetchSession) -> None:
+        """Wait while the broker reads nothing from us, as it has said in this epoch or in an earlier one."""
+        left_s = session.connection.muted_until - asyncio.get_running_loop().time()
+        if left_s > 0:
+            await self._reader.clock.sleep(left_s)
 
     async def _wait_for_work(self) -> None:
         if not await self._waiting.pause(self._reader.deadline):

@@ -101,6 +101,21 @@ async def test_fetches_that_may_not_wait_are_made_all_the_same() -> None:
     assert outcome.elapsed_s == pytest.approx(1, abs=0.1)
 
 
+async def test_a_quota_of_the_source_holds_in_the_next_epochs_too() -> None:
+    """The broker reads nothing from the connection meanwhile; a fetch would seem to have no answer from it."""
+    rig = rig_of(1)
+    rig.source.throttle_ms = 3_500
+    await rig.epoch()
+    rig.source.throttle_ms = 0
+    rig.load(0, 1)
+    held = [await rig.epoch() for _ in range(2)]
+    then = [await rig.epoch() for _ in range(2)]
+
+    assert [outcome.fetches for outcome in held] == [0, 0]
+    assert not [partition.failure for outcome in held for partition in outcome.partitions if partition.failure]
+    assert sum(outcome.records for outcome in then) == 3
+
+
 @pytest.mark.parametrize(("fetch_versions", "fetches"), [((4, 18), 6), ((4, 12), 40)], ids=["by id", "by name"])
 async def test_quiet_partitions_are_fetched_seldom(fetch_versions: tuple[int, int], fetches: int) -> None:
     """A broker looks at all of them for each fetch. A record that arrives meanwhile is copied at once all the same."""

@@ -6,15 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2py.model.epoch import CopyLimits, Ended, ProducerMark
 from mm2py.pipeline.copy import broker_sender
+from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.wire.error_codes import ErrorCode
-from tests.support.clocks import now
-from tests.support.sending import Sender, drained, sender, settle
+from tests.support.clocks import LoopClock, now
+from tests.support.sending import LIMITS, Sender, drained, sender, settle
 
 
 @asynccontextmanager
@@ -161,6 +163,46 @@ async def test_quota_holds_until_the_longest_hold_is_over(first_ms: int, then_ms
 
         assert now() - begun == pytest.approx(held_s, abs=0.1)
         assert s.sender.throttled_ms == first_ms + then_ms
+
+
+async def test_quota_holds_in_the_next_epoch_too() -> None:
+    """
+    A throttled answer comes shortly before an epoch ends; the broker reads nothing from the connection for 8 s more.
+
+    What the next epoch sent at once would have no answer before its end, and all of its partitions would be unsure.
+    """
+    async with acquainted() as s:
+        (copy,) = s.copies
+        s.target.throttle_ms = 8_000
+        s.put(copy)
+        await drained(s.sender)
+        begun, s.target.throttle_ms = now(), 0
+        async with asyncio.TaskGroup() as tasks:
+            following = attrs.evolve(s, sender=BatchSender(s.sender.target, LIMITS, LoopClock()))
+            following.sender.start(tasks)
+            following.put(copy)
+            await drained(following.sender)
+            following.sender.stop()
+
+        assert now() - begun == pytest.approx(8.0, abs=0.1)
+        assert len(s.target.connections) == 1
+
+
+@pytest.mark.usefixtures("all_is_much")
+@pytest.mark.parametrize(("throttle_ms", "under_way"), [(500, 3), (8_000, 1)])
+async def test_after_a_long_hold_requests_go_one_by_one(throttle_ms: int, under_way: int) -> None:
+    """What is sent after a request that exceeds the quota again would wait until the next hold is over."""
+    async with acquainted() as s:
+        (copy,) = s.copies
+        s.target.throttle_ms = throttle_ms
+        s.put(copy)
+        await drained(s.sender)
+        s.target.is_manual, s.target.throttle_ms = True, 0
+        for _ in range(3):
+            s.put(copy)
+        await asyncio.sleep(throttle_ms / 1000 + 0.1)
+
+        assert len(s.line.requests) == under_way
 
 
 @pytest.mark.usefixtures("all_is_much")
