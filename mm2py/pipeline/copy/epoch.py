@@ -23,7 +23,7 @@ from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionFailure
 from mm2py.pipeline.copy.fetching import SourceReader
 from mm2py.pipeline.copy.metadata import UNREACHABLE_PAUSE_S, end_all_remade, follow_leaders, renew_aged
 from mm2py.pipeline.copy.partition import PartitionCopy
-from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of
+from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of, late
 from mm2py.pipeline.copy.resume import Resumer
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.throttle import Throttle
@@ -58,6 +58,8 @@ class _Epoch:
         self._source = hosted.cluster(plan.source, clock)
         self._target = hosted.cluster(plan.target, clock)
         self._views = Views(self._source.metadata, self._target.metadata)
+        #: The cluster that is asked about its topics.
+        self._asked = self._source
         #: What has to be compared with the metadata of the clusters, and what was in the last epoch.
         self._new, self._compared = hosted.copies_of(plan, self._views)
         self._copies = [*self._new, *self._compared]
@@ -80,7 +82,7 @@ class _Epoch:
     async def _prepare(self) -> bool:
         """Learn of unknown topics; False when the time was over before both clusters answered."""
         plan = self._plan
-        failure = PartitionFailure("the clusters did not answer within the epoch's time")
+        failure: PartitionFailure | None = None
         is_retry = False
         while True:
             try:
@@ -92,7 +94,7 @@ class _Epoch:
             except UNREACHABLE as error:
                 failure = failure_of(error, (plan.source, plan.target))
             except TimeoutError:
-                pass  # The earlier failure is more informative.
+                failure = failure or late(self._asked)  # the earlier one is more informative
             is_retry = True
             for copy in self._copies:
                 copy.retried_failure = failure
@@ -103,7 +105,9 @@ class _Epoch:
     async def _compare(self) -> None:
         """Learn of the topics of what is new, and end what is not in its remote topic any more."""
         source, target, new = self._source, self._target, self._new
+        self._asked = source
         await source.ensure_known({copy.plan.source.topic for copy in new})
+        self._asked = target
         await target.ensure_known({copy.remote.topic for copy in new})
         views = Views(source.metadata, target.metadata)
         if not views.are(self._views):

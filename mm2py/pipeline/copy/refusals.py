@@ -9,6 +9,7 @@ from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnre
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
+from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError, NotAuthorizedError, hint_at
 from mm2py.wire.security.contexts import principal_of
@@ -40,6 +41,14 @@ def kept_out(error: Mm2Error | None) -> PartitionFailure | None:
 def tried_again(why: str, side: str) -> PartitionFailure:
     """Return a failure that the epoch overcomes by itself if it can; *side* is ``source`` or ``target``."""
     return PartitionFailure(why, f"it is tried again by itself; check the {side}'s brokers if it stays")
+
+
+def late(cluster: Cluster) -> PartitionFailure:
+    """Return the failure of a *cluster* that was not reached, or did not tell its topics, before the epoch was over."""
+    return PartitionFailure(
+        f"cluster {cluster.alias} did not answer within the epoch's time",
+        "it is tried again by itself; check its brokers, the network to them, and how many connections they take",
+    )
 
 
 def silent(node: int) -> PartitionFailure:

@@ -82,6 +82,24 @@ async def test_a_silent_source_is_told_however_long_its_time_outs_are(rig: CopyR
     assert all(p.failure and "broker 0 at the source answered nothing" in p.failure.message for p in outcome.partitions)
 
 
+@pytest.mark.parametrize("alias", ["A", "B"])
+async def test_the_cluster_that_opens_no_connection_is_named(
+    rig: CopyRig, monkeypatch: pytest.MonkeyPatch, alias: str
+) -> None:
+    """A cluster that has as many connections as it takes neither accepts nor refuses another one."""
+
+    async def reach(cluster: ModelCluster) -> None:
+        if cluster.alias == alias:
+            await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(ModelCluster, "_reach", reach)
+    outcome = await rig.epoch(epoch_ms=SETTLING_MS)
+
+    assert {known(it.failure).message for it in outcome.partitions} == {
+        f"cluster {alias} did not answer within the epoch's time"
+    }
+
+
 async def test_an_epoch_lasts_until_it_is_known_what_has_arrived(rig: CopyRig) -> None:
     """
     The resume takes longer than an epoch: it is not started again in each.
