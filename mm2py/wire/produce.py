@@ -115,7 +115,7 @@ def _read_answer(frame: memoryview, *, has_messages: bool) -> tuple[list[Partiti
 
 def _message(frame: memoryview, at: int) -> tuple[str, int]:
     """Return the broker's message about a batch, and where the next field begins. Brokers repeat it for every rejected
-    record, so the first one is returned, with the number of others.
+    record, so the first one is returned, with the number of others. That about the batch may list the first ones again.
     """
     (record_errors,) = _INT32.unpack_from(frame, at)
     at += _INT32.size
@@ -123,9 +123,11 @@ def _message(frame: memoryview, at: int) -> tuple[str, int]:
     for _ in range(record_errors):
         text, at = _nullable_string(frame, at + _INT32.size)
         first = first or text
+    text, at = _nullable_string(frame, at)
+    if first and first in text:
+        text = ""
     if first and record_errors > 1:
         first = f"{first} (and {record_errors - 1} more records)"
-    text, at = _nullable_string(frame, at)
     return "; ".join(shortened(it) for it in (first, text) if it), at
 
 

@@ -64,6 +64,11 @@ def answer(topics: list[Any], throttle_ms: int = 0) -> memoryview:
             "too new (and 124 more records); invalid timestamp",
         ),
         ([(0, "größer")], "ü", "größer; ü"),
+        (
+            [(n, "no key") for n in range(9)],
+            "One or more records have been rejected due to 9 record errors in total: [RecordError(message='no key')]",
+            "no key (and 8 more records)",
+        ),
     ],
 )
 def test_error_messages_are_put_together(record_errors: list[Any], message: str | None, expected: str) -> None:
