@@ -31,6 +31,8 @@ T = TypeVar("T")
 _PAUSES = Backoff(0.5, 15.0)
 #: Repeat interval of refused logins, even if the cluster responded meanwhile.
 _SILENCE_S = 60.0
+#: After an absence as short as this, the next ones are reported if they last longer.
+_BRIEF_S = 1.0
 #: Repeat interval of warnings about refusals to copy tasks.
 _REMINDER_S = 600.0
 
@@ -44,6 +46,8 @@ class _Absence:
     attempts: int
     hint: str = ""
     is_told: bool = False
+    #: Whether it is not reported unless it lasts.
+    is_withheld: bool = False
     #: The reported reason of a refused login, if the cluster is reachable.
     kept_out_by: str = ""
 
@@ -76,6 +80,7 @@ class Reach:
         #: When clusters that had been away responded again.
         self._back_at: dict[str, float] = {}
         self._told_at: dict[tuple[str, str], float] = {}
+        self._brief_at: dict[str, float] = {}
         self._refusals: dict[str, str] = {}
         self._steps: dict[str, _Step] = {}
 
@@ -112,6 +117,8 @@ class Reach:
             self._back_at[alias] = now = self._clock.monotonic()
             if absence.is_told:
                 away_s = now - absence.since
+                if away_s < _BRIEF_S:
+                    self._brief_at[alias] = now
                 self._events.emit(ClusterRecovered(self._flow, alias, away_s, absence.attempts))
 
     def failed(self, step: str, error: Mm2Error, *, counted_as: str = "", begun: float = math.inf) -> None:
@@ -156,9 +163,19 @@ class Reach:
                 is_told = self._tell_kept_out(error.cluster, error.principal, error.cause, error.hint, _SILENCE_S)
                 absence.kept_out_by = error.cause if is_told else ""
                 absence.is_told = absence.is_told or is_told
-        elif absence.attempts == 1:
-            absence.is_told = True
-            self._events.emit(ClusterUnreachable(self._flow, error.cluster, str(error), absence.hint))
+        elif absence.attempts == 1 or absence.is_withheld:
+            absence.is_withheld = self._is_flickering(error.cluster, absence)
+            if not absence.is_withheld:
+                absence.is_told = True
+                self._events.emit(ClusterUnreachable(self._flow, error.cluster, str(error), absence.hint))
+
+    def _is_flickering(self, cluster: str, absence: _Absence) -> bool:
+        """Whether this may be another brief absence: if brokers take no more connections, the open ones still work, so
+        that steps fail and succeed by turns.
+        """
+        now = self._clock.monotonic()
+        is_recent = now - self._brief_at.get(cluster, -math.inf) < _SILENCE_S
+        return is_recent and now - absence.since < _BRIEF_S
 
     def _tell_kept_out(self, cluster: str, principal: str, error: str, hint: str, silence_s: float) -> bool:
         """Report a refused login, unless it was reported within *silence_s*; return whether it was. Existing

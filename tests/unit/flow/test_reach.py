@@ -74,6 +74,26 @@ async def test_what_waited_in_vain_makes_no_second_absence(reach: Reach, clock: 
     assert len(events.of(ClusterRecovered)) == 1
 
 
+def test_failing_and_answering_by_turns_makes_no_noise(reach: Reach, clock: ManualClock, events: EventLog) -> None:
+    """
+    A broker takes no more connections (max.connections): what has one works, all else fails after ten seconds.
+
+    It is reported once a minute; an absence that lasts is reported as ever.
+    """
+    for _ in range(6):
+        reach.failed("look", AWAY)
+        clock.advance(0.2)
+        reach.answered(["B"])
+        clock.advance(9.8)
+
+    assert (len(events.of(ClusterUnreachable)), len(events.of(ClusterRecovered))) == (1, 1)
+    reach.failed("look", AWAY)
+    clock.advance(1)
+    reach.failed("look", AWAY)
+
+    assert len(events.of(ClusterUnreachable)) == 2
+
+
 async def test_a_takeover_is_no_failed_step(reach: Reach, events: EventLog) -> None:
     """Each step that writes is refused from then on, which is reported once, elsewhere."""
 
