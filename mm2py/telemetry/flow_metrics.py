@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from mm2py.model.connector_offset import SOURCE
 from mm2py.model.health import Severity, flow_issues
 from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, TaskState, TaskView
 from mm2py.telemetry.metric_text import Family
@@ -15,7 +16,6 @@ from mm2py.telemetry.series import Labels, labels
 from mm2py.telemetry.tally import EventTally
 
 
-SOURCE_CONNECTOR: Final = "MirrorSourceConnector"
 _TASK_STATES: Final = ("running", "paused", "failed", "unassigned", "destroyed")
 #: State of tasks while their connector is not running; otherwise each has its own.
 _BY_GROUP: Final = {
@@ -166,7 +166,7 @@ def _fill_heartbeats(book: Book, flow: FlowView, it: Labels, wall_ms: int) -> No
 
 def task_states(flow: FlowView, group: GroupView) -> dict[int, str]:
     """Return the states of a connector's tasks by number, in Connect's terms: its copy tasks, or its single task."""
-    if group.connector == SOURCE_CONNECTOR:
+    if group.connector == SOURCE:
         return {task.task: _BY_GROUP.get(group.state) or _BY_TASK[task.state] for task in flow.tasks}
     return {0: _BY_GROUP.get(group.state, "running")}
 
@@ -180,7 +180,7 @@ def _fill_connectors(book: Book, flow: FlowView, tally: EventTally) -> None:
         _put(book, "mm2py_connector_state", own, group.state.value)
         _put(book, "mm2py_connector_failed_restart_attempts_total", own, group.falls)
         # From the events: copy tasks that are no longer needed are in no view.
-        lost = tally.count("copy_task_lost", flow.flow) if group.connector == SOURCE_CONNECTOR else 0
+        lost = tally.count("copy_task_lost", flow.flow) if group.connector == SOURCE else 0
         _put(book, "mm2py_connector_task_failed_restart_attempts_total", own, lost)
         _put(book, "kafka_connect_worker_connector_total_task_count", java, len(states))
         counts = Counter(states.values())
@@ -191,7 +191,7 @@ def _fill_connectors(book: Book, flow: FlowView, tally: EventTally) -> None:
         # Of several nodes each has only some of the numbers.
         for task, state in states.items():
             _put(book, "kafka_connect_connector_status", labels(**at_connect, task=str(task), status=state), 1)
-        for copy_task in flow.tasks if group.connector == SOURCE_CONNECTOR else ():
+        for copy_task in flow.tasks if group.connector == SOURCE else ():
             _fill_source_task(book, labels(**at_connect, task=str(copy_task.task)), copy_task)
 
 
@@ -241,8 +241,8 @@ def _fill_events(book: Book, flow: FlowView, tally: EventTally) -> None:
         _put(book, name, whole, sum(tally.amount(event, this) for event in events))
     for outcome, event in _RESUMES.items():
         _put(book, "mm2py_resumes_total", labels(**ends, outcome=outcome), tally.count(event, this))
-    errors = sum(tally.of_detail("group_sync_skipped", this, state) for state in _SYNC_ERRORS)
-    _put(book, "mm2py_group_sync_errors_total", whole, errors)
+    skipped = tally.details("group_sync_skipped", this)
+    _put(book, "mm2py_group_sync_errors_total", whole, sum(skipped.get(state, 0) for state in _SYNC_ERRORS))
     for name, event, details in (
         ("mm2py_authentication_errors_total", "authentication_failed", (this.source, this.target)),
         ("mm2py_cluster_outages_total", "cluster_unreachable", (this.source, this.target)),

@@ -145,11 +145,7 @@ _HEAD = "| metric | type | labels | meaning | elsewhere |\n|---|---|---|---|---|
 
 def render() -> str:
     """Return the page as Markdown."""
-    return "\n".join(["\n\n".join([_INTRODUCTION.rstrip(), *map(_chapter, CHAPTERS)]), ""])
-
-
-def _chapter(chapter: Chapter) -> str:
-    return "\n".join(_lines(chapter))
+    return "\n".join(["\n\n".join([_INTRODUCTION.rstrip(), *("\n".join(_lines(chapter)) for chapter in CHAPTERS)]), ""])
 
 
 def _lines(chapter: Chapter) -> Iterator[str]:
@@ -159,8 +155,7 @@ def _lines(chapter: Chapter) -> Iterator[str]:
     yield _HEAD
     for metric in chapter.metrics:
         labels = ", ".join(f"`{label}`" for label in metric.labels)
-        java = metric.java or ""
-        yield f"| `{metric.name}` | {metric.kind.value} | {labels} | {metric.doc} | {java} |"
+        yield f"| `{metric.name}` | {metric.kind.value} | {labels} | {metric.doc} | {metric.java} |"
 
 
 if __name__ == "__main__":

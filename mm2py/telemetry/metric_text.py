@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import attrs
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
 from mm2py.model.epoch import HISTOGRAM_BOUNDS_MS, Histogram
@@ -38,18 +37,6 @@ class Family:
 
 
 _BOUNDS: Final = tuple(floatToGoString(bound / 1000) for bound in HISTOGRAM_BOUNDS_MS)  # type: ignore[no-untyped-call]
-_OPEN: Final = "application/openmetrics-text"
-
-
-def content_type_for(accept: str) -> str:
-    """Return the content type for what a client accepts."""
-    content_type: str = choose_encoder(accept)[1]
-    return content_type
-
-
-def is_open_metrics(content_type: str) -> bool:
-    """Whether that is OpenMetrics."""
-    return content_type.startswith(_OPEN)
 
 
 def text_of(families: Iterable[Family], *, is_open: bool) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.exposition import choose_encoder
 
 import mm2py
 from mm2py.model.epoch import HISTOGRAM_BOUNDS_MS, Histogram
@@ -20,7 +21,7 @@ from mm2py.model.state import MirrorView
 from mm2py.telemetry.flow_metrics import fill_events, fill_flow, task_states
 from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.metric_rows import METRICS
-from mm2py.telemetry.metric_text import Family, content_type_for, is_open_metrics, text_of
+from mm2py.telemetry.metric_text import Family, text_of
 from mm2py.telemetry.partition_metrics import PartitionMetrics
 from mm2py.telemetry.series import Labels, labels
 from mm2py.telemetry.tally import EventTally
@@ -47,8 +48,8 @@ class Metrics:
 
     def exposition(self, view: MirrorView, accept: str = "") -> tuple[bytes, str]:
         """Return the metrics as text in the format that the header *accept* asks for, and its content type."""
-        content_type = content_type_for(accept)
-        is_open = is_open_metrics(content_type)
+        content_type: str = choose_encoder(accept)[1]
+        is_open = content_type.startswith("application/openmetrics-text")
         families = self._fresh(view)
         if is_open not in self._texts:
             self._texts[is_open] = text_of(families, is_open=is_open).encode()

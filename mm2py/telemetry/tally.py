@@ -62,12 +62,8 @@ class EventTally:
         """Return how many events of that name a flow had."""
         return self.counts[name, flow]
 
-    def of_detail(self, name: str, flow: Flow, detail: str) -> int:
-        """Return how many of them were about *detail*."""
-        return self._details[name, flow, detail]
-
     def details(self, name: str, flow: Flow) -> Mapping[str, int]:
-        """Return the counts of all details so far."""
+        """Return how many of them were about each detail."""
         return {detail: count for (event, of, detail), count in self._details.items() if (event, of) == (name, flow)}
 
     def amount(self, name: str, flow: Flow) -> int:
