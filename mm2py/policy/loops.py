@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from mm2py.model.flow import Flow
+from mm2py.model.foreign import LONGEST_TOPIC
 from mm2py.model.patterns import NamePatterns
 from mm2py.policy.filters import DefaultTopicFilter, TopicFilter
 from mm2py.policy.name_search import ALPHABET, Automaton, NotWalkableError, walk_together
@@ -20,8 +21,6 @@ from mm2py.policy.replication import HEARTBEATS, DefaultReplicationPolicy, Repli
 from mm2py.policy.selection import is_cycle, judge_topic
 
 
-#: The longest topic name in Kafka.
-LONGEST_NAME = 249
 _LETTERS = frozenset(ALPHABET)
 #: A name that no topic has, to test how policies rename in general.
 _PROBE = "mm2py-probe"
@@ -121,7 +120,11 @@ class _Circle:
 
 def find_loop(mirrors: Sequence[FlowNaming]) -> Loop | None:
     """Find replication loops, certain ones first."""
-    sure = [mirror for mirror in mirrors if is_built_in(mirror.policy) and not _is_opaque(mirror.topic_filter)]
+    sure = [
+        mirror
+        for mirror in mirrors
+        if is_built_in(mirror.policy) and isinstance(mirror.topic_filter, DefaultTopicFilter)
+    ]
     found = _find(sure)
     return found if found is not None or len(sure) == len(mirrors) else _find(mirrors)
 
@@ -249,7 +252,7 @@ def _explore(
         edges.append(step)
         if step.there in on_path:
             circle = circle or _Circle((*path[on_path[step.there] :], step), grows=False)
-        elif len(step.there[1]) > LONGEST_NAME:
+        elif len(step.there[1]) > LONGEST_TOPIC:
             circle = circle or _Circle(_last_round([*path, step]), grows=True, way=tuple(path[:_LONGEST_WAY]))
         elif step.there not in seen and len(seen) < most:
             seen.add(step.there)
@@ -394,10 +397,6 @@ def _on_circles(edges: Sequence[_Edge]) -> Sequence[_Edge]:
     begins, ends = {edge.here for edge in edges}, {edge.there for edge in edges}
     kept = [edge for edge in edges if edge.here in ends and edge.there in begins]
     return edges if len(kept) == len(edges) else _on_circles(kept)
-
-
-def _is_opaque(topic_filter: TopicFilter) -> bool:
-    return not isinstance(topic_filter, DefaultTopicFilter)
 
 
 def describe(mirrors: Mapping[Flow, FlowNaming], loop: Loop) -> str:

@@ -116,7 +116,7 @@ class DefaultReplicationPolicy:
 
 
 @attrs.frozen
-class IdentityReplicationPolicy:
+class IdentityReplicationPolicy(DefaultReplicationPolicy):
     """
     Remote topics keep their names. Loops are not visible, so no two flows may feed each other.
 
@@ -126,41 +126,15 @@ class IdentityReplicationPolicy:
     source_alias: str | None = None
     separator: str = DEFAULT_SEPARATOR
     internal_separator_enabled: bool = True
-    _default: DefaultReplicationPolicy = attrs.field(init=False, repr=False, eq=False)
-
-    @_default.default
-    def _make_default(self) -> DefaultReplicationPolicy:
-        return DefaultReplicationPolicy(self.separator, self.internal_separator_enabled)
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        return self._default.format_remote_topic(source_alias, topic) if self._is_prefixed(topic) else topic
+        return super().format_remote_topic(source_alias, topic) if self._is_prefixed(topic) else topic
 
     def topic_source(self, topic: str) -> str | None:
-        return self._default.topic_source(topic) if self._is_prefixed(topic) else self.source_alias or None
+        return super().topic_source(topic) if self._is_prefixed(topic) else self.source_alias or None
 
     def upstream_topic(self, topic: str) -> str | None:
-        return self._default.upstream_topic(topic) if self._is_prefixed(topic) else topic
-
-    def original_topic(self, topic: str) -> str:
-        return _walk_back(self, topic)
-
-    def is_heartbeats_topic(self, topic: str) -> bool:
-        return self.original_topic(topic) == self.heartbeats_topic()
-
-    def is_checkpoints_topic(self, topic: str) -> bool:
-        return self._default.is_checkpoints_topic(topic)
-
-    def is_internal_topic(self, topic: str) -> bool:
-        return self._default.is_internal_topic(topic)
-
-    def heartbeats_topic(self) -> str:
-        return self._default.heartbeats_topic()
-
-    def checkpoints_topic(self, source_alias: str) -> str:
-        return self._default.checkpoints_topic(source_alias)
-
-    def offset_syncs_topic(self, alias: str) -> str:
-        return self._default.offset_syncs_topic(alias)
+        return super().upstream_topic(topic) if self._is_prefixed(topic) else topic
 
     def _is_prefixed(self, topic: str) -> bool:
         return topic.endswith(HEARTBEATS)
@@ -174,7 +148,7 @@ class PlainReplicationPolicy(IdentityReplicationPolicy):
     """
 
     def _is_prefixed(self, topic: str) -> bool:
-        return topic in {HEARTBEATS, self._default.format_remote_topic(self.source_alias or "", HEARTBEATS)}
+        return topic in {HEARTBEATS, f"{self.source_alias or ''}{self.separator}{HEARTBEATS}"}
 
 
 @attrs.frozen

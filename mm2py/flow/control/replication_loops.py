@@ -12,7 +12,7 @@ from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.model.endpoint import one_name_each
 from mm2py.policy.loops import FlowNaming, Meeting, describe, find_loop, find_meeting
 from mm2py.policy.plugins import CustomClassError
-from mm2py.policy.replication import DefaultReplicationPolicy
+from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicationPolicy
 
 
 _KEY = "replication.policy.class"
@@ -62,7 +62,8 @@ def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[FlowNaming]:
 def _way_out(mirrors: Sequence[FlowNaming]) -> str:
     if any(mirror.routed for mirror in mirrors):
         return "make sure that routers keep the policy's prefix, or that no topic is selected by all of them"
-    policies = {mirror.policy for mirror in mirrors if isinstance(mirror.policy, DefaultReplicationPolicy)}
+    naming = {mirror.policy for mirror in mirrors if not isinstance(mirror.policy, IdentityReplicationPolicy)}
+    policies = {policy for policy in naming if isinstance(policy, DefaultReplicationPolicy)}
     aliases = {alias for mirror in mirrors for alias in (mirror.flow.source, mirror.flow.target)}
     parted = {policy.separator for policy in policies for alias in aliases if policy.separator in alias}
     if parted and len(policies) == 1:
