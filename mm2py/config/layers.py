@@ -2,6 +2,9 @@
 single order: a client's cluster line takes precedence over the flow's plain line, the top level over the cluster for
 runtime keys. So each key has a list of spellings, the strongest first, and the first that the file has applies. Every
 value keeps its origin.
+
+MirrorMaker makes maps of a client's settings layer by layer (MirrorMakerConfig, MirrorConnectorConfig, Connect's
+Worker). Here each such map is a list of prefixes: the first one with a line in the file applies.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ import attrs
 
 from mm2py.config.keys.row import Key, LineLevel, Place
 from mm2py.config.properties import Document
-from mm2py.config.ways import Client, spelled, ways_of_client
 from mm2py.model.flow import Flow
 
 
@@ -118,25 +120,48 @@ def _spell(place: Place, name: str, flow: Flow | None, side: Side) -> tuple[str,
     return _OF_FLOW[place](name, flow)
 
 
+def is_client_key(name: str) -> bool:
+    """Whether it is a connection setting (MirrorClientConfig.CLIENT_CONFIG_DEF)."""
+    return name in {"bootstrap.servers", "security.protocol"} or name.startswith(("ssl.", "sasl."))
+
+
+def _inherited(name: str, alias: str) -> tuple[str, ...]:
+    """Clients inherit connection settings from the cluster and from the top level, others not (clusterProps)."""
+    return (f"{alias}.{name}", name) if is_client_key(name) else ()
+
+
+def of_client(name: str, flow: Flow, side: Side, role: str) -> tuple[str, ...]:
+    """Return the spellings for a client that MirrorMaker makes for a flow (sourceConsumerConfig and its siblings)."""
+    alias = flow.source if side is Side.SOURCE else flow.target
+    return (
+        f"{flow}.{side.value}.{role}.{name}",
+        f"{alias}.{role}.{name}",
+        *_inherited(name, alias),
+        f"{flow}.{role}.{name}",
+        *((f"{flow}.{side.value}.cluster.{name}",) if is_client_key(name) else ()),
+    )
+
+
 def _of_consumer(name: str, flow: Flow) -> tuple[str, ...]:
-    return spelled(name, ways_of_client(flow, Client.SOURCE_CONSUMER))
+    return of_client(name, flow, Side.SOURCE, "consumer")
 
 
-def _of_producer(name: str, flow: Flow) -> tuple[str, ...]:
-    # Java reads the last two for offset syncs only. If nothing else is set, they do what is expected.
+def of_producer(name: str, flow: Flow) -> tuple[str, ...]:
+    # It is Connect's own (Worker.baseProducerConfigs): of a flow's lines it only sees the overrides. The last two are
+    # read by Java for offset syncs only. If nothing else is set, they do what is expected.
+    strongest = (f"{flow}.producer.override.{name}", f"{flow.target}.producer.{name}")
     beyond_java = (f"{flow}.target.producer.{name}", f"{flow}.producer.{name}")
-    return (*spelled(name, ways_of_client(flow, Client.DATA_PRODUCER)), *beyond_java)
+    return (*strongest, *_inherited(name, flow.target), *beyond_java)
 
 
 def _of_admin(name: str, flow: Flow) -> tuple[str, ...]:
-    both = (Client.SOURCE_ADMIN, Client.TARGET_ADMIN)
-    return tuple(dict.fromkeys(way for client in both for way in spelled(name, ways_of_client(flow, client))))
+    return tuple(dict.fromkeys(way for side in Side for way in of_client(name, flow, side, "admin")))
 
 
 def _of_cluster(name: str, flow: Flow, side: Side) -> tuple[str, ...]:
     if side is Side.SOURCE:
         return _of_consumer(name, flow)
-    return (*_of_producer(name, flow), f"{flow}.target.cluster.{name}")
+    return (*of_producer(name, flow), f"{flow}.target.cluster.{name}")
 
 
 _OF_FLOW: Final[Mapping[Place, Callable[[str, Flow], tuple[str, ...]]]] = {
@@ -145,7 +170,7 @@ _OF_FLOW: Final[Mapping[Place, Callable[[str, Flow], tuple[str, ...]]]] = {
     Place.WORKER: lambda name, flow: (f"{flow.target}.{name}",),
     Place.WORKER_TOP: lambda name, flow: (name, f"{flow.target}.{name}"),
     Place.CONSUMER: _of_consumer,
-    Place.PRODUCER: _of_producer,
+    Place.PRODUCER: of_producer,
     Place.ADMIN: _of_admin,
 }
 

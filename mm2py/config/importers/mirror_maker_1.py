@@ -15,8 +15,8 @@ from pathlib import Path
 import attrs
 
 from mm2py.config.importers.lines import VERBATIM, Imported, Lines, ParsedFile, read_files
+from mm2py.config.layers import is_client_key
 from mm2py.config.problem import Problem
-from mm2py.config.ways import is_client_key
 
 
 COMMAND = "kafka-mirror-maker"

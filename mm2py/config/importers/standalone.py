@@ -20,10 +20,10 @@ from mm2py.config.importers.mirus import SOURCE_CLASS as MIRUS
 from mm2py.config.importers.mirus import judge_routers, take_mirus
 from mm2py.config.keys.row import LineLevel, Place
 from mm2py.config.keys.table import find_key
+from mm2py.config.layers import is_client_key
 from mm2py.config.legacy import RENAMED
 from mm2py.config.problem import Problem
 from mm2py.config.properties import Entry
-from mm2py.config.ways import is_client_key
 from mm2py.model.flow import Flow
 
 
