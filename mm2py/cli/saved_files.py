@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from mm2py.config.providers import Stamp, ThisMachine
+from mm2py.config.providers import Machine, Stamp
 
 
 Stamps = Mapping[Path, Stamp]
@@ -13,4 +13,4 @@ Stamps = Mapping[Path, Stamp]
 
 def stamps(paths: Iterable[Path]) -> Stamps:
     """Return the present stamps of files."""
-    return {path: ThisMachine().stamp(str(path)) for path in paths}
+    return {path: Machine().stamp(str(path)) for path in paths}

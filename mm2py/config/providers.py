@@ -2,7 +2,7 @@
 Value providers: the sources of ``${file:…}``, ``${dir:…}`` and ``${env:…}`` (KIP-297, KIP-421, KIP-887).
 
 They behave as Kafka's FileConfigProvider, DirectoryConfigProvider and EnvVarConfigProvider do, parameters included.
-They access the machine through a `Machine`, so that everything here can be tested without one.
+They access the machine through a `Machine`, so that tests can put another object in its place.
 """
 
 from __future__ import annotations
@@ -32,30 +32,6 @@ class ProviderError(ValueError):
     """A provider cannot be created, or cannot provide values; the text says why and never contains a value."""
 
 
-class Machine(Protocol):
-    """The machine as providers see it."""
-
-    def read(self, path: str) -> bytes:
-        """Read a file; raise OSError if that fails."""
-        ...
-
-    def files_in(self, directory: str) -> Iterable[str]:
-        """Return the names of the regular files in a folder; raise OSError if that fails."""
-        ...
-
-    def environment(self) -> Mapping[str, str]:
-        """Return the environment's variables."""
-        ...
-
-    def exposed_mode(self, path: str) -> int | None:
-        """Return the permissions of a file if other users may read it; None if not, or if they cannot be changed."""
-        ...
-
-    def stamp(self, path: str) -> Stamp:
-        """Return what changes when a file is saved."""
-        ...
-
-
 class Provider(Protocol):
     """A source of values. A custom class is called with its parameters: ``Vault({"url": …})``."""
 
@@ -64,19 +40,23 @@ class Provider(Protocol):
         ...
 
 
-class ThisMachine:
+class Machine:
     """The machine this process runs on."""
 
     def read(self, path: str) -> bytes:
+        """Read a file; raise OSError if that fails."""
         return Path(path).read_bytes()
 
     def files_in(self, directory: str) -> Iterable[str]:
+        """Return the names of the regular files in a folder; raise OSError if that fails."""
         return [entry.name for entry in Path(directory).iterdir() if entry.is_file()]
 
     def environment(self) -> Mapping[str, str]:
+        """Return the environment's variables."""
         return os.environ
 
     def exposed_mode(self, path: str) -> int | None:
+        """Return the permissions of a file if other users may read it; None if not, or if they cannot be changed."""
         try:
             status = Path(path).stat()
             # Of mounted secrets, the mount decides who reads them.
@@ -89,6 +69,7 @@ class ThisMachine:
         return stat.S_IMODE(status.st_mode) if is_exposed else None
 
     def stamp(self, path: str) -> Stamp:
+        """Return what changes when a file is saved."""
         try:
             found = Path(path).stat()
         except (OSError, ValueError):

@@ -31,7 +31,7 @@ from mm2py.config.legacy import modernise
 from mm2py.config.lint import Line, classify_all, lint
 from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.properties import Document, escaped, parse_bytes
-from mm2py.config.providers import Machine, Stamp, ThisMachine
+from mm2py.config.providers import Machine, Stamp
 from mm2py.config.references import files_provided, resolve_references
 from mm2py.config.resolve import (
     FlowReader,
@@ -111,7 +111,7 @@ def load_settings(
     problems.
     """
     path = Path(path)
-    given = _Given(path, {path.name: path}, _read(path), tuple(targets), overrides or {}, machine or ThisMachine())
+    given = _Given(path, {path.name: path}, _read(path), tuple(targets), overrides or {}, machine or Machine())
 
     return _changeable(lambda live, owners: _settings(given, live, owners))
 
@@ -132,7 +132,7 @@ def import_settings(
         imported.document,
         (),
         overrides or {},
-        machine or ThisMachine(),
+        machine or Machine(),
         may_be_idle=imported.may_be_idle,
     )
 

@@ -22,7 +22,7 @@ from mm2py.config.keys.table import find_key
 from mm2py.config.layers import OVERRIDE, Layers
 from mm2py.config.problem import Problem
 from mm2py.config.properties import Document, Entry
-from mm2py.config.providers import ThisMachine
+from mm2py.config.providers import Machine
 from mm2py.config.references import PROVIDERS, resolve_references
 
 
@@ -60,7 +60,7 @@ def _resolved(name: str, entries: Mapping[str, Entry]) -> dict[str, Entry]:
     be resolved stays as it is, and is reported when the file becomes settings.
     """
     some = tuple(it for key, it in entries.items() if key in _USED_AT_ONCE or key.startswith(PROVIDERS))
-    layers = resolve_references(Layers(Document(name, some), {}), ThisMachine()).layers
+    layers = resolve_references(Layers(Document(name, some), {}), Machine()).layers
     lines = {key: line for key in _USED_AT_ONCE if (line := layers.get(key)) is not None}
     return {key: attrs.evolve(entries[key], value=line.text) for key, line in lines.items()}
 
