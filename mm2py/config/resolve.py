@@ -40,6 +40,7 @@ from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import Flow
 from mm2py.model.patterns import split_list
 from mm2py.model.timestamp import timestamp_ms
+from mm2py.model.transform import Errors
 
 
 _ADDRESS = re.compile(r"(?:[0-9a-zA-Z%._-]*://)?(\[[0-9a-fA-F:.%]+\]|[0-9a-zA-Z%._-]+):([0-9]{1,5})")
@@ -47,21 +48,13 @@ _ADDRESS = re.compile(r"(?:[0-9a-zA-Z%._-]*://)?(\[[0-9a-fA-F:.%]+\]|[0-9a-zA-Z%
 _LEAST_BUFFER_BYTES = 1024 * 1024
 
 
-@attrs.frozen
-class ParsedValue:
-    """A parsed value with the line it came from."""
-
-    value: object
-    line: Value
-
-
-def read(layers: Layers, key: Key, flow: Flow | None = None, side: Side = Side.SOURCE) -> ParsedValue:
+def read(layers: Layers, key: Key, flow: Flow | None = None) -> object:
     """Read *key* for *flow*: the strongest line, or the default."""
-    line = layers.first(spellings(key, flow, side)) or Value(key.default or "")
+    line = layers.first(spellings(key, flow)) or Value(key.default or "")
     try:
-        return ParsedValue(key.parse(line.text), line)
+        return key.parse(line.text)
     except ValueError:
-        return ParsedValue(key.kind.parse(key.default or ""), line)
+        return key.kind.parse(key.default or "")
 
 
 @attrs.frozen
@@ -93,7 +86,7 @@ class FlowReader:
         return cast("tuple[str, ...]", self._read(name))
 
     def _read(self, name: str) -> object:
-        return read(self.layers, key_named(name), self.flow).value
+        return read(self.layers, key_named(name), self.flow)
 
 
 def cluster_aliases(layers: Layers) -> tuple[str, ...]:
@@ -109,7 +102,7 @@ def running_flows(layers: Layers, targets: Sequence[str] = ()) -> tuple[Flow, ..
     aliases = cluster_aliases(layers)
     pairs = (Flow(source, target) for source in aliases for target in aliases if source != target)
     wanted = (flow for flow in pairs if not targets or flow.target in targets)
-    return tuple(flow for flow in wanted if _is_enabled_itself(layers, flow) or emits_heartbeats(layers, flow))
+    return tuple(flow for flow in wanted if _is_enabled_itself(layers, flow) or _emits_heartbeats(layers, flow))
 
 
 def _is_enabled_itself(layers: Layers, flow: Flow) -> bool:
@@ -117,8 +110,7 @@ def _is_enabled_itself(layers: Layers, flow: Flow) -> bool:
     return line is not None and line.text.strip().lower() == "true"
 
 
-def emits_heartbeats(layers: Layers, flow: Flow) -> bool:
-    """Whether *flow* writes heartbeats."""
+def _emits_heartbeats(layers: Layers, flow: Flow) -> bool:
     return FlowReader(layers, flow).flag("emit.heartbeats.enabled")
 
 
@@ -163,7 +155,7 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
         ),
         offset_syncs=_offset_syncs(of),
         membership=_membership(of, flow),
-        transforms=read_transforms(layers, flow),
+        transforms=read_transforms(layers, flow, _errors(of)),
         config_storage=StorageSettings(of.text("config.storage.topic"), of.number("config.storage.replication.factor")),
         status_storage=StorageSettings(
             of.text("status.storage.topic"),
@@ -196,14 +188,19 @@ def _copying(of: FlowReader) -> CopySettings:
         restart_backoff_ms=of.number("copy.restart.backoff.ms"),
         restart_backoff_max_ms=of.number("copy.restart.backoff.max.ms"),
         start_group=of.text("copy.start.group"),
-        start_timestamp_ms=_start_timestamp_ms(of.text("start.timestamp")),
+        start_timestamp_ms=timestamp_ms(since) if (since := of.text("start.timestamp")) else None,
         is_exactly_once=of.text("exactly.once.source.support").lower() == "enabled",
         transaction_timeout_ms=max(LEAST_TRANSACTION_MS, of.number("producer.transaction.timeout.ms")),
     )
 
 
-def _start_timestamp_ms(text: str) -> int | None:
-    return timestamp_ms(text) if text else None
+def _errors(of: FlowReader) -> Errors:
+    return Errors(
+        are_tolerated=of.text("errors.tolerance") == "all",
+        dead_letters=of.text("errors.deadletterqueue.topic.name"),
+        dead_letters_factor=of.number("errors.deadletterqueue.topic.replication.factor"),
+        with_context=of.flag("errors.deadletterqueue.context.headers.enable"),
+    )
 
 
 def _membership(of: FlowReader, flow: Flow) -> MembershipSettings:

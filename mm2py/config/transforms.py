@@ -5,7 +5,7 @@ and nothing runs while there is a problem. SQL statements are checked by Spark: 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from mm2py.config.keys.row import Kind, trimmed
@@ -33,12 +33,12 @@ _INSTEAD = (
 )
 
 
-def read_transforms(layers: Layers, flow: Flow) -> FlowTransforms:
-    """Read the transforms of *flow*, as far as they are valid."""
+def read_transforms(layers: Layers, flow: Flow, errors: Errors) -> FlowTransforms:
+    """Read the transforms of *flow*, as far as they are valid; *errors* applies to all of them."""
     steps = tuple(
         step for name in listed(layers, flow, "transforms") if (step := _step(layers, flow, name)) is not None
     )
-    return FlowTransforms(tuple(sorted(_rules(layers, flow), key=_rank)), steps, _errors(layers, flow))
+    return FlowTransforms(tuple(sorted(_rules(layers, flow), key=_rank)), steps, errors)
 
 
 def judge_transforms(layers: Layers, flow: Flow) -> Iterator[Problem]:
@@ -251,22 +251,6 @@ def _judge_settings(
 
 
 # Lines of transforms.
-
-
-def _errors(layers: Layers, flow: Flow) -> Errors:
-    def flag(name: str, of: Callable[[str], bool]) -> bool:
-        line = _first(layers, flow, name)
-        return line is not None and of(line.text.strip().lower())
-
-    factor = _first(layers, flow, "errors.deadletterqueue.topic.replication.factor")
-    named = _first(layers, flow, "errors.deadletterqueue.topic.name")
-    number = factor.text.strip() if factor is not None else "3"
-    return Errors(
-        are_tolerated=flag("errors.tolerance", "all".__eq__),
-        dead_letters=named.text.strip() if named is not None else "",
-        dead_letters_factor=int(number) if re.fullmatch(r"-?\d{1,5}", number) else 3,
-        with_context=flag("errors.deadletterqueue.context.headers.enable", "true".__eq__),
-    )
 
 
 def listed(layers: Layers, flow: Flow, name: str) -> tuple[str, ...]:

@@ -175,7 +175,7 @@ def test_a_flow_s_values_are_java_s(folder: Path, by_java: Mapping[str, Java]) -
                 if row is None or row.place is not Place.FLOW or key in _FILLED_IN_BY_FLOW:
                     continue
                 compared += 1
-                ours = _written(read(layers, row, flow).value)
+                ours = _written(read(layers, row, flow))
                 if ours != text and not _is_unset(ours, text):
                     different[f"{name} {flow} {key}"] = (ours, text)
 

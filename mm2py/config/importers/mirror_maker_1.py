@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.importers.lines import VERBATIM, Imported, Lines, ParsedFile, read_files
+from mm2py.config.importers.lines import VERBATIM, Imported, Lines, ParsedFile, read_files, seconds_of
 from mm2py.config.layers import is_client_key
 from mm2py.config.problem import Problem
 
@@ -69,10 +69,9 @@ class LegacyOptions:
 def import_legacy(options: LegacyOptions) -> Imported:
     """Convert the command line and its two files to a flow. Nothing is raised; problems are in the result."""
     consumer, producer = read_files(options.consumer_config, options.producer_config)
-    problems = [*consumer.problems, *producer.problems]
+    problems = [*consumer.problems, *producer.problems, *_judge(consumer, producer)]
     notes = [*consumer.notes, *producer.notes]
     group = consumer.entries.get("group.id")
-    problems.extend(_judge(consumer, producer))
     source, target = options.source_alias or (group.value.strip() if group else "") or "source", "target"
     if _TOPIC_NAME.fullmatch(source) is None or source == target:
         where, key = (group.where, "group.id") if group and not options.source_alias else (COMMAND, "--source.alias")
@@ -98,7 +97,7 @@ def import_legacy(options: LegacyOptions) -> Imported:
     lines.set(f"{target}.config.storage.replication.factor", "-1")
     # It found new topics when its consumer's metadata was refreshed.
     age = consumer.entries.get("metadata.max.age.ms")
-    lines.set(f"{flow}.refresh.topics.interval.seconds", _seconds(age.value if age else "") or _NEW_TOPICS_S)
+    lines.set(f"{flow}.refresh.topics.interval.seconds", seconds_of(age.value if age else "") or _NEW_TOPICS_S)
     # A consumer's default is the end.
     lines.set(f"{source}.consumer.auto.offset.reset", "latest")
     notes.extend(_notes(options, consumer, producer, source))
@@ -113,11 +112,6 @@ def _take_client(lines: Lines, file: ParsedFile, alias: str, client: str) -> Non
         lines.take(f"{alias}.{key}" if is_client_key(key) else f"{client}.{key}", entry)
 
 
-def _seconds(text: str) -> str:
-    """Return milliseconds as seconds, at least one; None for invalid numbers, which the checks report."""
-    return str(max(1, int(text) // 1000)) if text.strip().isascii() and text.strip().isdigit() else ""
-
-
 def _take_options(lines: Lines, options: LegacyOptions, flow: str, target: str) -> None:
     lines.set(f"{flow}.topics", _expression(options.include), written=options.include_option)
     if options.num_streams is not None:
@@ -128,9 +122,7 @@ def _take_options(lines: Lines, options: LegacyOptions, flow: str, target: str) 
 
 
 def _expression(text: str) -> str:
-    """
-    Return the regular expression as MirrorMaker 1 reads it: commas mean |, spaces and outer quotes are dropped.
-    """
+    """Return the regular expression as MirrorMaker 1 reads it: commas mean |, spaces and outer quotes are dropped."""
     return text.strip().replace(",", "|").replace(" ", "").strip("\"'")
 
 

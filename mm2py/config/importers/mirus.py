@@ -11,9 +11,8 @@ from collections.abc import Iterator
 
 import attrs
 
-from mm2py.config.importers.lines import VERBATIM, Lines, ParsedFile
+from mm2py.config.importers.lines import VERBATIM, Lines, ParsedFile, seconds_of
 from mm2py.config.problem import Problem
-from mm2py.config.properties import Entry
 from mm2py.model.flow import Flow
 from mm2py.model.patterns import split_list
 
@@ -45,7 +44,7 @@ def take_mirus(lines: Lines, file: ParsedFile, flow: Flow) -> Iterator[Problem]:
         lines.set(f"{flow}.{_POLICY}", VERBATIM)
     for key, entry in entries.items():
         if key == "monitor.poll.wait.ms":
-            lines.take(f"{flow}.refresh.topics.interval.seconds", entry, _seconds(entry))
+            lines.take(f"{flow}.refresh.topics.interval.seconds", entry, seconds_of(entry.value) or entry.value)
         elif key.startswith("destination.consumer.") or key == "destination.bootstrap.servers":
             yield Problem(entry.where, key, "without effect: the worker's file configures the connection to the target")
         elif key not in _CONSUMED and "converter" not in key:
@@ -67,12 +66,6 @@ def judge_routers(file: ParsedFile) -> Iterator[Problem]:
             message = "would see a topic's name without its prefix and suffix, in Mirus it sees both"
             first = f"begin transforms with a RegexRouter from (.*) to {prefix}$1{suffix}"
             yield Problem(entry.where, key, message, f"{first}, and remove {' and '.join(_AFFIXES)}")
-
-
-def _seconds(entry: Entry) -> str:
-    """Return milliseconds as seconds, at least one; invalid numbers stay, for the checks to report."""
-    text = entry.value.strip()
-    return str(max(1, int(text) // 1000)) if text.isascii() and text.isdigit() else entry.value
 
 
 def _take_topics(lines: Lines, file: ParsedFile, flow: Flow) -> Iterator[Problem]:

@@ -14,6 +14,7 @@ import attrs
 
 from mm2py.model.patterns import NamePatterns, PatternError, split_list, split_patterns
 from mm2py.model.timestamp import timestamp_ms
+from mm2py.model.topic import is_topic_name
 
 
 #: The greatest TCP port.
@@ -160,11 +161,6 @@ class Key:
             value = value if self.most is None else min(self.most, value)
         return value
 
-    def spelled(self, level: LineLevel, owner: str) -> tuple[str, ...]:
-        """Return the spellings of this key at *level*, for the cluster or flow *owner*."""
-        before = f"{owner}." if owner else ""
-        return tuple(before + form + self.name for form in FORMS[self.place].get(level, ()))
-
 
 @attrs.frozen
 class Section:
@@ -202,7 +198,8 @@ def at_least_1_or(otherwise: str) -> Check:
     """Refuse all but numbers from 1 on, and -1, which stands for *otherwise*."""
 
     def check(value: object) -> str | None:
-        return f"must be 1 or more, or -1 for {otherwise}" if value == 0 or _is_below(value, -1) else None
+        is_valid = isinstance(value, int) and (value == -1 or value >= 1)
+        return None if is_valid else f"must be 1 or more, or -1 for {otherwise}"
 
     return check
 
@@ -254,7 +251,7 @@ def topic_text_or_empty(value: object) -> str | None:
 
 def instance_id(value: object) -> str | None:
     """Refuse what Kafka does not take as a `group.instance.id`."""
-    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9._-]{1,249}", value) and value not in (".", ".."):
+    if isinstance(value, str) and is_topic_name(value):
         return None
     return f"{value!r} cannot be a group.instance.id: up to 249 letters, digits, '.', '_' and '-' can"
 
@@ -267,10 +264,6 @@ def timestamp(value: object) -> str | None:
     except ValueError as error:
         return str(error)
     return None
-
-
-def _is_below(value: object, least: int) -> bool:
-    return isinstance(value, int) and value < least
 
 
 def _parse_boolean(text: str) -> bool:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from mm2py.config.keys.row import Key, Kind, Place, Section, number_or_default, one_of, topic_text
+from mm2py.config.keys.row import Key, Kind, Place, Section, number_or_default, one_of, topic_text_or_empty
 
 
 _NOT_YET = False
-
-
-def _topic_or_none(value: object) -> str | None:
-    """Refuse invalid topic names; an empty value means none."""
-    return topic_text(value) if value else None
 
 
 TRANSFORMS = Section(
@@ -35,7 +30,7 @@ TRANSFORMS = Section(
             "record.", check=one_of("none", "all")),
         Key("errors.deadletterqueue.topic.name", Kind.STRING, "", Place.FLOW,
             "A topic at the target for the records that `errors.tolerance` = `all` skips, unchanged; empty for none. "
-            "Connect supports this for sinks only.", check=_topic_or_none),
+            "Connect supports this for sinks only.", check=topic_text_or_empty),
         Key("errors.deadletterqueue.topic.replication.factor", Kind.SHORT, "3", Place.FLOW,
             "Its replication factor when it is created; -1 takes the brokers' default.", check=number_or_default),
         Key("errors.deadletterqueue.context.headers.enable", Kind.BOOLEAN, "false", Place.FLOW,
