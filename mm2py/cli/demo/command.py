@@ -6,6 +6,7 @@ Everything is started here and removed again, however the demo ends: normally, w
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import enum
 import itertools
@@ -16,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import reduce
 
-import attrs
 from rich.console import Console
 
 from mm2py.cli.command import Parser, drop_unwritten
@@ -50,15 +50,6 @@ class DemoExit(enum.IntEnum):
     INTERRUPTED = 130
 
 
-@attrs.frozen
-class Options:
-    """The options of the command line."""
-
-    seconds: float
-    rate: int
-    keep_running: bool
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo."""
     options = _parse(arguments)
@@ -84,17 +75,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return DemoExit.FAILED
 
 
-def _parse(arguments: Sequence[str] | None) -> Options:
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(prog="mm2py demo", description="Mirror a stream between two real Kafka clusters on this machine.")
     parser.add_argument(
         "--seconds", type=float, default=15.0, help="how long to write and mirror records (default: 15)"
     )
     parser.add_argument("--rate", type=int, default=5_000, help="records written each second (default: 5000)")
     parser.add_argument("--keep-running", action="store_true", help="leave clusters and mirror up until Ctrl-C")
-    given = parser.parse_args(arguments)
-    if given.seconds <= 0 or given.rate <= 0:
+    options = parser.parse_args(arguments)
+    if options.seconds <= 0 or options.rate <= 0:
         parser.error("--seconds and --rate must be greater than 0")
-    return Options(given.seconds, given.rate, given.keep_running)
+    return options
 
 
 def _lines(error: BaseException) -> list[str]:
@@ -107,7 +98,7 @@ def _lines(error: BaseException) -> list[str]:
     return list(dict.fromkeys(map(str, found)))
 
 
-def _run(stage: Stage, screen: Screen, options: Options, clock: Clock) -> int:
+def _run(stage: Stage, screen: Screen, options: argparse.Namespace, clock: Clock) -> int:
     screen.say("mm2py demo: two real Kafka clusters on this machine and a mirror between them", "bold")
     java_command()
     with screen.step(f"Kafka {KAFKA_VERSION} in {cache_directory()} (downloaded once, about 60 MB)") as step:
@@ -134,7 +125,9 @@ def _run(stage: Stage, screen: Screen, options: Options, clock: Clock) -> int:
     return DemoExit.PROVEN if proof.is_complete else DemoExit.DIFFERENT
 
 
-async def _mirror(stage: Stage, screen: Screen, options: Options, clock: Clock) -> tuple[Snapshot, dict[str, int]]:
+async def _mirror(
+    stage: Stage, screen: Screen, options: argparse.Namespace, clock: Clock
+) -> tuple[Snapshot, dict[str, int]]:
     """Write the stream while the mirror starts and runs. Return the last snapshot, taken when it had caught up, and
     how many records of each topic were acknowledged.
     """
@@ -176,7 +169,7 @@ async def _write(producer: SampleProducer, topic: SampleTopic, rate: int, is_ove
         await clock.sleep(_WRITE_EVERY_S)
 
 
-async def _show_stream(stage: Stage, watch: Watch, screen: Screen, options: Options, clock: Clock) -> None:
+async def _show_stream(stage: Stage, watch: Watch, screen: Screen, options: argparse.Namespace, clock: Clock) -> None:
     begun = clock.monotonic()
     while True:
         stage.check()

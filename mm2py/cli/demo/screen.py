@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from contextlib import contextmanager
 
 import attrs
 from rich.console import Console, Group, RenderableType
@@ -22,36 +21,11 @@ _LINE_EVERY_S = 2.0
 _LOUD = {"warn": "yellow", "error": "bold red"}
 
 
-class Screen(Protocol):
-    """Output of the demo."""
-
-    def step(self, doing: str) -> AbstractContextManager[DemoStep]:
-        """Show a step in progress, and how long it took."""
-        ...
-
-    def watching(self, title: str) -> AbstractContextManager[None]:
-        """Show snapshots until the end of the block."""
-        ...
-
-    def show(self, snapshot: Snapshot, phase: str) -> None:
-        """Show a snapshot."""
-        ...
-
-    def say(self, text: str = "", style: str = "") -> None:
-        """Print a line that stays."""
-        ...
-
-
 @attrs.define
 class DemoStep:
     """A step in progress; `result` is the text shown at its end."""
 
     result: str = ""
-
-
-def make_screen(console: Console, clock: Clock) -> Screen:
-    """Return the screen for *console*."""
-    return LiveScreen(console, clock) if console.is_terminal else PlainScreen(console, clock)
 
 
 class PlainScreen:
@@ -65,6 +39,7 @@ class PlainScreen:
 
     @contextmanager
     def step(self, doing: str) -> Iterator[DemoStep]:
+        """Show a step in progress, and how long it took."""
         self._line(f"{doing} …")
         step = DemoStep()
         yield step
@@ -72,6 +47,7 @@ class PlainScreen:
 
     @contextmanager
     def watching(self, title: str) -> Iterator[None]:
+        """Show snapshots until the end of the block."""
         self._line(title)
         yield
 
@@ -81,6 +57,7 @@ class PlainScreen:
             self._line(_in_words(snapshot, phase))
 
     def say(self, text: str = "", style: str = "") -> None:
+        """Print a line that stays."""
         self._print(text, style)
 
     def _line(self, text: str) -> None:
@@ -92,7 +69,7 @@ class PlainScreen:
 
 
 class LiveScreen:
-    """A live view, redrawn on a terminal."""
+    """The same as a live view, redrawn on a terminal."""
 
     def __init__(self, console: Console, clock: Clock) -> None:
         self._console = console
@@ -123,6 +100,14 @@ class LiveScreen:
 
     def say(self, text: str = "", style: str = "") -> None:
         self._console.print(Text(text, style), soft_wrap=True)
+
+
+Screen = PlainScreen | LiveScreen
+
+
+def make_screen(console: Console, clock: Clock) -> Screen:
+    """Return the screen for *console*."""
+    return LiveScreen(console, clock) if console.is_terminal else PlainScreen(console, clock)
 
 
 def draw(snapshot: Snapshot, title: str, phase: str) -> RenderableType:

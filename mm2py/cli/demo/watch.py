@@ -79,10 +79,6 @@ class Watch:
     ) -> None:
         await self._open.aclose()
 
-    def remote_topic(self, topic: str) -> str:
-        """Return the remote topic's name by the default replication policy."""
-        return f"{SOURCE}.{topic}"
-
     async def create_topics(self) -> None:
         """Create the source's topics."""
         wanted = [NewTopic(topic.name, topic.partitions, 1) for topic in self._topics]
@@ -96,7 +92,8 @@ class Watch:
 
     async def look(self) -> Snapshot:
         """Take a snapshot."""
-        remote_of = {topic.name: self.remote_topic(topic.name) for topic in self._topics}
+        # By the default replication policy.
+        remote_of = {topic.name: f"{SOURCE}.{topic.name}" for topic in self._topics}
         async with asyncio.TaskGroup() as both:
             source = both.create_task(_ends(self._source, {name: name for name in remote_of}), name="source ends")
             target = both.create_task(_ends(self._target, remote_of), name="target ends")
