@@ -13,7 +13,7 @@ import attrs
 from mm2py.cli import flow_pages, looking, rest_client
 from mm2py.cli.command import Parser, even_if_unread, read_flow, run
 from mm2py.cli.flow_requests import CONNECTORS, Request, configuring, judge_steering, limiting, steering
-from mm2py.cli.rest_client import DaemonNotReachableError, RestApi, connected, read_address
+from mm2py.cli.rest_client import DaemonNotReachableError, RestClient, connected, read_address
 from mm2py.clock import Clock, SystemClock
 from mm2py.errors import OverrideConflictError
 from mm2py.model.flow import Flow
@@ -69,8 +69,10 @@ def make_parser() -> argparse.ArgumentParser:
     _add_config(verb("config", "show or change settings that override the file's, while it runs"))
     _add_connector(verb("offsets", "the offsets of a connector, in KIP-875's form"), default="source")
     _add_topics(verb("topics", "its topics: lag, rate, and what blocks them"))
-    _add_groups(verb("groups", "consumer groups with their translated offsets"))
-    _add_events(verb("events", "recent events"))
+    groups = verb("groups", "consumer groups with their translated offsets")
+    groups.add_argument("--search", default="", metavar="TEXT", help="only those with TEXT in their names")
+    events = verb("events", "recent events")
+    events.add_argument("--follow", action="store_true", help="print new events until Ctrl-C")
     return parser
 
 
@@ -121,14 +123,6 @@ def _add_topics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N")
 
 
-def _add_groups(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--search", default="", metavar="TEXT", help="only those with TEXT in their names")
-
-
-def _add_events(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--follow", action="store_true", help="print new events until Ctrl-C")
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run ``mm2py flow`` with *arguments* and return the exit code."""
     options = make_parser().parse_args(arguments)
@@ -140,7 +134,7 @@ async def _run(options: argparse.Namespace, clock: Clock) -> None:
         await serve(options, rest, clock)
 
 
-async def serve(options: argparse.Namespace, rest: RestApi, clock: Clock) -> None:
+async def serve(options: argparse.Namespace, rest: RestClient, clock: Clock) -> None:
     """Send the request that the options describe to *rest*, and show the answer."""
     verb = options.verb or "show"
     if verb in {"pause", "resume", "stop", "restart"}:
@@ -164,7 +158,7 @@ async def serve(options: argparse.Namespace, rest: RestApi, clock: Clock) -> Non
 class _Question:
     """A read-only verb: its request, and how to show the answer."""
 
-    ask: Callable[[RestApi], Awaitable[Any]]
+    ask: Callable[[RestClient], Awaitable[Any]]
     read: looking.Read
 
 
@@ -191,20 +185,20 @@ def _question(verb: str, options: argparse.Namespace) -> _Question:
     return _Question(lambda rest: _flow(rest, flow), flow_pages.flow_page)
 
 
-async def _flow(rest: RestApi, flow: Flow) -> dict[str, Any]:
+async def _flow(rest: RestClient, flow: Flow) -> dict[str, Any]:
     """Get a flow's status and its overrides."""
     status = await rest.ask("GET", flow.url_path("status"))
     return {**status, "overrides": await rest.ask("GET", flow.url_path("overrides"))}
 
 
-async def _config(rest: RestApi, flow: Flow, connector: str) -> dict[str, Any]:
+async def _config(rest: RestClient, flow: Flow, connector: str) -> dict[str, Any]:
     """Get a connector's config, and which keys of it override the file."""
     config = await rest.ask("GET", flow.url_path("connectors", connector, "config"))
     settings = await rest.ask("GET", flow.url_path("config"))
     return {"config": config, "instead": [one for one in settings if one["connector"] == connector]}
 
 
-async def _change(requests: Sequence[Request], rest: RestApi, *, is_json: bool) -> None:
+async def _change(requests: Sequence[Request], rest: RestClient, *, is_json: bool) -> None:
     """Request changes one after the other, up to the first that is refused."""
     for request in requests:
         answer = await rest.ask(request.method, request.path, query=request.query, body=request.body)
@@ -219,7 +213,7 @@ async def _change(requests: Sequence[Request], rest: RestApi, *, is_json: bool) 
                 looking.said(request.done)
 
 
-async def _events(options: argparse.Namespace, rest: RestApi, clock: Clock) -> None:
+async def _events(options: argparse.Namespace, rest: RestClient, clock: Clock) -> None:
     """Show recent events, and with --follow new ones, until Ctrl-C or the end of the daemon."""
     of_flow = {"flow": str(options.flow)}
     events = (await rest.ask("GET", "/events", query=of_flow))["events"]

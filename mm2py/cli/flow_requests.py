@@ -93,13 +93,8 @@ def limiting(options: argparse.Namespace) -> Request | None:
     what = f"topic {options.topic} of {options.flow}" if options.topic else str(options.flow)
     body = {name: getattr(limit, name) for name in given}
     done = f"{what}: no limit" if options.none else f"{what}: limit set"
-    return Request("PUT", _limit_path(options), done, body=body)
-
-
-def _limit_path(options: argparse.Namespace) -> str:
-    """Return the path of the limit that the options name."""
-    flow: Flow = options.flow
-    return flow.url_path(*(["topics", options.topic] if options.topic else []), "limit")
+    path = options.flow.url_path(*(["topics", options.topic] if options.topic else []), "limit")
+    return Request("PUT", path, done, body=body)
 
 
 def configuring(options: argparse.Namespace) -> Request:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import aiohttp
 import attrs
@@ -126,18 +126,6 @@ class Address:
 
     def __str__(self) -> str:
         return str(self.url.with_user(None).with_query(None))
-
-
-class RestApi(Protocol):
-    """What the commands ask of a daemon."""
-
-    async def ask(self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: object = None) -> Any:
-        """Send a request and return the answer's JSON, None if it has no body. Raise on any other outcome."""
-        ...
-
-    def follow(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[ServerEvent]:
-        """Return the server-sent events of a stream, until it ends."""
-        ...
 
 
 @attrs.frozen
@@ -267,6 +255,7 @@ class RestClient:
         self._session = session
 
     async def ask(self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: object = None) -> Any:
+        """Send a request and return the answer's JSON, None if it has no body. Raise on any other outcome."""
         try:
             async with (
                 asyncio.timeout(_ANSWER_WITHIN_S),
@@ -279,6 +268,7 @@ class RestClient:
         return self._answer(method, status, text)
 
     async def follow(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[ServerEvent]:
+        """Return the server-sent events of a stream, until it ends."""
         try:
             headers = {"Accept": "text/event-stream"}
             async with self._session.get(self._url(path, query), headers=headers, allow_redirects=False) as response:
