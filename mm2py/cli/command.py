@@ -27,7 +27,7 @@ _URL_FORM: Final = re.compile(r"/?from:([^/]+)/to:([^/]+)/?")
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser with Java MirrorMaker's exit code for bad arguments, or that of another tool of Kafka's."""
+    """An argument parser with Java MirrorMaker's exit code for bad arguments."""
 
     bad_arguments = ExitCode.BAD_ARGUMENTS
 
@@ -35,6 +35,12 @@ class Parser(argparse.ArgumentParser):
         self.print_usage(sys.stderr)
         print(f"{self.prog}: {message}", file=sys.stderr)
         sys.exit(self.bad_arguments)
+
+
+class KafkaToolParser(Parser):
+    """One with the exit code of Kafka's other tools."""
+
+    bad_arguments = ExitCode.BAD_USAGE
 
 
 @attrs.define(eq=False)
@@ -90,9 +96,14 @@ def print_refused(problems: Iterable[Problem], notes: Iterable[Problem]) -> None
 
 
 def error_line(error: BaseException) -> str:
-    """Return what stderr shows of an *error*, with its hint."""
+    """Return what stderr shows of an *error*."""
+    return f"mm2py: {with_hint(error)}"
+
+
+def with_hint(error: BaseException) -> str:
+    """Return what an *error* says, with its hint."""
     hint = error.hint if isinstance(error, Mm2Error) else ""
-    return f"mm2py: {error}" + (f"; {hint}" if hint else "")
+    return f"{error}; {hint}" if hint else str(error)
 
 
 def printed(output: Callable[[], int], *, cut_short: int = ExitCode.OK) -> int:

@@ -8,8 +8,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 
 from rich.console import Console
 
@@ -26,7 +25,7 @@ from mm2py.pipeline.spark.settings import with_retries
 from mm2py.policy.filters import DefaultTopicFilter
 from mm2py.telemetry.journal import EventLog
 from mm2py.verify.job import VerifyRunner
-from mm2py.verify.run import Moment, Progress, Verification, VerifyRequest
+from mm2py.verify.run import Moment, Verification, VerifyRequest
 from mm2py.verify.values import VerifyReport
 
 
@@ -125,7 +124,7 @@ async def _verify(
         secrets_key_file=file.secrets_key_file,
     )
     try:
-        with _progress(is_quiet=is_quiet) as progress:
+        with nullcontext(lambda _: None) if is_quiet else shown(Console(file=sys.stderr, highlight=False)) as progress:
             runner = VerifyRunner(host, clock, _say)
             return await Verification(settings, request, runner, clock=clock, progress=progress).run()
     finally:
@@ -134,13 +133,3 @@ async def _verify(
 
 def _say(text: str) -> None:
     print(f"mm2py: {text}", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _progress(*, is_quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """Show progress: a bar on a terminal, a line for each step otherwise."""
-    if is_quiet:
-        yield lambda _progress: None
-        return
-    with shown(Console(file=sys.stderr, highlight=False)) as show:
-        yield show

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import mm2py
-from mm2py.cli.command import Parser
-from mm2py.cli.exit_code import ExitCode
+from mm2py.cli.command import KafkaToolParser
 from mm2py.cli.mirror_maker import act, add_common_arguments
 from mm2py.clock import Clock
 from mm2py.config.importers.distributed import read_worker
@@ -20,12 +18,8 @@ from mm2py.config.settings import MirrorSettings
 from mm2py.telemetry.journal import EventLog
 
 
-class _Parser(Parser):
-    bad_arguments = ExitCode.BAD_USAGE
-
-
 def make_parser(prog: str = "connect-distributed") -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = KafkaToolParser(
         prog=prog,
         description="Run MirrorMaker's and Mirus's connectors that are created and changed over REST. Their configs "
         "lie in the worker's config topic; the worker starts without any.",
@@ -34,7 +28,6 @@ def make_parser(prog: str = "connect-distributed") -> argparse.ArgumentParser:
     add_common_arguments(parser)
     # Of Mirus's start script, where it may precede the file.
     parser.add_argument("-loggc", action="store_true", help="accepted: there is no log of Java's garbage collector")
-    parser.add_argument("--version", action="version", version=f"mm2py {mm2py.__version__}")
     return parser
 
 

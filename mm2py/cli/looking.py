@@ -12,10 +12,10 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from mm2py.cli.command import with_hint
 from mm2py.cli.rest_client import DaemonNotReachableError, NotADaemonError
 from mm2py.cli.sheets import Note, Part, draw, plain_lines, show
 from mm2py.clock import Clock
-from mm2py.errors import Mm2Error
 
 
 _WATCH_EVERY_S = 2.0
@@ -59,7 +59,7 @@ async def look(ask: Ask, read: Read, options: argparse.Namespace, clock: Clock) 
     if options.watch is None:
         answer = await ask()
         if options.json:
-            print_json(answer)
+            print(json.dumps(answer, indent=2, ensure_ascii=False))
         else:
             show(read(answer))
         return answer
@@ -94,16 +94,7 @@ async def _drawn(ask: Ask, read: Read) -> RenderableType:
     try:
         return draw(read(await ask()))
     except (DaemonNotReachableError, NotADaemonError) as error:
-        return Text(_with_hint(error), "bold red")
-
-
-def _with_hint(error: Mm2Error) -> str:
-    return f"{error}; {error.hint}" if error.hint else str(error)
-
-
-def print_json(answer: Any) -> None:
-    """Print an answer as a table or as JSON."""
-    print(json.dumps(answer, indent=2, ensure_ascii=False))
+        return Text(with_hint(error), "bold red")
 
 
 def said(text: str) -> None:

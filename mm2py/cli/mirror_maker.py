@@ -28,15 +28,6 @@ if TYPE_CHECKING:
     from mm2py.telemetry.journal import EventLog
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments; ``mm2py mirror`` takes the same."""
-    parser.add_argument("file", type=Path, metavar="mm2.properties", help="MirrorMaker 2's properties file")
-    parser.add_argument(
-        "--clusters", nargs="+", default=[], metavar="ALIAS", help="run only the flows whose target is one of these"
-    )
-    add_common_arguments(parser)
-
-
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options shared by all commands that run a node."""
     parser.add_argument("--validate", action="store_true", help="print every problem of the file, and run nothing")
@@ -68,6 +59,7 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="write the state of the flows to this file about once a second, as JSON",
     )
+    parser.add_argument("--version", action="version", version=f"mm2py {mm2py.__version__}")
 
 
 def override(text: str) -> tuple[str, str]:
@@ -80,17 +72,16 @@ def override(text: str) -> tuple[str, str]:
 
 def make_parser(prog: str = "connect-mirror-maker") -> argparse.ArgumentParser:
     parser = Parser(prog=prog, description="Mirror topics between Kafka clusters.")
-    add_arguments(parser)
-    parser.add_argument("--version", action="version", version=f"mm2py {mm2py.__version__}")
+    parser.add_argument("file", type=Path, metavar="mm2.properties", help="MirrorMaker 2's properties file")
+    parser.add_argument(
+        "--clusters", nargs="+", default=[], metavar="ALIAS", help="run only the flows whose target is one of these"
+    )
+    add_common_arguments(parser)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "connect-mirror-maker") -> int:
-    return execute(make_parser(prog).parse_args(arguments))
-
-
-def execute(options: argparse.Namespace) -> int:
-    """Run what the parsed *options* ask for, and return the exit code."""
+    options = make_parser(prog).parse_args(arguments)
     return act(
         options,
         lambda: load_settings(options.file, targets=options.clusters, overrides=dict(options.override)),

@@ -7,20 +7,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import mm2py
-from mm2py.cli.command import Parser
-from mm2py.cli.exit_code import ExitCode
+from mm2py.cli.command import KafkaToolParser
 from mm2py.cli.mirror_maker import act, add_common_arguments
 from mm2py.config.importers.mirror_maker_1 import LegacyOptions, import_legacy
 from mm2py.config.settings import MirrorSettings, import_settings
 
 
-class _Parser(Parser):
-    bad_arguments = ExitCode.BAD_USAGE
-
-
 def make_parser(prog: str = "kafka-mirror-maker") -> argparse.ArgumentParser:
-    parser = _Parser(prog=prog, description="Continuously copy data between two Kafka clusters.", allow_abbrev=False)
+    parser = KafkaToolParser(
+        prog=prog, description="Continuously copy data between two Kafka clusters.", allow_abbrev=False
+    )
     # KIP-382 and many wikis use the short names.
     parser.add_argument(
         "--consumer.config", "--consumer", dest="consumer", type=Path, required=True, metavar="FILE",
@@ -53,7 +49,6 @@ def make_parser(prog: str = "kafka-mirror-maker") -> argparse.ArgumentParser:
         help="the name under which positions are kept at the target; the consumer's group.id if not given",
     )  # fmt: skip
     add_common_arguments(parser)
-    parser.add_argument("--version", action="version", version=f"mm2py {mm2py.__version__}")
     return parser
 
 

@@ -7,20 +7,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import mm2py
-from mm2py.cli.command import Parser
-from mm2py.cli.exit_code import ExitCode
+from mm2py.cli.command import KafkaToolParser
 from mm2py.cli.mirror_maker import act, add_common_arguments
 from mm2py.config.importers.standalone import import_standalone
 from mm2py.config.settings import MirrorSettings, import_settings
 
 
-class _Parser(Parser):
-    bad_arguments = ExitCode.BAD_USAGE
-
-
 def make_parser(prog: str = "connect-standalone") -> argparse.ArgumentParser:
-    parser = _Parser(prog=prog, description="Mirror topics as the connectors of a standalone worker would.")
+    parser = KafkaToolParser(prog=prog, description="Mirror topics as the connectors of a standalone worker would.")
     parser.add_argument("worker", type=Path, metavar="worker.properties", help="the worker's file: the target cluster")
     parser.add_argument(
         "connectors",
@@ -32,7 +26,6 @@ def make_parser(prog: str = "connect-standalone") -> argparse.ArgumentParser:
         "too",
     )
     add_common_arguments(parser)
-    parser.add_argument("--version", action="version", version=f"mm2py {mm2py.__version__}")
     return parser
 
 
