@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
 from typing import Any
 
 import attrs
@@ -130,9 +131,7 @@ def _rows(report: VerifyReport) -> Iterator[tuple[str, Equality, Counts]]:
         else:
             yield str(partition.source), partition.verdict, partition.counts
     for topic, some in equal.items():
-        counts = Counts()
-        for partition in some:
-            counts = counts.plus(partition.counts)
+        counts = reduce(Counts.plus, (partition.counts for partition in some), Counts())
         yield f"{topic} ({len(some)} partitions)", Equality.EQUAL, counts
 
 

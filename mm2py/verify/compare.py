@@ -20,7 +20,8 @@ from collections.abc import Callable, Sequence
 
 from mm2py.verify.anchors import find_anchor, paired
 from mm2py.verify.findings import Findings
-from mm2py.verify.terms import SOURCE, TARGET, Content, Edges, Mark, Passed, WaitingRecords, Want
+from mm2py.verify.terms import SOURCE, TARGET, Content, Mark, Passed, WaitingRecords, Want
+from mm2py.verify.values import Slice
 
 
 #: Search window for an anchor: initial and maximum, on either side.
@@ -35,8 +36,8 @@ class Comparison:
     Records that are equal need no marks; *mark_of* gives those of the others.
     """
 
-    def __init__(self, edges: Edges, mark_of: Callable[[Content], Mark], *, ignore_timestamps: bool = False) -> None:
-        self._edges = edges
+    def __init__(self, part: Slice, mark_of: Callable[[Content], Mark], *, ignore_timestamps: bool = False) -> None:
+        self._slice = part
         self._mark_of = mark_of
         self._ignore_timestamps = ignore_timestamps
         self._rows = [WaitingRecords(), WaitingRecords()]
@@ -45,7 +46,7 @@ class Comparison:
         self._has_diverged = False
         self._reach = FIRST_REACH
         self.is_aligned = True
-        self.findings = Findings(edges, ignore_timestamps=ignore_timestamps)
+        self.findings = Findings(part, ignore_timestamps=ignore_timestamps)
 
     # Feeding.
 
@@ -139,7 +140,7 @@ class Comparison:
             offset, mark = window.popleft()
             if side == SOURCE:
                 self.findings.only_at_source(offset, mark, None, at_end=True)
-            elif self._edges.ends_with_source:
+            elif self._slice.ends_with_source:
                 self.findings.add("target", -1)
             else:
                 self.findings.only_at_target(offset, mark, None)
@@ -167,7 +168,7 @@ class Comparison:
         is_end = False
         if anchor is None and all(are_over):
             anchor, is_end = (len(source), len(target)), True
-        elif anchor is None and are_over[SOURCE] and self._edges.ends_with_source and self._reach > FIRST_REACH:
+        elif anchor is None and are_over[SOURCE] and self._slice.ends_with_source and self._reach > FIRST_REACH:
             # What follows at the target belongs to the next slice: in this one the sides would not match again.
             anchor = len(source), min(len(source), len(target))
         if anchor is not None:
@@ -201,10 +202,10 @@ class Comparison:
             self.findings.only_at_target(offset, mark, None)
         self.findings.add("pending", passed.pending)
         more_ours, more_theirs = passed.further
-        self.findings.add("only_source" if is_head and self._edges.target_has_expired else "missing", more_ours)
-        if is_head and self._edges.finds_start:
+        self.findings.add("only_source" if is_head and self._slice.target_has_expired else "missing", more_ours)
+        if is_head and self._slice.finds_start:
             self.findings.add("target", -more_theirs)
-        elif is_head and self._edges.source_has_expired:
+        elif is_head and self._slice.source_has_expired:
             self.findings.add("only_target", more_theirs)
         else:
             self.findings.add("foreign", more_theirs)
@@ -242,7 +243,7 @@ class Comparison:
         at_end: bool,
     ) -> None:
         """Judge records that are on one side only, at one place: an old and a new version of the same may be there."""
-        if not self.findings.has_matched and self._edges.finds_start and len(theirs) > len(ours):
+        if not self.findings.has_matched and self._slice.finds_start and len(theirs) > len(ours):
             spare = len(theirs) - len(ours)
             self.findings.add("target", -spare)
             theirs = theirs[spare:]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from mm2py.verify.terms import PARTS, SOURCE, TARGET, Content, Edges, Mark
-from mm2py.verify.values import Counts, Difference, DifferenceKind
+from mm2py.verify.terms import PARTS, SOURCE, TARGET, Content, Mark
+from mm2py.verify.values import Counts, Difference, DifferenceKind, Slice
 
 
 #: How many differences are described; all are counted.
@@ -22,12 +22,12 @@ class Findings:
     `unlisted_extra` counts extra records of the target that were not stored.
     """
 
-    def __init__(self, edges: Edges, *, ignore_timestamps: bool) -> None:
+    def __init__(self, part: Slice, *, ignore_timestamps: bool) -> None:
         self.differences: list[Difference] = []
         self.unlisted_extra = 0
-        #: Has any record been the same on both sides? Before that the slice's edges explain what is on one side only.
+        #: Has any record been the same on both sides? Before that the slice explains what is on one side only.
         self.has_matched = False
-        self._edges = edges
+        self._slice = part
         self._ignore_timestamps = ignore_timestamps
         self._numbers = dict.fromkeys((field.name for field in attrs.fields(Counts)), 0)
         self._lone: list[dict[Mark, list[int]]] = [{}, {}]
@@ -47,10 +47,6 @@ class Findings:
         """Count a batch that cannot be read, by its first offset."""
         self.add("damaged")
         self._describe(Difference(DifferenceKind.DAMAGED, None if side else offset, offset if side else None))
-
-    def note_pending(self, count: int) -> None:
-        """Count records of the source after the flow's position."""
-        self.add("pending", count)
 
     def is_version(self, mark: Mark, other: Mark) -> bool:
         """
@@ -90,11 +86,11 @@ class Findings:
             self.add("changed_headers" if part == "headers" else f"changed_{part}s", count)
 
     def only_at_source(self, upstream: int, mark: Mark, downstream: int | None, *, at_end: bool = False) -> None:
-        proven = self._edges.proven
+        proven = self._slice.proven
         if at_end and (proven is None or upstream >= proven):
             self.add("pending")
             self.add("source", -1)
-        elif not self.has_matched and self._edges.target_has_expired:
+        elif not self.has_matched and self._slice.target_has_expired:
             self.add("only_source")
         elif self._is_elsewhere(TARGET, mark, SOURCE, upstream):
             self.add("foreign", -1)
@@ -104,9 +100,9 @@ class Findings:
             self._describe(Difference(DifferenceKind.MISSING, upstream, downstream))
 
     def only_at_target(self, downstream: int, mark: Mark, upstream: int | None) -> None:
-        if not self.has_matched and self._edges.finds_start:
+        if not self.has_matched and self._slice.finds_start:
             self.add("target", -1)
-        elif not self.has_matched and self._edges.source_has_expired:
+        elif not self.has_matched and self._slice.source_has_expired:
             self.add("only_target")
         elif self._is_elsewhere(SOURCE, mark, TARGET, downstream):
             self.add("missing", -1)

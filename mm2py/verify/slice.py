@@ -9,15 +9,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-import attrs
-
-from mm2py.clock import Clock
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
 from mm2py.pipeline.copy.refusals import failure_of
 from mm2py.verify.anchors import ANCHOR
 from mm2py.verify.compare import Comparison
 from mm2py.verify.side import PartitionReader, SliceLostError, are_same
-from mm2py.verify.terms import SOURCE, TARGET, Content, Edges, Mark, Passed, Want
+from mm2py.verify.terms import SOURCE, TARGET, Content, Mark, Passed, Want
 from mm2py.verify.values import Slice, SliceOutcome, VerifyPlan
 from mm2py.wire.batches.batch import MalformedRecordSetError
 from mm2py.wire.batches.payloads import split
@@ -35,16 +32,12 @@ class _StampedError(Exception):
     """The target stamps records itself, so that timestamps cannot be compared."""
 
 
-async def compare_slice(plan: VerifyPlan, part: Slice, clusters: tuple[Cluster, Cluster], clock: Clock) -> SliceOutcome:
-    """Compare a slice; reason with clusters is part of the outcome."""
-    begun = clock.monotonic()
-    reading = _Reading(plan, part, clusters)
+async def compare_slice(plan: VerifyPlan, part: Slice, clusters: tuple[Cluster, Cluster]) -> SliceOutcome:
+    """Compare a slice; a failure of the clusters is part of the outcome."""
     try:
-        outcome = await reading.run()
+        return await _Reading(plan, part, clusters).run()
     except _StampedError:
-        reading = _Reading(plan, part, clusters, ignore_timestamps=True)
-        outcome = await reading.run()
-    return attrs.evolve(outcome, elapsed_s=clock.monotonic() - begun)
+        return await _Reading(plan, part, clusters, ignore_timestamps=True).run()
 
 
 class _Reading:
@@ -57,14 +50,7 @@ class _Reading:
         self._slice = part
         self._clusters = clusters
         self._ignore_timestamps = ignore_timestamps
-        edges = Edges(
-            proven=part.proven,
-            finds_start=part.downstream_from is None,
-            ends_with_source=part.ends_with_source,
-            source_has_expired=part.source_has_expired,
-            target_has_expired=part.target_has_expired,
-        )
-        self._comparison = Comparison(edges, mark_of, ignore_timestamps=ignore_timestamps)
+        self._comparison = Comparison(part, mark_of, ignore_timestamps=ignore_timestamps)
         #: The two that are compared, and all that were read, by what they are of.
         self._sides: tuple[PartitionReader, PartitionReader]
         self._read: tuple[list[PartitionReader], list[PartitionReader]] = [], []
@@ -202,7 +188,7 @@ class _Reading:
         source, proven = self._sides[SOURCE], self._slice.proven
         if not self._comparison.has_source_alone or (proven is not None and source.next_offset < proven):
             return False
-        self._comparison.findings.note_pending(max(0, source.end - source.next_offset))
+        self._comparison.findings.add("pending", max(0, source.end - source.next_offset))
         source.close()
         self._comparison.end(SOURCE)
         return True

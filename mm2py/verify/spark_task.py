@@ -26,7 +26,7 @@ def compare_slices(payloads: Iterable[bytes]) -> list[SliceOutcome]:
         clusters = worker.state.cluster(plan.source, clock), worker.state.cluster(plan.target, clock)
         for part in plan.slices:
             with uncollected(), _moving(worker.runner.get_loop()):
-                outcomes.append(worker.run(compare_slice(plan, part, clusters, clock)))
+                outcomes.append(worker.run(compare_slice(plan, part, clusters)))
     return outcomes
 
 

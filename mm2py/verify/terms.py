@@ -1,4 +1,4 @@
-"""The words of a comparison: records as they are remembered, how a slice begins and ends, what is needed next."""
+"""The words of a comparison: records as they are remembered, and what is needed next."""
 
 from __future__ import annotations
 
@@ -27,21 +27,6 @@ class Want(enum.Enum):
     SEARCH = 2
     #: It is over.
     NOTHING = 3
-
-
-@attrs.frozen
-class Edges:
-    """
-    How a comparison begins and ends; the fields are those of `mm2py.verify.values.Slice`.
-
-    `finds_start` says that what the target holds before its first match is none of the slice's.
-    """
-
-    proven: int | None = None
-    finds_start: bool = False
-    ends_with_source: bool = False
-    source_has_expired: bool = False
-    target_has_expired: bool = False
 
 
 @attrs.frozen

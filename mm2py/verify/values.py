@@ -9,6 +9,7 @@ first offset up to, and without, its second.
 from __future__ import annotations
 
 import enum
+from functools import reduce
 
 import attrs
 
@@ -54,6 +55,11 @@ class Slice:
     @property
     def remote(self) -> TopicPartition:
         return TopicPartition(self.remote_topic, self.source.partition)
+
+    @property
+    def finds_start(self) -> bool:
+        """Whether what the target holds before its first match is none of the slice's."""
+        return self.downstream_from is None
 
     @property
     def offsets(self) -> int:
@@ -146,7 +152,6 @@ class SliceOutcome:
     target_bytes: int = 0
     batches_unopened: int = 0
     batches_opened: int = 0
-    elapsed_s: float = 0.0
 
 
 class Equality(enum.IntEnum):
@@ -209,7 +214,4 @@ class VerifyReport:
 
     @property
     def counts(self) -> Counts:
-        total = Counts()
-        for report in self.partitions:
-            total = total.plus(report.counts)
-        return total
+        return reduce(Counts.plus, (report.counts for report in self.partitions), Counts())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 
 import attrs
 
@@ -180,9 +181,7 @@ def judge(
     whole: Whole, outcomes: Sequence[SliceOutcome], *, share: float = 1.0, ignore_expired: bool = False
 ) -> PartitionReport:
     """Return the verdict on a partition."""
-    counts = whole.counts
-    for outcome in outcomes:
-        counts = counts.plus(outcome.counts)
+    counts = reduce(Counts.plus, (outcome.counts for outcome in outcomes), whole.counts)
     reasons = list(dict.fromkeys(_reasons(outcomes)))
     notes = list(whole.notes)
     excused = _excused(counts, outcomes)

@@ -34,7 +34,7 @@ class InProcessSlices:
         async with WorkerState() as state:
             for done, plan in enumerate(plans, 1):
                 clusters = state.cluster(plan.source, clock), state.cluster(plan.target, clock)
-                outcomes += [await compare_slice(plan, part, clusters, clock) for part in plan.slices]
+                outcomes += [await compare_slice(plan, part, clusters) for part in plan.slices]
                 progress(done)
         return outcomes
 

@@ -10,16 +10,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mm2py.model.flow import TopicPartition
 from mm2py.verify import compare as verify
 from mm2py.verify.anchors import find_anchor, paired
 from mm2py.verify.compare import Comparison
-from mm2py.verify.terms import SOURCE, TARGET, Content, Edges, Mark, Passed, Want
-from mm2py.verify.values import Counts, Difference, DifferenceKind
+from mm2py.verify.terms import SOURCE, TARGET, Content, Mark, Passed, Want
+from mm2py.verify.values import Counts, Difference, DifferenceKind, Slice
 
 
 Records = list[tuple[int, Content]]
 
 LENGTH = 300
+PART = Slice(0, TopicPartition("t", 0), "A.t", 0, 1 << 60, 0, 1 << 60, proven=1 << 60)
 
 
 def _mark_of(content: Content) -> Mark:
@@ -69,10 +71,10 @@ def _walk(
 
 
 def _compare(
-    source: Records, target: Records, *, edges: Edges | None = None, seed: int = 0, ignore_timestamps: bool = False
+    source: Records, target: Records, *, part: Slice = PART, seed: int = 0, ignore_timestamps: bool = False
 ) -> Found:
     """Walk both sides, fed in pieces of any size, as batches come."""
-    comparison = Comparison(edges or Edges(proven=1 << 60), _mark_of, ignore_timestamps=ignore_timestamps)
+    comparison = Comparison(part, _mark_of, ignore_timestamps=ignore_timestamps)
     _walk(comparison, (source, target), random.Random(seed), lambda: pytest.fail("a search was asked for"))
     if comparison.findings.has_extra:
         recognise = comparison.findings.recogniser(_mark_of)
@@ -227,15 +229,15 @@ def test_what_is_not_mirrored_yet_is_not_missing(foreign: int, proven: int | Non
     source = _records()
     target = _renumbered([*_copy(source)[:200], *[(1, b"x", b"foreign", ())] * foreign])
 
-    assert _differing(_compare(source, target, edges=Edges(proven=proven)).counts) == expected
+    assert _differing(_compare(source, target, part=attrs.evolve(PART, proven=proven)).counts) == expected
 
 
 @pytest.mark.parametrize(("ours", "theirs", "name"), [(100, 0, "only_target"), (0, 100, "only_source")])
 def test_what_retention_removed_on_one_side_is_neither_missing_nor_foreign(ours: int, theirs: int, name: str) -> None:
     """Where one side's log begins later, what the other one holds before that cannot be compared."""
     source = _records()
-    edges = Edges(proven=1 << 60, source_has_expired=bool(ours), target_has_expired=bool(theirs))
-    counts = _compare(source[ours:], _renumbered(_copy(source)[theirs:]), edges=edges).counts
+    part = attrs.evolve(PART, source_has_expired=bool(ours), target_has_expired=bool(theirs))
+    counts = _compare(source[ours:], _renumbered(_copy(source)[theirs:]), part=part).counts
 
     assert _differing(counts) == {name: 100}
     assert counts.equal == LENGTH - 100
@@ -248,7 +250,8 @@ def test_a_slice_finds_its_beginning_and_its_end(changes_first: bool) -> None:
     source = _records()[50:250]
     if changes_first:
         contents[50] = CHANGES["value"](contents[50])
-    found = _compare(source, _renumbered(contents), edges=Edges(proven=1250, finds_start=True, ends_with_source=True))
+    part = attrs.evolve(PART, downstream_from=None, proven=1250, ends_with_source=True)
+    found = _compare(source, _renumbered(contents), part=part)
 
     assert _differing(found.counts) == ({"changed": 1} if changes_first else {})
     assert found.counts.target == 200
@@ -259,7 +262,8 @@ def test_a_changed_last_record_of_a_slice() -> None:
     contents = _copy(_records(3_000))
     contents[99] = CHANGES["value"](contents[99])
     source = _records()[:100]
-    found = _compare(source, _renumbered(contents), edges=Edges(proven=1100, ends_with_source=True))
+    part = attrs.evolve(PART, proven=1100, ends_with_source=True)
+    found = _compare(source, _renumbered(contents), part=part)
 
     assert _differing(found.counts) == {"changed": 1}
 
@@ -288,7 +292,7 @@ def test_a_search_is_asked_for_where_nothing_is_within_reach(monkeypatch: pytest
     monkeypatch.setattr(verify, "REACH", 256)
     source = _records(2_000)
     contents = [*_copy(source)[:100], *_copy(source)[1_500:]]
-    comparison = Comparison(Edges(proven=1 << 60), _mark_of)
+    comparison = Comparison(PART, _mark_of)
 
     def search() -> list[int]:
         near = comparison.window(SOURCE)
