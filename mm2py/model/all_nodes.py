@@ -123,13 +123,9 @@ def _tasks(view: FlowView, others: Sequence[NodeView]) -> tuple[TaskView, ...]:
     """Return each task once: while one moves, two nodes may report it."""
     found = {task.task: _task(task, node) for node in others for task in node.tasks}
     for task in view.tasks:
-        if task.task not in found or not _is_assigned_to(task.task, others):
+        if task.task not in found or not any(task.task in node.assigned for node in others):
             found[task.task] = task
     return tuple(found[number] for number in sorted(found))
-
-
-def _is_assigned_to(task: int, nodes: Sequence[NodeView]) -> bool:
-    return any(task in node.assigned for node in nodes)
 
 
 def _task(task: TaskStatus, node: NodeView) -> TaskView:

@@ -16,12 +16,11 @@ import attrs
 from mm2py.errors import Mm2Error
 from mm2py.model.flow import TopicPartition
 from mm2py.model.foreign import LONGEST_TOPIC
-from mm2py.model.kafka_text import pack_text, unpack_text
+from mm2py.model.kafka_text import pack_text, unpack_text, unpack_versioned
 
 
 VERSION: Final = 0
 
-_INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 #: version, upstream offset, downstream offset
 _VALUE: Final = struct.Struct(">hqq")
@@ -84,14 +83,7 @@ def decode_checkpoint(key: bytes | None, value: bytes | None) -> Checkpoint:
     if len(key) < at + _INT32.size:
         raise MalformedCheckpointError("its key is cut short")
     (partition,) = _INT32.unpack_from(key, at)
-    if len(value) < _INT16.size:
-        raise MalformedCheckpointError("its value is cut short")
-    (version,) = _INT16.unpack_from(value)
-    if version != VERSION:
-        raise MalformedCheckpointError(f"version {version} is not supported, only {VERSION} is")
-    if len(value) < _VALUE.size:
-        raise MalformedCheckpointError("its value is cut short")
-    _, upstream, downstream = _VALUE.unpack_from(value)
+    _, upstream, downstream = unpack_versioned(value, _VALUE, VERSION, MalformedCheckpointError)
     if min(partition, upstream, downstream) < 0:
         raise MalformedCheckpointError("a partition or an offset is negative")
     if len(topic) > LONGEST_TOPIC:

@@ -14,12 +14,11 @@ from typing import ClassVar, Final
 import attrs
 
 from mm2py.errors import Mm2Error
-from mm2py.model.kafka_text import pack_text, unpack_text
+from mm2py.model.kafka_text import pack_text, unpack_text, unpack_versioned
 
 
 VERSION: Final = 0
 
-_LENGTH: Final = struct.Struct(">h")
 #: version, timestamp
 _VALUE: Final = struct.Struct(">hq")
 
@@ -64,12 +63,5 @@ def decode_heartbeat(key: bytes | None, value: bytes | None) -> Heartbeat:
         raise MalformedHeartbeatError("it has no key" if key is None else "it has no value")
     source_alias, at = unpack_text(key, 0, MalformedHeartbeatError)
     target_alias, _ = unpack_text(key, at, MalformedHeartbeatError)
-    if len(value) < _LENGTH.size:
-        raise MalformedHeartbeatError("its value is cut short")
-    (version,) = _LENGTH.unpack_from(value)
-    if version != VERSION:
-        raise MalformedHeartbeatError(f"version {version} is not supported, only {VERSION} is")
-    if len(value) < _VALUE.size:
-        raise MalformedHeartbeatError("its value is cut short")
-    _, timestamp_ms = _VALUE.unpack_from(value)
+    _, timestamp_ms = unpack_versioned(value, _VALUE, VERSION, MalformedHeartbeatError)
     return Heartbeat(source_alias, target_alias, timestamp_ms)

@@ -125,13 +125,6 @@ def _is_closed(member: str) -> bool:
     return all(bare.count(a) == bare.count(b) for a, b in ("()", "[]"))
 
 
-@attrs.define
-class _Group:
-    """An open group: the number of scoped flag groups inside it, and the active flags."""
-
-    flags: tuple[str, ...] = ()
-
-
 class _Translation:
     """
     One pass over a Java pattern.
@@ -145,7 +138,8 @@ class _Translation:
         self._text = _unquote(pattern)
         self._at = 0
         self._out: list[str] = []
-        self._groups = [_Group()]
+        #: Of each open group, the openings of its inline flags.
+        self._groups: list[list[str]] = [[]]
 
     def result(self) -> str:
         while self._at < len(self._text):
@@ -182,10 +176,10 @@ class _Translation:
         self._at += consumed
 
     def _closing(self) -> str:
-        return ")" * len(self._groups[-1].flags)
+        return ")" * len(self._groups[-1])
 
     def _opening(self) -> str:
-        return "".join(self._groups[-1].flags)
+        return "".join(self._groups[-1])
 
     def _refuse(self, reason: str) -> PatternError:
         return PatternError(self._pattern, reason)
@@ -195,21 +189,21 @@ class _Translation:
         if flags := _FLAGS.match(text, at):
             opening = self._flag_group(flags.group(1), flags.group(2) or "")
             if flags.group(3) == ":":
-                self._groups.append(_Group())
+                self._groups.append([])
             else:
-                self._groups[-1].flags += (opening,)
+                self._groups[-1].append(opening)
             self._emit(opening, len(flags.group()))
         elif named := _NAMED_GROUP.match(text, at):
-            self._groups.append(_Group())
+            self._groups.append([])
             self._emit(f"(?P<{named.group(1)}>", len(named.group()))
         elif not text.startswith("(?", at):
-            self._groups.append(_Group())
+            self._groups.append([])
             self._emit("(", 1)
         else:
             opening = next((known for known in _PLAIN_GROUPS if text.startswith(known, at)), "")
             if not opening:
                 raise self._refuse(f"Java knows no group {text[at : at + 3]!r}")
-            self._groups.append(_Group())
+            self._groups.append([])
             self._emit(opening, len(opening))
 
     def _flag_group(self, on: str, off: str) -> str:
