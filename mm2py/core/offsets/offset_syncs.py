@@ -25,11 +25,6 @@ class SyncProgress:
     #: Stays set until the sync is taken.
     is_due: bool = False
 
-    @property
-    def is_begun(self) -> bool:
-        """Whether anything was acknowledged."""
-        return self.upstream >= 0
-
 
 def advance(progress: SyncProgress, runs: Sequence[Run], *, lag_max: int) -> SyncProgress:
     """Add acknowledged *runs*, which follow those acknowledged before."""

@@ -164,10 +164,7 @@ class PartitionState(Counters):
         """
         if self.written is None or self.is_transformed or self.repair is not None:
             return self.written is not None
-        mark, known = self.producer, self.written.producer
-        if mark is None or known is None:
-            return False
-        return (mark.producer_id, mark.producer_epoch) == (known.producer_id, known.producer_epoch)
+        return self.producer is not None and self.producer.identity == self.written.producer_identity
 
     @functools.cached_property
     def plan(self) -> PartitionPlan:
