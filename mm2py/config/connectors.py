@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE
+
 
 #: Stems of settings that only one connector reads; all others are the source connector's, or shared.
 _OWNED: Final = {
-    "MirrorCheckpointConnector": (
+    CHECKPOINT: (
         "groups",
         "group.filter.class",
         "refresh.groups",
@@ -15,13 +17,13 @@ _OWNED: Final = {
         "sync.group.offsets",
         "checkpoints.topic",
     ),
-    "MirrorHeartbeatConnector": ("emit.heartbeats", "heartbeats.topic"),
+    HEARTBEAT: ("emit.heartbeats", "heartbeats.topic"),
 }
 
 #: A flow's lines that only a distributed worker's connectors have: what the transactional ids of copy tasks begin with,
 #: and the one for checkpoints.
-TASK_IDS: Final = "MirrorSourceConnector.transactional.id"
-OWNER_ID: Final = "MirrorCheckpointConnector.transactional.id"
+TASK_IDS: Final = f"{SOURCE}.transactional.id"
+OWNER_ID: Final = f"{CHECKPOINT}.transactional.id"
 
 
 def only_reader_of(name: str) -> str | None:
