@@ -3,20 +3,12 @@
 # ruff: noqa: F403 - so that each event is named once, where it is
 
 from mm2py.telemetry.events.base import *
-from mm2py.telemetry.events.broken_history import *
 from mm2py.telemetry.events.connectors import *
 from mm2py.telemetry.events.control import *
 from mm2py.telemetry.events.daemon import *
 from mm2py.telemetry.events.epochs import *
 from mm2py.telemetry.events.flow import *
 from mm2py.telemetry.events.groups import *
-from mm2py.telemetry.events.heartbeats import *
-from mm2py.telemetry.events.nodes import *
-from mm2py.telemetry.events.offsets import *
 from mm2py.telemetry.events.partitions import *
-from mm2py.telemetry.events.records import *
 from mm2py.telemetry.events.rest import *
-from mm2py.telemetry.events.security import *
-from mm2py.telemetry.events.stored_overrides import *
-from mm2py.telemetry.events.syncs import *
 from mm2py.telemetry.events.topics import *

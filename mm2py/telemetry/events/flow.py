@@ -1,4 +1,4 @@
-"""Events of a flow as a whole."""
+"""Events of a flow as a whole: its life, its nodes, its clusters, its heartbeats."""
 
 from __future__ import annotations
 
@@ -215,5 +215,70 @@ class StepFailed(Event):
 
     flow: Flow
     step: str
+    error: str
+    hint: str
+
+
+@attrs.frozen
+class NodeSilent(Event):
+    """Another node of the flow has not reported for `silent_s`; its tasks move to others once its session is over."""
+
+    level = Level.WARN
+
+    flow: Flow
+    node: str
+    rest: str
+    silent_s: float
+    hint: str = "check that node: its process, its machine, and its connection to the target"
+
+
+@attrs.frozen
+class NodeAnswersAgain(Event):
+    """A node that did not report for a while does so again."""
+
+    flow: Flow
+    node: str
+
+
+@attrs.frozen
+class NodeDrained(Event):
+    """An operator drained this node: other nodes take its tasks, until it is resumed or restarted."""
+
+    by: str
+
+
+@attrs.frozen
+class NodeResumed(Event):
+    """An operator has this node take tasks again."""
+
+    by: str
+
+
+@attrs.frozen
+class HeartbeatsStarted(Event):
+    """A flow has written its first heartbeat."""
+
+    flow: Flow
+    topic: str
+    interval_s: float
+
+
+@attrs.frozen
+class HeartbeatsResumed(Event):
+    """A flow writes heartbeats again, after the target was unreachable or refused them."""
+
+    flow: Flow
+    silent_s: float
+
+
+@attrs.frozen
+class AuthenticationFailed(Event):
+    """A cluster refuses a flow's login, or the flow does not trust it; reported once for each cause, and retried."""
+
+    level = Level.ERROR
+
+    flow: Flow
+    cluster: str
+    principal: str
     error: str
     hint: str

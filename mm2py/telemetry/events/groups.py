@@ -1,10 +1,10 @@
-"""Events of consumer groups: which are translated, their checkpoints, their offsets at the target."""
+"""Events of consumer groups, their checkpoints and their offsets at the target; and of what translates offsets."""
 
 from __future__ import annotations
 
 import attrs
 
-from mm2py.model.flow import Flow
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.telemetry.events.base import Event, Level
 
 
@@ -91,3 +91,54 @@ class GroupSyncResumed(Event):
     group: str
     state: str
     held_s: float
+
+
+@attrs.frozen
+class OffsetSyncsRead(Event):
+    """Existing offset syncs were read."""
+
+    flow: Flow
+    offset_syncs_topic: str
+    cluster: str
+    partitions: int
+
+
+@attrs.frozen
+class OffsetSyncsWritten(Event):
+    """The newest pending offset sync of each partition was written."""
+
+    level = Level.DEBUG
+
+    flow: Flow
+    offset_syncs_topic: str
+    cluster: str
+    partitions: int
+    took_ms: float
+
+
+@attrs.frozen
+class TranslationsWritten(Event):
+    """New offset translations were written to the target cluster."""
+
+    level = Level.DEBUG
+
+    flow: Flow
+    chunks: int
+    bytes: int
+    took_ms: float
+
+
+@attrs.frozen
+class RecordPassedOver(Event):
+    """A record in one of the mirror's own topics cannot be parsed, and is ignored. `others` counts further ones that
+    were found with it.
+    """
+
+    level = Level.WARN
+
+    flow: Flow
+    place: TopicPartition
+    offset: int
+    problem: str
+    others: int
+    hint: str = "another program writes to this topic: find out which, and who may write there"

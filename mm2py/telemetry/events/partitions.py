@@ -1,4 +1,4 @@
-"""Events of single topic-partitions."""
+"""Events of single topic-partitions and their records."""
 
 from __future__ import annotations
 
@@ -146,3 +146,93 @@ class PositionsWritten(Event):
     flow: Flow
     partitions: int
     took_ms: float
+
+
+@attrs.frozen
+class _HistoryBroke(Event):
+    """Shared by these events. `records` are concerned, `lost` ones will never be at the target, `repeated` ones may be
+    there twice; all three are offsets, so upper bounds where a topic is compacted or transactional.
+    """
+
+    level = Level.ERROR
+
+    flow: Flow
+    source: TopicPartition
+    remote_topic: str
+    message: str
+    records: int
+    #: The setting that decided, and its value.
+    setting: str
+    policy: str
+    #: The upstream offset that was next.
+    position: int
+    #: Where copying continues; None if it stopped, or waits for the remote topic to be created again.
+    goes_on_at: int | None
+    lost: int | None
+    repeated: int | None
+
+
+@attrs.frozen
+class SourceTopicRecreated(_HistoryBroke):
+    """A source topic was deleted and created again; `records` of the old one were never copied."""
+
+
+@attrs.frozen
+class SourceRecordsExpired(_HistoryBroke):
+    """Retention, or DeleteRecords, removed `records` at the source before they were copied."""
+
+
+@attrs.frozen
+class SourceTruncated(_HistoryBroke):
+    """The source has lost `records` that were copied, and may hold others at their offsets."""
+
+
+@attrs.frozen
+class RemoteTopicRewound(_HistoryBroke):
+    """The target has lost `records` that were copied: the remote topic was truncated."""
+
+
+@attrs.frozen
+class RemoteTopicRecreated(_HistoryBroke):
+    """The remote topic was deleted and created again: `records` that were copied are not in it."""
+
+
+@attrs.frozen
+class RemoteTopicDeleted(Event):
+    """The mirror deleted a remote topic, to create it again for a re-created source topic."""
+
+    level = Level.WARN
+
+    flow: Flow
+    topic: str
+    remote_topic: str
+
+
+@attrs.frozen
+class TransactionFenced(Event):
+    """Another producer has opened the transactional id of a record task: two daemons run the same flow."""
+
+    level = Level.ERROR
+
+    flow: Flow
+    task: int
+    transactional_id: str
+    error: str
+    hint: str
+    #: How long this daemon pauses its topics before it takes over again.
+    pause_s: float
+
+
+@attrs.frozen
+class RecordLeftOut(Event):
+    """A transform could not process a record, which `errors.tolerance` tolerates: it is not mirrored."""
+
+    level = Level.WARN
+
+    flow: Flow
+    source: TopicPartition
+    offset: int
+    transform: str
+    error: str
+    #: The dead letter topic, empty if there is none.
+    dead_letters: str
