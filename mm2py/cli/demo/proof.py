@@ -10,31 +10,16 @@ from mm2py.wire.sample_load import FINGERPRINT_BYTES
 
 
 @attrs.frozen
-class PartitionDifference:
-    """A partition whose two sides differ. `first_at` is the first differing record, counted from the log's start."""
-
-    topic: str
-    partition: int
-    source_records: int
-    remote_records: int
-    first_at: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.topic}-{self.partition}: {self.source_records:,} records at the source, "
-            f"{self.remote_records:,} at the target, the first difference at record {self.first_at:,}"
-        )
-
-
-@attrs.frozen
 class Proof:
-    """What a comparison found. `written` is what the producers saw acknowledged."""
+    """What a comparison found. `written` is what the producers saw acknowledged; `differences` has a line for each
+    partition whose two sides differ.
+    """
 
     topics: int
     partitions: int
     written: int
     records: int
-    differences: tuple[PartitionDifference, ...]
+    differences: tuple[str, ...]
 
     @property
     def is_complete(self) -> bool:
@@ -63,20 +48,19 @@ def prove(topic: str, source: Mapping[int, bytes], remote: Mapping[int, bytes], 
     )
 
 
-def _differences(topic: str, source: Mapping[int, bytes], remote: Mapping[int, bytes]) -> Iterator[PartitionDifference]:
+def _differences(topic: str, source: Mapping[int, bytes], remote: Mapping[int, bytes]) -> Iterator[str]:
     for partition in sorted(source.keys() | remote.keys()):
         ours, theirs = source.get(partition, b""), remote.get(partition, b"")
         if ours != theirs:
-            yield PartitionDifference(
-                topic=topic,
-                partition=partition,
-                source_records=len(ours) // FINGERPRINT_BYTES,
-                remote_records=len(theirs) // FINGERPRINT_BYTES,
-                first_at=_first_difference(ours, theirs),
+            yield (
+                f"{topic}-{partition}: {len(ours) // FINGERPRINT_BYTES:,} records at the source, "
+                f"{len(theirs) // FINGERPRINT_BYTES:,} at the target, "
+                f"the first difference at record {_first_difference(ours, theirs):,}"
             )
 
 
 def _first_difference(ours: bytes, theirs: bytes) -> int:
+    """Return the first differing record, counted from the log's start."""
     shorter = min(len(ours), len(theirs))
     for at in range(0, shorter, FINGERPRINT_BYTES):
         if ours[at : at + FINGERPRINT_BYTES] != theirs[at : at + FINGERPRINT_BYTES]:

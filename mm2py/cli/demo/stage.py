@@ -66,6 +66,9 @@ class Stage:
             KafkaCluster(alias, work_dir=self.directory / "clusters") for alias in (SOURCE, TARGET)
         )
         (port,) = free_ports(1)
+        self.properties_file = self.directory / "mm2.properties"
+        self.status_file = self.directory / "status.json"
+        self.log_file = self.directory / "mm2.log"
         #: Where the mirror's status page and REST interface are.
         self.page = f"http://{HOST}:{port}"
         self._mirror: LoggedProcess | None = None
@@ -81,18 +84,6 @@ class Stage:
             for cluster in (self.source, self.target):
                 cluster.stop()
             shutil.rmtree(self.directory, ignore_errors=True)
-
-    @property
-    def properties_file(self) -> Path:
-        return self.directory / "mm2.properties"
-
-    @property
-    def status_file(self) -> Path:
-        return self.directory / "status.json"
-
-    @property
-    def log_file(self) -> Path:
-        return self.directory / "mm2.log"
 
     def start_clusters(self) -> None:
         """Start both clusters side by side."""
