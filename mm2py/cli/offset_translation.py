@@ -13,6 +13,7 @@ import attrs
 
 from mm2py.cli.asking import MirrorFile
 from mm2py.cli.command import Parser, read_flow, run
+from mm2py.cli.sheets import Sheet, plain_lines
 from mm2py.client import MirrorClient, MirrorClientConfig, OffsetTranslation, TopicPartition, Translated, Translation
 from mm2py.errors import ClusterUnreachableError, Mm2Error
 from mm2py.flow.plugins import remote_names_of
@@ -140,16 +141,14 @@ def _row(asked: TopicPartition, offset: int, translation: OffsetTranslation, *, 
 
 
 def _lines(rows: Sequence[_Row]) -> Iterator[str]:
-    cells = [("PARTITION", "OFFSET", "THERE", "OFFSET", "")]
+    cells = []
     for row in rows:
         if isinstance(row.answer, Translated):
             answer = (str(row.other), str(row.answer.offset), row.answer.precision.value)
         else:
             answer = (str(row.other or "-"), "-", row.answer.value)
         cells.append((str(row.asked), str(row.offset), *answer))
-    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
-    for line in cells:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+    return plain_lines([Sheet(("partition", "offset", "there", "offset", ""), tuple(cells))])
 
 
 def _json_lines(rows: Sequence[_Row]) -> Iterator[str]:

@@ -114,7 +114,7 @@ def _aligned(sheet: Sheet) -> Iterator[str]:
     cells = [tuple(title.removeprefix(">").upper() for title in sheet.columns)]
     cells += [tuple(map(clean, row)) for row in sheet.rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    sides = [">" if title[0] == ">" else "<" for title in sheet.columns]
+    sides = [">" if title.startswith(">") else "<" for title in sheet.columns]
     for row in cells:
         places = zip(row, sides, widths, strict=True)
         yield "  ".join(f"{cell:{side}{width}}" for cell, side, width in places).rstrip()
@@ -172,13 +172,13 @@ def _least_width(sheet: Sheet, at: int) -> int:
     """Return the minimum width of a column: numbers are never wrapped, long text is."""
     title = sheet.columns[at]
     widest = max(len(title.removeprefix(">")), *(len(row[at]) for row in sheet.rows))
-    return widest if title[0] == ">" else min(widest, _LEAST_TEXT)
+    return widest if title.startswith(">") else min(widest, _LEAST_TEXT)
 
 
 def _table(sheet: Sheet, least: Sequence[int], gap: int) -> Table:
     table = Table(box=None, padding=(0, gap, 0, 0), header_style="dim", pad_edge=False)
     for title, width in zip(sheet.columns, least, strict=True):
-        is_number = title[0] == ">"
+        is_number = title.startswith(">")
         table.add_column(
             title.removeprefix(">"),
             justify="right" if is_number else "left",
