@@ -29,9 +29,7 @@ def metered(limit: RateLimit, topic: str = "") -> dict[Metered, float]:
 
 
 def wanted(use: RateUse, elapsed_s: float) -> float:
-    """
-    Return a copy task's next demand per second, from an epoch of *elapsed_s*; infinite if unknown.
-    """
+    """Return a copy task's next demand per second, from an epoch of *elapsed_s*; infinite if unknown."""
     if elapsed_s <= 0 or use.waited_s > elapsed_s * _HELD_UP:
         return math.inf
     return use.used / elapsed_s * _ROOM_TO_GROW

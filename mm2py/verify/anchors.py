@@ -1,6 +1,4 @@
-"""
-Where two sequences of records, which differ at their beginning, are the same again; and what moved before that.
-"""
+"""Where two sequences of records, which differ at their beginning, are the same again; and what moved before that."""
 
 from __future__ import annotations
 

@@ -181,9 +181,7 @@ def put_config(
 def patch_config(
     overrides: Overrides, flow: Flow, connector: str, body: Mapping[str, object], file: MirrorSettings
 ) -> Overrides:
-    """
-    Change the keys in *body*; None reverts to the *file*'s value. Raise OverrideRejectedError with all problems.
-    """
+    """Change the keys in *body*; None reverts to the *file*'s value. Raise OverrideRejectedError with all problems."""
     asked = read_config(flow, connector, body, file)
     if asked.problems:
         raise OverrideRejectedError(asked.problems)
