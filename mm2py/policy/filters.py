@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -19,14 +18,6 @@ class TopicFilter(Protocol):
         ...
 
 
-class Inclusion(enum.Enum):
-    """The result of the two lists for a name."""
-
-    INCLUDED = "included"
-    NOT_INCLUDED = "not included"
-    EXCLUDED = "excluded"
-
-
 @attrs.frozen
 class DefaultTopicFilter:
     """Selects what ``topics`` matches and ``topics.exclude`` does not: exclusion takes precedence."""
@@ -38,12 +29,6 @@ class DefaultTopicFilter:
     def of(cls, topics: Sequence[str], topics_exclude: Sequence[str] = ()) -> DefaultTopicFilter:
         """Compile both lists. Raise `mm2py.model.patterns.PatternError` for an invalid member."""
         return cls(NamePatterns.compile(topics), NamePatterns.compile(topics_exclude))
-
-    def judge(self, topic: str) -> Inclusion:
-        """Return the result of the lists for *topic*."""
-        if self.excluded.matches(topic):
-            return Inclusion.EXCLUDED
-        return Inclusion.INCLUDED if self.included.matches(topic) else Inclusion.NOT_INCLUDED
 
     def takes_topic(self, topic: str) -> bool:
         return self.included.matches(topic) and not self.excluded.matches(topic)

@@ -7,7 +7,7 @@ import enum
 from collections.abc import Iterable, Iterator
 
 from mm2py.model.flow import Flow
-from mm2py.policy.filters import DefaultTopicFilter, Inclusion, TopicFilter
+from mm2py.policy.filters import DefaultTopicFilter, TopicFilter
 from mm2py.policy.replication import ReplicationPolicy, keeps_names, names_source
 
 
@@ -92,10 +92,7 @@ def near_misses(wanted: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _judge_by_filter(topic: str, topic_filter: TopicFilter) -> Selection:
-    if isinstance(topic_filter, DefaultTopicFilter):
-        return {
-            Inclusion.INCLUDED: Selection.REPLICATED,
-            Inclusion.NOT_INCLUDED: Selection.NOT_INCLUDED,
-            Inclusion.EXCLUDED: Selection.EXCLUDED,
-        }[topic_filter.judge(topic)]
-    return Selection.REPLICATED if topic_filter.takes_topic(topic) else Selection.NOT_INCLUDED
+    if topic_filter.takes_topic(topic):
+        return Selection.REPLICATED
+    is_excluded = isinstance(topic_filter, DefaultTopicFilter) and topic_filter.excluded.matches(topic)
+    return Selection.EXCLUDED if is_excluded else Selection.NOT_INCLUDED

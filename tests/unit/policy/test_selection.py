@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from mm2py.model.flow import Flow
-from mm2py.policy.filters import DefaultTopicFilter, Inclusion
+from mm2py.policy.filters import DefaultTopicFilter
 from mm2py.policy.replication import AffixedReplicationPolicy, DefaultReplicationPolicy, IdentityReplicationPolicy
 from mm2py.policy.selection import Selection, has_own_alias, is_cycle, judge_topic, near_misses
 
@@ -157,15 +157,25 @@ def test_a_topic_without_upstream_is_no_cycle() -> None:
     assert not is_cycle("orders", FLOW, Odd())
 
 
-@pytest.mark.parametrize(
-    ("topic", "expected"),
-    [("orders", Inclusion.INCLUDED), ("orders-tmp", Inclusion.EXCLUDED), ("order", Inclusion.NOT_INCLUDED)],
-)
-def test_the_filter_matches_whole_names(topic: str, expected: Inclusion) -> None:
+@pytest.mark.parametrize(("topic", "expected"), [("orders", True), ("orders-tmp", False), ("order", False)])
+def test_the_filter_matches_whole_names(topic: str, *, expected: bool) -> None:
     """Members match the whole name, and exclusion beats inclusion."""
     topic_filter = DefaultTopicFilter.of(("orders.*",), ("orders-.*",))
 
-    assert expected is topic_filter.judge(topic)
+    assert topic_filter.takes_topic(topic) is expected
+
+
+def test_a_filter_derived_from_the_default_decides_itself() -> None:
+    """What its own method says is what is mirrored, not what its lists say."""
+
+    class OnlyLower(DefaultTopicFilter):
+        def takes_topic(self, topic: str) -> bool:
+            return topic.islower() and super().takes_topic(topic)
+
+    topic_filter = OnlyLower.of((".*",))
+
+    assert judge_topic("orders", FLOW, DEFAULT, topic_filter) is Selection.REPLICATED
+    assert judge_topic("ORDERS", FLOW, DEFAULT, topic_filter) is Selection.NOT_INCLUDED
 
 
 def test_an_empty_list_of_topics_takes_none() -> None:
