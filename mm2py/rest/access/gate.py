@@ -9,10 +9,12 @@ reported once as an event.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import secrets
 from collections import OrderedDict
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
@@ -82,7 +84,7 @@ class Gate:
             user = self._recall(users, found) or await self._check(users, found, address)
         elif user is None:
             why = found.why if isinstance(found, MalformedCredentials) else "unknown token"
-            await self._refuse(why, "", address)
+            await self._refuse(why, address)
         if user is None:
             raise RestError(401, "wrong name or password")
         return Guest(user.name, user.right)
@@ -106,24 +108,17 @@ class Gate:
 
     async def _check(self, users: Users, shown: Password, address: str) -> User | None:
         """Check a password; for each address one at a time."""
-        here = self._address(address)
-        if here.waiting >= _MOST_WAITING:
-            raise RestError(429, "too many pending logins from this address", (), ("Retry-After", "5"))
-        here.waiting += 1
-        try:
-            async with here.turn:
-                user = users.of_name(shown.name)
-                # Unknown names take as long as known ones.
-                secret = _NOBODY if user is None else user.secret
-                async with self._checks:
-                    is_right = await asyncio.to_thread(is_password, shown.password, secret)
-                if user is not None and is_right:
-                    here.failures = 0
-                    self._remember(self._digest(user, shown))
-                    return user
-                await self._pause("wrong name or password", shown.name, address)
-        finally:
-            here.waiting -= 1
+        async with self._turn(address) as here:
+            user = users.of_name(shown.name)
+            # Unknown names take as long as known ones.
+            secret = _NOBODY if user is None else user.secret
+            async with self._checks:
+                is_right = await asyncio.to_thread(is_password, shown.password, secret)
+            if user is not None and is_right:
+                here.failures = 0
+                self._remember(self._digest(user, shown))
+                return user
+            await self._pause("wrong name or password", shown.name, address)
         return None
 
     def _remember(self, digest: bytes) -> None:
@@ -133,17 +128,23 @@ class Gate:
 
     # Failed logins.
 
-    async def _refuse(self, why: str, name: str, address: str) -> None:
+    async def _refuse(self, why: str, address: str) -> None:
+        async with self._turn(address):
+            await self._pause(why, "", address)
+        raise RestError(401, why)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, address: str) -> AsyncIterator[_Address]:
+        """Wait until no other login of *address* is checked; raise the 429 answer if too many wait."""
         here = self._address(address)
         if here.waiting >= _MOST_WAITING:
             raise RestError(429, "too many pending logins from this address", (), ("Retry-After", "5"))
         here.waiting += 1
         try:
             async with here.turn:
-                await self._pause(why, name, address)
+                yield here
         finally:
             here.waiting -= 1
-        raise RestError(401, why)
 
     async def _pause(self, why: str, name: str, address: str) -> None:
         here, now = self._address(address), self._clock.monotonic()
