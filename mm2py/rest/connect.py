@@ -5,7 +5,7 @@ show and control a flow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import mm2py
@@ -116,14 +116,15 @@ def task_ids(flow: FlowView, group: GroupView) -> list[int]:
     return [task.task for task in flow.tasks] if group.connector == SOURCE else [0]
 
 
-def connector_info(flow: FlowView, group: GroupView, config: Mapping[str, str]) -> Json:
+def connector_info(name: str, config: Mapping[str, str], tasks: Iterable[int]) -> Json:
     """Show a connector as Connect's ConnectorInfo."""
-    return {
-        "name": group.connector,
-        "config": dict(config),
-        "tasks": [{"connector": group.connector, "task": number} for number in task_ids(flow, group)],
-        "type": "source",
-    }
+    numbered = [{"connector": name, "task": number} for number in tasks]
+    return {"name": name, "config": dict(config), "tasks": numbered, "type": "source"}
+
+
+def task_infos(name: str, config: Mapping[str, str], tasks: Iterable[int]) -> list[Json]:
+    """Show a connector's tasks as Connect's TaskInfo."""
+    return [{"id": {"connector": name, "task": number}, "config": config} for number in tasks]
 
 
 def as_text(value: object) -> str | None:

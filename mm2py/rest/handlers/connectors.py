@@ -67,7 +67,8 @@ def _expanded(ask: Ask, flow: FlowView, group: GroupView, what: str) -> Json:
 
 
 def _info(ask: Ask, flow: FlowView, group: GroupView) -> Json:
-    return connect.connector_info(flow, group, _config(ask, flow, group.connector))
+    config = _config(ask, flow, group.connector)
+    return connect.connector_info(group.connector, config, connect.task_ids(flow, group))
 
 
 def _config(ask: Ask, flow: FlowView, connector: str) -> dict[str, str]:
@@ -89,10 +90,7 @@ async def get_connector_status(ask: Ask) -> object:
 async def get_tasks(ask: Ask) -> object:
     flow, group = _connector(ask)
     config = _config(ask, flow, group.connector)
-    return [
-        {"id": {"connector": group.connector, "task": number}, "config": config}
-        for number in connect.task_ids(flow, group)
-    ]
+    return connect.task_infos(group.connector, config, connect.task_ids(flow, group))
 
 
 @_root.serves(api.TASKS_CONFIG)
@@ -179,11 +177,8 @@ def _as_names(body: Mapping[str, Any]) -> dict[str, Any]:
 def _created(ask: Ask, flow: FlowView, name: str, *, is_new: bool) -> Answer:
     now = next((one for one in ask.rest.view().flows if one.flow == flow.flow), flow)
     group = next((one for one in now.groups if one.connector == name), None)
-    config = _config(ask, now, name)
-    if group is None:
-        info: Json = {"name": name, "config": config, "tasks": [], "type": "source"}
-    else:
-        info = connect.connector_info(now, group, config)
+    tasks = [] if group is None else connect.task_ids(now, group)
+    info = connect.connector_info(name, _config(ask, now, name), tasks)
     if not is_new:
         return Answer(200, info)
     return Answer(201, info, {"Location": flow.flow.url_path("connectors", name)})

@@ -142,8 +142,7 @@ def _tasks(shown: _Shown) -> list[int]:
 
 
 def _info(shown: _Shown) -> Json:
-    tasks = [{"connector": shown.name, "task": number} for number in _tasks(shown)]
-    return {"name": shown.name, "config": shown.config, "tasks": tasks, "type": "source"}
+    return connect.connector_info(shown.name, shown.config, _tasks(shown))
 
 
 @_root.serves(api.LIST, "The connectors of a worker")
@@ -174,7 +173,7 @@ async def get_worker_connector_status(ask: Ask) -> object:
 @_root.serves(api.TASKS)
 async def get_worker_tasks(ask: Ask) -> object:
     shown = _connector(ask)
-    return [{"id": {"connector": shown.name, "task": number}, "config": shown.config} for number in _tasks(shown)]
+    return connect.task_infos(shown.name, shown.config, _tasks(shown))
 
 
 @_root.serves(api.TASKS_CONFIG)
