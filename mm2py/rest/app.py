@@ -1,6 +1,4 @@
-"""The HTTP application of a listener: routes, access control before them, and errors in Connect's format. `Rest` is
-shared by all listeners of a node.
-"""
+"""The HTTP application of a listener: routes, access control before them, and errors in Connect's format."""
 
 from __future__ import annotations
 
@@ -15,11 +13,8 @@ import attrs
 from aiohttp import hdrs, web
 
 import mm2py
-from mm2py.clock import Clock
 from mm2py.config.keys.table import nearest
-from mm2py.config.rest import Listener, RestSettings, Right
-from mm2py.model.state import MirrorView
-from mm2py.rest.access.gate import Gate
+from mm2py.config.rest import Listener, Right
 from mm2py.rest.access.rules import Shown, challenges, is_allowed_origin, judge_host, judge_origin, why_not
 from mm2py.rest.errors import RestError, as_rest_error, error_body
 from mm2py.rest.handlers import connectors as for_connectors
@@ -28,11 +23,9 @@ from mm2py.rest.handlers import node as for_node
 from mm2py.rest.handlers import page as for_page
 from mm2py.rest.handlers import worker as for_worker
 from mm2py.rest.openapi import document
-from mm2py.rest.page.files import PAGE_NAME, Page, is_open
-from mm2py.rest.page.snapshots import Snapshots
-from mm2py.rest.route import GUEST, NOBODY, Answer, Ask, Json, MetricsSource, MirrorNode, Route, Text, encode
+from mm2py.rest.page.files import PAGE_NAME, is_open
+from mm2py.rest.route import GUEST, NOBODY, Answer, Ask, Json, Rest, Route, Text, encode
 from mm2py.telemetry.events import RestFailed
-from mm2py.telemetry.journal import EventLog
 
 
 _MOST_BODY_BYTES: Final = 1024 * 1024
@@ -69,41 +62,6 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def openapi() -> Json:
     """Return the OpenAPI document of all routes, which is the same for each node."""
     return document(ROUTES, mm2py.__version__)
-
-
-@attrs.define(eq=False)
-class Rest:
-    """Shared by all listeners of a node: views of it, access control, the page."""
-
-    node: MirrorNode
-    snapshots: Snapshots
-    page: Page
-    clock: Clock
-    events: EventLog
-    gate: Gate
-    metrics: MetricsSource
-    worker_id: str = ""
-    is_draining: bool = False
-
-    @property
-    def openapi(self) -> Json:
-        return openapi()
-
-    @property
-    def settings(self) -> RestSettings:
-        return self.node.settings.rest
-
-    def view(self) -> MirrorView:
-        """Return a view of all flows, each as all of its nodes run it."""
-        return self.snapshots.view()
-
-    def own_view(self) -> MirrorView:
-        """Return the same with the figures of this node alone."""
-        return self.snapshots.own()
-
-    def forget(self) -> None:
-        """Take a new view for the next request, because something changed."""
-        self.snapshots.forget()
 
 
 _REST: Final = web.AppKey("rest", Rest)

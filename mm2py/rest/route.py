@@ -1,5 +1,5 @@
 """
-A route of the REST interface, and the request that its handler gets.
+A route of the REST interface, the request that its handler gets, and what all handlers share.
 
 The application and the OpenAPI document are made from one table of routes, so they cannot disagree.
 """
@@ -17,17 +17,20 @@ import attrs
 from aiohttp import web
 
 from mm2py.config.keys.table import nearest
-from mm2py.config.rest import Right
+from mm2py.config.rest import RestSettings, Right
 from mm2py.config.settings import MirrorSettings
 from mm2py.errors import shortened
 from mm2py.flow.control.connect_worker import ConnectWorker
 from mm2py.flow.control.control import Control
 from mm2py.model.flow import Flow
 from mm2py.model.state import FlowView, MirrorView
+from mm2py.rest.access.gate import Gate
 from mm2py.rest.access.rules import Guest
 from mm2py.rest.errors import RestError, bad_request, not_found
 from mm2py.rest.page.files import Page
+from mm2py.rest.page.snapshots import Snapshots
 from mm2py.telemetry.journal import EventLog
+from mm2py.telemetry.metrics import Metrics
 
 
 Json = dict[str, Any]
@@ -162,53 +165,36 @@ class Routes:
         return declare
 
 
-class MetricsSource(Protocol):
-    """The metrics of a node."""
+@attrs.define(eq=False)
+class Rest:
+    """Shared by all listeners of a node: views of it, access control, the page."""
 
-    def exposition(self, view: MirrorView, accept: str = "") -> tuple[bytes, str]:
-        """Return them as text in the format that a request accepts, and its content type."""
-        ...
-
-    def snapshot(self, view: MirrorView, flow: Flow | None = None, cluster: str | None = None) -> Json:
-        """Return them as JSON: all, those of a flow, or those of flows that use a cluster."""
-        ...
-
-
-class Shared(Protocol):
-    """Shared by all handlers: the node, and views of it, one for all requests within a second."""
-
-    @property
-    def node(self) -> MirrorNode: ...
+    node: MirrorNode
+    snapshots: Snapshots
+    page: Page
+    events: EventLog
+    gate: Gate
+    metrics: Metrics
+    #: Returns the OpenAPI document of all routes.
+    openapi: Callable[[], Json]
+    worker_id: str = ""
+    is_draining: bool = False
 
     @property
-    def events(self) -> EventLog: ...
-
-    @property
-    def worker_id(self) -> str: ...
-
-    @property
-    def is_draining(self) -> bool: ...
-
-    @property
-    def page(self) -> Page: ...
-
-    @property
-    def metrics(self) -> MetricsSource: ...
-
-    @property
-    def openapi(self) -> Json:
-        """The OpenAPI document of all routes."""
-        ...
+    def settings(self) -> RestSettings:
+        return self.node.settings.rest
 
     def view(self) -> MirrorView:
-        """Return all flows, each as all of its nodes run it."""
-        ...
+        """Return a view of all flows, each as all of its nodes run it."""
+        return self.snapshots.view()
 
     def own_view(self) -> MirrorView:
         """Return the same with the figures of this node alone."""
-        ...
+        return self.snapshots.own()
 
-    def forget(self) -> None: ...
+    def forget(self) -> None:
+        """Take a new view for the next request, because something changed."""
+        self.snapshots.forget()
 
 
 @attrs.frozen
@@ -216,7 +202,7 @@ class Ask:
     """One request, as a handler sees it. Invalid parameters raise the matching error answer."""
 
     request: web.Request
-    rest: Shared
+    rest: Rest
 
     @property
     def node(self) -> MirrorNode:

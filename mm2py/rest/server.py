@@ -23,13 +23,14 @@ from mm2py.config.rest import Listener, RestSettings, Right
 from mm2py.core.backoff import Backoff
 from mm2py.model.endpoint import Security
 from mm2py.rest.access.gate import Gate
-from mm2py.rest.app import Rest, make_app
+from mm2py.rest.app import make_app, openapi
 from mm2py.rest.connections import LimitedServer
 from mm2py.rest.page.files import Page
 from mm2py.rest.page.snapshots import Snapshots
-from mm2py.rest.route import MetricsSource, MirrorNode
+from mm2py.rest.route import MirrorNode, Rest
 from mm2py.telemetry.events import RestListening, RestUnavailable
 from mm2py.telemetry.journal import EventLog
+from mm2py.telemetry.metrics import Metrics
 from mm2py.wire.security.contexts import SecuritySettingsError, renew_server_context, server_context, state_of_files
 
 
@@ -63,7 +64,7 @@ class RestServer:
         *,
         clock: Clock,
         events: EventLog,
-        metrics: MetricsSource,
+        metrics: Metrics,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._clock = clock
@@ -72,7 +73,7 @@ class RestServer:
         self._settings = node.settings.rest
         snapshots = Snapshots(node.view, clock)
         page = Page(node.control, snapshots, clock=clock, events=node.events)
-        self.rest = Rest(node, snapshots, page, clock, events, Gate(clock, events), metrics)
+        self.rest = Rest(node, snapshots, page, events, Gate(clock, events), metrics, openapi)
         self.rest.worker_id = worker_id(self._settings, {})
         self._ports: dict[Listener, int] = {}
 

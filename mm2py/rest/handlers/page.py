@@ -111,4 +111,4 @@ async def get_whoami(ask: Ask) -> object:
 
 @routes.add("GET", "/openapi.json", "This API, as OpenAPI 3.1", answers={200: _EVENT})
 async def get_openapi(ask: Ask) -> object:
-    return ask.rest.openapi
+    return ask.rest.openapi()
