@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,14 +20,19 @@ from mm2py.clock import Clock
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
+from mm2py.wire.answers import by_asked
 from mm2py.wire.connection import BrokerConnection, held_back_s
 from mm2py.wire.connections import Connections
 from mm2py.wire.error_codes import ErrorCode, error_of
-from mm2py.wire.leader_offsets import LeaderOffsets
 from mm2py.wire.metadata import NO_LEADER, UNKNOWN_EPOCH, Broker, ClusterMetadata, MetadataUpkeep
-from mm2py.wire.requests import LATEST, NO_OFFSET, MetadataRequest
+from mm2py.wire.patience import Patience, may_last
+from mm2py.wire.requests import LATEST, NO_OFFSET, ListOffsetsRequest, MetadataRequest
 from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError
 from mm2py.wire.security.door import Opener
+
+
+#: An offset, or why there is none.
+Offset = int | BrokerAnsweredError
 
 
 class Cluster:
@@ -35,7 +40,7 @@ class Cluster:
     A cluster, entered with ``async with``; or with `connect` and `close` if it lives longer than one block.
 
     It owns the requests: one to one broker ends within the request timeout. `Connections` owns what they travel on,
-    `MetadataUpkeep` what is known of leaders, `LeaderOffsets` what these are asked for.
+    `MetadataUpkeep` what is known of leaders.
     """
 
     def __init__(self, endpoint: ClusterEndpoint, clock: Clock, *, opener: Opener = BrokerConnection.open) -> None:
@@ -44,7 +49,8 @@ class Cluster:
         self._connections = Connections(endpoint, clock, opener)
         self._upkeep = MetadataUpkeep(endpoint, clock, self._ask_for_metadata)
         self._timeout_s = endpoint.request_timeout_ms / 1000
-        self._offsets = LeaderOffsets(self, self._timeout_s)
+        #: Whose offsets were waited for in vain, and not answered since: all others would wait again and again.
+        self._given_up: set[TopicPartition] = set()
 
     async def __aenter__(self) -> Self:
         try:
@@ -227,7 +233,7 @@ class Cluster:
         *,
         reads_committed: bool = False,
         patience_s: float | None = None,
-    ) -> dict[TopicPartition, int | BrokerAnsweredError]:
+    ) -> dict[TopicPartition, Offset]:
         """
         Ask the leaders for an offset of each partition: see `ListOffsetsRequest` for *when*.
 
@@ -235,11 +241,80 @@ class Cluster:
         asked again until *patience_s* are over, or else the request timeout; what then still fails is in the answer as
         an error. The next time it is asked once, so that all others need not wait for it again.
         """
-        return await self._offsets.ask(partitions, when, reads_committed=reads_committed, patience_s=patience_s)
+        known: dict[TopicPartition, Offset] = {}
+        pending = set(partitions)
+        patience = Patience(self.clock, self._timeout_s if patience_s is None else patience_s)
+        await self.ensure_metadata({tp.topic for tp in pending})
+        if given_up := pending & self._given_up:
+            await self.refresh_metadata({tp.topic for tp in given_up})
+        while pending:
+            answers = await self._offsets_once(pending, when, reads_committed=reads_committed)
+            known.update(answers)
+            failed = {tp: answer for tp, answer in answers.items() if isinstance(answer, BrokerAnsweredError)}
+            pending = {tp for tp, error in failed.items() if not patience.is_over_for(error.code)} - given_up
+            self._given_up -= answers.keys()
+            self._given_up |= {tp for tp, error in failed.items() if tp not in pending and may_last(error.code)}
+            if pending:
+                await patience.pause()
+                await self.refresh_metadata({tp.topic for tp in pending})
+        return known
+
+    async def _offsets_once(
+        self, partitions: Iterable[TopicPartition], when: int, *, reads_committed: bool
+    ) -> dict[TopicPartition, Offset]:
+        answers: dict[TopicPartition, Offset] = {}
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for tp in partitions:
+            leader = self.leader(tp)
+            if leader is None:
+                answers[tp] = self._no_leader_error(tp)
+            else:
+                by_leader.setdefault(leader, []).append(tp)
+
+        async def ask(node_id: int, group: list[TopicPartition]) -> None:
+            answers.update(await self._offsets_at(node_id, group, when, reads_committed=reads_committed))
+
+        async with asyncio.TaskGroup() as tasks:
+            for node_id, group in by_leader.items():
+                tasks.create_task(ask(node_id, group), name=f"{self.alias}/list-offsets/{node_id}")
+        return answers
+
+    def _no_leader_error(self, tp: TopicPartition) -> BrokerAnsweredError:
+        code: int = ErrorCode.LEADER_NOT_AVAILABLE
+        if self.metadata.partition(tp) is None:
+            topic = self.metadata.topics.get(tp.topic)
+            code = (topic.error_code if topic else 0) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return error_of(code, self.alias, "Metadata", str(tp))
+
+    async def _offsets_at(
+        self, node_id: int, partitions: list[TopicPartition], when: int, *, reads_committed: bool
+    ) -> dict[TopicPartition, Offset]:
+        alias = self.alias
+        by_topic: dict[str, list[tuple[int, int]]] = {}
+        for tp in partitions:
+            by_topic.setdefault(tp.topic, []).append((tp.partition, self.leader_epoch(tp)))
+        # A partition missing in the broker's answer is treated as one it does not lead.
+        silent = error_of(ErrorCode.NOT_LEADER_OR_FOLLOWER, alias, "ListOffsets", "missing in the answer")
+        try:
+            response = await self.send_to(node_id, ListOffsetsRequest(by_topic, when, reads_committed=reads_committed))
+        except BrokerAnsweredError as error:
+            return dict.fromkeys(partitions, error)
+        except BrokerConnectionError as error:
+            lost = error_of(ErrorCode.NETWORK_EXCEPTION, alias, "ListOffsets", str(error))
+            return dict.fromkeys(partitions, lost)
+        rows = (
+            (
+                TopicPartition(topic, number),
+                error_of(code, alias, "ListOffsets", f"{topic}-{number}") if code else offset,
+            )
+            for topic, answers, *_ in response.topics
+            for number, code, _timestamp, offset, *_ in answers
+        )
+        return by_asked(partitions, rows, silent)
 
     async def offsets_since(
         self, partitions: Collection[TopicPartition], timestamp_ms: int, *, patience_s: float | None = None
-    ) -> dict[TopicPartition, int | BrokerAnsweredError]:
+    ) -> dict[TopicPartition, Offset]:
         """Return the first offset of each partition with a timestamp of *timestamp_ms* or later; if there is none, the
         end. That is asked for first, or a record that arrives meanwhile would be before it. See `list_offsets`.
         """
