@@ -132,15 +132,12 @@ class KeptLog(TopicLog):
         return True
 
     async def append(self, records: Sequence[LogRecord], producer: TransactionalProducer | None = None) -> None:
-        await self._append([records], producer)
+        await self.append_in_order([records], producer)
 
-    async def append_in_order(self, steps: Sequence[Sequence[LogRecord]]) -> None:
-        """Append the records of each step once those before are safe, or all of them in one transaction."""
-        await self._append(steps)
-
-    async def _append(
+    async def append_in_order(
         self, steps: Sequence[Sequence[LogRecord]], producer: TransactionalProducer | None = None
     ) -> None:
+        """Append the records of each step once those before are safe, or all of them in one transaction."""
         if not any(steps):
             return
         async with self._turn:
