@@ -113,11 +113,8 @@ class RecordTask:
 class Around(Protocol):
     """What an epoch finds around it: `mm2py.pipeline.transform.task.RecordTasks`."""
 
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def events(self) -> EventLog: ...
+    clock: Clock
+    events: EventLog
 
     def cluster(self, endpoint: ClusterEndpoint) -> Cluster: ...
 

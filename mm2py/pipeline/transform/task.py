@@ -36,8 +36,8 @@ class RecordTasks:
 
     def __init__(self, host: SparkHost, clock: Clock, events: EventLog) -> None:
         self._host = host
-        self._clock = clock
-        self._events = events
+        self.clock = clock
+        self.events = events
         self._tasks: dict[tuple[Flow, int], RecordTask] = {}
         self._clusters: dict[ClusterEndpoint, Cluster] = {}
         self._sql: Sql | None = None
@@ -86,7 +86,7 @@ class RecordTasks:
 
     def _late(self, task: RecordTask, plan: EpochPlan, due_s: float, slack_s: float) -> None:
         task.is_late, task.lates = True, task.lates + 1
-        self._events.emit(CopyTaskLate(plan.flow, plan.task, plan.epoch, "", due_s, slack_s))
+        self.events.emit(CopyTaskLate(plan.flow, plan.task, plan.epoch, "", due_s, slack_s))
 
     async def settle(self, flow: Flow) -> None:
         """End the jobs of *flow*; return when none of their tasks can write any more."""
@@ -97,7 +97,7 @@ class RecordTasks:
         if not self._tasks:
             await self.close()  # what begins again may have another password
         if may_write:
-            await self._clock.sleep(QUIET_S)
+            await self.clock.sleep(QUIET_S)
 
     async def close(self) -> None:
         """Close the connections; jobs end with Spark. A task that begins meanwhile has others."""
@@ -107,16 +107,16 @@ class RecordTasks:
 
     def _committer(self, plan: EpochPlan) -> Committer | None:
         terms = plan.transactions
-        return None if terms is None else Committer(self.cluster(plan.target), plan.flow.source, terms, self._clock)
+        return None if terms is None else Committer(self.cluster(plan.target), plan.flow.source, terms, self.clock)
 
     async def _stop(self, task: RecordTask) -> None:
         jobs, task.jobs = task.jobs, None
         if jobs is not None:
-            await jobs.stop(self._clock)
+            await jobs.stop(self.clock)
 
     def cluster(self, endpoint: ClusterEndpoint) -> Cluster:
         if endpoint not in self._clusters:
-            self._clusters[endpoint] = Cluster(endpoint, self._clock)
+            self._clusters[endpoint] = Cluster(endpoint, self.clock)
         return self._clusters[endpoint]
 
     async def jobs(self, task: RecordTask, plan: EpochPlan) -> TransformJobs:
@@ -135,7 +135,7 @@ class RecordTasks:
     async def _prepare(self, jobs: TransformJobs, plan: EpochPlan) -> None:
         """Prepare them. Where a function hangs, Spark goes on copying for others."""
         preparing = jobs.session.begin(jobs.prepare)
-        if not await done_within(preparing, MICRO_BATCH_SLACK_S, self._clock):
+        if not await done_within(preparing, MICRO_BATCH_SLACK_S, self.clock):
             jobs.on_late(plan, MICRO_BATCH_SLACK_S, 0.0)
             self._sql = None  # it is held by whatever hangs
             raise MicroBatchLateError(f"the start of transform {jobs.transform.name}")
@@ -150,11 +150,3 @@ class RecordTasks:
                 self._sql = Sql(session)
             rows = Query(self._sql, transform)
         return TransformJobs(session, transform, rows, self._host.secrets_key_file, name)
-
-    @property
-    def clock(self) -> Clock:
-        return self._clock
-
-    @property
-    def events(self) -> EventLog:
-        return self._events
