@@ -11,13 +11,7 @@ from mm2py.model.share import (
     whole_share,
 )
 from mm2py.wire.groups.membership import Heartbeat
-from tests.support.memberships import NOBODY, TASKS, Run, runner
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return what runs a membership whose group at the target is as said, with the settings changed as said."""
-    return runner(monkeypatch)
+from tests.support.memberships import NOBODY, TASKS, Run
 
 
 async def test_without_heartbeats_nothing_is_begun_before_the_session_is_over(run: Run) -> None:

@@ -10,13 +10,7 @@ import pytest
 from mm2py.model.share import NO_SHARE, Candidate, SharedFlow, encode_candidate, encode_shared_flow, whole_share
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.membership import Heartbeat
-from tests.support.memberships import JAVA, NOBODY, TASKS, THERE, US, Place, Run, runner
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return what runs a membership whose group at the target is as said, with the settings changed as said."""
-    return runner(monkeypatch)
+from tests.support.memberships import JAVA, NOBODY, TASKS, THERE, US, Place, Run
 
 
 def _assign(place: Place, shared: SharedFlow) -> None:

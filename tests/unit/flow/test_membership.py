@@ -30,13 +30,7 @@ from mm2py.telemetry.events import (
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.groups.membership import Heartbeat
 from tests.support.flow_rig import FLOW
-from tests.support.memberships import JAVA, NOBODY, TASKS, THERE, US, Group, Run, runner
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return what runs a membership whose group at the target is as said, with the settings changed as said."""
-    return runner(monkeypatch)
+from tests.support.memberships import JAVA, NOBODY, TASKS, THERE, US, Group, Run
 
 
 async def test_what_a_crash_may_have_left_behind_is_told_after_a_session(run: Run) -> None:

@@ -31,13 +31,7 @@ from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.membership import Heartbeat
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import SETTINGS, flow_context
-from tests.support.memberships import NOBODY, TASKS, THERE, Run, Target, runner
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return what runs a membership whose group at the target is as said, with the settings changed as said."""
-    return runner(monkeypatch)
+from tests.support.memberships import NOBODY, TASKS, THERE, Run, Target
 
 
 async def test_what_another_node_gets_is_released_first(run: Run) -> None:

@@ -23,16 +23,10 @@ from mm2py.telemetry.events import (
     FlowUnguarded,
     InstanceFenced,
 )
-from tests.support.memberships import NOBODY, TASKS, THERE, Run, runner
+from tests.support.memberships import NOBODY, TASKS, THERE, Run
 
 
 NAMESAKE = attrs.evolve(THERE, instance="node-1")
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return what runs a membership whose group at the target is as said, with the settings changed as said."""
-    return runner(monkeypatch)
 
 
 async def test_a_node_whose_instance_is_taken_steps_back_and_does_not_fight(run: Run) -> None:
