@@ -9,13 +9,11 @@ import os
 import secrets
 import signal
 import urllib.request
-from collections.abc import AsyncIterator
 from ipaddress import ip_address
 
 import attrs
 import psutil
 import pytest
-import pytest_asyncio
 from py4j.finalizer import ThreadSafeFinalizer
 from pyspark.errors.exceptions.captured import install_exception_handler
 
@@ -29,7 +27,7 @@ from mm2py.pipeline.copy_job import EpochLostError
 from mm2py.wire.cluster import Cluster
 from tests.support.copying import fenced
 from tests.support.daemon import process_tree
-from tests.support.epochs import FLOW, Spark, idle_partitions, idle_plan, lose, spark_of, worker_of
+from tests.support.epochs import FLOW, Spark, idle_partitions, idle_plan, lose, worker_of
 from tests.support.eventually import eventually, scaled
 from tests.support.mirrored import await_arrived
 from tests.support.producing import produce_numbers
@@ -39,14 +37,6 @@ from tests.support.topics import create_topic
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def spark() -> AsyncIterator[Spark]:
-    """Spark for the tests of this module."""
-    async with spark_of() as started:
-        await started.host.session()
-        yield started
 
 
 def copy_plan(primary: KafkaCluster, backup: KafkaCluster, topic: str, partitions: int) -> EpochPlan:

@@ -6,13 +6,11 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
 import psutil
 import pytest
-import pytest_asyncio
 
 from mm2py.clock import SystemClock
 from mm2py.pipeline import epoch_jobs
@@ -30,21 +28,12 @@ from tests.support.epochs import (
     lose,
     repeat,
     repeat_side_by_side,
-    spark_of,
     worker_of,
 )
 from tests.support.eventually import eventually, long_enough, scaled
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def spark() -> AsyncIterator[Spark]:
-    """Spark with three slots: for two copy tasks, and the one that is to spare."""
-    async with spark_of() as started:
-        await started.host.session()
-        yield started
 
 
 @pytest.fixture(autouse=True)
