@@ -15,7 +15,7 @@ from mm2py.devkit.broker import start_clusters
 from tests.support.certificates import Authority, Certificate
 from tests.support.daemon import daemon
 from tests.support.mirrored import assert_mirrored, await_arrived
-from tests.support.mm2_file import mm2_properties
+from tests.support.mm2_file import COPY_ONLY, mm2_properties
 from tests.support.producing import produce_numbers
 from tests.support.secure_clusters import USER, USER_PASSWORD, SecureCluster, secure_cluster
 from tests.support.spark import python_without_mm2py, spark_cluster
@@ -25,14 +25,6 @@ from tests.support.topics import create_topic
 
 _RECORDS = 5_000
 _ENVIRONMENT_S = 0.05
-#: What docs/security.md says is needed to copy records and nothing else.
-_COPY_ONLY = {
-    "sync.topic.configs.enabled": "false",
-    "sync.topic.acls.enabled": "false",
-    "emit.checkpoints.enabled": "false",
-    "emit.heartbeats.enabled": "false",
-    "emit.offset-syncs.enabled": "false",
-}
 _SOURCE_RULES = ("topic {} READ,DESCRIBE",)
 _TARGET_RULES = (
     "topic {}. CREATE,DESCRIBE,READ,WRITE,ALTER,DESCRIBE_CONFIGS",
@@ -147,7 +139,7 @@ async def test_a_different_way_in_on_each_side_and_no_secret_anywhere(pair: Pair
     await pair.grant(one, f"User:{USER}", "User:CN=mm2,O=mm2py", "A")
     await pair.grant(two, f"User:{USER}", f"User:{pair.tokens.subject}", "C")
     keys = {
-        **_COPY_ONLY,
+        **COPY_ONLY,
         **_four_ways_in(pair, client),
         "A->B.topics": one,
         "C->D.enabled": "true",
@@ -197,7 +189,7 @@ async def test_secrets_reach_a_spark_cluster_by_a_shared_key(pair: Pair, prefix:
     key.chmod(0o600)
     python = python_without_mm2py(tmp_path)
     keys = {
-        **_COPY_ONLY,
+        **COPY_ONLY,
         **_of("E", pair.source.client_keys("SCRAM")),
         **_of("B", pair.target.client_keys("SCRAM")),
         "E->B.topics": prefix,

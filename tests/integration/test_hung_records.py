@@ -23,6 +23,7 @@ from mm2py.telemetry.events import CopyTaskLate, SparkHung
 from tests.support.epochs import Spark, idle_plan
 from tests.support.eventually import eventually, long_enough, scaled
 from tests.support.flows import flow_settings, running_flow
+from tests.support.mm2_file import MARKING
 from tests.support.producing import produce
 from tests.support.reading import read_topic
 from tests.support.records import MIDDLE_MS, NewRecord
@@ -35,12 +36,6 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)
 #: Spark and its workers come up first.
 _LONG_S = 150.0
 _PLAIN = "SELECT * FROM records WHERE value IS NOT NULL"
-_STEPS = {
-    "transforms": "mark",
-    "transforms.mark.type": "org.apache.kafka.connect.transforms.InsertHeader",
-    "transforms.mark.header": "seen",
-    "transforms.mark.value.literal": "yes",
-}
 
 
 @pytest.fixture
@@ -128,7 +123,7 @@ async def test_a_record_task_goes_on_behind_stopped_workers(
     behind = {number: [b"%d-%d" % (number, at) for at in range(500, 900)] for number in (0, 1)}
     await create_topic(primary.bootstrap_servers, prefix, partitions=2)
     await _write(primary, prefix, before)
-    async with running_flow(_exactly_once(primary, backup, "HW", prefix, **_STEPS), tmp_path, spark=spark) as flow:
+    async with running_flow(_exactly_once(primary, backup, "HW", prefix, **MARKING), tmp_path, spark=spark) as flow:
         view = flow.runner.view
         await eventually(lambda: view().records == 1_000, within_s=_LONG_S, what="it is mirrored")
         stopped = await _python_below(spark)

@@ -13,19 +13,13 @@ from mm2py.model.state import FlowState
 from mm2py.telemetry.events import SettingsDiffer
 from tests.support.eventually import eventually
 from tests.support.mirrored import await_arrived
-from tests.support.mm2_file import mm2_properties
+from tests.support.mm2_file import MARKING, mm2_properties
 from tests.support.nodes import RunningNode, running_node
 from tests.support.producing import produce_numbers
 from tests.support.topics import create_topic, list_topics
 
 
 PARTITIONS = 16
-_MASK = {
-    "transforms": "mark",
-    "transforms.mark.type": "org.apache.kafka.connect.transforms.InsertHeader",
-    "transforms.mark.header": "seen",
-    "transforms.mark.value.literal": "yes",
-}
 
 
 class Files:
@@ -112,7 +106,7 @@ async def test_a_node_with_other_transforms_has_no_part(
     await create_topic(primary.bootstrap_servers, prefix, partitions=PARTITIONS)
     async with (
         running_node(files.text(prefix), tmp_path, "one") as one,
-        running_node(files.text(prefix, **_MASK), tmp_path, "other") as other,
+        running_node(files.text(prefix, **MARKING), tmp_path, "other") as other,
     ):
         both = {FlowState.RUNNING, FlowState.STANDBY}
         states: list[FlowState] = []
@@ -137,4 +131,4 @@ async def test_a_node_with_other_transforms_has_no_part(
     assert "has other settings than" in view.last_error
     assert "transforms.mark.header" in view.last_error
     assert "same file" in view.hint
-    assert set(differs.keeps_out) == set(_MASK) == set(differs.keys)
+    assert set(differs.keeps_out) == set(MARKING) == set(differs.keys)

@@ -40,6 +40,7 @@ from tests.support.certificates import PASSWORD, Authority
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.mirrored import arrived, await_arrived
+from tests.support.mm2_file import COPY_ONLY
 from tests.support.producing import produce_numbers
 from tests.support.secure_clusters import (
     HOSTS,
@@ -58,14 +59,6 @@ from tests.support.topics import create_topic
 
 _SHORT_SESSION_MS = 3_000
 _ASKED = re.compile(r"grant User:CN=mm2,O=mm2py (?P<operation>\w+) on topic (?P<topic>\S+) of cluster B")
-#: Records and nothing else, which needs the fewest permissions.
-_COPY_ONLY = {
-    "sync.topic.configs.enabled": "false",
-    "sync.topic.acls.enabled": "false",
-    "emit.checkpoints.enabled": "false",
-    "emit.heartbeats.enabled": "false",
-    "emit.offset-syncs.enabled": "false",
-}
 
 
 @pytest.fixture(scope="module")
@@ -377,7 +370,7 @@ async def test_missing_permissions_at_the_target(
         assert found == 500, f"{found} records; granted is {granted}, told was {running.events.of(StepFailed)}"
         return True
 
-    async with running_flow(flow_settings(source, "y:1", **{**_COPY_ONLY, **keys}), tmp_path) as running:
+    async with running_flow(flow_settings(source, "y:1", **{**COPY_ONLY, **keys}), tmp_path) as running:
         await eventually(lambda: obey(running), within_s=120, what="all is granted and copied")
 
     assert set(granted) == {
@@ -392,7 +385,7 @@ async def test_without_the_right_to_its_group_a_flow_runs_unguarded(
     """A second node would go unnoticed: that is reported once, with what to grant, and the flow goes on."""
     alias = prefix[-6:]
     keys = {f"{alias}->B.topics": prefix, **flow_keys("B", secure.client_keys("MUTUAL"))}
-    settings = flow_settings(primary.bootstrap_servers, "y:1", alias=alias, **{**_COPY_ONLY, **keys})
+    settings = flow_settings(primary.bootstrap_servers, "y:1", alias=alias, **{**COPY_ONLY, **keys})
     async with running_flow(settings, tmp_path) as running:
         # It goes on as far as the next right that it lacks, which is asked for once it is on its way.
         failed = await eventually(lambda: running.events.of(StepFailed), within_s=30, what="the next refusal")
@@ -421,7 +414,7 @@ async def test_without_the_right_to_transactional_ids_a_flow_writes_unguarded(
         "B.offset.flush.interval.ms": "1000",
         **flow_keys("B", secure.client_keys("SCRAM", sasl_jaas_config=scram_line(user, "right-pw"))),
     }
-    settings = flow_settings(source, "y:1", alias=alias, **{**_COPY_ONLY, **keys})
+    settings = flow_settings(source, "y:1", alias=alias, **{**COPY_ONLY, **keys})
     async with running_flow(settings, tmp_path) as running:
         await eventually(lambda: running.events.of(PositionsWritten), within_s=30, what="a position is written")
         (unguarded,) = running.events.of(ControlWritesUnguarded)

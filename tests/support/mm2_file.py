@@ -8,8 +8,23 @@ from mm2py.config.properties import escaped
 #: An alias that Kafka's own test of MirrorMaker gives a target: all that is printed but letters, and a blank.
 STRANGE_ALIAS = "B- ._~:/?#[]@!$&'()*+;=\"<>%{}|\\^`618"
 
-#: The header that `marking_exactly_once` inserts.
+#: The header that `MARKING` inserts, and a transform that does.
 MARK = ("seen", b"yes")
+MARKING = {
+    "transforms": "mark",
+    "transforms.mark.type": "org.apache.kafka.connect.transforms.InsertHeader",
+    "transforms.mark.header": MARK[0],
+    "transforms.mark.value.literal": MARK[1].decode(),
+}
+
+#: Records and nothing else, which needs the fewest permissions (docs/security.md).
+COPY_ONLY = {
+    "sync.topic.configs.enabled": "false",
+    "sync.topic.acls.enabled": "false",
+    "emit.checkpoints.enabled": "false",
+    "emit.heartbeats.enabled": "false",
+    "emit.offset-syncs.enabled": "false",
+}
 
 _SMALL_CLUSTER = {
     "replication.factor": "1",
@@ -58,8 +73,5 @@ def marking_exactly_once(alias: str) -> dict[str, object]:
         "B.exactly.once.source.support": "enabled",
         f"{alias}->B.exactly.once.support": "required",
         f"{alias}.consumer.isolation.level": "read_committed",
-        f"{alias}->B.transforms": "mark",
-        f"{alias}->B.transforms.mark.type": "org.apache.kafka.connect.transforms.InsertHeader",
-        f"{alias}->B.transforms.mark.header": MARK[0],
-        f"{alias}->B.transforms.mark.value.literal": MARK[1].decode(),
+        **{f"{alias}->B.{key}": value for key, value in MARKING.items()},
     }
