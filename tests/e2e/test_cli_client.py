@@ -251,16 +251,6 @@ async def test_events_are_followed(client: Client, tmp_path: Path) -> None:
     assert "Traceback" not in following.log_text()
 
 
-def test_an_unknown_name_is_told_with_the_nearest(client: Client) -> None:
-    """The error for a mistyped name suggests the nearest one."""
-    flow = client.type("flow", "cliA->cliC")
-    topic = client.type("flow", _FLOW, "pause", "--topic", "cli-order")
-
-    assert (flow.returncode, topic.returncode) == (ExitCode.FAILED, ExitCode.FAILED)
-    assert f"did you mean {_FLOW}" in flow.stderr
-    assert f"did you mean {_ORDERS}" in topic.stderr
-
-
 def test_who_may_do_what(client: Client) -> None:
     """Without credentials nothing is shown; a reader sees all, and a refusal names the right that a change needs."""
     without, reader = client.type("status", token=None), client.type("status", token=_READER)

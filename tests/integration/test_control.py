@@ -268,37 +268,6 @@ async def test_a_topic_keeps_to_its_limit_and_others_do_not_wait(
     assert_numbers(await read_numbers(backup.bootstrap_servers, f"A.{slow}"), 100_000)
 
 
-async def test_a_restarted_copy_task_touches_no_other(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """Its epoch ends and the next one begins; the other copy task's goes on, and no record is lost or repeated."""
-    source, remote = primary.bootstrap_servers, f"A.{prefix}"
-    await create_topic(source, prefix, partitions=2)
-    keys = {"A->B.topics": prefix, "tasks.max": 2, "copy.epoch.ms": "20000"}
-    settings = flow_settings(source, backup.bootstrap_servers, **keys)
-    async with (
-        numbered_stream(source, prefix, count=2_000, partitions=2, rate=1_000, open_ended=True) as stream,
-        running_flow(settings, tmp_path) as flow,
-    ):
-        await _arrived(backup, remote, 500)
-
-        def epochs() -> list[int]:
-            return [task.epoch for task in flow.runner.view().tasks]
-
-        # The first epochs are of different lengths, so that the boundaries do not coincide.
-        await eventually(lambda: epochs() == [2, 2] or max(epochs()) > 2, within_s=40, what="both are in long epochs")
-        before = epochs()
-        flow.runner.requests.restart_here(Restart(SOURCE, 1))
-        await eventually(lambda: epochs()[1] == before[1] + 1, within_s=5, what="its next epoch")
-        after = epochs()
-        count = await stream.done()
-        await _arrived(backup, remote, count)
-        await flow.drain()
-
-    assert after == [before[0], before[1] + 1]
-    assert_numbers(await read_numbers(backup.bootstrap_servers, remote), count)
-
-
 @pytest.mark.parametrize("include_tasks", [False, True], ids=["alone", "with its tasks"])
 async def test_a_restarted_connector_goes_on_exactly(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, *, include_tasks: bool

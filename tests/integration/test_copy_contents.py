@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.model.epoch import CopyLimits, Ended
+from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import TopicPartition
 from tests.support.copying import Copying, assert_exactly_once, copy_topics, copying
 from tests.support.eventually import eventually
@@ -270,39 +270,6 @@ async def test_single_record_arrives(pair: Pair, size: int) -> None:
     _, remote = await pair.contents()
 
     assert_written([[record]], remote)
-
-
-async def test_record_too_large_for_the_target_stops_its_partition_alone(pair: Pair) -> None:
-    """That partition stops before the record with a hint at the limit; the other goes on. Raised, all arrives."""
-    written = [list(plain_records(50, size=1_000)), list(plain_records(2_000))]
-    written[0][25] = NewRecord(b"big", b"x" * 200_000, (), MIDDLE_MS)
-    await pair.create(2)
-    await pair.create_remote(2, max_message_bytes="100000")
-    await produce(pair.source_bootstrap, pair.topic, written, batch_bytes=300_000, batch_records=10)
-    async with copying(pair.primary, pair.backup, {pair.topic: pair.remote}) as task:
-        await task.catch_up()
-        (sick,) = task.stopped
-        failure = task.failure(sick)
-
-        assert (sick.partition, task.stopped[sick].ended, task.plans[sick].position) == (0, Ended.FAILED, 25)
-        assert (failure.error, failure.offset) == ("RecordTooLargeError", 25)
-        assert "max.message.bytes" in failure.hint
-        assert "the target accepts 100000" in failure.message
-
-        await alter_topic(pair.target_bootstrap, pair.remote, {"max.message.bytes": "300000"})
-        task.plans = {tp: attrs.evolve(plan, max_message_bytes=300_000) for tp, plan in task.plans.items()}
-
-        async def all_arrives() -> bool:
-            task.stopped.clear()
-            await task.catch_up()
-            return not task.stopped
-
-        # A broker answers before it keeps to what was altered.
-        await eventually(all_arrives, within_s=20, what="the limit is raised")
-    _, remote = await pair.contents()
-
-    assert_written(written, remote)
-    assert_exactly_once(task)
 
 
 async def test_a_refusal_of_every_record_of_a_batch_is_told_in_a_few_words(pair: Pair) -> None:

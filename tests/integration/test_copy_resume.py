@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import attrs
 import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.epoch import Ended
 from mm2py.model.flow import TopicPartition
-from tests.support.copying import Copying, assert_exactly_once, copying
-from tests.support.producing import numbered_stream, produce, produce_numbers, produce_transactions
+from tests.support.copying import assert_exactly_once, copying
+from tests.support.producing import numbered_stream, produce, produce_transactions
 from tests.support.reading import read_numbers, read_topic
 from tests.support.records import (
     MIDDLE_MS,
@@ -22,7 +20,7 @@ from tests.support.records import (
     spread,
     strange_records,
 )
-from tests.support.topics import create_topic, delete_topic
+from tests.support.topics import create_topic
 
 
 PARTITIONS = 4
@@ -88,24 +86,6 @@ async def test_resuming_counts_what_consumers_see(primary: KafkaCluster, backup:
         )
 
 
-async def test_nothing_arrived_and_everything_arrived(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
-    """Both ends of what may have happened: an empty target, and a target that has it all."""
-    remote = f"A.{prefix}"
-    await create_topic(primary.bootstrap_servers, prefix, partitions=PARTITIONS)
-    await produce_numbers(primary.bootstrap_servers, prefix, count=20_000, partitions=PARTITIONS)
-    async with copying(primary, backup, {prefix: remote}) as task:
-        task.doubt()
-        await task.catch_up()
-        done = dict(task.plans)
-        task.plans = {tp: attrs.evolve(plan, position=0, downstream=-1) for tp, plan in task.plans.items()}
-        task.doubt(producer=None)
-        await task.catch_up()
-
-        assert {tp: plan.position for tp, plan in task.plans.items()} == {tp: p.position for tp, p in done.items()}
-        assert task.total("resumed_records") == 20_000
-    assert_numbers(await read_numbers(backup.bootstrap_servers, remote), 20_000)
-
-
 async def test_foreign_record_makes_it_unprovable(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
     """With another producer's record in a remote partition its resume is unproven; the others resume exactly."""
     remote = f"A.{prefix}"
@@ -143,36 +123,3 @@ async def test_foreign_records_are_counted_while_copying(
 
         assert task.total("foreign_records") == 3
     assert_exactly_once(task)
-
-
-async def recreate(task: Copying, backup: KafkaCluster, remote: str) -> None:
-    """Delete and create the remote topic, and let the copier's worker be a new one."""
-    await delete_topic(backup.bootstrap_servers, remote)
-    await create_topic(backup.bootstrap_servers, remote, partitions=2)
-    await task.new_worker()
-
-
-@pytest.mark.parametrize(
-    "plan",
-    [
-        pytest.param(lambda task: task.doubt(), id="found while resuming"),
-        pytest.param(lambda _task: None, id="found by the first acknowledgement"),
-    ],
-)
-async def test_recreated_remote_topic_is_never_silent(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, plan: Callable[[Copying], None]
-) -> None:
-    """A remote topic that was created again ends before its known end: the partitions stop and report it."""
-    remote = f"A.{prefix}"
-    await create_topic(primary.bootstrap_servers, prefix, partitions=2)
-    await produce(primary.bootstrap_servers, prefix, spread(plain_records(2_000), 2))
-    async with copying(primary, backup, {prefix: remote}) as task:
-        await task.catch_up()
-        await recreate(task, backup, remote)
-        await produce(primary.bootstrap_servers, prefix, spread(plain_records(100), 2))
-        plan(task)
-        await task.run(lambda: len(task.stopped) == 2, within_s=20)
-
-        assert {outcome.ended for outcome in task.stopped.values()} == {Ended.TARGET_REWOUND}
-        assert all("re-created" in task.failure(tp).hint for tp in task.stopped)
-        assert {plan.position for plan in task.plans.values()} == {1_000}

@@ -35,7 +35,7 @@ from mm2py.telemetry.events import (
     TopicRemoved,
 )
 from tests.support.brokers import MakeCluster
-from tests.support.eventually import eventually, scaled
+from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.groups import commit_plainly
 from tests.support.mm2_file import STRANGE_ALIAS, mm2_properties
@@ -376,17 +376,6 @@ async def test_a_flow_that_matches_nothing_says_so_once(
 
     (told,) = flow.events.of(NoTopicsMatched)
     assert f"{prefix}-orders" in told.hint
-
-
-async def test_a_drain_before_the_start_ends_at_once(tmp_path: Path) -> None:
-    """A flow that has not reached its clusters yet drains at once."""
-    settings = flow_settings("127.0.0.1:1", "127.0.0.1:2")
-    async with running_flow(settings, tmp_path) as flow:
-        await said(flow, ClusterUnreachable)
-        async with asyncio.timeout(scaled(1)):
-            await flow.drain()
-
-    assert flow.runner.view().state is FlowState.DRAINED
 
 
 async def test_a_name_that_hangs_keeps_no_other_cluster_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from mm2py.config.settings import load_settings
 from mm2py.core.control import overrides as verbs
 from mm2py.core.control.overrides import HEARTBEAT, SOURCE
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.errors import OverrideConflictError, OverrideRejectedError, OverridesNotStoredError, UnknownFlowError
+from mm2py.errors import OverrideConflictError, OverridesNotStoredError
 from mm2py.flow.control.override_store import OverrideStore
 from mm2py.flow.control.overrides import OverrideControl
 from mm2py.model.flow import Flow, TopicPartition
@@ -345,26 +345,6 @@ async def test_settings_change_while_a_flow_runs(
     assert running.node.control.connector_config(flow, SOURCE)["topics"] == first
     for topic in (first, second):
         await mirrored(primary.bootstrap_servers, topic, remote_topic=f"{prefix}.{topic}")
-
-
-async def test_a_bad_put_is_refused_as_a_whole(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """Every problem is in the one error, nothing is kept, and an unknown flow is refused."""
-    flow = Flow(prefix, "B")
-    async with running_node(_file(primary, backup, prefix, topics=prefix), tmp_path) as running:
-        await running.running(flow)
-        body = {"topicz": "a", "tasks.max": "many", "topics": "b", "spark.master": "local"}
-        with pytest.raises(OverrideRejectedError) as refused:
-            await running.node.control.put_config(flow, SOURCE, body)
-        with pytest.raises(UnknownFlowError):
-            await running.node.control.put_config(Flow("X", "Y"), SOURCE, {})
-
-        assert running.node.control.overrides(flow) == NO_OVERRIDES
-        assert f"mm2-configs.{prefix}.internal" not in await list_topics(backup.bootstrap_servers)
-    problems = refused.value.problems
-    assert [problem.split()[0].rstrip(":") for problem in problems] == ["topicz", "tasks.max", "spark.master"]
-    assert "did you mean topics?" in problems[0]
 
 
 async def test_settings_stay_on_top_of_a_changed_file(

@@ -13,7 +13,6 @@ from aiokafka.partitioner import DefaultPartitioner
 from mm2py.clock import SystemClock
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
-from mm2py.errors import ClusterUnreachableError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position, decode_position, encode_position
@@ -217,19 +216,6 @@ async def test_leaders_move_and_brokers_go(make_cluster: MakeCluster, prefix: st
     # An answer lost with its broker is written again: never fewer, never out of order.
     assert all(sorted(set(found)) == [0, 1, 2, 3] and found == sorted(found) for found in values)
     assert seen[:2] == [3, 6]
-
-
-async def test_a_cluster_that_is_not_there_and_then_is(make_cluster: MakeCluster) -> None:
-    """A lone broker's death makes the cluster unreachable; the same object goes on when it is back."""
-    kafka = await asyncio.to_thread(make_cluster, "lone")
-    async with connect(kafka) as cluster:
-        await asyncio.to_thread(kafka.kill, 0)
-        with pytest.raises(ClusterUnreachableError, match=kafka.bootstrap_servers):
-            await cluster.refresh_metadata(None)
-        await asyncio.to_thread(kafka.start, 0)
-        await cluster.refresh_metadata(None)
-
-        assert list(cluster.brokers) == [0]
 
 
 async def test_java_mm2_and_we_read_each_other_s_positions(

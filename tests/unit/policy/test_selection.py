@@ -31,6 +31,7 @@ NARROW = DefaultTopicFilter.of(("orders",), ("orders-.*",))
         ("C.heartbeats", NARROW, Selection.HEARTBEATS),
         ("my-heartbeats", NARROW, Selection.NOT_INCLUDED),
         ("__consumer_offsets", FILTER, Selection.INTERNAL),
+        (".orders", FILTER, Selection.INTERNAL),
         ("mm2-offsets.C.internal", FILTER, Selection.INTERNAL),
         ("C.checkpoints.internal", FILTER, Selection.INTERNAL),
         ("B.orders", FILTER, Selection.CYCLE),
