@@ -136,16 +136,10 @@ class _Epoch:
             self._source,
             sender,
             self._copies,
-            limits=plan.limits,
-            clock=self._clock,
-            sessions=self._hosted.sessions,
-            replicas=self._hosted.replicas,
-            checked=self._hosted.checked,
+            plan=plan,
+            hosted=self._hosted,
             throttle=Throttle(plan.rates, self._copies, self._hosted.cut, catch_up),
-            far_behind=self._hosted.far_behind_of(plan, self._copies),
-            heard_at=self._hosted.heard_at,
-            slow_lines=self._hosted.slow_lines,
-            epoch_ms=plan.epoch_ms,
+            clock=self._clock,
         )
         self._sender, self._reader = sender, reader
         try:

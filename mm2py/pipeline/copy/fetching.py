@@ -18,21 +18,17 @@ from typing import Final
 
 from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
-from mm2py.model.epoch import RECREATED, CopyLimits, Ended
-from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.copy.far_behind import FarBehind
+from mm2py.model.epoch import RECREATED, Ended, EpochPlan
 from mm2py.pipeline.copy.fetcher import Fetcher, behind_fetcher_id, busy_fetcher_id, fetcher_id_of, is_for_quiet
-from mm2py.pipeline.copy.leader_epochs import Checked, HistoryCheck
+from mm2py.pipeline.copy.leader_epochs import HistoryCheck
 from mm2py.pipeline.copy.metadata import WantedTopics, is_recreated
 from mm2py.pipeline.copy.partition import PartitionCopy, Tally
-from mm2py.pipeline.copy.read_replicas import ReadReplicas
 from mm2py.pipeline.copy.refusals import kept_out, tried_again
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.sent_plan import MANY
-from mm2py.pipeline.copy.slow_lines import SlowLines
 from mm2py.pipeline.copy.throttle import Throttle
+from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.fetch import FetchSession
 from mm2py.wire.fetch_forms import FetchSizes
 
 
@@ -58,30 +54,24 @@ class SourceReader:
         sender: BatchSender,
         copies: Collection[PartitionCopy],
         *,
-        limits: CopyLimits,
-        clock: Clock,
-        sessions: dict[tuple[str, int, int], FetchSession],
-        replicas: ReadReplicas,
-        checked: Checked,
+        plan: EpochPlan,
+        hosted: WorkerState,
         throttle: Throttle,
-        far_behind: FarBehind,
-        heard_at: dict[tuple[str, TopicPartition], float],
-        slow_lines: SlowLines,
-        epoch_ms: int,
+        clock: Clock,
     ) -> None:
-        """Make one; *heard_at* outlives it: when partitions last had records, by the event loop's time."""
+        """Make one for an epoch of *plan*, in the worker that keeps *hosted*."""
         self.source = source
         self.sender = sender
-        self.limits = limits
+        self.limits = limits = plan.limits
         self.clock = clock
-        self.sessions = sessions
+        self.sessions = hosted.sessions
         self.throttle = throttle
-        self.far_behind = far_behind
-        self.slow_lines = slow_lines
-        self.epoch_ms = epoch_ms
-        self._replicas = replicas
+        self.far_behind = hosted.far_behind_of(plan, copies)
+        self.slow_lines = hosted.slow_lines
+        self.epoch_ms = epoch_ms = plan.epoch_ms
+        self._replicas = hosted.replicas
         self._copies = copies
-        self._history = HistoryCheck(source, checked, assign=self.assign, retry=self.retry)
+        self._history = HistoryCheck(source, hosted.checked, assign=self.assign, retry=self.retry)
         self.sizes = FetchSizes(
             limits.fetch_min_bytes,
             limits.fetch_max_bytes,
@@ -108,7 +98,7 @@ class SourceReader:
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._loop = asyncio.get_running_loop()
-        self._heard_at = heard_at
+        self._heard_at = hosted.heard_at
         self._has_many = len(copies) > MANY
 
     def start(self, tasks: asyncio.TaskGroup, end: float, deadline: float) -> None:
