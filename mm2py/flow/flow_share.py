@@ -15,7 +15,7 @@ from mm2py.core.sharing import flow_tasks
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.agreement import SettingsAgreement
 from mm2py.flow.group_members import STOP_ONE, with_grant
-from mm2py.flow.heartbeat_turn import HeartbeatTurn
+from mm2py.flow.heartbeat import HeartbeatTurn
 from mm2py.flow.reach import Reach
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.flow import Flow
