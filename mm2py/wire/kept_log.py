@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import ClassVar, Final
 
@@ -56,16 +57,6 @@ class Refilled:
     wrong_policy: str | None
 
 
-@attrs.frozen
-class _Terms:
-    """What the topic is made by."""
-
-    partitions: int
-    replication_factor: int
-    setting: str
-    configs: Mapping[str, str] | None
-
-
 class KeptLog(TopicLog):
     """
     One compacted topic of one cluster.
@@ -94,7 +85,8 @@ class KeptLog(TopicLog):
         self._tell = tell
         self._correct = correct
         self._turn = asyncio.Lock()
-        self._terms: _Terms | None = None
+        #: Creates the topic if it is missing, as `ensure` was last asked to.
+        self._make: Callable[[], Awaitable[bool]] | None = None
         self._looked_at = 0.0
         #: Whether the topic existed and was filled at the last check.
         self._is_sure = False
@@ -107,20 +99,20 @@ class KeptLog(TopicLog):
     @property
     def is_look_due(self) -> bool:
         """Whether a check of the topic is due."""
-        return self._terms is not None and self._cluster.clock.monotonic() - self._looked_at >= _LOOK_EVERY_S
+        return self._make is not None and self._cluster.clock.monotonic() - self._looked_at >= _LOOK_EVERY_S
 
     async def ensure(
         self, partitions: int, replication_factor: int, *, setting: str, configs: Mapping[str, str] | None = None
     ) -> bool:
         """Create the topic if it is missing; refill it if it existed before."""
         async with self._turn:
-            terms = _Terms(partitions, replication_factor, setting, configs)
-            if self._terms is not None:
-                self._terms = terms
+            make = partial(super().ensure, partitions, replication_factor, setting=setting, configs=configs)
+            if self._make is not None:
+                self._make = make
                 await self._look()
                 return self._was_made
-            was_made = await self._ensure(terms)
-            self._terms, self._is_sure = terms, self.refusal is None
+            was_made = await make()
+            self._make, self._is_sure = make, self.refusal is None
             self._looked_at = self._cluster.clock.monotonic()
             self._note()
             return was_made
@@ -146,7 +138,7 @@ class KeptLog(TopicLog):
             try:
                 await self._write(steps, producer)
             except BrokerAnsweredError as error:
-                if error.code not in _MISSING or self._terms is None:
+                if error.code not in _MISSING or self._make is None:
                     raise
             else:
                 if not self._is_new():
@@ -173,10 +165,13 @@ class KeptLog(TopicLog):
         await self._writer.write(self._cluster, {tp for step in placed for tp in step}, append)
 
     async def _look(self) -> None:
-        if self._terms is None:
+        if self._make is None:
             return
         self._is_sure, self._looked_at = False, self._cluster.clock.monotonic()
-        was_made = await self._ensure(self._terms)
+        try:
+            was_made = await self._make()
+        except BrokerAnsweredError as error:
+            raise _vanished(error) from error
         if self.refusal is not None:
             raise _vanished(self.refusal)
         if self._was_there:
@@ -186,15 +181,6 @@ class KeptLog(TopicLog):
         if self._is_owed:
             await self._fill()
         self._is_sure = True
-
-    async def _ensure(self, terms: _Terms) -> bool:
-        made_by = (terms.partitions, terms.replication_factor)
-        try:
-            return await super().ensure(*made_by, setting=terms.setting, configs=terms.configs)
-        except BrokerAnsweredError as error:
-            if self._terms is None:
-                raise
-            raise _vanished(error) from error
 
     async def _fill(self) -> None:
         records = await self._contents()
