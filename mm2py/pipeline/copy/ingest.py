@@ -226,29 +226,24 @@ def _rebuild(
 
 
 def _put_rebuilt(copy: PartitionCopy, rebuilt: Rebuilt) -> bool:
-    limit = copy.plan.max_message_bytes
-    if len(rebuilt.batch) > limit:
-        # The builder lets only a batch's first record exceed its limit, so this one is alone in its batch.
-        source = copy.plan.source
-        error = RecordTooLargeError(source.topic, source.partition, rebuilt.first_upstream, len(rebuilt.batch), limit)
-        copy.end(
-            Ended.FAILED,
-            PartitionFailure(str(error), error.hint, type(error).__name__, rebuilt.first_upstream),
-        )
+    failure = too_large(copy.plan, rebuilt)
+    if failure is not None:
+        copy.end(Ended.FAILED, failure)
         return False
-    next_upstream = rebuilt.last_upstream + 1
-    copy.buffer.put(
-        BufferedBatch(
-            rebuilt.batch,
-            rebuilt.record_count,
-            rebuilt.first_upstream,
-            next_upstream,
-            rebuilt.max_timestamp,
-            rebuilt.runs,
-        )
-    )
-    copy.fetching.position.offset = next_upstream
+    copy.buffer.put_rebuilt(rebuilt)
+    copy.fetching.position.offset = rebuilt.last_upstream + 1
     return True
+
+
+def too_large(plan: PartitionPlan, rebuilt: Rebuilt) -> PartitionFailure | None:
+    """Return why the remote topic of *plan* does not take a batch; None if it does."""
+    size_bytes, limit = len(rebuilt.batch), plan.max_message_bytes
+    if size_bytes <= limit:
+        return None
+    # The builder lets only a batch's first record exceed its limit, so this one is alone in its batch.
+    offset = rebuilt.first_upstream
+    error = RecordTooLargeError(plan.source.topic, plan.source.partition, offset, size_bytes, limit)
+    return PartitionFailure(str(error), error.hint, type(error).__name__, offset)
 
 
 def end_corrupt(copy: PartitionCopy, error: MalformedRecordSetError | UnreadableBatchError) -> bool:

@@ -30,6 +30,7 @@ from mm2py.model.epoch import (
 )
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.batches.batch import next_sequence
+from mm2py.wire.batches.native import Rebuilt
 from mm2py.wire.fetch_forms import FetchPosition
 from mm2py.wire.metadata import ClusterMetadata
 from mm2py.wire.requests import id_bytes
@@ -157,6 +158,10 @@ class BatchBuffer:
     def put(self, buffered: BufferedBatch) -> None:
         self.queue.append(buffered)
         self.size_bytes += buffered.size_bytes
+
+    def put_rebuilt(self, rebuilt: Rebuilt) -> None:
+        first, after = rebuilt.first_upstream, rebuilt.last_upstream + 1
+        self.put(BufferedBatch(rebuilt.batch, rebuilt.record_count, first, after, rebuilt.max_timestamp, rebuilt.runs))
 
     @property
     def may_have_arrived(self) -> bool:

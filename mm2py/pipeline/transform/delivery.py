@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
 from typing import Final
 
-import attrs
-
 from mm2py.clock import Clock
-from mm2py.errors import RecordTooLargeError
-from mm2py.model.epoch import EpochPlan, PartitionFailure, PartitionPlan
+from mm2py.model.epoch import EpochPlan
 from mm2py.pipeline.copy.metadata import UNREACHABLE_PAUSE_S, follow_leaders
-from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy
+from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.worker_state import WorkerState
-from mm2py.wire.batches.native import Rebuilt
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.produce import init_producer_id
 
 
 #: How long to wait for a target that does not answer; the daemon plans the range again after that.
 _SEND_WITHIN_S: Final = 20.0
-_BATCH_BYTES: Final = 512 * 1024
-_NO_CODEC: Final = 0
 
 
 class Delivery:
@@ -85,45 +78,3 @@ class Delivery:
                 copy.retried_failure = None
                 return
             await self._clock.sleep(UNREACHABLE_PAUSE_S)
-
-
-@attrs.frozen
-class Batches:
-    """The batches of one remote partition up to the first that is too large for it, and the failure that this is."""
-
-    fitting: tuple[Rebuilt, ...]
-    failure: PartitionFailure | None = None
-
-
-def codec_of(plan: EpochPlan) -> int:
-    return plan.limits.codec or _NO_CODEC
-
-
-def limit_of(one: PartitionPlan) -> int:
-    """Return how many bytes a batch of the remote partition may have."""
-    return min(_BATCH_BYTES, one.max_message_bytes)
-
-
-def fitting(one: PartitionPlan, built: Sequence[Rebuilt]) -> Batches:
-    """Return those of the batches *built* that the remote topic of *one* takes."""
-    for at, batch in enumerate(built):
-        if len(batch.batch) > one.max_message_bytes:
-            source, offset = one.source, batch.first_upstream
-            error = RecordTooLargeError(source.topic, source.partition, offset, len(batch.batch), one.max_message_bytes)
-            return Batches(tuple(built[:at]), PartitionFailure(str(error), error.hint, type(error).__name__, offset))
-    return Batches(tuple(built))
-
-
-def put_all(copy: PartitionCopy, batches: Iterable[Rebuilt]) -> None:
-    """Queue *batches*."""
-    for built in batches:
-        copy.buffer.put(
-            BufferedBatch(
-                built.batch,
-                built.record_count,
-                built.first_upstream,
-                built.last_upstream + 1,
-                built.max_timestamp,
-                built.runs,
-            )
-        )

@@ -8,21 +8,28 @@ run again, or cut, without repeating anything.
 from __future__ import annotations
 
 import resource
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import pyarrow as pa
 
 from mm2py.clock import Clock
 from mm2py.core.transform.steps import added_headers
 from mm2py.model.epoch import Ended, EpochPlan, PartitionFailure, PartitionPlan
+from mm2py.pipeline.copy.ingest import too_large
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.pipeline.transform.columns import chunk_of, pack_arrow, stray
-from mm2py.pipeline.transform.delivery import Batches, Delivery, codec_of, fitting, limit_of, put_all
+from mm2py.pipeline.transform.delivery import Delivery
 from mm2py.pipeline.transform.results import BadRecord, RangeOutcome
 from mm2py.pipeline.transform.validation import Rows, end_of
+from mm2py.wire.batches.native import Rebuilt
 from mm2py.wire.batches.packed_records import pack
 from mm2py.wire.batches.record_columns import build
+
+
+_BATCH_BYTES: Final = 512 * 1024
+_NO_CODEC: Final = 0
 
 
 class RangeWriter:
@@ -32,6 +39,8 @@ class RangeWriter:
         self._plan = plan
         self._partition = partition
         self._steps = plan.transform.steps if plan.transform is not None else ()
+        self._codec = plan.limits.codec or _NO_CODEC
+        self._limit_bytes = min(_BATCH_BYTES, partition.max_message_bytes)
         self._delivery = Delivery(plan, hosted, clock)
 
     async def write(self, rows: Sequence[pa.RecordBatch]) -> RangeOutcome:
@@ -64,10 +73,10 @@ class RangeWriter:
         if first is None or last is None or not (one.position <= first and last < end_of(one)):
             return False
         packed = pack_arrow(rows)
-        built = packed and pack(packed, codec=codec_of(self._plan), limit_bytes=limit_of(one), headers=headers)
+        built = packed and pack(packed, codec=self._codec, limit_bytes=self._limit_bytes, headers=headers)
         if not built:
             return False
-        self._put(copy, fitting(one, built), None, end_of(one))
+        self._put(copy, built, None, end_of(one))
         return True
 
     def _queue(self, copy: PartitionCopy, batches: Sequence[pa.RecordBatch]) -> list[BadRecord]:
@@ -75,17 +84,22 @@ class RangeWriter:
         one = self._partition
         rows = Rows(self._plan, one)
         records = rows.records(chunk_of(batch, one.source) for batch in batches)
-        built = build(records, codec=codec_of(self._plan), limit_bytes=limit_of(one))
-        self._put(copy, fitting(one, built), rows.failure, rows.done_until)
+        built = build(records, codec=self._codec, limit_bytes=self._limit_bytes)
+        self._put(copy, built, rows.failure, rows.done_until)
         return rows.left_out
 
-    def _put(self, copy: PartitionCopy, batches: Batches, failure: PartitionFailure | None, done_until: int) -> None:
-        put_all(copy, batches.fitting)
-        failure = batches.failure or failure
+    def _put(
+        self, copy: PartitionCopy, built: Iterable[Rebuilt], failure: PartitionFailure | None, done_until: int
+    ) -> None:
+        """Queue the batches *built*, up to one that the remote topic does not take."""
+        for batch in built:
+            unfit = too_large(self._partition, batch)
+            if unfit is not None:
+                failure, done_until = unfit, batch.first_upstream
+                break
+            copy.buffer.put_rebuilt(batch)
         if failure is not None:
             copy.end(Ended.FAILED, failure)
-        if batches.failure is not None and batches.failure.offset is not None:
-            done_until = batches.failure.offset
         # What was read and left out is done with as well.
         copy.pass_over(done_until)
 
