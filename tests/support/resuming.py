@@ -10,6 +10,7 @@ import attrs
 
 from mm2py.model.epoch import Ended, PartitionPlan
 from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.copy.log_walk import LogWalker
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.resume import Resumer, Walks
 from mm2py.pipeline.copy.slow_lines import SlowLines
@@ -45,15 +46,9 @@ class ResumeRig:
         return self.target.partitions[TopicPartition(REMOTE, 0)]
 
     def resumer(self, *, reads_committed: bool = False) -> Resumer:
-        return Resumer(
-            cast("Cluster", self.source),
-            cast("Cluster", self.target),
-            LoopClock(),
-            self.walks,
-            reads_committed=reads_committed,
-            slow_lines=SlowLines(),
-            epoch_ms=5_000,
-        )
+        source, target = cast("Cluster", self.source), cast("Cluster", self.target)
+        logs = LogWalker(source, target, reads_committed=reads_committed, slow_lines=SlowLines(), epoch_ms=5_000)
+        return Resumer(source, target, LoopClock(), self.walks, logs)
 
     async def resume(
         self, position: int, downstream: int | None, *, reads_committed: bool = False, within_s: float = 20.0

@@ -21,6 +21,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionFailure
 from mm2py.pipeline.copy.fetching import SourceReader
+from mm2py.pipeline.copy.log_walk import LogWalker
 from mm2py.pipeline.copy.metadata import UNREACHABLE_PAUSE_S, end_all_remade, follow_leaders, renew_aged
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of, late
@@ -189,15 +190,14 @@ class _Epoch:
             await self._clock.sleep(_STARTS_APART_S)
             await self._in_turns(reader.assign_again, others)
         reader.are_assigned.set()
-        resumer = Resumer(
+        logs = LogWalker(
             self._source,
             self._target,
-            self._clock,
-            self._hosted.walks,
             reads_committed=self._plan.limits.reads_committed,
             slow_lines=self._hosted.slow_lines,
             epoch_ms=self._plan.epoch_ms,
         )
+        resumer = Resumer(self._source, self._target, self._clock, self._hosted.walks, logs)
         await resumer.resolve([copy for copy in self._copies if copy.is_unsure and not copy.has_ended], start)
 
     async def _in_turns(

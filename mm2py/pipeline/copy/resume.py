@@ -27,7 +27,6 @@ from mm2py.pipeline.copy.log_walk import LogWalker, NotThereError, WalkedRecord,
 from mm2py.pipeline.copy.metadata import end_remade, too_short
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.refusals import SILENT_S, UNREACHABLE, endless, failure_of, leaderless, untold
-from mm2py.pipeline.copy.slow_lines import SlowLines
 from mm2py.wire.batches.batch import LOG_APPEND_TIME, MAGIC_V2, MalformedRecordSetError, RecordBatchView
 from mm2py.wire.batches.rebuild import NO_TIMESTAMP, UnreadableBatchError
 from mm2py.wire.cluster import Cluster
@@ -100,25 +99,13 @@ Walks = dict[tuple[str, PartitionPlan], Walked | _Comparison]
 class Resumer:
     """Resolves unsure partitions of one epoch."""
 
-    def __init__(
-        self,
-        source: Cluster,
-        target: Cluster,
-        clock: Clock,
-        walks: Walks,
-        *,
-        reads_committed: bool,
-        slow_lines: SlowLines,
-        epoch_ms: int,
-    ) -> None:
-        """Make one for an epoch of *epoch_ms*; *walks* and *slow_lines* outlive it."""
+    def __init__(self, source: Cluster, target: Cluster, clock: Clock, walks: Walks, logs: LogWalker) -> None:
+        """Make one for an epoch, which *walks* outlive; *logs* are those of both clusters."""
         self._source = source
         self._target = target
         self._clock = clock
         self._walks = walks
-        self._logs = LogWalker(
-            source, target, reads_committed=reads_committed, slow_lines=slow_lines, epoch_ms=epoch_ms
-        )
+        self._logs = logs
         #: By the source's leader: one that is silent delays only what it leads.
         self._slots: dict[int | None, asyncio.Semaphore] = {}
 
