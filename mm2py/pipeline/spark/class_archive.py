@@ -9,6 +9,7 @@ none, it starts as ever.
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from pathlib import Path
 from shlex import quote
@@ -82,7 +83,12 @@ def _leave(session: SparkSession) -> None:
     session.context.stop()
     if session.process.stdin is not None:
         session.process.stdin.close()
-    session.process.wait(_WRITE_LIMIT_S)
+    try:
+        session.process.wait(_WRITE_LIMIT_S)
+    except subprocess.TimeoutExpired as error:
+        session.process.kill()
+        session.process.wait()
+        raise TimeoutError(f"writing them takes longer than {_WRITE_LIMIT_S:g} s") from error
 
 
 def main() -> int:
