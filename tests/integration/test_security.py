@@ -161,7 +161,7 @@ async def test_tokens_of_an_endpoint(secure: SecureCluster) -> None:
 
 
 def _let_expire(end: ClusterEndpoint) -> None:
-    oauth._tokens[end.security] = attrs.evolve(oauth._tokens[end.security], use_until=0.0)
+    oauth._tokens[end.security] = attrs.evolve(oauth._tokens[end.security], use_until=0.0, last_s=0.0)
 
 
 _WRONG, _NOBODY = {"sasl_jaas_config": plain_line(password="wr0ng")}, {"sasl_jaas_config": scram_line(user="nobody")}
