@@ -4,8 +4,9 @@ records would expire are reported.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Final
 
 from mm2py.errors import Mm2Error
 from mm2py.model.flow import Flow
@@ -21,6 +22,8 @@ from mm2py.wire.topic_log import LogRecord
 #: start. A topic has as much in such segments, but one is not smaller than Kafka allows.
 _SEGMENTS_BYTES = 16 * 1024 * 1024
 _LEAST_SEGMENT_BYTES = 1024 * 1024
+#: Of a topic that is read as a whole again and again.
+SMALLEST_SEGMENTS: Final[Mapping[str, str]] = {"segment.bytes": str(_LEAST_SEGMENT_BYTES)}
 
 
 def small_segments(partitions: int) -> dict[str, str]:

@@ -44,7 +44,7 @@ from tests.support.nodes import RunningNode, running_node
 from tests.support.producing import produce, produce_numbers
 from tests.support.reading import read_topic
 from tests.support.records import MIDDLE_MS, NewRecord
-from tests.support.topics import create_topic, list_topics
+from tests.support.topics import create_topic, list_topics, topic_configs
 
 
 _COUNT = 400
@@ -74,7 +74,11 @@ async def _write(cluster: KafkaCluster, topic: str, key: bytes, value: bytes | N
 async def test_a_flow_without_overrides_creates_no_topic(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str
 ) -> None:
-    """Reading creates nothing; the first override creates a compacted topic of one partition, and is read again."""
+    """
+    Reading creates nothing; the first override creates a compacted topic of one partition, and is read again.
+
+    The topic is read each half minute, and overrides may change each minute: brokers compact only full segments.
+    """
     settings = flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, alias=prefix, topics=prefix)
     store = OverrideStore(settings, SystemClock())
     nothing = await store.read()
@@ -87,6 +91,8 @@ async def test_a_flow_without_overrides_creates_no_topic(
     assert await store.read() == kept
     assert (kept.overrides, kept.revision, kept.by) == (overrides, 1, "alice")
     assert set((await read_topic(backup.bootstrap_servers, store.topic)).keys()) == {0}
+    configs = await topic_configs(backup.bootstrap_servers, store.topic)
+    assert (configs["cleanup.policy"], configs["segment.bytes"]) == ("compact", "1048576")
 
 
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["deleted", "replaced"])

@@ -19,7 +19,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error, OverrideConflictError, shortened
-from mm2py.flow.internal_topics import report_expiry
+from mm2py.flow.internal_topics import SMALLEST_SEGMENTS, report_expiry
 from mm2py.model.flow import Flow
 from mm2py.model.overrides import Overrides
 from mm2py.model.stored_overrides import (
@@ -119,7 +119,7 @@ class OverrideStore:
         record = LogRecord(overrides_key(self.flow), encode_overrides(self.flow, kept), partition=0)
         async with self._open() as cluster:
             log = TopicLog(cluster, self.topic)
-            await log.ensure(1, self._settings.config_storage.replication_factor, setting=_SETTING)
+            await self._ensure(log)
             await log.append([record])
             winner = self._winner(await self._records(cluster))
             if winner is None or winner.value == record.value:
@@ -140,10 +140,15 @@ class OverrideStore:
             if is_there and (records or not is_other_topic(topic_id, seen)):
                 return seen, None
             log = TopicLog(cluster, self.topic)
-            was_made = await log.ensure(1, self._settings.config_storage.replication_factor, setting=_SETTING)
+            was_made = await self._ensure(log)
             await log.append([LogRecord(overrides_key(self.flow), encode_overrides(self.flow, kept), partition=0)])
             policy = await wrong_policy(cluster, self.topic)
             return cluster.topic_id(self.topic), Refilled(cluster.alias, self.topic, 1, was_made, policy)
+
+    async def _ensure(self, log: TopicLog) -> bool:
+        """Create the topic if it is missing; return whether it was."""
+        factor = self._settings.config_storage.replication_factor
+        return await log.ensure(1, factor, setting=_SETTING, configs=SMALLEST_SEGMENTS)
 
     async def _records(self, cluster: Cluster) -> list[LogRecord]:
         """Return the flow's records in the topic, none if there is no topic."""
