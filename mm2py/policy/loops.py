@@ -363,7 +363,8 @@ class _Search:
         is_open = False
         for topic_filter, name in asked:
             before, probe, after = name.partition(_PROBE)
-            if not probe or not isinstance(topic_filter, DefaultTopicFilter):
+            # One derived from it may take what its lists do not.
+            if not probe or type(topic_filter) is not DefaultTopicFilter:
                 is_open = True
                 continue
             if topic_filter.included.regex is None:

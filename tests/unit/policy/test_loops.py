@@ -43,6 +43,13 @@ class ShortNames:
         return len(topic) == 3
 
 
+class AlsoShortNames(DefaultTopicFilter):
+    """One that takes more than its lists say."""
+
+    def takes_topic(self, topic: str) -> bool:
+        return len(topic) == 3 or super().takes_topic(topic)
+
+
 @dataclasses.dataclass
 class Endings:
     """Another one, which Python cannot hash."""
@@ -200,8 +207,9 @@ def test_a_sure_loop_is_found_beside_others() -> None:
     [
         mirror("B->A", "(?!orders|x).*"),
         attrs.evolve(mirror("B->A"), topic_filter=ShortNames()),
+        attrs.evolve(mirror("B->A"), topic_filter=AlsoShortNames.of(())),
     ],
-    ids=["an expression that cannot be walked", "a filter of one's own"],
+    ids=["an expression that cannot be walked", "a filter of one's own", "one derived from the default"],
 )
 def test_what_cannot_be_ruled_out_is_said(back: FlowNaming) -> None:
     """If no name is found, but none can be ruled out, there may be a loop."""
