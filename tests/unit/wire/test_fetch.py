@@ -247,8 +247,7 @@ async def test_topics_that_come_and_go_leave_nothing(broker: FetchBroker, sessio
     before, now = position(0, 10), position(0, 10, topic=b"users")
     session.want(before)
     await session.fetch(SIZES, 500)
-    session.keep_only([now])
-    session.adopt(now)
+    session.enter([now])
     await session.fetch(SIZES, 500)
 
     assert broker.asked.named == {"users": {0: (10, 3)}}
