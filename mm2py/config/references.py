@@ -9,12 +9,13 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import attrs
 
 from mm2py.config.layers import Layers, Value
 from mm2py.config.problem import Problem
-from mm2py.config.providers import Machine, Provider, ProviderError, file_kind, make_provider
+from mm2py.config.providers import Machine, Provider, ProviderError, Stamp, file_kind, make_provider
 from mm2py.model.patterns import split_list
 
 
@@ -27,16 +28,22 @@ _BUILT_IN = ("file", "dir", "directory", "env")
 
 @attrs.frozen
 class Resolved:
-    """The lines with all references replaced, with problems and notes."""
+    """The lines with all references replaced, with problems and notes; and the files that were read, as they were
+    before.
+    """
 
     layers: Layers
     problems: tuple[Problem, ...]
     notes: tuple[Problem, ...]
+    files: Mapping[Path, Stamp]
 
 
 def resolve_references(layers: Layers, machine: Machine) -> Resolved:
     """Replace all references in *layers* by the values of its providers."""
     providers, problems = _make_providers(layers, machine)
+    paths = {path for line in layers.lines() for path in files_provided(line.text, layers)}
+    # Before they are read: a save in between counts.
+    files = {Path(path): machine.stamp(path) for path in paths}
     notes: list[Problem] = []
     replaced: dict[str, Value] = {}
     for line in layers.lines():
@@ -50,7 +57,7 @@ def resolve_references(layers: Layers, machine: Machine) -> Resolved:
         if text != line.text:
             replaced[line.key] = attrs.evolve(line, text=text, stands_in=line.text)
         notes.extend(_note_strangers(line, providers))
-    return Resolved(layers.replaced(replaced), tuple(problems), tuple(notes))
+    return Resolved(layers.replaced(replaced), tuple(problems), tuple(notes), files)
 
 
 def _make_providers(layers: Layers, machine: Machine) -> tuple[dict[str, Provider], list[Problem]]:

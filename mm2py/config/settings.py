@@ -32,7 +32,7 @@ from mm2py.config.lint import Line, classify_all, lint
 from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.properties import Document, escaped, parse_bytes
 from mm2py.config.providers import Machine, Stamp
-from mm2py.config.references import files_provided, resolve_references
+from mm2py.config.references import resolve_references
 from mm2py.config.resolve import (
     FlowReader,
     cluster_aliases,
@@ -187,14 +187,9 @@ class _Given:
 
 def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
     document, targets = given.document, given.targets
-    written = Layers(document, given.overrides, live, owners)
-    # Before they are read: a save in between counts.
-    paths = {path for line in written.lines() for path in files_provided(line.text, written)}
-    stamps = {path: given.machine.stamp(path) for path in paths}
-    resolved = resolve_references(written, given.machine)
+    resolved = resolve_references(Layers(document, given.overrides, live, owners), given.machine)
     aliases = cluster_aliases(resolved.layers)
-    modern = modernise(resolved.layers, aliases)
-    layers = modern.layers
+    layers = (modern := modernise(resolved.layers, aliases)).layers
     lines = classify_all(layers, aliases)
     found = lint(document, layers, lines, aliases)
     notes = (*found.notes, *resolved.notes, *modern.notes)
@@ -238,7 +233,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
         worker=worker_membership(layers, flows[0].flow.target if flows else next(iter(aliases), "")),
         elsewhere=_elsewhere(layers, flows),
         effective=tuple(effective(layers, [settings.flow for settings in flows], lines)),
-        provided={Path(path): stamp for path, stamp in stamps.items()},
+        provided=resolved.files,
     )
 
 
