@@ -176,7 +176,7 @@ class ClusterView:
 class GroupView:
     """
     One of a flow's task groups. `connector` is Java's name for it; `restarts` are those since the daemon started,
-    `falls` those of them after failures.
+    `falls` how often it, or a loop beside its tasks, failed and was restarted.
     """
 
     connector: str
