@@ -66,6 +66,27 @@ def read_flow(text: str) -> Flow:
     raise argparse.ArgumentTypeError(f"{text} is not a flow; write 'A->B', in quotes, or from:A/to:B")
 
 
+def filled(text: str) -> str:
+    """Return an argument's *text*. Raise ArgumentTypeError if it is empty, as a script's variable may be: an option
+    that names one topic would then be about all of them.
+    """
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the value is empty")
+    return text
+
+
+def whole_number(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
+    """Return what parses a number from *least* to *most*, and raises ArgumentTypeError otherwise."""
+
+    def parse(text: str) -> int:
+        digits = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+        if not digits or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"expected a whole number from {least} to {most}, found {text}")
+        return int(text)
+
+    return parse
+
+
 def run(question: Callable[[], Coroutine[Any, Any, None]], *, cut_short: int = ExitCode.OK) -> int:
     """Run the request and return the exit code; an error is a line on stderr, with a hint. *cut_short* is the code if
     Ctrl-C ends the request, or the reader of what it prints.

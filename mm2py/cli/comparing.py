@@ -69,12 +69,16 @@ def _request(options: argparse.Namespace, clock: Clock) -> VerifyRequest:
     if options.slots is not None and not 0 < options.slots <= _MOST_SLOTS:
         raise ArgumentsError(f"--slots {options.slots}: give a number from 1 to {_MOST_SLOTS}")
     topics = tuple(name.strip() for name in options.topics.split(",") if name.strip())
+    if options.topics.strip() and not topics:
+        raise ArgumentsError(f"--topics {options.topics}: no topic is named")
     try:
         DefaultTopicFilter.of(topics)
     except PatternError as error:
         raise ArgumentsError(f"--topics: {error}") from error
     now_ms = clock.wall_ms()
     start, end = _moment(options.start, now_ms, "--from"), _moment(options.end, now_ms, "--to")
+    if start is not None and start.timestamp_ms is not None and start.timestamp_ms >= now_ms:
+        raise ArgumentsError(f"--from {options.start} is not before now: nothing would be compared")
     if start is not None and end is not None and _is_empty(start, end):
         raise ArgumentsError(f"--to {options.end} is not after --from {options.start}: nothing would be compared")
     return VerifyRequest(

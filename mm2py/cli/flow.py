@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from mm2py.cli import flow_pages, looking, rest_client
-from mm2py.cli.command import Parser, even_if_unread, read_flow, run
+from mm2py.cli.command import Parser, even_if_unread, filled, read_flow, run, whole_number
 from mm2py.cli.flow_requests import CONNECTORS, Request, configuring, judge_steering, limiting, steering
 from mm2py.cli.rest_client import DaemonNotReachableError, RestClient, connected, read_address
 from mm2py.clock import Clock, SystemClock
@@ -92,17 +92,19 @@ def _add_connector(parser: argparse.ArgumentParser, *, default: str | None = Non
 def _add_steering(parser: argparse.ArgumentParser, *, is_restart: bool) -> None:
     _add_connector(parser)
     if is_restart:
-        parser.add_argument("--task", type=int, metavar="N", help="only this copy task")
+        parser.add_argument("--task", type=whole_number(0), metavar="N", help="only this copy task")
         parser.add_argument("--only-failed", action="store_true", help="only failed ones")
         return
-    parser.add_argument("--topic", metavar="TOPIC", help="only this topic, by its name at the source")
-    parser.add_argument("--partition", type=int, metavar="N", help="only this partition of --topic")
+    parser.add_argument("--topic", type=filled, metavar="TOPIC", help="only this topic, by its name at the source")
+    parser.add_argument("--partition", type=whole_number(0), metavar="N", help="only this partition of --topic")
 
 
 def _add_limit(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--topic", metavar="TOPIC", help="only for this topic, by its name at the source")
-    parser.add_argument("--bytes-per-s", metavar="10M", help="bytes of record batches as stored at the source; or none")
-    parser.add_argument("--records-per-s", metavar="5k", help="records; or none")
+    parser.add_argument("--topic", type=filled, metavar="TOPIC", help="only for this topic, by its name at the source")
+    parser.add_argument(
+        "--bytes-per-s", type=filled, metavar="10M", help="bytes of record batches as stored at the source; or none"
+    )
+    parser.add_argument("--records-per-s", type=filled, metavar="5k", help="records; or none")
     parser.add_argument("--none", action="store_true", help="remove the limit")
 
 
@@ -120,7 +122,7 @@ def _add_topics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sort", choices=list(_SORTS), default="name", help="default: name; other keys in descending order"
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="only the first N")
+    parser.add_argument("--limit", type=whole_number(1, 10_000), metavar="N", help="only the first N")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 import attrs
 
 from mm2py.cli.asking import MirrorFile
-from mm2py.cli.command import Parser, read_flow, run
+from mm2py.cli.command import Parser, filled, read_flow, run
 from mm2py.cli.sheets import Sheet, plain_lines
 from mm2py.client import MirrorClient, MirrorClientConfig, OffsetTranslation, TopicPartition, Translated, Translation
 from mm2py.errors import ClusterUnreachableError, Mm2Error
@@ -69,7 +69,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("file", metavar="mm2.properties", help="MirrorMaker 2's properties file")
     parser.add_argument("flow", type=read_flow, metavar="A->B", help="the flow whose records it is about")
-    parser.add_argument("what", nargs="+", metavar="GROUP|TOPIC:PARTITION:OFFSET", help="what to translate")
+    parser.add_argument(
+        "what", nargs="+", type=filled, metavar="GROUP|TOPIC:PARTITION:OFFSET", help="what to translate"
+    )
     parser.add_argument("--back", action="store_true", help="from the target's offsets back to the source's")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each offset")
     return parser

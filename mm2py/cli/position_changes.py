@@ -20,7 +20,7 @@ from yarl import URL
 
 from mm2py.cli.command import ArgumentsError, Parser, even_if_unread, read_flow, run
 from mm2py.cli.exit_code import ExitCode
-from mm2py.cli.positions import Choice, add_arguments, chosen_flow, offsets_of, read_settings
+from mm2py.cli.positions import Choice, NothingChosenError, add_arguments, chosen_flow, offsets_of, read_settings
 from mm2py.cli.rest_client import Address, connected
 from mm2py.cli.sheets import Note, Part, Sheet, clean, show, text
 from mm2py.clock import Clock, SystemClock
@@ -85,19 +85,6 @@ class NoLinesError(Mm2Error):
     def __str__(self) -> str:
         others = f", but {self.others} of others" if self.others else ""
         return f"{self.where} has no offsets of connector {self.connector}{others}"
-
-
-@attrs.define(eq=False)
-class NothingChosenError(Mm2Error):
-    """The options choose no topic-partition."""
-
-    hint: ClassVar[str] = "mm2py offsets describe shows what there is"
-
-    flow: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"flow {self.flow} {self.what} of the topics and partitions that are named"
 
 
 def make_parser(action: str) -> argparse.ArgumentParser:
@@ -231,7 +218,7 @@ async def _reset(options: argparse.Namespace, clock: Clock) -> None:
     if (choice.topics is None) != options.all_topics:
         raise ArgumentsError("name topics with --topics, or take --all-topics")
     at_ms = None
-    if options.to_datetime:
+    if options.to_datetime is not None:
         try:
             at_ms = timestamp_ms(options.to_datetime)
         except ValueError as error:

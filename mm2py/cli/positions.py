@@ -9,10 +9,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
 import attrs
 
-from mm2py.cli.command import ArgumentsError, Parser, read_flow, run
+from mm2py.cli.command import ArgumentsError, Parser, read_flow, run, whole_number
 from mm2py.cli.sheets import Note, Part, Sheet, clean, show, text
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.importers.standalone import import_standalone
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, has_flow: bool = True) -> 
         "--topics", default="", metavar="NAMES", help="only these: names or regular expressions, with commas between"
     )
     parser.add_argument(
-        "--partition", action="append", type=int, default=[], metavar="N",
+        "--partition", action="append", type=whole_number(0), default=[], metavar="N",
         help="only this partition; may be given several times",
     )  # fmt: skip
 
@@ -97,6 +98,19 @@ def main(action: str, arguments: Sequence[str]) -> int:
 # What the arguments mean.
 
 
+@attrs.define(eq=False)
+class NothingChosenError(Mm2Error):
+    """The options choose no topic-partition."""
+
+    hint: ClassVar[str] = "mm2py offsets describe shows what there is"
+
+    flow: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"flow {self.flow} {self.what} of the topics and partitions that are named"
+
+
 @attrs.frozen
 class Choice:
     """The topic-partitions that the options choose."""
@@ -111,6 +125,11 @@ class Choice:
         except PatternError as error:
             raise ArgumentsError(f"--topics: {error}") from error
         return cls(topics, frozenset(options.partition))
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether no option restricts it."""
+        return self.topics is None and not self.partitions
 
     def takes(self, source: TopicPartition) -> bool:
         return (self.topics is None or self.topics.takes_topic(source.topic)) and (
@@ -191,6 +210,8 @@ async def _describe(options: argparse.Namespace, clock: Clock) -> None:
         )
         for source in sorted(filter(choice.takes, survey.positions.keys() | survey.places.keys()))
     ]
+    if not rows and not choice.is_everything:
+        raise NothingChosenError(str(settings.flow), "mirrors none")
     if options.format == "table":
         show(list(_page(settings.flow, rows, await _runner(settings, clock))))
     elif options.format == "json":
@@ -245,6 +266,10 @@ async def _export(options: argparse.Namespace, clock: Clock) -> None:
         write_line(MirusOffset(connector, source, positions[source].next_upstream), form) + "\n"
         for source in sorted(filter(choice.takes, positions))
     ]
+    if not lines:
+        if not choice.is_everything:
+            raise NothingChosenError(str(settings.flow), "has no position")
+        print(f"mm2py: flow {settings.flow} has no positions", file=sys.stderr)
     if options.output is None:
         sys.stdout.writelines(lines)
         return

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import enum
 import itertools
+import math
 import signal
 import sys
 import time
@@ -83,8 +84,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=5_000, help="records written each second (default: 5000)")
     parser.add_argument("--keep-running", action="store_true", help="leave clusters and mirror up until Ctrl-C")
     options = parser.parse_args(arguments)
-    if options.seconds <= 0 or options.rate <= 0:
-        parser.error("--seconds and --rate must be greater than 0")
+    if not 0 < options.seconds < math.inf or options.rate <= 0:
+        parser.error("--seconds and --rate must be numbers greater than 0")
     return options
 
 

@@ -297,7 +297,17 @@ def test_a_full_disk_is_a_line(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("arguments", [["--seconds", "0"], ["--rate", "-1"], ["--rate", "fast"], ["--no-such"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--seconds", "0"],
+        ["--seconds", "nan"],
+        ["--seconds", "inf"],
+        ["--rate", "-1"],
+        ["--rate", "fast"],
+        ["--no-such"],
+    ],
+)
 def test_arguments_that_make_no_sense(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Wrong arguments end with a line that says what is wrong, before anything is started."""
     with pytest.raises(SystemExit) as ended:

@@ -108,6 +108,23 @@ async def test_a_range_that_ends_where_it_begins_or_before_is_refused(start: str
         comparing._request(options, LoopClock())
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--from=-0s", "--from -0s is not before now: nothing would be compared"),
+        ("--from=2999-01-01", "--from 2999-01-01 is not before now: nothing would be compared"),
+        ("--topics=,", "--topics ,: no topic is named"),
+    ],
+)
+def test_what_would_compare_nothing_or_all_by_mistake_is_refused(
+    option: str, said: str, capsys: pytest.CaptureFixture[str], seen: list[FlowSettings]
+) -> None:
+    """A mistyped year found both sides equal, and a list of empty variables compared everything."""
+    assert verify.main(["f", "A->B", option]) == ExitCode.BAD_ARGUMENTS
+    assert capsys.readouterr().err == f"mm2py: {said}\n"
+    assert not seen
+
+
 @pytest.mark.parametrize("slots", ["0", "-1", "100000"])
 def test_a_number_of_slots_that_spark_does_not_start_with_is_refused(
     slots: str, capsys: pytest.CaptureFixture[str], seen: list[FlowSettings]
