@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import shutil
 import socket
 import struct
@@ -346,7 +347,8 @@ def _formatted_data(scram_users: Mapping[str, str]) -> Path:
 
 
 def _properties_text(properties: Mapping[str, str]) -> str:
-    return "".join(f"{key}={value}\n" for key, value in properties.items())
+    # JSON's escapes are among those of Java, which would take the bytes of anything else for ISO-8859-1.
+    return "".join(f"{key}={json.dumps(value)[1:-1]}\n" for key, value in properties.items())
 
 
 def _kafka_uuid() -> str:
