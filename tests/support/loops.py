@@ -52,6 +52,10 @@ class AutojumpLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.now
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109, ARG002
+        """Wait for the threads in real time: Python 3.12 and newer give a limit, which would be over at once."""
+        await super().shutdown_default_executor()
+
 
 async def turns_beside(work: Coroutine[Any, Any, _T]) -> tuple[_T, int]:
     """Run *work*, which waits for nothing; return its result, and how many turns others had meanwhile."""
