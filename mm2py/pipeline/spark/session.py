@@ -66,15 +66,15 @@ _CALLS_MAX = 256
 
 @attrs.define(eq=False)
 class JavaMissingError(Mm2Error):
-    """Spark needs a Java runtime and there is none."""
+    """Spark needs a Java runtime, and there is none, or one that is too old."""
 
     verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
     hint: ClassVar[str] = "install a Java runtime 17 or later (Debian: apt-get install openjdk-17-jre-headless)"
 
-    looked_for: str
+    finding: str
 
     def __str__(self) -> str:
-        return f"Spark needs Java, and there is no {self.looked_for}"
+        return f"Spark needs Java, and {self.finding}"
 
 
 @attrs.define(eq=False)
@@ -312,11 +312,17 @@ class SparkHost:
         self._events.emit(SparkLogged(line=line))
 
 
-def _require_java() -> None:
+def _java() -> tuple[str, str]:
+    """Return the command, and how to call it in a message."""
     java_home = os.environ.get("JAVA_HOME")
     java = str(Path(java_home, "bin", "java")) if java_home else "java"
+    return java, f"{java} (JAVA_HOME is set)" if java_home else "java on the PATH"
+
+
+def _require_java() -> None:
+    java, in_words = _java()
     if shutil.which(java) is None:
-        raise JavaMissingError(f"{java} (JAVA_HOME is set)" if java_home else "java on the PATH")
+        raise JavaMissingError(f"there is no {in_words}")
 
 
 def _has_account() -> bool:
@@ -356,6 +362,8 @@ def _open(
         # In a group of its own, a signal to this process's group, as from a terminal that is closed, does not reach it.
         gateway = launch_gateway(shown, popen_kwargs=LaunchArguments(stderr=write_end, process_group=0))
     except (PySparkException, OSError) as error:  # the latter where a disk is full, or memory or processes are short
+        if any("UnsupportedClassVersionError" in line for line in last_words):
+            raise JavaMissingError(f"{_java()[1]} is too old") from error
         raise SparkStartError(settings.master, reason([str(error), *last_words])) from error
     finally:
         os.close(write_end)

@@ -183,6 +183,23 @@ def test_without_java_it_does_not_start(
     assert [flow["flow"] for flow in json.loads(status.read_text())["flows"]] == ["A->B"]
 
 
+def test_with_an_old_java_it_does_not_start(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A Java that cannot load Spark's classes is named, rather than Spark's settings."""
+    java = tmp_path / "bin/java"
+    java.parent.mkdir()
+    refusal = "java.lang.UnsupportedClassVersionError: org/apache/spark/launcher/Main has been compiled by a more"
+    java.write_text(f"#!/bin/sh\necho 'Error: LinkageError occurred' >&2\necho '{refusal}' >&2\nexit 1\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    code = mirror_maker.main([str(file)])
+
+    assert code == ExitCode.NOT_STARTED
+    assert f"Spark needs Java, and {java} (JAVA_HOME is set) is too old; install" in capsys.readouterr().err
+
+
 def test_without_a_folder_for_temporary_files_it_does_not_start(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
