@@ -8,6 +8,7 @@ import pytest
 
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.transform.columns import ARROW, TimestampTooLargeError, chunk_of, pack_arrow, rows_of, to_arrow
+from mm2py.wire.batches import native
 from mm2py.wire.batches.packed_records import pack, unpack
 from mm2py.wire.batches.record_columns import Headers, RecordColumns
 
@@ -84,6 +85,7 @@ def test_timestamps_are_cut_to_milliseconds() -> None:
 _STAMPS = [1_750_000_000_123_456_789, (2**63 - 1) // 1_000, 1_700_000_000_123, -1]
 
 
+@pytest.mark.skipif(native.library() is None, reason="there is no C compiler")
 def test_timestamps_stay_as_they_came_without_spark() -> None:
     """However large: row by row, and packed."""
     columns = attrs.evolve(columns_of((), (), (), ()), timestamps=list(_STAMPS))
