@@ -142,7 +142,7 @@ class SourceReader:
 
     def assign(self, copy: PartitionCopy) -> None:
         """Assign *copy* to the fetcher of its broker; without a leader, retry soon."""
-        if self.is_stopped:
+        if self.is_stopped or copy.has_ended:
             return
         node = self.source.leader(copy.plan.source)
         if node is None or self._tasks is None:
@@ -220,7 +220,7 @@ class SourceReader:
     def _move(self, copy: PartitionCopy, fetcher: Fetcher, to_id: int) -> None:
         """Have another fetcher fetch *copy* from now on; *fetcher* has nothing under way for it."""
         fetching = copy.fetching
-        if self._tasks is None or self.is_stopped:
+        if self._tasks is None or self.is_stopped or copy.has_ended:
             return
         if (fetching.node, fetching.fetcher_id) != (fetcher.node, fetcher.fetcher_id) or to_id == fetcher.fetcher_id:
             return

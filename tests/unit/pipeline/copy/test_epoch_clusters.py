@@ -186,6 +186,24 @@ async def test_what_the_target_refuses_holds_no_epoch_up(rig: CopyRig, for_s: fl
     assert of(outcome).records == (9 if for_s < 1 else 0)
 
 
+async def test_what_the_target_refuses_is_not_looked_for_at_the_source(rig: CopyRig) -> None:
+    """A partition ends while its leader at the source is away: no other one has to be found for it."""
+
+    def fault(tp: TopicPartition, _raw: bytes) -> ProduceFault:
+        rig.upstream(tp.partition).leader = None
+        for connection in rig.source.connections:
+            connection.close("reset by peer")
+        return ErrorCode.MESSAGE_TOO_LARGE, False
+
+    rig.target.produce_fault = fault
+    rig.plans.pop(1)
+    rig.load(0, 1)
+    outcome = await rig.epoch()
+
+    assert of(outcome).ended is Ended.FAILED
+    assert outcome.retries <= 1
+
+
 async def test_slow_target_stops_fetching() -> None:
     """While the target takes nothing, no more than the buffer and one answer are read; then everything goes on."""
     rig = rig_of(1, buffer_bytes=50_000, partition_buffer_bytes=30_000, fetch_max_bytes=10_000)
