@@ -157,7 +157,7 @@ class Resumer:
         for _ in range(_ATTEMPTS):
             await self._clock.sleep(_SETTLE_S)
             before, ends = ends, await self._ends(partitions)
-            growing = {tp for tp, end in before.items() if isinstance(end, int) and ends[tp] != end}
+            growing = {tp for tp, end in ends.items() if isinstance(end, int) and before[tp] != end}
             if not growing:
                 break
         for tp in growing:

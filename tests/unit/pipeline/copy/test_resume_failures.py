@@ -33,6 +33,19 @@ async def test_target_that_keeps_growing_is_waited_for(rig: ResumeRig) -> None:
     assert loop.time() > 2.4
 
 
+async def test_an_end_that_is_told_late_is_asked_for_once_more(rig: ResumeRig) -> None:
+    """A new leader takes its time to tell the end; a request of a lost writer may be on its way to it, too."""
+    rig.write_source(range(100))
+    rig.write_target(range(10))
+    rig.downstream.is_end_unknown = True
+    loop = asyncio.get_running_loop()
+    loop.call_later(1.1, setattr, rig.downstream, "is_end_unknown", False)
+    loop.call_later(1.4, rig.write_target, [10, 11])
+    copy = await rig.resume(10, 9)
+
+    assert_resumed(rig, copy, position=12, downstream=11, records=2)
+
+
 @pytest.mark.parametrize(
     ("field", "values", "message"),
     [
