@@ -105,6 +105,8 @@ def _fetching(endpoint: ClusterEndpoint, loop: asyncio.AbstractEventLoop) -> asy
 
 async def _renewed(endpoint: ClusterEndpoint) -> OAuthToken:
     loop, security = asyncio.get_running_loop(), endpoint.security
+    # It lives from somewhere between here and the answer on; a worker that waits for its next plan takes that late.
+    begun = loop.time()
     try:
         text, life_s, extensions = await _fetch(endpoint)
     except TokenError:
@@ -114,8 +116,7 @@ async def _renewed(endpoint: ClusterEndpoint) -> OAuthToken:
     while len(_tokens) >= _TOKENS_KEPT:
         _fetches.pop(gone := next(iter(_tokens)), None)
         del _tokens[gone]
-    now = loop.time()
-    token = OAuthToken(text, now + life_s * _USED_SHARE, now + life_s * _LAST_SHARE, extensions)
+    token = OAuthToken(text, begun + life_s * _USED_SHARE, begun + life_s * _LAST_SHARE, extensions)
     _tokens[security] = token
     return token
 

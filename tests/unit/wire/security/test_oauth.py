@@ -156,6 +156,24 @@ async def test_a_provider_that_is_away_is_not_missed_while_a_token_is_good(holds
     assert "AwayTokens" in str(caught.value)
 
 
+class LateTokens(OurTokens):
+    """A provider whose answer is taken a minute after it was given."""
+
+    async def token(self) -> tuple[str, float]:
+        found = await super().token()
+        await asyncio.sleep(60)
+        return found
+
+
+async def test_an_answer_that_is_taken_late_makes_no_token_live_longer() -> None:
+    """A worker's loop stands still between its epochs, and a fetch may last from one to another."""
+    OurTokens.asked, begun = 0, asyncio.get_running_loop().time()
+    keys = {"sasl_login_callback_handler_class": f"{__name__}.LateTokens", "sasl_jaas_config": "M required prefix=t;"}
+    token = await token_for(_endpoint(**keys))
+
+    assert token.last_s <= begun + 100
+
+
 def test_an_endpoint_is_given_up_before_its_connection() -> None:
     """Else the reason would be that the connection took too long, with no word about the endpoint."""
     assert 1000 * oauth._timeout_s({}) < _endpoint().connection_setup_ms
