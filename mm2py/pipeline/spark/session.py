@@ -339,34 +339,42 @@ def _is_news(record: logging.LogRecord) -> bool:
     return record.msg != "Exception while sending command."
 
 
+def _launched(settings: SparkSettings, tell: Callable[[str], object]) -> tuple[Any, deque[str]]:
+    """Start Spark's JVM; return the way to it, and what it says last, at any time."""
+    last_words: deque[str] = deque(maxlen=LAST_WORDS)
+    read_end, write_end = os.pipe()
+    listener = threading.Thread(target=listen, args=(read_end, last_words, tell), name="spark-stderr", daemon=True)
+    listener.start()
+    # Settings given here become visible arguments of the JVM; the context gets all of them.
+    shown = SparkConf(loadDefaults=False).setAll(list(settings.shown_conf))
+    # What Spark asks of Python while it plans a query, it asks of this one, not of any that is on the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", settings.python)
+    if settings.is_embedded:
+        # Spark's UI has no login, and no other setting for the address at which it listens.
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    if not _has_account():
+        # Hadoop would ask the system for a name.
+        os.environ.setdefault("SPARK_USER", str(os.getuid()))
+    try:
+        # In a group of its own, a signal to this process's group, as from a terminal that is closed, does not reach it.
+        return launch_gateway(shown, popen_kwargs=LaunchArguments(stderr=write_end, process_group=0)), last_words
+    except (PySparkException, OSError) as error:  # the latter where a disk is full, or memory or processes are short
+        refused = error
+    finally:
+        os.close(write_end)
+    listener.join(_GRACE_S)  # it may not have heard all yet
+    words = [str(refused), *last_words]
+    if any("UnsupportedClassVersionError" in line for line in words):
+        raise JavaMissingError(f"{_java()[1]} is too old") from refused
+    raise SparkStartError(settings.master, reason(words)) from refused
+
+
 def _open(
     settings: SparkSettings, scratch: Path, tell: Callable[[str], object], given_up: threading.Event
 ) -> SparkSession:
     internals.release_unused()
     conf = SparkConf(loadDefaults=False).setAll(list(settings.conf))
-    last_words: deque[str] = deque(maxlen=LAST_WORDS)
-    read_end, write_end = os.pipe()
-    listener = threading.Thread(target=listen, args=(read_end, last_words, tell), name="spark-stderr", daemon=True)
-    listener.start()
-    try:
-        # Settings given here become visible arguments of the JVM; the context gets all of them.
-        shown = SparkConf(loadDefaults=False).setAll(list(settings.shown_conf))
-        # What Spark asks of Python while it plans a query, it asks of this one, not of any that is on the PATH.
-        os.environ.setdefault("PYSPARK_PYTHON", settings.python)
-        if settings.is_embedded:
-            # Spark's UI has no login, and no other setting for the address at which it listens.
-            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-        if not _has_account():
-            # Hadoop would ask the system for a name.
-            os.environ.setdefault("SPARK_USER", str(os.getuid()))
-        # In a group of its own, a signal to this process's group, as from a terminal that is closed, does not reach it.
-        gateway = launch_gateway(shown, popen_kwargs=LaunchArguments(stderr=write_end, process_group=0))
-    except (PySparkException, OSError) as error:  # the latter where a disk is full, or memory or processes are short
-        if any("UnsupportedClassVersionError" in line for line in last_words):
-            raise JavaMissingError(f"{_java()[1]} is too old") from error
-        raise SparkStartError(settings.master, reason([str(error), *last_words])) from error
-    finally:
-        os.close(write_end)
+    gateway, last_words = _launched(settings, tell)
     logging.getLogger().addFilter(_is_news)
     if given_up.is_set():  # while there was no JVM yet that could have been ended
         _bury_process(gateway.proc)
