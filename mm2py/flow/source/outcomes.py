@@ -42,6 +42,11 @@ class _EndedEpoch:
     wall_ms: int
     jitter: float
 
+    @property
+    def telling_fetches(self) -> int:
+        """Return its fetches whose answers leave out only what has nothing new; those that a quota delays are empty."""
+        return 0 if self.outcome.throttled_ms else self.outcome.fetches
+
 
 @attrs.frozen
 class _Unmeasured:
@@ -118,7 +123,7 @@ class Outcomes:
     def _account_others(self, ended: _EndedEpoch, left: Iterator[PartitionPlan]) -> None:
         """Note that nothing was learnt of partitions but that their ends are where they were, and report the epoch."""
         self.measure()
-        states, fetches, resting = self._ledger.states, ended.outcome.fetches, []
+        states, fetches, resting = self._ledger.states, ended.telling_fetches, []
         some = list(itertools.islice(left, _ACCOUNTED_A_TURN))
         for planned in some:
             before = states.get(planned.source)
@@ -139,9 +144,7 @@ class Outcomes:
 
     def _account(self, ended: _EndedEpoch, planned: PartitionPlan, partition: PartitionOutcome | None) -> None:
         """Take over what became of one partition; None if nothing was learnt but that the end is where it was."""
-        ledger, outcome = self._ledger, ended.outcome
-        # What a quota delays has an empty answer, whatever there is to read.
-        fetches = 0 if outcome.throttled_ms else outcome.fetches
+        ledger, fetches = self._ledger, ended.telling_fetches
         before = ledger.states[planned.source]
         if is_other_topic(planned.topic_id, before.topic_id):
             return  # its outcome belongs to an earlier topic with the name

@@ -77,7 +77,8 @@ async def test_the_next_plan_waits_for_no_partition_without_news() -> None:
     assert all((states[source].bytes_per_s or 0.0) < carried[source] for source in others)
 
 
-async def test_an_answer_that_a_quota_delays_tells_no_end() -> None:
+@pytest.mark.parametrize("are_idle", [False, True])
+async def test_an_answer_that_a_quota_delays_tells_no_end(are_idle: bool) -> None:
     """
     Brokers answer a client above its quota with nothing, however much there is to read.
 
@@ -86,6 +87,11 @@ async def test_an_answer_that_a_quota_delays_tells_no_end() -> None:
     measures = FlowMeasures(LoopClock())
     tasks, _, plan = _planned(3, measures)
     await tasks.outcomes.account(plan, attrs.evolve(copied(plan), fetches=1), took_s=1.0)
+    if are_idle:  # planned as they are, without a rate that fades
+        states = tasks.ledger.states
+        for it in plan.partitions:
+            states[it.source] = attrs.evolve(states[it.source], bytes_per_s=0.0)
+        plan = attrs.evolve(plan, partitions=tuple(states[it.source].plan for it in plan.partitions))
     await asyncio.sleep(0.5)
     empty = attrs.evolve(copied(plan), partitions=(), fetches=1, throttled_ms=9_000)
     await tasks.outcomes.account(plan, empty, took_s=1.0)
