@@ -172,7 +172,11 @@ class Checkpoints:
         return malformed
 
     def _remember(self, checkpoint: Checkpoint) -> None:
-        self._last.setdefault(checkpoint.group, {})[checkpoint.remote] = checkpoint
+        # The newest come last, of groups and of each one's: see `_follow`.
+        last = self._last.pop(checkpoint.group, {})
+        last.pop(checkpoint.remote, None)
+        last[checkpoint.remote] = checkpoint
+        self._last[checkpoint.group] = last
         self._unwritten.discard((checkpoint.group, checkpoint.remote))
 
     # A round.

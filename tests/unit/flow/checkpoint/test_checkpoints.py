@@ -243,6 +243,22 @@ async def test_of_groups_that_are_gone_the_newest_are_remembered(
     assert rig.made.last_of(names[-2]) == {THERE: 35}
 
 
+async def test_a_group_that_has_read_for_long_is_among_the_newest_once_it_is_gone(
+    rig: CheckpointsRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was there before all those that read once, and is away for a moment: it must not go back after that."""
+    monkeypatch.setattr(checkpoints, "_GONE", 2)
+    await rig.made.read()
+    for number in range(6):
+        name = f"console-{number}"
+        rig.source.groups[name] = FakeGroup(0, offsets={HERE: 40})
+        rig.source.groups["g"].offsets[HERE] = 40 + number
+        await rig.made.emit_once(["g", name])
+    await rig.made.emit_once([])
+
+    assert [name for name in ("g", "console-4", "console-5") if rig.made.last_of(name)] == ["g", "console-5"]
+
+
 async def test_of_partitions_that_a_group_no_longer_reads_the_newest_are_remembered(
     rig: CheckpointsRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
