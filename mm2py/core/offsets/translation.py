@@ -204,9 +204,7 @@ class RunIndex:
         """
         if upstream < self.covered_to:
             self._cut(upstream)
-        if end > self.end:
-            self._change(len(self) - 1)
-            self.end = end
+        self.take(upstream, (), upstream, end)
 
     def _take_one_by_one(self, begun_at: int, runs: Runs) -> None:
         for run in runs:
