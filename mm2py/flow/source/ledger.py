@@ -82,7 +82,8 @@ class Ledger:
         now = self._clock.monotonic()
         gone = [self.states[it] for it in self.states.keys() - self.places.keys() - mirrored.places.keys()]
         written = [
-            state.written
+            # Brokers forget its producer, however long it stays away.
+            attrs.evolve(state.written, written_ms=state.produced_ms)
             for state in gone
             if state.written is not None
             and state.written == state.standing

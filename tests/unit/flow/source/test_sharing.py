@@ -161,7 +161,9 @@ async def test_what_is_gone_is_let_go_once_it_is_written() -> None:
         await rig.keeper.adopt(look)
         found.append(gone in rig.tasks.ledger.states)
         if len(found) == 2:
-            rig.tasks.ledger.states[gone] = attrs.evolve(rig.tasks.ledger.states[gone], position=150, downstream=149)
+            rig.tasks.ledger.states[gone] = attrs.evolve(
+                rig.tasks.ledger.states[gone], position=150, downstream=149, produced_ms=1_000
+            )
         if len(found) == 3:
             rig.tasks.ledger.note_committed(rig.tasks.ledger.states[gone])
     rig.tasks.ledger.pausing.add(gone)
@@ -170,6 +172,7 @@ async def test_what_is_gone_is_let_go_once_it_is_written() -> None:
 
     assert found == [True, True, True, False]
     assert rig.tasks.ledger.states[gone].position == 150
+    assert rig.tasks.ledger.states[gone].produced_ms == 1_000  # what brokers may have forgotten by now is renewed
     assert records == 0
 
 
