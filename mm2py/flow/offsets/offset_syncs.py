@@ -251,8 +251,8 @@ class OffsetSyncs(BackgroundLoop):
                 del left[: len(some)]
         finally:
             self._pending = {sync.source: sync for sync in left} | self._pending
-        # Topics come and go.
-        self._progress = {source: it for source, it in self._progress.items() if source in self._states}
+        if len(self._progress) > len(self._states):  # topics come and go
+            self._progress = {source: it for source, it in self._progress.items() if source in self._states}
         took_ms = (self._clock.monotonic() - begun) * 1000
         self._events.emit(OffsetSyncsWritten(self._flow, self._log.topic, self._cluster.alias, len(pending), took_ms))
 
