@@ -75,8 +75,8 @@ class ShareKeeper(BackgroundLoop):
         self._measures.missing_partitions = mirrored.missing_partitions
         self._measures.missing_because = mirrored.refusal
         self._measures.heartbeats = mirrored.heartbeats
-        self._measures.keep(everything.keys())
         positions.known |= {position.source: position for position in tasks.ledger.let_go(mirrored)}
+        self._measures.keep(everything.keys() | tasks.ledger.states.keys())
         unknown = tasks.ledger.unknown(mirrored)
         fresh = await positions.begin(
             {partition: place for partition, place in unknown.items() if partition not in positions.known}

@@ -61,6 +61,7 @@ class Rig:
         self.tasks = SourceTasks(context, PretendedEpochs())
         self.translations = Translations(flow_runs=100, partition_runs=100)
         self.topics = SimpleNamespace(latest=look)
+        self.measures = FlowMeasures(clock)
         self.keeper = ShareKeeper(
             context,
             cast("Any", None),
@@ -69,7 +70,7 @@ class Rig:
             tasks=self.tasks,
             writer=cast("Any", None),
             translations=self.translations,
-            measures=FlowMeasures(clock),
+            measures=self.measures,
             is_over=lambda: False,
         )
 
@@ -156,10 +157,12 @@ async def test_what_is_gone_is_let_go_once_it_is_written() -> None:
     both, left = mirrored(0, 1), mirrored(0)
     [_, gone] = both.places
     rig = Rig(both, next_upstream=100)
-    found = []
+    found, measured = [], []
+    rig.measures.look(due.begin(rig.stored.known[gone], both.places[gone]))
     for look in (both, left, left, left):
         await rig.keeper.adopt(look)
         found.append(gone in rig.tasks.ledger.states)
+        measured.append(gone in rig.measures._partitions)
         if len(found) == 2:
             rig.tasks.ledger.states[gone] = attrs.evolve(
                 rig.tasks.ledger.states[gone], position=150, downstream=149, produced_ms=1_000
@@ -170,7 +173,7 @@ async def test_what_is_gone_is_let_go_once_it_is_written() -> None:
     records = rig.tasks.ledger.records
     await rig.keeper.adopt(both)
 
-    assert found == [True, True, True, False]
+    assert found == measured == [True, True, True, False]
     assert rig.tasks.ledger.states[gone].position == 150
     assert rig.tasks.ledger.states[gone].produced_ms == 1_000  # what brokers may have forgotten by now is renewed
     assert records == 0
