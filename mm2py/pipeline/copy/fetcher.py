@@ -277,6 +277,8 @@ class Fetcher:
     async def _fetch_while_open(self) -> None:
         reader = self._reader
         session = self._session
+        if session is not None:
+            self._count_hold(session)
         while session is not None and not reader.is_stopped:
             await self._wait_for_quota(session)
             await self._wait_for_room()
@@ -299,8 +301,8 @@ class Fetcher:
                 continue
             await self._take(answer.partitions)
             if answer.throttle_ms > 0:
-                reader.throttled_ms += answer.throttle_ms
                 session.connection.muted_until = asyncio.get_running_loop().time() + answer.throttle_ms / 1000
+                self._count_hold(session)
 
     def _wait_ms(self, session: FetchSession) -> int | None:
         """Return how long the broker may hold the next fetch back; None if no time is left for it in this epoch."""
@@ -340,6 +342,16 @@ class Fetcher:
         left_s = session.connection.muted_until - asyncio.get_running_loop().time()
         if left_s > 0:
             await self._reader.clock.sleep(left_s)
+
+    def _count_hold(self, session: FetchSession) -> None:
+        """
+        Count the part of a quota's hold that falls into this epoch.
+
+        Other brokers may answer in it that nothing is new; of this one's partitions that is not known.
+        """
+        left_s = session.connection.muted_until - asyncio.get_running_loop().time()
+        if left_s > 0:
+            self._reader.throttled_ms += max(1, round(min(left_s, self._reader.left_s(0.0)) * 1000))
 
     async def _wait_for_work(self) -> None:
         if not await self._waiting.pause(self._reader.deadline):

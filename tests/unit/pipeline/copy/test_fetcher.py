@@ -102,16 +102,23 @@ async def test_fetches_that_may_not_wait_are_made_all_the_same() -> None:
 
 
 async def test_a_quota_of_the_source_holds_in_the_next_epochs_too() -> None:
-    """The broker reads nothing from the connection meanwhile; a fetch would seem to have no answer from it."""
+    """
+    The broker reads nothing from the connection meanwhile; a fetch would seem to have no answer from it.
+
+    Each epoch counts its own part, so that none of them takes the silence for the news that there is nothing new.
+    """
     rig = rig_of(1)
     rig.source.throttle_ms = 3_500
-    await rig.epoch()
+    first = await rig.epoch()
     rig.source.throttle_ms = 0
     rig.load(0, 1)
     held = [await rig.epoch() for _ in range(2)]
     then = [await rig.epoch() for _ in range(2)]
 
     assert [outcome.fetches for outcome in held] == [0, 0]
+    throttled_ms = [outcome.throttled_ms for outcome in (first, *held, *then)]
+    assert all(throttled_ms[:3])
+    assert sum(throttled_ms) <= 3_500
     assert not [partition.failure for outcome in held for partition in outcome.partitions if partition.failure]
     assert sum(outcome.records for outcome in then) == 3
 
