@@ -53,14 +53,9 @@ class Share:
     def is_empty(self) -> bool:
         return not self.is_owner and not self.tasks
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether every partition is copied here."""
-        return len(self.slots) == SLOTS
-
     def has(self, source: TopicPartition) -> bool:
         """Whether a source partition is copied here, if a copy task does so."""
-        return self.is_whole or slot_of(source) in self.slots
+        return len(self.slots) == SLOTS or slot_of(source) in self.slots
 
     def __and__(self, other: Share) -> Share:
         return Share(self.is_owner and other.is_owner, self.tasks & other.tasks, self.slots & other.slots)

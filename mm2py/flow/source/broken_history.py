@@ -172,7 +172,7 @@ class BrokenHistory(BackgroundLoop):
         others = [it for it in present if is_other_topic(it.topic_id, before[it.source][0])]
         recreated = {it.source.topic: _partitions(target, it.remote_topic) for it in others}
         remote_ends = await whole_ends(target, set(map(_remote_of, present)).union(*recreated.values()))
-        if recreated and not self._life.tasks.holders.share.is_whole:
+        if recreated and not self._life.tasks.holders.is_alone:
             # What other nodes copy of it: before they do so they write of which topic it is.
             await self._life.keeper.follow()
         # Offsets are asked for by name: they count where that stood for the same topics all the while.

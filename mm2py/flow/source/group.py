@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import attrs
 
+from mm2py.core.sharing import flow_tasks
 from mm2py.errors import Mm2Error
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.translations import Translations, chunk_record
@@ -29,7 +30,7 @@ from mm2py.flow.task_group import BackgroundLoop, FlowContext, FlowGroup
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.flow.topics.remote_topics import Topics
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
-from mm2py.model.share import NO_SHARE
+from mm2py.model.share import NO_SHARE, whole_share
 from mm2py.model.state import FlowState, FlowView, total_lag
 from mm2py.telemetry.events import (
     ConnectorRestarted,
@@ -111,9 +112,9 @@ class SourceGroup(FlowGroup):
         """Whether its translations include what each node copies, now or in a moment, once they are read."""
         share = self.requests.share
         if self.requests.wanted is Wanted.RUNNING and self.state not in _DOWN:
-            return share.is_whole or share.is_owner
+            return share.is_owner
         # It does not follow other nodes; where there are none, what this life has read is up to date.
-        return (self._applied & share).is_whole
+        return self._applied & share == whole_share(flow_tasks(self._settings)[0])
 
     def apply_overrides(self, overrides: Overrides) -> None:
         """Apply *overrides* from now on."""
@@ -207,7 +208,7 @@ class SourceGroup(FlowGroup):
         tasks.doubts.break_listeners.append(shared.begin_again)
         positions.is_copied_here = lambda partition: partition in tasks.ledger.states
         positions.is_kept_here = shared.is_kept_here
-        positions.is_alone = lambda: self._applied.is_whole
+        positions.is_alone = lambda: tasks.holders.is_alone and self._applied == tasks.holders.share
         positions.committed = lambda: [it.written for it in tasks.ledger.states.values() if it.written is not None]
         positions.beside = lambda: [
             chunk_record(self.flow, it) for it in self._translations.everything() if shared.is_kept_here(it.source)

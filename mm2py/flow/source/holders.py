@@ -43,8 +43,9 @@ class Holders:
         self._held: dict[int, _Held] = {}
         #: What is held by another copy task than the one that it is assigned to now, and by which one.
         self._strays: dict[TopicPartition, int] = {}
+        self._everything = whole_share(flow_tasks(settings)[0])
         #: What this node runs of the flow, from the next assignment on.
-        self.share: Share = whole_share(flow_tasks(settings)[0])
+        self.share: Share = self._everything
         #: Set when a task returned partitions.
         self._returned = asyncio.Event()
         self._settings = settings
@@ -81,6 +82,11 @@ class Holders:
     def holding(self) -> Collection[int]:
         """The copy tasks that may be writing."""
         return self._held.keys()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other node runs a task of the flow: one with all slots may leave record tasks to others."""
+        return self.share == self._everything
 
     def is_ours(self, source: TopicPartition) -> bool:
         """Whether a partition is part of our share: its record task, or else its hash slot, if a copy task is here.

@@ -61,7 +61,7 @@ class PositionWriter:
             self._tasks.ledger.has_unfenced.clear()
             await self.fence()
             await self._look_at_logs()
-            longest_s = interval_s if self._tasks.holders.share.is_whole else min(interval_s, _SHARED_INTERVAL_S)
+            longest_s = interval_s if self._tasks.holders.is_alone else min(interval_s, _SHARED_INTERVAL_S)
             is_over = self._clock.monotonic() - written_at >= longest_s
             if await self.write(is_interval_over=is_over) and is_over:
                 written_at = self._clock.monotonic()

@@ -155,7 +155,7 @@ class ShareKeeper(BackgroundLoop):
         """Follow the other nodes, where there are any."""
         while True:
             await self._clock.sleep(_FOLLOW_EVERY_S)
-            if not self._tasks.holders.share.is_whole:
+            if not self._tasks.holders.is_alone:
                 await self._context.reach.done("follow other nodes", [self._context.flow.target], self.follow)
 
     def is_kept_here(self, source: TopicPartition) -> bool:

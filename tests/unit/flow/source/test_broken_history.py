@@ -24,7 +24,6 @@ from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure, 
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic
-from mm2py.model.share import Share
 from mm2py.model.state import PartitionStage
 from mm2py.telemetry.events import PartitionStopped, RemoteTopicRecreated, StepFailed
 from mm2py.telemetry.journal import EventLog
@@ -184,7 +183,7 @@ async def test_what_other_nodes_copy_of_a_recreated_topic(
         tasks=SimpleNamespace(
             doubts=None,
             ledger=SimpleNamespace(states={ours: state}),
-            holders=SimpleNamespace(share=Share(is_owner=True, tasks=frozenset({0}))),
+            holders=SimpleNamespace(is_alone=False),
         ),
     )
     truth = BrokenHistory(flow_context(LoopClock(), events), cast("SourceLife", life))

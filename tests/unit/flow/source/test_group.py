@@ -14,7 +14,7 @@ from mm2py.flow.source.group import SourceGroup, SourceLife
 from mm2py.flow.source.partitions import SourceTasks
 from mm2py.model.epoch import EpochPlan
 from mm2py.model.overrides import Wanted
-from mm2py.model.share import NO_SHARE, Share, whole_share
+from mm2py.model.share import ALL_SLOTS, NO_SHARE, Share, whole_share
 from mm2py.model.state import FlowState
 from mm2py.pipeline.copy_job import EpochLostError
 from mm2py.telemetry.events import FlowDrained, TaskRestarted
@@ -26,6 +26,7 @@ from tests.support.source_tasks import Answer, PretendedEpochs, copied, mirrored
 
 WHOLE = whole_share(2)
 OWNERS_PART = Share(is_owner=True, tasks=frozenset({0}), slots=frozenset(range(512)))
+ALL_BUT_A_RECORD_TASK = Share(tasks=frozenset({1}), slots=ALL_SLOTS)
 OTHER_PART = attrs.evolve(OWNERS_PART, is_owner=False)
 
 
@@ -77,6 +78,8 @@ async def test_a_paused_group_keeps_watch_and_looks_at_topics_when_it_goes_on() 
         (OWNERS_PART, OWNERS_PART, Wanted.RUNNING, FlowState.RUNNING, True),
         (OWNERS_PART, OWNERS_PART, Wanted.RUNNING, FlowState.DRAINED, True),
         (OTHER_PART, OTHER_PART, Wanted.RUNNING, FlowState.RUNNING, False),
+        (ALL_BUT_A_RECORD_TASK, ALL_BUT_A_RECORD_TASK, Wanted.RUNNING, FlowState.RUNNING, False),
+        (ALL_BUT_A_RECORD_TASK, ALL_BUT_A_RECORD_TASK, Wanted.PAUSED, FlowState.PAUSED, False),
         (NO_SHARE, NO_SHARE, Wanted.RUNNING, FlowState.STANDBY, False),
         (NO_SHARE, WHOLE, Wanted.RUNNING, FlowState.DRAINING, False),
         (WHOLE, WHOLE, Wanted.PAUSED, FlowState.PAUSED, True),

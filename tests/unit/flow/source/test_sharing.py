@@ -36,11 +36,13 @@ class Stored:
 
     def __init__(self, known: Mapping[TopicPartition, Position]) -> None:
         self.known = dict(known)
+        self.reads = 0
 
     async def begin(self, places: Mapping[TopicPartition, RemotePartition]) -> dict[TopicPartition, Position]:
         return {it: Position(it, 0, -1, place.topic_id) for it, place in places.items()}
 
     async def follow(self) -> tuple[KeptChunk, ...]:
+        self.reads += 1
         return ()
 
 
@@ -145,6 +147,22 @@ async def test_slots_that_come_before_a_copy_task_wait_for_it() -> None:
     assert found[0] == (set(of_records), of_records)
     assert found[1] == (set(look.places), {**of_records, **dict.fromkeys(plain.places, 2)})
     assert {state.position for state in rig.tasks.ledger.states.values()} == {100}
+
+
+async def test_a_node_with_all_slots_follows_one_that_has_a_record_task() -> None:
+    """Two nodes share a flow of a transform and one copy task, which has all slots: each of them has one task."""
+    records = TopicRule("u", Transform("transform.u.sql", sql="SELECT * FROM records"))
+    rig = Rig(mirrored(0), 100, attrs.evolve(SETTINGS, transforms=FlowTransforms((records,))))
+    following = asyncio.ensure_future(rig.keeper.run())
+    holders, reads = rig.tasks.holders, list[int]()
+    everything = holders.share
+    for share in (everything, attrs.evolve(everything, tasks=everything.tasks - {0})):
+        holders.share = share
+        await asyncio.sleep(6)
+        reads.append(rig.stored.reads)
+    following.cancel()
+
+    assert reads == [0, 1]
 
 
 async def test_what_is_gone_is_let_go_once_it_is_written() -> None:
