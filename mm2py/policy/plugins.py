@@ -100,11 +100,12 @@ class _Guarded:
         found = getattr(self._inner, name)
         return functools.partial(self._ask, name, found) if callable(found) else found
 
-    def _ask(self, name: str, method: Callable[..., Any], *asked: Any) -> Any:
+    def _ask(self, name: str, method: Callable[..., Any], /, *asked: Any, **named: Any) -> Any:
         try:
-            return method(*asked)
+            return method(*asked, **named)
         except Exception as error:
-            raise CustomClassError(self._class_name, f"{name}({', '.join(map(repr, asked))})", repr(error)) from error
+            words = (*map(repr, asked), *(f"{word}={value!r}" for word, value in named.items()))
+            raise CustomClassError(self._class_name, f"{name}({', '.join(words)})", repr(error)) from error
 
 
 def load_policy(
