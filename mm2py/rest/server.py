@@ -41,6 +41,9 @@ _CERTIFICATES_EVERY_S: Final = 10.0
 _END_WITHIN_S: Final = 2.0
 _KEEP_ALIVE_S: Final = 75.0
 _BACKLOG: Final = 128
+#: How long TLS may take to begin and to end: a connection has a file then, but does not count as one of its listener's.
+_HANDSHAKE_S: Final = 10.0
+_PARTING_S: Final = 5.0
 _HINTS: Final = {
     errno.EADDRINUSE: "another process uses this port; stop it, or set listeners to another port",
     errno.EADDRNOTAVAIL: "this machine has no such address; correct listeners",
@@ -135,7 +138,14 @@ class RestServer:
             assert runner.server is not None  # noqa: S101 - it is set up
             limited, loop = LimitedServer(runner.server), asyncio.get_running_loop()
             for one in opened:
-                server = await loop.create_server(limited, sock=one, ssl=context, backlog=_BACKLOG)
+                server = await loop.create_server(
+                    limited,
+                    sock=one,
+                    ssl=context,
+                    backlog=_BACKLOG,
+                    ssl_handshake_timeout=None if context is None else _HANDSHAKE_S,
+                    ssl_shutdown_timeout=None if context is None else _PARTING_S,
+                )
                 servers.append(server)  # at once: those before one that fails are closed
             self._tell(attrs.evolve(listener, port=opened[0].getsockname()[1]), listener)
             yield context

@@ -17,6 +17,7 @@ from mm2py.cli.position_changes import answering_node
 from mm2py.clock import SystemClock
 from mm2py.devkit.ports import HOST, free_ports
 from mm2py.model.flow import Flow
+from mm2py.rest import server as rest_server
 from mm2py.rest.access.users import hash_password
 from mm2py.rest.connections import MOST_CONNECTIONS
 from mm2py.rest.server import RestServer
@@ -318,6 +319,21 @@ async def test_connections_that_ask_for_nothing_give_way(tmp_path: Path) -> None
     assert (status, is_watched) == (200, True)
     assert by_age == sorted(by_age, reverse=True)
     assert sum(by_age) < 60
+
+
+async def test_a_handshake_does_not_take_a_minute(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until TLS is agreed on, nobody counts a connection, and it has a file of the process."""
+    monkeypatch.setattr(rest_server, "_HANDSHAKE_S", 0.1)
+    async with serving(tmp_path, *_https(tmp_path, authority)) as running:
+        port = int((await running.url()).rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(scaled(10)):
+            said = await reader.read()
+        writer.close()
+
+    assert said == b""
 
 
 async def test_what_is_no_http_does_not_matter(tmp_path: Path) -> None:
