@@ -17,6 +17,7 @@ from mm2py.model.foreign import LONGEST_TOPIC
 from mm2py.model.patterns import NamePatterns
 from mm2py.policy.filters import DefaultTopicFilter, TopicFilter
 from mm2py.policy.name_search import ALPHABET, Automaton, NotWalkableError, walk_together
+from mm2py.policy.plugins import CustomClassError
 from mm2py.policy.replication import HEARTBEATS, DefaultReplicationPolicy, ReplicationPolicy, is_built_in, keeps_names
 from mm2py.policy.selection import is_cycle, judge_topic
 
@@ -58,8 +59,13 @@ class FlowNaming:
         return self.cluster_of.get(self.flow.target, self.flow.target)
 
     def name_remote(self, topic: str) -> str:
-        """Return the name of the remote topic of *topic*."""
-        return self.policy.format_remote_topic(self.flow.source, self.routed(topic) if self.routed else topic)
+        """Return the name of the remote topic of *topic*. Raise `CustomClassError` if a custom policy has none."""
+        asked = self.flow.source, self.routed(topic) if self.routed else topic
+        remote = self.policy.format_remote_topic(*asked)
+        if not remote:
+            call = f"format_remote_topic{asked}"
+            raise CustomClassError(f"the policy of {self.flow}", call, f"it answers {remote!r}")
+        return remote
 
     def takes(self, topic: str) -> bool:
         """Whether it mirrors *topic* of its source."""

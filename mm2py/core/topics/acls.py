@@ -39,7 +39,7 @@ def mirrored_acls(
     remote: set[TopicAcl] = set()
     for acl in source:
         if acl.pattern is PatternType.PREFIXED:
-            is_taken = with_prefixed and name_remote(acl.topic + _SOME_REST) == name_remote(acl.topic) + _SOME_REST
+            is_taken = with_prefixed and name_remote(acl.topic + _SOME_REST) == f"{name_remote(acl.topic)}{_SOME_REST}"
         else:
             is_taken = acl.topic != _ALL_TOPICS and takes_topic(acl.topic)
         if not is_taken or (acl.permission is Permission.ALLOW and acl.operation is Operation.WRITE):

@@ -76,6 +76,16 @@ def test_prefixed_entries_need_names_that_keep_the_prefix() -> None:
     assert mirrored(prefixed, with_prefixed=True, policy=Behind()) == set()
 
 
+def test_a_prefix_need_not_have_a_name() -> None:
+    """A policy of one's own may name those topics alone that are mirrored, and ACLs are asked about for all."""
+
+    class Listed(DefaultReplicationPolicy):
+        def format_remote_topic(self, source_alias: str, topic: str) -> str:  # noqa: ARG002
+            return {"orders": "shop-orders"}.get(topic)  # type: ignore[return-value]
+
+    assert mirrored(attrs.evolve(ACL, pattern=PatternType.PREFIXED), with_prefixed=True, policy=Listed()) == set()
+
+
 @pytest.mark.parametrize(
     ("source", "target", "synced", "deletes", "plan"),
     [

@@ -32,6 +32,11 @@ class Broken(DefaultReplicationPolicy):
 class Mute(DefaultReplicationPolicy):
     def format_remote_topic(self, source_alias, topic):
         raise RuntimeError("not today")
+
+
+class Listed(DefaultReplicationPolicy):
+    def format_remote_topic(self, source_alias, topic):
+        return {"orders": "shop-orders"}.get(topic)
 """
 
 
@@ -146,6 +151,14 @@ def test_a_policy_that_raises_is_told(tmp_path: Path, house: str) -> None:
 
     assert "is uncertain" in settings.notes[-1].message
     assert "not today" in settings.notes[-1].message
+
+
+def test_a_policy_need_not_name_each_topic(tmp_path: Path, house: str) -> None:
+    """It has names for those alone that are mirrored; the search asks for others, too, which does not end the start."""
+    settings = judge(tmp_path, BOTH_WAYS + f"replication.policy.class = {house}.Listed\n")
+
+    assert "is uncertain: the policy of A->B: format_remote_topic('A', 'mm2py-probe')" in settings.notes[-1].message
+    assert "it answers None" in settings.notes[-1].message
 
 
 def test_a_policy_that_raises_hides_no_loop_of_other_flows(tmp_path: Path, house: str) -> None:
