@@ -304,11 +304,14 @@ class Verification:
     # Planning.
 
     def _check_range(self, looks: Sequence[PartitionBounds]) -> None:
-        """Refuse a range of offsets that nothing is in: it is mistyped, whereas nothing may have come since a time."""
+        """
+        Refuse a range of offsets that nothing is in: it is mistyped, whereas nothing may have come since a time. What
+        could not be looked at may have it, and is not taken for equal.
+        """
         moments = self._request.start, self._request.end
         held = [look for look in looks if look.source_start < look.source_end]
         is_by_offset = any(moment is not None and moment.offset is not None for moment in moments)
-        if is_by_offset and held and not any(begin < end for begin, end in map(requested, held)):
+        if is_by_offset and held and not self._reports and not any(begin < end for begin, end in map(requested, held)):
             first, end = min(look.source_start for look in held), max(look.source_end for look in held)
             raise EmptyRangeError(str(self._settings.flow), first, end)
 

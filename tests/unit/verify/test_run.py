@@ -41,3 +41,11 @@ async def test_offsets_that_no_partition_has_are_refused(
     with refused if is_refused else nullcontext():
         verification._check_range([_look(0, 3, 10, since, until), _look(1, 20, 50, since, until)])
     verification._check_range([_look(0, 0, 0, since, until)])
+
+
+async def test_a_partition_that_cannot_be_looked_at_may_have_the_range() -> None:
+    """It is reported, and what is reported so is not equal: nobody is told to correct the range."""
+    asked = VerifyRequest(start=Moment(offset=1000))
+    verification = Verification(SETTINGS, asked, cast("Any", None), clock=LoopClock())
+    verification._cannot_tell(TopicPartition("orders", 1), TopicPartition("A.orders", 1), "it has no leader")
+    verification._check_range([_look(0, 0, 10, 1000, None)])
