@@ -121,7 +121,7 @@ def test_no_python(machine: dict[str, str]) -> None:
     done = run(machine, str(ROOT / "scripts/in-venv"), "true")
 
     assert done.returncode == 1
-    assert "no Python 3.11 or newer under the name(s) python3, python3.13" in done.stderr
+    assert "no Python 3.11 or newer under the name(s) python3, python3.14" in done.stderr
 
 
 def test_the_environment_is_made_once(machine: dict[str, str]) -> None:
