@@ -55,6 +55,8 @@ _CONFIG_PROPERTY_FILTERS: Mapping[str, type] = {
     "default": DefaultConfigPropertyFilter,
     "DefaultConfigPropertyFilter": DefaultConfigPropertyFilter,
 }
+#: Built-in filters, which are made of lists.
+_OF_LISTS = (DefaultTopicFilter, DefaultGroupFilter, DefaultConfigPropertyFilter)
 
 
 @attrs.define(eq=False)
@@ -121,27 +123,22 @@ def load_policy(
     ``remote.topic.suffix`` around topics' names. A custom class is called with those of the keyword arguments
     `source_alias`, `separator` and `internal_separator_enabled` that it takes.
     """
-    key = "replication.policy.class"
     settings = {
         "source_alias": source_alias,
         "separator": separator,
         "internal_separator_enabled": internal_separator_enabled,
     }
-    found: ReplicationPolicy = _make(key, _find(key, class_name, _POLICIES), class_name, settings, ReplicationPolicy)
-    return AffixedReplicationPolicy(found, prefix, suffix) if prefix or suffix else found
+    policy: ReplicationPolicy = _load("replication.policy.class", class_name, _POLICIES, settings, ReplicationPolicy)
+    return AffixedReplicationPolicy(policy, prefix, suffix) if prefix or suffix else policy
 
 
 def load_topic_filter(class_name: str, *, topics: Sequence[str], topics_exclude: Sequence[str]) -> TopicFilter:
     """Return the topic filter that ``topic.filter.class`` names. A custom class is called with those of the keyword
     arguments `topics` and `topics_exclude` that it takes.
     """
-    key = "topic.filter.class"
-    found = _find(key, class_name, _TOPIC_FILTERS)
-    if found is DefaultTopicFilter:
-        return DefaultTopicFilter.of(topics, topics_exclude)
     settings = {"topics": tuple(topics), "topics_exclude": tuple(topics_exclude)}
-    topic_filter: TopicFilter = _make(key, found, class_name, settings, TopicFilter)
-    return topic_filter
+    loaded: TopicFilter = _load("topic.filter.class", class_name, _TOPIC_FILTERS, settings, TopicFilter)
+    return loaded
 
 
 def load_config_property_filter(
@@ -151,25 +148,26 @@ def load_config_property_filter(
     keyword arguments `config_properties_exclude` and `use_defaults_from` that it takes.
     """
     key = "config.property.filter.class"
-    found = _find(key, class_name, _CONFIG_PROPERTY_FILTERS)
-    if found is DefaultConfigPropertyFilter:
-        return DefaultConfigPropertyFilter.of(config_properties_exclude, use_defaults_from)
     settings = {"config_properties_exclude": tuple(config_properties_exclude), "use_defaults_from": use_defaults_from}
-    made: ConfigPropertyFilter = _make(key, found, class_name, settings, ConfigPropertyFilter)
-    return made
+    loaded: ConfigPropertyFilter = _load(key, class_name, _CONFIG_PROPERTY_FILTERS, settings, ConfigPropertyFilter)
+    return loaded
 
 
 def load_group_filter(class_name: str, *, groups: Sequence[str], groups_exclude: Sequence[str]) -> GroupFilter:
     """Return the group filter that ``group.filter.class`` names. A custom class is called with those of the keyword
     arguments `groups` and `groups_exclude` that it takes.
     """
-    key = "group.filter.class"
-    found = _find(key, class_name, _GROUP_FILTERS)
-    if found is DefaultGroupFilter:
-        return DefaultGroupFilter.of(groups, groups_exclude)
     settings = {"groups": tuple(groups), "groups_exclude": tuple(groups_exclude)}
-    made: GroupFilter = _make(key, found, class_name, settings, GroupFilter)
-    return made
+    loaded: GroupFilter = _load("group.filter.class", class_name, _GROUP_FILTERS, settings, GroupFilter)
+    return loaded
+
+
+def _load(
+    key: str, class_name: str, built_in: Mapping[str, type], settings: Mapping[str, object], protocol: type
+) -> Any:
+    """Return the object of a class, which has all methods of *protocol*."""
+    found: Any = _find(key, class_name, built_in)
+    return found.of(**settings) if found in _OF_LISTS else _make(key, found, class_name, settings, protocol)
 
 
 def _find(key: str, class_name: str, known: Mapping[str, type]) -> type:
