@@ -348,8 +348,13 @@ async def test_what_a_deposed_node_writes_late_is_refused(
         assert not flow.events.of(TaskRestarted)
         assert not flow.events.of(StepFailed)
         assert not flow.events.of(ResumeUnproven)
-    undone = await _positions(backup, settings, reads_committed=False)
-    assert (undone != found) == (frozen == "the leader")
+    # The last ones left out: one node ends after the other, and what it had just taken over may be cut off.
+    logged = await _positions(backup, settings, reads_committed=False)
+    committed_before, logged_before = (
+        {source: [it for it in positions if it < 40] for source, positions in written.items()}
+        for written in (found, logged)
+    )
+    assert (logged_before != committed_before) == (frozen == "the leader")
     assert sum((await end_offsets(backup.bootstrap_servers, f"{alias}.{prefix}")).values()) == want[0]
 
 
