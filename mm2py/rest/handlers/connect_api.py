@@ -1,25 +1,30 @@
 """Kafka Connect's REST API, which exists below a flow and at the root of a Connect worker: each operation is declared
-once, and so is what is alike in requests and answers.
+once, and what does the same at both is carried out here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
 
-from mm2py.model.connector_offset import ConnectorOffset
+from mm2py.core.control import overrides as verbs
+from mm2py.flow.plugins import policy_of
 from mm2py.model.overrides import Wanted
-from mm2py.rest.errors import bad_request
-from mm2py.rest.handlers.flows import WRITE_ERRORS
-from mm2py.rest.route import Ask, Json, Param, Routes
+from mm2py.model.state import FlowView, GroupView
+from mm2py.rest import connect
+from mm2py.rest.errors import RestError, bad_request, not_found
+from mm2py.rest.handlers.flows import WRITE_ERRORS, whole
+from mm2py.rest.handlers.known_topics import elsewhere
+from mm2py.rest.route import Answer, Ask, Json, Param, Routes
 from mm2py.rest.schemas import BOOLEAN, CONFIG, CONFIG_PATCH, CONFIG_SENT, STRING, STRINGS, array, ref
 
 
 Handler = Callable[[Ask], Awaitable[object]]
 
-_EXPANSIONS: Final = ("status", "info")
+#: Connect's words.
+_OFFSETS_DONE: Final = "The offsets for this connector have been {} successfully"
 #: Connect's own states for a connector that is created (KIP-980); Connect takes them in any case.
 _INITIAL: Final = {"RUNNING": Wanted.RUNNING, "PAUSED": Wanted.PAUSED, "STOPPED": Wanted.STOPPED}
 
@@ -50,30 +55,6 @@ class Operation:
     errors: tuple[int, ...] | None = None
 
 
-@attrs.frozen
-class Root:
-    """A path below which the API exists, with the errors of every operation there that reads a connector."""
-
-    routes: Routes
-    path: str
-    reading_errors: tuple[int, ...]
-
-    def serves(
-        self, operation: Operation, summary: str = "", *, errors: tuple[int, ...] | None = None
-    ) -> Callable[[Handler], Handler]:
-        """Declare that the decorated function answers *operation* here. *summary* and *errors* are for this root."""
-        known = self.reading_errors if operation.errors is None else operation.errors
-        return self.routes.add(
-            operation.method,
-            self.path + operation.path,
-            summary or operation.summary,
-            answers=operation.answers,
-            takes=operation.takes,
-            query=operation.query,
-            errors=known if errors is None else errors,
-        )
-
-
 def _write(
     method: str,
     path: str,
@@ -91,7 +72,7 @@ def _write(
 LIST: Final = Operation(
     "GET",
     _ALL,
-    "",
+    "The connectors",
     {200: {"anyOf": [STRINGS, {"type": "object", "additionalProperties": ref("ConnectorExpanded")}]}},
     query=(Param("expand", STRING, "`status`, `info` or both: an object instead of a list"),),
 )
@@ -121,7 +102,9 @@ RESET_TOPICS: Final = Operation(
 
 # Config.
 
-CONFIG_OF: Final = Operation("GET", _ONE + "/config", "", {200: CONFIG})
+CONFIG_OF: Final = Operation(
+    "GET", _ONE + "/config", "A connector's config, below a flow the effective one; secrets masked", {200: CONFIG}
+)
 CREATE: Final = _write("POST", _ALL, "", {201: ref("ConnectorInfo")}, takes=ref("CreateConnector"))
 PUT_CONFIG: Final = _write(
     "PUT", _ONE + "/config", "", {200: ref("ConnectorInfo"), 201: ref("ConnectorInfo")}, takes=CONFIG_SENT
@@ -193,16 +176,204 @@ VALIDATE: Final = Operation(
 )
 
 
-# What requests and answers hold.
+# Below a root.
 
 
-def expansions(ask: Ask) -> list[str] | None:
-    """Return what a list of connectors is to show of each, None if it is to have names only. As in Connect, unknown
-    expansions are ignored.
-    """
+@attrs.frozen
+class Connector:
+    """A connector as a request finds it."""
+
+    name: str
+    #: None if it is not run.
+    flow: FlowView | None
+    group: GroupView | None
+    tasks: Sequence[int]
+    #: Returns its config, secrets masked.
+    config: Callable[[], Mapping[str, str]]
+    #: Why it is not run, and whether that is an error.
+    idle: str = ""
+    has_failed: bool = False
+
+    def info(self) -> Json:
+        """Show it as Connect's ConnectorInfo."""
+        return connect.connector_info(self.name, self.config(), self.tasks)
+
+    def status(self, worker_id: str) -> Json:
+        """Show its state and that of its tasks as Connect's ConnectorStateInfo."""
+        if self.flow is not None and self.group is not None:
+            shown = connect.state_info(self.flow, self.group, worker_id)
+            return {**shown, "name": self.name, "tasks": [one for one in shown["tasks"] if one["id"] in self.tasks]}
+        state = {"state": "FAILED" if self.has_failed else "UNASSIGNED", "worker_id": worker_id}
+        connector = {**state, "trace": self.idle} if self.idle else state
+        return {"name": self.name, "connector": connector, "tasks": [], "type": "source"}
+
+
+@attrs.frozen
+class Root:
+    """A path below which the API exists, and which connectors and plugins there are."""
+
+    routes: Routes
+    path: str
+    #: Begins what operations are called here, after the verb.
+    word: str
+    #: Returns all connectors, or that which the path names; raises if there is none.
+    all: Callable[[Ask], Sequence[Connector]]
+    named: Callable[[Ask], Connector]
+    #: Returns the class that the path names; raises if there is none.
+    plugin: Callable[[Ask], str]
+    #: The errors of every operation that reads a connector, and of those that read one which is run.
+    reading_errors: tuple[int, ...]
+    running_errors: tuple[int, ...]
+
+    def __attrs_post_init__(self) -> None:
+        for name, operation, answer in _ALIKE:
+            self._serve(name, operation, answer)
+
+    def _serve(self, name: str, operation: Operation, answer: Callable[[Root, Ask], Awaitable[object]]) -> None:
+        async def handler(ask: Ask) -> object:
+            return await answer(self, ask)
+
+        handler.__name__ = name.format(self.word)
+        self.serves(operation, errors=self.running_errors if operation is OFFSETS else None)(handler)
+
+    def serves(
+        self, operation: Operation, summary: str = "", *, errors: tuple[int, ...] | None = None
+    ) -> Callable[[Handler], Handler]:
+        """Declare that the decorated function answers *operation* here. *summary* and *errors* are for this root."""
+        known = self.reading_errors if operation.errors is None else operation.errors
+        return self.routes.add(
+            operation.method,
+            self.path + operation.path,
+            summary or operation.summary,
+            answers=operation.answers,
+            takes=operation.takes,
+            query=operation.query,
+            errors=known if errors is None else errors,
+        )
+
+    def running(self, ask: Ask) -> tuple[Connector, FlowView, GroupView]:
+        """Return the connector that the path names; raise if it is not run."""
+        one = self.named(ask)
+        if one.flow is None or one.group is None:
+            raise RestError(409, f"Connector {one.name} is not run: {one.idle or 'it is being started; try again'}")
+        return one, one.flow, one.group
+
+
+async def _list(root: Root, ask: Ask) -> object:
+    found = root.all(ask)
     if "expand" not in ask.request.query:
-        return None
-    return [word for word in ask.words("expand") if word in _EXPANSIONS]
+        return [one.name for one in found]
+    # As in Connect, unknown expansions are ignored.
+    words = [word for word in ask.words("expand") if word in ("info", "status")]
+    return {
+        one.name: {word: one.info() if word == "info" else one.status(ask.rest.worker_id) for word in words}
+        for one in found
+    }
+
+
+async def _info(root: Root, ask: Ask) -> object:
+    return root.named(ask).info()
+
+
+async def _config(root: Root, ask: Ask) -> object:
+    return root.named(ask).config()
+
+
+async def _status(root: Root, ask: Ask) -> object:
+    return root.named(ask).status(ask.rest.worker_id)
+
+
+async def _tasks(root: Root, ask: Ask) -> object:
+    one = root.named(ask)
+    return connect.task_infos(one.name, one.config(), one.tasks)
+
+
+async def _tasks_config(root: Root, ask: Ask) -> object:
+    one = root.named(ask)
+    return dict.fromkeys((f"{one.name}-{number}" for number in one.tasks), one.config())
+
+
+async def _task_status(root: Root, ask: Ask) -> object:
+    one, number = root.named(ask), ask.number("task")
+    for state in one.status(ask.rest.worker_id)["tasks"]:
+        if state["id"] == number:
+            return state
+    raise not_found(f"connector {one.name} has no task {number}")
+
+
+async def _topics(root: Root, ask: Ask) -> object:
+    one = root.named(ask)
+    topics = [] if one.flow is None or one.group is None else await _active_topics(ask, one.flow, one.group.connector)
+    return {one.name: {"topics": topics}}
+
+
+async def _active_topics(ask: Ask, flow: FlowView, connector: str) -> list[str]:
+    """Return the topics that a connector writes, on whichever node."""
+    if connector == verbs.SOURCE:
+        others = await elsewhere(ask, flow)
+        return sorted({one.remote_topic for one in flow.partitions} | {one.remote_topic for one in others.values()})
+    settings = next((one for one in ask.node.settings.flows if one.flow == flow.flow), None)
+    if settings is None:
+        return []
+    policy = policy_of(settings)
+    is_heartbeat = connector == verbs.HEARTBEAT
+    return [policy.heartbeats_topic() if is_heartbeat else policy.checkpoints_topic(flow.flow.source)]
+
+
+async def _reset_topics(root: Root, ask: Ask) -> object:
+    root.named(ask)
+    return Answer(202)
+
+
+async def _offsets(root: Root, ask: Ask) -> object:
+    _, flow, group = root.running(ask)
+    return {
+        "offsets": [
+            {"partition": dict(one.partition), "offset": None if one.offset is None else dict(one.offset)}
+            for one in await ask.control.offsets(flow.flow, group.connector)
+        ]
+    }
+
+
+async def _patch_offsets(root: Root, ask: Ask) -> object:
+    _, flow, group = root.running(ask)
+    body = await ask.object()
+    if strange := sorted(set(body) - {"offsets"}):
+        raise bad_request(*(f"{name!r} is not known: the body has offsets" for name in strange))
+    await whole(ask, ask.control.alter_offsets(flow.flow, group.connector, body.get("offsets"), by=ask.by))
+    return {"message": _OFFSETS_DONE.format("altered")}
+
+
+async def _reset_offsets(root: Root, ask: Ask) -> object:
+    _, flow, group = root.running(ask)
+    await whole(ask, ask.control.reset_offsets(flow.flow, group.connector, by=ask.by))
+    return {"message": _OFFSETS_DONE.format("reset")}
+
+
+async def _plugin_config(root: Root, ask: Ask) -> object:
+    root.plugin(ask)
+    return [connect.key_info(row, order) for order, row in enumerate(connect.rows(), 1)]
+
+
+#: Served at each root: what an operation is called there, and what carries it out.
+_ALIKE: Final = (
+    ("get_{}connectors", LIST, _list),
+    ("get_{}connector", GET, _info),
+    ("get_{}config", CONFIG_OF, _config),
+    ("get_{}connector_status", STATUS, _status),
+    ("get_{}tasks", TASKS, _tasks),
+    ("get_{}tasks_config", TASKS_CONFIG, _tasks_config),
+    ("get_{}task_status", TASK_STATUS, _task_status),
+    ("get_{}active_topics", TOPICS, _topics),
+    ("reset_{}active_topics", RESET_TOPICS, _reset_topics),
+    ("get_{}offsets", OFFSETS, _offsets),
+    ("patch_{}offsets", PATCH_OFFSETS, _patch_offsets),
+    ("reset_{}offsets", RESET_OFFSETS, _reset_offsets),
+    ("get_{}plugin_config", PLUGIN_CONFIG, _plugin_config),
+)
+
+
+# What requests hold.
 
 
 @attrs.frozen
@@ -230,26 +401,3 @@ async def creation(ask: Ask) -> Creation:
     if problems or not isinstance(name, str):
         raise bad_request(*problems)
     return Creation(name.strip(), config, wanted)
-
-
-async def sent_offsets(ask: Ask) -> object:
-    """Read the body of `PATCH_OFFSETS`."""
-    body = await ask.object()
-    if strange := sorted(set(body) - {"offsets"}):
-        raise bad_request(*(f"{name!r} is not known: the body has offsets" for name in strange))
-    return body.get("offsets")
-
-
-def offsets_json(found: Iterable[ConnectorOffset]) -> Json:
-    """Show offsets as Connect's ConnectorOffsets."""
-    return {
-        "offsets": [
-            {"partition": dict(one.partition), "offset": None if one.offset is None else dict(one.offset)}
-            for one in found
-        ]
-    }
-
-
-def offsets_done(what: str) -> Json:
-    """Return Connect's message after offsets were *altered* or *reset*."""
-    return {"message": f"The offsets for this connector have been {what} successfully"}

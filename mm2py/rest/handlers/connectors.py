@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,20 +11,17 @@ from mm2py.core.control import overrides as verbs
 from mm2py.core.control.live_config import read_config
 from mm2py.core.control.overrides import CONNECTORS
 from mm2py.errors import OverrideRejectedError
-from mm2py.flow.plugins import policy_of
 from mm2py.model.overrides import Overrides, Wanted
 from mm2py.model.state import FlowView, GroupView
 from mm2py.rest import connect
 from mm2py.rest.errors import RestError, bad_request, not_found
 from mm2py.rest.handlers import connect_api as api
 from mm2py.rest.handlers.flows import FLOW, carry_out, whole
-from mm2py.rest.handlers.known_topics import elsewhere
-from mm2py.rest.route import Answer, Ask, Json, Routes
+from mm2py.rest.route import Answer, Ask, Routes
 from mm2py.rest.shapes import is_gone
 
 
 routes = Routes("connect", ignores_query=True)
-_root: Final = api.Root(routes, FLOW, reading_errors=(404,))
 
 
 def _overrides(ask: Ask, flow: FlowView) -> Overrides:
@@ -40,104 +38,33 @@ def _connector(ask: Ask) -> tuple[FlowView, GroupView]:
     return flow, listed[short]
 
 
-def _task(ask: Ask) -> tuple[FlowView, GroupView, int]:
-    flow, group = _connector(ask)
-    number = ask.number("task")
-    if number not in connect.task_ids(flow, group):
-        raise not_found(f"connector {group.connector} of flow {flow.flow} has no task {number}")
-    return flow, group, number
+def _shown(ask: Ask, flow: FlowView, group: GroupView) -> api.Connector:
+    config = functools.partial(ask.control.connector_config, flow.flow, group.connector)
+    return api.Connector(group.connector, flow, group, connect.task_ids(flow, group), config)
 
 
-# Reading.
+def _plugin(ask: Ask) -> str:
+    ask.flow()
+    name = ask.part("plugin")
+    short = connect.short_name(name)
+    if short not in CONNECTORS:
+        raise not_found(f"there is no connector class {name}", nearest(short, CONNECTORS))
+    return connect.PACKAGE + short
 
 
-@_root.serves(api.LIST, "The connectors of a flow")
-async def get_connectors(ask: Ask) -> object:
+def _all(ask: Ask) -> list[api.Connector]:
     flow = ask.flow()
-    overrides = _overrides(ask, flow)
-    listed = connect.connectors(flow, overrides)
-    wanted = api.expansions(ask)
-    if wanted is None:
-        return [group.connector for group in listed]
-    return {group.connector: {word: _expanded(ask, flow, group, word) for word in wanted} for group in listed}
+    return [_shown(ask, flow, group) for group in connect.connectors(flow, _overrides(ask, flow))]
 
 
-def _expanded(ask: Ask, flow: FlowView, group: GroupView, what: str) -> Json:
-    return _info(ask, flow, group) if what == "info" else connect.state_info(flow, group, ask.rest.worker_id)
+def _named(ask: Ask) -> api.Connector:
+    return _shown(ask, *_connector(ask))
 
 
-def _info(ask: Ask, flow: FlowView, group: GroupView) -> Json:
-    config = _config(ask, flow, group.connector)
-    return connect.connector_info(group.connector, config, connect.task_ids(flow, group))
-
-
-def _config(ask: Ask, flow: FlowView, connector: str) -> dict[str, str]:
-    """Return a connector's effective config: the file's lines and the overrides."""
-    return ask.control.connector_config(flow.flow, connector)
-
-
-@_root.serves(api.GET)
-async def get_connector(ask: Ask) -> object:
-    return _info(ask, *_connector(ask))
-
-
-@_root.serves(api.STATUS)
-async def get_connector_status(ask: Ask) -> object:
-    return connect.state_info(*_connector(ask), ask.rest.worker_id)
-
-
-@_root.serves(api.TASKS)
-async def get_tasks(ask: Ask) -> object:
-    flow, group = _connector(ask)
-    config = _config(ask, flow, group.connector)
-    return connect.task_infos(group.connector, config, connect.task_ids(flow, group))
-
-
-@_root.serves(api.TASKS_CONFIG)
-async def get_tasks_config(ask: Ask) -> object:
-    flow, group = _connector(ask)
-    config = _config(ask, flow, group.connector)
-    return {f"{group.connector}-{number}": config for number in connect.task_ids(flow, group)}
-
-
-@_root.serves(api.TASK_STATUS)
-async def get_task_status(ask: Ask) -> object:
-    flow, group, number = _task(ask)
-    return next(one for one in connect.task_states(flow, group, ask.rest.worker_id) if one["id"] == number)
-
-
-@_root.serves(api.TOPICS)
-async def get_active_topics(ask: Ask) -> object:
-    flow, group = _connector(ask)
-    return {group.connector: {"topics": await active_topics(ask, flow, group.connector)}}
-
-
-async def active_topics(ask: Ask, flow: FlowView, connector: str) -> list[str]:
-    """Return the topics that a connector writes, on whichever node."""
-    if connector == verbs.SOURCE:
-        others = await elsewhere(ask, flow)
-        return sorted({one.remote_topic for one in flow.partitions} | {one.remote_topic for one in others.values()})
-    settings = next((one for one in ask.node.settings.flows if one.flow == flow.flow), None)
-    if settings is None:
-        return []
-    policy = policy_of(settings)
-    is_heartbeat = connector == verbs.HEARTBEAT
-    return [policy.heartbeats_topic() if is_heartbeat else policy.checkpoints_topic(flow.flow.source)]
-
-
-@_root.serves(api.RESET_TOPICS)
-async def reset_active_topics(ask: Ask) -> object:
-    _connector(ask)
-    return Answer(202)
+_root: Final = api.Root(routes, FLOW, "", _all, _named, _plugin, reading_errors=(404,), running_errors=(404, 503))
 
 
 # Config.
-
-
-@_root.serves(api.CONFIG_OF, "A connector's effective config; secrets masked")
-async def get_config(ask: Ask) -> object:
-    flow, group = _connector(ask)
-    return _config(ask, flow, group.connector)
 
 
 @_root.serves(
@@ -178,7 +105,7 @@ def _created(ask: Ask, flow: FlowView, name: str, *, is_new: bool) -> Answer:
     now = next((one for one in ask.rest.view().flows if one.flow == flow.flow), flow)
     group = next((one for one in now.groups if one.connector == name), None)
     tasks = [] if group is None else connect.task_ids(now, group)
-    info = connect.connector_info(name, _config(ask, now, name), tasks)
+    info = connect.connector_info(name, ask.control.connector_config(now.flow, name), tasks)
     if not is_new:
         return Answer(200, info)
     return Answer(201, info, {"Location": flow.flow.url_path("connectors", name)})
@@ -273,30 +200,6 @@ async def restart_task(ask: Ask) -> object:
     return Answer(204)
 
 
-# Offsets (KIP-875).
-
-
-@_root.serves(api.OFFSETS)
-async def get_offsets(ask: Ask) -> object:
-    flow, group = _connector(ask)
-    return api.offsets_json(await ask.control.offsets(flow.flow, group.connector))
-
-
-@_root.serves(api.PATCH_OFFSETS)
-async def patch_offsets(ask: Ask) -> object:
-    flow, group = _connector(ask)
-    offsets = await api.sent_offsets(ask)
-    await whole(ask, ask.control.alter_offsets(flow.flow, group.connector, offsets, by=ask.by))
-    return api.offsets_done("altered")
-
-
-@_root.serves(api.RESET_OFFSETS)
-async def reset_offsets(ask: Ask) -> object:
-    flow, group = _connector(ask)
-    await whole(ask, ask.control.reset_offsets(flow.flow, group.connector, by=ask.by))
-    return api.offsets_done("reset")
-
-
 # Plugins.
 
 
@@ -306,26 +209,12 @@ async def get_plugins(ask: Ask) -> object:
     return connect.plugins()
 
 
-def _plugin(ask: Ask) -> str:
-    ask.flow()
-    name = ask.part("plugin")
-    short = connect.short_name(name)
-    if short not in CONNECTORS:
-        raise not_found(f"there is no connector class {name}", nearest(short, CONNECTORS))
-    return short
-
-
-@_root.serves(api.PLUGIN_CONFIG)
-async def get_plugin_config(ask: Ask) -> object:
-    _plugin(ask)
-    return [connect.key_info(row, order) for order, row in enumerate(connect.rows(), 1)]
-
-
 @_root.serves(api.VALIDATE, "Validate a config without applying it: 200 with all problems")
 async def validate_config(ask: Ask) -> object:
-    name, flow = _plugin(ask), ask.flow()
+    class_name, flow = _plugin(ask), ask.flow()
+    name = connect.short_name(class_name)
     body = _as_names(await ask.object())
-    if (given := body.get("connector.class", connect.PACKAGE + name)) != connect.PACKAGE + name:
+    if (given := body.get("connector.class", class_name)) != class_name:
         raise bad_request(f"connector.class is {given}, and the address names {name}")
     problems: dict[str, list[str]] = {}
     texts = {}
@@ -342,4 +231,4 @@ async def validate_config(ask: Ask) -> object:
         else:
             if asked.problems:
                 problems[key] = list(asked.problems)
-    return connect.config_infos(connect.PACKAGE + name, texts, problems)
+    return connect.config_infos(class_name, texts, problems)
