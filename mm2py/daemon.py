@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
+from types import ModuleType
 
 import attrs
 
@@ -355,16 +355,6 @@ class MirrorMaker:
         return (epoch_ms + max(settings.copying.shutdown_ms, settings.copying.drain_ms)) / 1000
 
 
-class Collector(Protocol):
-    """The garbage collector, as the module `gc` is one."""
-
-    def freeze(self) -> None: ...
-
-    def unfreeze(self) -> None: ...
-
-    def get_freeze_count(self) -> int: ...
-
-
 class FreezesWhatStays:
     """
     Excludes what a full collection has left if that took long: with tens of thousands of partitions, a fifth of a
@@ -372,7 +362,7 @@ class FreezesWhatStays:
     it has not stayed: the next collection excludes nothing. A callback of `gc`.
     """
 
-    def __init__(self, clock: Clock, collector: Collector = gc) -> None:
+    def __init__(self, clock: Clock, collector: ModuleType = gc) -> None:
         self._clock = clock
         self._collector = collector
         self._begun_at = 0.0

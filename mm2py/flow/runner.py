@@ -25,7 +25,6 @@ from mm2py.flow.reach import Reach
 from mm2py.flow.requests import FlowRequests
 from mm2py.flow.sharing import FlowSharing
 from mm2py.flow.source.broken_history import BrokenHistory
-from mm2py.flow.source.copy_task import Epochs
 from mm2py.flow.source.group import SourceGroup
 from mm2py.flow.source.idle_source import IdleSourceWatch
 from mm2py.flow.source.stall_watch import StallWatch
@@ -37,6 +36,7 @@ from mm2py.model.flow import Flow
 from mm2py.model.node import Node
 from mm2py.model.overrides import Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView, NodeView
+from mm2py.pipeline.epoch_jobs import EpochRunner
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.security.contexts import principal_of
@@ -58,7 +58,7 @@ class FlowRunner:
     def __init__(
         self,
         settings: FlowSettings,
-        epochs: Epochs,
+        epochs: EpochRunner,
         *,
         clock: Clock,
         events: EventLog,

@@ -13,13 +13,13 @@ from mm2py.errors import Mm2Error
 from mm2py.flow.elsewhere import PartsElsewhere
 from mm2py.flow.membership import FlowMembership
 from mm2py.flow.nodes import FlowNodes
-from mm2py.flow.source.copy_task import Epochs
 from mm2py.flow.source.group import SourceGroup, SourceLife
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.node import Node
 from mm2py.model.node_settings import NodeSettings
 from mm2py.model.share import Candidate, NodeLoad
 from mm2py.model.state import FlowView
+from mm2py.pipeline.epoch_jobs import EpochRunner
 
 
 #: Pause between attempts to start Spark, and between looks whether other nodes have what this one had.
@@ -37,7 +37,7 @@ class FlowSharing:
         self,
         context: FlowContext,
         source: SourceGroup,
-        epochs: Epochs,
+        epochs: EpochRunner,
         us: Callable[[], Node],
         view: Callable[[], FlowView],
         *,

@@ -11,16 +11,15 @@ import json
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 from aiohttp import web
 
 from mm2py.config.keys.table import nearest
 from mm2py.config.rest import RestSettings, Right
-from mm2py.config.settings import MirrorSettings
+from mm2py.daemon import MirrorMaker
 from mm2py.errors import shortened
-from mm2py.flow.control.connect_worker import ConnectWorker
 from mm2py.flow.control.control import Control
 from mm2py.model.flow import Flow
 from mm2py.model.state import FlowView, MirrorView
@@ -43,27 +42,6 @@ _MOST_PARTITION: Final = 2**31 - 1
 #: The caller of the current request.
 NOBODY: Final = Guest("", Right.NONE)
 GUEST: Final[ContextVar[Guest]] = ContextVar("guest", default=NOBODY)
-
-
-class MirrorNode(Protocol):
-    """The daemon as REST sees it; `control` takes requests for its flows."""
-
-    events: EventLog
-
-    @property
-    def settings(self) -> MirrorSettings: ...
-
-    @property
-    def worker(self) -> ConnectWorker | None:
-        """Its connectors, if the node is a Connect worker."""
-        ...
-
-    @property
-    def control(self) -> Control: ...
-
-    def view(self) -> MirrorView:
-        """Return a current view of all flows."""
-        ...
 
 
 @attrs.frozen
@@ -169,7 +147,7 @@ class Routes:
 class Rest:
     """Shared by all listeners of a node: views of it, access control, the page."""
 
-    node: MirrorNode
+    node: MirrorMaker
     snapshots: Snapshots
     page: Page
     events: EventLog
@@ -205,7 +183,7 @@ class Ask:
     rest: Rest
 
     @property
-    def node(self) -> MirrorNode:
+    def node(self) -> MirrorMaker:
         return self.rest.node
 
     @property

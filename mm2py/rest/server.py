@@ -21,13 +21,14 @@ from aiohttp import web
 from mm2py.clock import Clock
 from mm2py.config.rest import Listener, RestSettings, Right
 from mm2py.core.backoff import Backoff
+from mm2py.daemon import MirrorMaker
 from mm2py.model.endpoint import Security
 from mm2py.rest.access.gate import Gate
 from mm2py.rest.app import make_app, openapi
 from mm2py.rest.connections import LimitedServer
 from mm2py.rest.page.files import Page
 from mm2py.rest.page.snapshots import Snapshots
-from mm2py.rest.route import MirrorNode, Rest
+from mm2py.rest.route import Rest
 from mm2py.telemetry.events import RestListening, RestUnavailable
 from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.metrics import Metrics
@@ -63,7 +64,7 @@ class RestServer:
 
     def __init__(
         self,
-        node: MirrorNode,
+        node: MirrorMaker,
         *,
         clock: Clock,
         events: EventLog,

@@ -20,32 +20,16 @@ from mm2py.flow.source.transactions import transactions_of
 from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionPlan
-from mm2py.model.flow import Flow
 from mm2py.model.rates import RateShare
 from mm2py.model.state import TaskState, TaskView
 from mm2py.model.transform import Transform
 from mm2py.pipeline.copy_job import EpochLostError
+from mm2py.pipeline.epoch_jobs import EpochRunner
 from mm2py.telemetry.events import CopyTaskLost, CopyTaskRecovered
 
 
 #: Far longer than an epoch takes, however clocks of machines differ, and far less than brokers remember producers.
 _VOID_AFTER_MS = 4 * 3_600_000
-
-
-class Epochs(Protocol):
-    """Where epochs are run: `mm2py.pipeline.epoch_jobs.EpochRunner`, or a test's own."""
-
-    async def ready(self) -> None: ...
-
-    async def run(self, plan: EpochPlan) -> EpochOutcome: ...
-
-    def nudge(self, flow: Flow, task: int) -> bool: ...
-
-    def is_waiting(self, flow: Flow, task: int) -> bool: ...
-
-    def is_late(self, flow: Flow, task: int) -> bool: ...
-
-    async def settle(self, flow: Flow) -> None: ...
 
 
 class Planner(Protocol):
@@ -97,7 +81,7 @@ class CopyTask:
         *,
         planner: Planner,
         accounts: Outcomes,
-        epochs: Epochs,
+        epochs: EpochRunner,
     ) -> None:
         self.task = task
         #: What its records go through; None where it copies batches unopened.

@@ -19,7 +19,6 @@ from mm2py.core.sharing import flow_tasks
 from mm2py.errors import Mm2Error
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.translations import Translations, chunk_record
-from mm2py.flow.source.copy_task import Epochs
 from mm2py.flow.source.partitions import SourceTasks
 from mm2py.flow.source.position_writer import PositionWriter
 from mm2py.flow.source.positions import Positions
@@ -32,6 +31,7 @@ from mm2py.flow.topics.remote_topics import Topics
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
 from mm2py.model.share import NO_SHARE, whole_share
 from mm2py.model.state import FlowState, FlowView, total_lag
+from mm2py.pipeline.epoch_jobs import EpochRunner
 from mm2py.telemetry.events import (
     ConnectorRestarted,
     CopyTaskRestarted,
@@ -78,7 +78,7 @@ class SourceGroup(FlowGroup):
     def __init__(
         self,
         context: FlowContext,
-        epochs: Epochs,
+        epochs: EpochRunner,
         translations: Translations,
         sides: Sequence[Callable[[SourceLife], BackgroundLoop]] = (),
         measures: FlowMeasures | None = None,

@@ -12,7 +12,7 @@ from mm2py.core.source import due, progress
 from mm2py.core.source.progress import PartitionState
 from mm2py.flow.measures import FlowMeasures, paused
 from mm2py.flow.plugins import transforms_of
-from mm2py.flow.source.copy_task import CopyTask, Epochs
+from mm2py.flow.source.copy_task import CopyTask
 from mm2py.flow.source.doubts import Doubts
 from mm2py.flow.source.holders import Holders
 from mm2py.flow.source.ledger import Ledger
@@ -26,6 +26,7 @@ from mm2py.model.overrides import Overrides
 from mm2py.model.positions import Position
 from mm2py.model.rates import RateShare
 from mm2py.model.state import PartitionStage, PartitionView, TaskState, TaskView
+from mm2py.pipeline.epoch_jobs import EpochRunner
 
 
 #: How often loads are compared.
@@ -44,7 +45,7 @@ class SourceTasks:
     and their positions, `doubts` those whose history is in question; `outcomes` accounts for epochs.
     """
 
-    def __init__(self, context: FlowContext, epochs: Epochs, measures: FlowMeasures | None = None) -> None:
+    def __init__(self, context: FlowContext, epochs: EpochRunner, measures: FlowMeasures | None = None) -> None:
         self._measures = measures or FlowMeasures(context.clock)
         self._settings = settings = context.settings
         self._clock = context.clock

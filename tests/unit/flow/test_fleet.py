@@ -12,10 +12,10 @@ from mm2py.config.settings import FlowSettings
 from mm2py.core.control.reload import FlowChanges
 from mm2py.flow.fleet import Fleet
 from mm2py.flow.runner import FlowRunner
-from mm2py.flow.source.copy_task import Epochs
 from mm2py.model.flow import Flow
 from mm2py.model.overrides import Wanted
 from mm2py.model.share import NO_SHARE, whole_share
+from mm2py.pipeline.epoch_jobs import EpochRunner
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import SETTINGS
@@ -26,7 +26,7 @@ BACK = Flow("B", "A")
 
 def _fleet() -> Fleet:
     clock = LoopClock()
-    epochs = cast("Epochs", None)
+    epochs = cast("EpochRunner", None)
 
     def make(settings: FlowSettings) -> FlowRunner:
         return FlowRunner(settings, epochs, clock=clock, events=EventLog(clock), jitter=lambda: 0.5)

@@ -19,11 +19,11 @@ from mm2py.flow.control.override_store import conflict
 from mm2py.flow.control.overrides import OverrideControl
 from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.runner import FlowRunner
-from mm2py.flow.source.copy_task import Epochs
 from mm2py.model.flow import Flow
 from mm2py.model.overrides import Overrides, Wanted
 from mm2py.model.state import FlowState
 from mm2py.model.stored_overrides import NOTHING_STORED, StoredOverrides
+from mm2py.pipeline.epoch_jobs import EpochRunner
 from mm2py.telemetry.events import LiveSettingsChanged, LiveSettingsRejected, OverridesStored
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
@@ -229,7 +229,7 @@ async def test_a_flow_that_its_overrides_keep_from_starting_follows_them(
         rig.read(_TEXT.replace("topics = west", "topics = other")), lambda _: None, clock=clock, events=rig.events
     )
     runner = FlowRunner(
-        control.settings_of(AB), cast("Epochs", None), clock=clock, events=rig.events, jitter=lambda: 0.5
+        control.settings_of(AB), cast("EpochRunner", None), clock=clock, events=rig.events, jitter=lambda: 0.5
     )
     async with asyncio.TaskGroup() as tasks:
         starting = tasks.create_task(control.prepare(runner))
