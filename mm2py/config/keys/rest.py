@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mm2py.config.keys.row import LAST_PORT, Check, Key, Kind, Place, Section, one_of, port_from
+from mm2py.config.keys.row import LAST_PORT, Key, Kind, Place, Section, one_of, one_of_in_any_case, port_from
 
 
 _NOT_YET = False
@@ -41,15 +41,7 @@ def _methods(value: object) -> str | None:
     return f"unknown are {', '.join(unknown)}; known are {', '.join(_METHODS)}" if unknown else None
 
 
-def _any_case(*words: str) -> Check:
-    def check(value: object) -> str | None:
-        is_known = str(value).strip().lower() in words
-        return None if is_known else f"must be one of {', '.join(words)}, found {value!r}"
-
-    return check
-
-
-CLIENT_AUTH = _any_case("none", "requested", "required")
+CLIENT_AUTH = one_of_in_any_case("none", "requested", "required")
 
 REST = Section(
     "REST",

@@ -229,7 +229,8 @@ def one_of(*choices: str) -> Check:
 
 def one_of_in_any_case(*choices: str) -> Check:
     """Refuse all but *choices*, ignoring case."""
-    return lambda value: one_of(*choices)(str(value).strip().lower())
+    known = {choice.lower(): choice for choice in choices}
+    return lambda value: one_of(*choices)(known.get(str(value).strip().lower(), value))
 
 
 def not_empty(value: object) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mm2py.config.keys.row import Check, Key, Kind, Place, Section
+from mm2py.config.keys.row import Check, Key, Kind, Place, Section, one_of_in_any_case
 
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -20,22 +20,6 @@ _VERSIONS = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
 #: What the names of Java's handlers begin with that need no class of Python's.
 BUILT_IN_HANDLERS = ("org.apache.kafka.", "software.amazon.msk.")
 _NOT_YET = False
-
-
-def _one_word_of(*words: str) -> Check:
-    """Refuse all but *words*, ignoring case."""
-
-    def check(value: object) -> str | None:
-        is_known = isinstance(value, str) and value.strip().upper() in words
-        return None if is_known else f"expected one of {', '.join(words)}, found {value!r}"
-
-    return check
-
-
-def _protocol(value: object) -> str | None:
-    if isinstance(value, str) and value.strip().upper() in PROTOCOLS:
-        return None
-    return f"unknown security protocol {value!r} (write one of {', '.join(PROTOCOLS)})"
 
 
 def _host_check(value: object) -> str | None:
@@ -75,16 +59,17 @@ SECURITY = Section(
     "one client. [security.md](security.md) describes each mechanism.",
     (
         Key("security.protocol", Kind.STRING, "PLAINTEXT", Place.CLUSTER,
-            "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, in upper or lower case.", check=_protocol),
+            "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, in upper or lower case.",
+            check=one_of_in_any_case(*PROTOCOLS)),
         _plain("ssl.truststore.location", "File with the trusted certificates; the system's if unset. It is reread "
                "when it changes."),
         _plain("ssl.truststore.type", "JKS, PKCS12 or PEM. As in Java, the first two are interchangeable.",
-               _one_word_of(*_STORES), "JKS"),
+               one_of_in_any_case(*_STORES), "JKS"),
         _secret("ssl.truststore.password", "Its password."),
         _secret("ssl.truststore.certificates", "The certificates themselves, as PEM, instead of a file."),
         _plain("ssl.keystore.location", "File with the client's own key and certificate, for brokers that ask for one. "
                "It is reread when it changes."),
-        _plain("ssl.keystore.type", "JKS, PKCS12 or PEM.", _one_word_of(*_STORES), "JKS"),
+        _plain("ssl.keystore.type", "JKS, PKCS12 or PEM.", one_of_in_any_case(*_STORES), "JKS"),
         _secret("ssl.keystore.password", "Its password."),
         _secret("ssl.key.password", "Password of the private key, if different from the store's."),
         _secret("ssl.keystore.certificate.chain", "The certificate and its chain themselves, as PEM."),
@@ -96,7 +81,7 @@ SECURITY = Section(
         Key("ssl.cipher.suites", Kind.LIST, None, Place.CLUSTER,
             "Cipher suites to offer for TLS 1.2, with Java's names."),
         _plain("sasl.mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI.",
-               _one_word_of(*MECHANISMS), "GSSAPI"),
+               one_of_in_any_case(*MECHANISMS), "GSSAPI"),
         _secret("sasl.jaas.config", 'The login: `MODULE required username="…" password="…";`.'),
         _plain("sasl.oauthbearer.token.endpoint.url", "Where tokens come from: the URL of an endpoint for the client "
                "credentials grant, or `file:` and the path of a file that holds one.", _url),

@@ -21,6 +21,7 @@ from typing import Final
 import attrs
 
 from mm2py.clock import Clock
+from mm2py.config.providers import Machine
 from mm2py.config.rest import RestSettings, Right
 from mm2py.core.backoff import Backoff
 from mm2py.rest.access.rules import BearerToken, Guest, MalformedCredentials, Password, Shown, credentials
@@ -173,7 +174,7 @@ class Gate:
             is_same = self._known is not None and self._known[:2] == (path, tokens)
             if is_same and now - self._looked_s < _LOOK_EVERY_S:
                 return self._users
-            stamp = await asyncio.to_thread(_stamp, path) if path else None
+            stamp = await asyncio.to_thread(Machine().stamp, path) if path else None
             known = (path, tokens, stamp)
             # One that could not be read is tried again: corrected permissions do not change its stamp.
             if known != self._known or self._unreadable is not None:
@@ -198,14 +199,6 @@ class Gate:
         if found.problems:
             self._events.emit(RestUsersRefused(path, found.problems))
         return attrs.evolve(found, users=(*of_tokens, *found.users))
-
-
-def _stamp(path: str) -> tuple[int, int, int] | None:
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 #: A hash that no password matches; checking it takes as long as any.

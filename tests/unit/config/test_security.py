@@ -65,7 +65,7 @@ _SASL = "A.security.protocol = SASL_SSL\nA.sasl.mechanism = "
     [
         (
             "A.security.protocol = TLS",
-            "5: A.security.protocol: unknown security protocol 'TLS' (write one of PLAINTEXT, SSL",
+            "5: A.security.protocol: must be one of PLAINTEXT, SSL",
         ),
         (
             _SASL + "PLAIN",
@@ -85,7 +85,7 @@ _SASL = "A.security.protocol = SASL_SSL\nA.sasl.mechanism = "
         ),
         (
             _SASL + "NTLM",
-            "6: A.sasl.mechanism: expected one of PLAIN, SCRAM-SHA-256",
+            "6: A.sasl.mechanism: must be one of PLAIN, SCRAM-SHA-256",
         ),
         (
             _SASL + "OAUTHBEARER\nA.sasl.jaas.config = M required;",
@@ -134,7 +134,7 @@ _SASL = "A.security.protocol = SASL_SSL\nA.sasl.mechanism = "
             ),
             "8: A.sasl.jaas.config: awsRoleAccessKeyId and awsRoleSecretAccessKey cannot be used here",
         ),
-        ("A.ssl.truststore.type = BKS", "5: A.ssl.truststore.type: expected one of JKS, PKCS12, PEM"),
+        ("A.ssl.truststore.type = BKS", "5: A.ssl.truststore.type: must be one of JKS, PKCS12, PEM"),
         ("A.ssl.enabled.protocols = SSLv3", "5: A.ssl.enabled.protocols: unknown are SSLv3"),
         (
             "A.ssl.endpoint.identification.algorithm = ldap",
