@@ -39,7 +39,7 @@ from tests.support.prometheus import Prometheus, complaints, prometheus
 from tests.support.records import NewRecord
 from tests.support.slow_link import slow_link
 from tests.support.syncs import allow, grant, revoke
-from tests.support.topics import alter_topic, create_topic, stop_throttling_producers, throttle_producers
+from tests.support.topics import alter_topic, create_topic, throttle_producers
 
 
 RULES = Path(__file__).parents[2] / "ops/prometheus"
@@ -284,7 +284,7 @@ async def kill_workers(stage: Stage, mirror: Daemon) -> None:
 
 async def mend(stage: Stage, mirror: Daemon) -> None:
     """Put right what `cause` did, and the file."""
-    await asyncio.to_thread(stop_throttling_producers, stage.target)
+    await asyncio.to_thread(throttle_producers, stage.target, None)
     await revoke(stage.source, _DENIED)
     for topic in ("mm2-offsets.M.internal", "M.checkpoints.internal"):
         await alter_topic(stage.target, topic, {"cleanup.policy": "compact"})

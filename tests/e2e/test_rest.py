@@ -21,6 +21,7 @@ from tests.support.eventually import eventually
 from tests.support.mirrored import assert_mirrored
 from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce_numbers
+from tests.support.rest_asking import path_of
 from tests.support.rest_fuzz import fuzz
 from tests.support.soaking import rounds
 from tests.support.topics import create_topic
@@ -112,13 +113,6 @@ def running(primary: KafkaCluster, backup: KafkaCluster, tmp_path_factory: pytes
         yield found
 
 
-def _path_of(route: Route) -> str:
-    path = route.path
-    for name, value in _PARTS.items():
-        path = path.replace("{" + name + "}", value)
-    return path
-
-
 def _judge(route: Route, status: int, body: object) -> None:
     """Validate an answer against the OpenAPI document."""
     path = re.sub(r"\{(\w+):[^}]*\}", r"{\1}", route.path)
@@ -138,7 +132,7 @@ async def test_every_address_shows_something(running: Running) -> None:
     """
     found = {}
     for route in _READING:
-        status, body = await running.ask("GET", _path_of(route))
+        status, body = await running.ask("GET", path_of(route, _PARTS))
         found[route.path] = status
         _judge(route, status, body)
 

@@ -123,13 +123,6 @@ def mirror(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: P
     return Mirror(primary.bootstrap_servers, backup.bootstrap_servers, prefix, tmp_path)
 
 
-async def told(flow: RunningFlow, kind: type[T]) -> T:
-    """Wait for an event of the flow, and return it; there must be exactly one."""
-    await eventually(lambda: flow.events.of(kind), within_s=60, what=f"{kind.__name__} is told")
-    (event,) = flow.events.of(kind)
-    return event
-
-
 def stages(flow: RunningFlow) -> list[PartitionStage]:
     return [partition.stage for partition in flow.runner.view().partitions]
 
@@ -146,7 +139,7 @@ async def test_a_recreated_source_topic_is_copied_behind_the_old_one(mirror: Mir
     async with mirror.running(**{"A->B.copy.on.source.recreated": "earliest"}) as flow:
         await mirror.holds(mirror.topic, [*range(100), *range(1000, 1150)])
         await mirror.holds(mirror.other, range(120))
-        event = await told(flow, SourceTopicRecreated)
+        (event,) = await flow.told(SourceTopicRecreated)
         await flow.drain()
     async with mirror.running() as again:
         await mirror.write(mirror.topic, 1150, 10)
@@ -169,7 +162,7 @@ async def test_a_recreated_source_topic_gets_a_new_remote_topic(mirror: Mirror) 
         await mirror.holds(mirror.topic, range(1000, 1050))
         await mirror.write(mirror.other, 0, 20)
         await mirror.holds(mirror.other, range(20))
-        deleted = await told(flow, RemoteTopicDeleted)
+        (deleted,) = await flow.told(RemoteTopicDeleted)
         await flow.drain()
 
     assert deleted.remote_topic == f"A.{mirror.topic}"
@@ -186,7 +179,7 @@ async def test_a_topic_that_is_recreated_before_its_first_record(mirror: Mirror)
         await recreate_topic(mirror.source, mirror.topic, partitions=2)
         await mirror.write(mirror.topic, 0, 50)
         await mirror.holds(mirror.topic, range(50))
-        event = await told(flow, SourceTopicRecreated)
+        (event,) = await flow.told(SourceTopicRecreated)
         await flow.drain()
 
     assert (event.source, event.policy, event.goes_on_at, event.lost) == (TopicPartition(mirror.topic, 0), "fail", 0, 0)
@@ -199,10 +192,10 @@ async def test_an_operator_removes_the_position_of_a_recreated_topic(mirror: Mir
     await recreate_topic(mirror.source, mirror.topic)
     await mirror.write(mirror.topic, 1000, 20)
     async with mirror.running() as stopped:
-        await told(stopped, SourceTopicRecreated)
+        await stopped.told(SourceTopicRecreated)
         await mirror.write(mirror.other, 100, 20)
         await mirror.holds(mirror.other, range(120))
-        await told(stopped, PartitionStopped)
+        await stopped.told(PartitionStopped)
         seen = stages(stopped)
         await stopped.drain()
     async with producer(mirror.target) as connected:
@@ -235,7 +228,7 @@ async def test_expired_records_are_counted_and_the_rest_is_copied(mirror: Mirror
     async with mirror.running() as flow:
         await mirror.holds(mirror.topic, [*range(100), *range(150, 200)])
         await mirror.holds(mirror.other, range(200))
-        event = await told(flow, SourceRecordsExpired)
+        (event,) = await flow.told(SourceRecordsExpired)
         await flow.drain()
 
     assert (event.records, event.lost, event.position, event.goes_on_at) == (50, 50, 100, 150)
@@ -247,12 +240,12 @@ async def test_expired_records_stop_their_partition_alone_if_told_to(mirror: Mir
     await _expire(mirror)
     async with mirror.running(**{"copy.on.source.expired": "fail"}) as stopped:
         await mirror.holds(mirror.other, range(200))
-        event = await told(stopped, SourceRecordsExpired)
-        await told(stopped, PartitionStopped)
+        (event,) = await stopped.told(SourceRecordsExpired)
+        await stopped.told(PartitionStopped)
         seen = stages(stopped)
         await stopped.drain()
     async with mirror.running(**{"copy.on.source.expired": "latest"}) as flow:
-        skipped = await told(flow, SourceRecordsExpired)
+        (skipped,) = await flow.told(SourceRecordsExpired)
         await mirror.write(mirror.topic, 200, 10)
         await mirror.holds(mirror.topic, [*range(100), *range(200, 210)])
         await flow.drain()
@@ -279,13 +272,13 @@ async def test_a_source_that_lost_its_end_and_grew_past_it(
     await mirror.write(mirror.topic, 1000, 90)
     await mirror.write(mirror.other, 100, 20)
     async with mirror.running(**{"copy.on.source.truncated": "fail"}) as stopped:
-        await told(stopped, PartitionStopped)
+        await stopped.told(PartitionStopped)
         await mirror.holds(mirror.other, range(120))
         before = await mirror.values(mirror.topic)
         await stopped.drain()
     async with mirror.running() as flow:
         await mirror.holds(mirror.topic, [*range(100), *range(1000, 1090)])
-        event = await told(flow, SourceTruncated)
+        (event,) = await flow.told(SourceTruncated)
         await flow.drain()
     partition = TopicPartition(mirror.topic, 0)
     translated = [flow.runner._translations.downstream(partition, at) for at in (30, 60, 149)]
@@ -305,7 +298,7 @@ async def test_a_deleted_remote_topic_is_filled_again(mirror: Mirror) -> None:
     async with mirror.running() as flow:
         await mirror.holds(mirror.topic, range(100))
         await delete_topic(mirror.target, f"A.{mirror.topic}")
-        event = await told(flow, RemoteTopicRecreated)
+        (event,) = await flow.told(RemoteTopicRecreated)
         await mirror.write(mirror.topic, 100, 20)
         await mirror.holds(mirror.topic, range(120))
         await mirror.write(mirror.other, 0, 20)
@@ -349,9 +342,9 @@ async def test_a_remote_topic_and_the_positions_vanish_together(mirror: Mirror) 
             await mirror.holds(topic, range(100))
         for vanishing in (f"{mirror.prefix}-offsets", f"A.{mirror.topic}"):
             await vanish(mirror.target, vanishing, is_replaced=False)
-        await told(flow, RemoteTopicRecreated)
+        await flow.told(RemoteTopicRecreated)
         await mirror.holds(mirror.topic, range(100))
-        await told(flow, InternalTopicRecreated)
+        await flow.told(InternalTopicRecreated)
         await mirror.write(mirror.topic, 100, 20)
         await mirror.holds(mirror.topic, range(120))
         await mirror.holds(mirror.other, range(100))

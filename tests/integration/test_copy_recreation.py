@@ -34,7 +34,7 @@ from tests.support.flows import flow_settings, running_flow
 from tests.support.producing import produce
 from tests.support.reading import read_topic
 from tests.support.records import MIDDLE_MS, NewRecord
-from tests.support.topics import create_topic, end_offsets
+from tests.support.topics import await_ends, create_topic, end_offsets
 
 
 PARTITIONS = 16
@@ -133,7 +133,7 @@ async def test_not_one_record_of_the_new_topic_gets_behind_the_old_ones(
         task.plan(topic_id=await topic_id(primary, prefix))
         epoch = asyncio.create_task(task.epoch(epoch_ms=300_000))
         everything = dict.fromkeys(range(PARTITIONS), OLD)
-        await arrived(backup.bootstrap_servers, remote, everything)
+        await await_ends(backup.bootstrap_servers, remote, everything)
         async with exchanged(gate, source, prefix):
             left = task.worker.sessions.values()
             await eventually(lambda: all(it.is_empty for it in left), within_s=20, what="no partition is fetched")
@@ -169,13 +169,13 @@ async def test_what_was_copied_before_is_accounted_for(
     }
     expected = OLD if policy == "fail" else OLD + NEW
     async with running_flow(flow_settings(source, target, **keys), tmp_path) as flow:
-        await arrived(target, f"A.{prefix}", dict.fromkeys(range(PARTITIONS), OLD))
+        await await_ends(target, f"A.{prefix}", dict.fromkeys(range(PARTITIONS), OLD))
         async with exchanged(gate, source, prefix):
             told = flow.events.of
             await eventually(
                 lambda: len(told(SourceTopicRecreated)) == PARTITIONS, within_s=30, what="all partitions are told of"
             )
-            await arrived(target, f"A.{prefix}", dict.fromkeys(range(PARTITIONS), expected))
+            await await_ends(target, f"A.{prefix}", dict.fromkeys(range(PARTITIONS), expected))
         stages = {partition.stage for partition in flow.runner.view().partitions}
         await flow.drain()
 
@@ -184,17 +184,6 @@ async def test_what_was_copied_before_is_accounted_for(
     assert {event.position for event in flow.events.of(SourceTopicRecreated)} == {OLD}
     assert values == [b"old %d" % at for at in range(OLD)] + [b"new %d" % at for at in range(expected - OLD)]
     assert (PartitionStage.STOPPED in stages) == (policy == "fail")
-
-
-async def arrived(bootstrap: str, topic: str, ends: dict[int, int]) -> None:
-    """Wait until a topic ends there, partition by partition."""
-
-    async def is_so() -> bool:
-        found = await end_offsets(bootstrap, topic)
-        assert found == ends, found
-        return True
-
-    await eventually(is_so, within_s=30, what=f"{topic} ends at {ends}", every_s=0.2)
 
 
 async def test_a_resume_reads_no_other_topic_of_the_name(
@@ -207,7 +196,7 @@ async def test_a_resume_reads_no_other_topic_of_the_name(
     async with copying(primary, backup, {prefix: remote}) as task:
         old_id = await topic_id(primary, prefix)
         await task.catch_up()
-        await arrived(backup.bootstrap_servers, remote, dict.fromkeys(range(PARTITIONS), OLD))
+        await await_ends(backup.bootstrap_servers, remote, dict.fromkeys(range(PARTITIONS), OLD))
         await recreate_topic(source, prefix, partitions=PARTITIONS)
         await fill(source, prefix, "new", NEW)
         task.doubt(topic_id=old_id, position=OLD // 2, downstream=OLD // 2 - 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from mm2py.telemetry.events import (
 )
 from tests.support.brokers import MakeCluster
 from tests.support.eventually import eventually
-from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.flows import flow_settings, running_flow
 from tests.support.groups import commit_plainly
 from tests.support.mm2_file import STRANGE_ALIAS, mm2_properties
 from tests.support.nodes import running_node
@@ -50,28 +49,15 @@ from tests.support.records import (
     assert_written,
     plain_records,
 )
-from tests.support.topics import alter_topic, create_topic, delete_topic, end_offsets, grow_topic, list_topics
-
-
-async def mirrored(flow: RunningFlow, records: int) -> None:
-    """Wait until the flow has mirrored so many records."""
-    await eventually(lambda: flow.runner.view().records >= records, within_s=30, what=f"{records} records are mirrored")
-
-
-async def said(flow: RunningFlow, kind: type, what: Callable[..., bool] = bool) -> None:
-    """Wait for an event of the flow."""
-    await eventually(lambda: any(map(what, flow.events.of(kind))), within_s=30, what=f"{kind.__name__} is told")
-
-
-async def ends_at(target: str, remote_topic: str, ends: dict[int, int]) -> None:
-    """Wait until a remote topic ends there, partition by partition."""
-
-    async def is_so() -> bool:
-        found = await end_offsets(target, remote_topic)
-        assert found == ends, found
-        return True
-
-    await eventually(is_so, within_s=40, what=f"{remote_topic} ends at {ends}", every_s=0.2)
+from tests.support.topics import (
+    alter_topic,
+    await_ends,
+    create_topic,
+    delete_topic,
+    end_offsets,
+    grow_topic,
+    list_topics,
+)
 
 
 async def stored(cluster: KafkaCluster, topic: str) -> dict[TopicPartition, Position]:
@@ -99,22 +85,22 @@ async def test_topics_come_grow_and_go(
     await produce_numbers(source, gone, count=100, partitions=2)
     settings = flow_settings(source, target, **{"A->B.topics": f"{prefix}.*", "tasks.max": 2})
     async with running_flow(settings, tmp_path) as flow:
-        await mirrored(flow, 100)
+        await flow.copied(100)
         await create_topic(source, grown)
         await produce_numbers(source, grown, count=100, partitions=1)
-        await mirrored(flow, 200)
+        await flow.copied(200)
         await grow_topic(source, grown, 3)
         await produce_numbers(source, grown, count=300, partitions=3)
-        await mirrored(flow, 500)
+        await flow.copied(500)
         await delete_topic(source, gone)
-        await said(flow, TopicRemoved)
+        await flow.told(TopicRemoved)
         shown = {view.source.topic for view in flow.runner.view().partitions}
         was_stopped = flow.events.of(PartitionStopped)
         await create_topic(source, gone)
         await produce_numbers(source, gone, count=400, partitions=1)
-        await said(flow, PartitionStopped)
+        await flow.told(PartitionStopped)
         await produce_numbers(source, grown, count=300, partitions=3)
-        await ends_at(target, f"A.{grown}", {0: 300, 1: 200, 2: 200})
+        await await_ends(target, f"A.{grown}", {0: 300, 1: 200, 2: 200})
         await flow.drain()
 
     assert {event.remote_topic: event.partitions for event in flow.events.of(TopicCreated)} == {
@@ -146,8 +132,8 @@ async def test_a_target_s_alias_may_be_almost_anything(
     }
     settings = flow_settings(source, target, alias=prefix, to_alias=STRANGE_ALIAS, **keys)
     async with running_flow(settings, tmp_path) as it:
-        await ends_at(target, f"{prefix}.{prefix}", {0: 100})
-        await said(it, GroupOffsetsSynced)
+        await await_ends(target, f"{prefix}.{prefix}", {0: 100})
+        await it.told(GroupOffsetsSynced)
         await it.drain()
         made = {name for name in await list_topics(target) if prefix in name}
         troubles = [str(event) for event in it.events.of(StepFailed)]
@@ -173,13 +159,13 @@ async def test_a_record_too_large_stops_its_partition_until_the_limit_is_raised(
     written = [list(plain_records(100)), [*plain_records(50), large, *plain_records(50, start=50)]]
     await produce(source, prefix, written, batch_bytes=400_000)
     async with running_flow(flow_settings(source, target, **{"A->B.topics": prefix}), tmp_path) as flow:
-        await said(flow, PartitionStopped)
+        await flow.told(PartitionStopped)
         await produce(source, prefix, [plain_records(100, start=100)])
-        await ends_at(target, remote, {0: 200, 1: 50})
+        await await_ends(target, remote, {0: 200, 1: 50})
         views = flow.runner.view().partitions
         await alter_topic(target, remote, {"max.message.bytes": "1000000"})
-        await ends_at(target, remote, {0: 200, 1: 101})
-        await said(flow, PartitionRecovered)
+        await await_ends(target, remote, {0: 200, 1: 101})
+        await flow.told(PartitionRecovered)
         await flow.drain()
 
     stopped = flow.events.of(PartitionStopped)[0]
@@ -201,12 +187,12 @@ async def test_positions_begin_before_the_first_record(
         source, target, **{"A->B.topics": prefix, "tasks.max": 1, "B.offset.storage.topic": offsets}
     )
     async with running_flow(settings, tmp_path) as first:
-        await mirrored(first, 20_000)
+        await first.copied(20_000)
         at_crash = await stored(backup, offsets)
         await first.crash()
     await produce_numbers(source, prefix, count=10, partitions=2)
     async with running_flow(settings, tmp_path) as second:
-        await mirrored(second, 10)
+        await second.copied(10)
         await second.drain()
 
     at_end = await stored(backup, offsets)
@@ -237,13 +223,13 @@ async def test_partitions_start_where_another_mirror_s_group_stands(
         **{"A->B.topics": prefix, "A->B.copy.start.group": f"{prefix}-group", "B.offset.storage.topic": offsets},
     )
     async with running_flow(settings, tmp_path) as first:
-        await mirrored(first, 140)
+        await first.copied(140)
         await first.drain()
     began = await end_offsets(target, f"A.{prefix}")
     async with producer(target) as connected:
         await connected.send_and_wait(offsets, value=None, key=position_key("A", TopicPartition(prefix, 0)))
     async with running_flow(settings, tmp_path) as second:
-        await mirrored(second, 100)
+        await second.copied(100)
         await second.drain()
 
     assert began == {0: 40, 1: 100}
@@ -265,15 +251,15 @@ async def test_latest_leaves_what_was_there(
     keys = {"A.consumer.auto.offset.reset": "latest", "refresh.topics.interval.seconds": 600}
     settings = flow_settings(source, target, **{"A->B.topics": f"{prefix}.*", **keys})
     async with running_flow(settings, tmp_path) as flow:
-        await said(flow, FlowStarted)
+        await flow.told(FlowStarted)
         await produce_numbers(source, prefix, count=30, partitions=1)
-        await mirrored(flow, 30)
+        await flow.copied(30)
         await create_topic(source, new)
         await produce_numbers(source, new, count=40, partitions=1)
         await grow_topic(source, prefix, 2)
         await produce_numbers(source, prefix, count=40, partitions=2)
         flow.runner.requests.restart_here(Restart("MirrorSourceConnector"))  # which refreshes the topics
-        await mirrored(flow, 110)
+        await flow.copied(110)
         await flow.drain()
 
     assert await end_offsets(target, f"A.{prefix}") == {0: 50, 1: 20}
@@ -300,15 +286,15 @@ async def test_a_start_at_a_timestamp(primary: KafkaCluster, backup: KafkaCluste
 
     wanted = [[], both[30:], new, []]
     async with running_flow(starting(MIDDLE_MS + 1_000), tmp_path) as first:
-        await mirrored(first, 110)
+        await first.copied(110)
         known = [first.runner._translations.downstream(TopicPartition(prefix, 1), at) for at in (10, 30, 35)]
         late = list(plain_records(10, start=500))
         await produce(source, prefix, [late] * 4)
-        await mirrored(first, 150)
+        await first.copied(150)
         await first.drain()
     await produce(source, prefix, [late] * 4)
     async with running_flow(starting("2024-06-01T00:00:00Z"), tmp_path) as second:
-        await mirrored(second, 40)
+        await second.copied(40)
         await second.drain()
 
     assert_written([[*records, *late, *late] for records in wanted], await read_topic(target, f"{prefix}.{prefix}"))
@@ -327,11 +313,11 @@ async def test_a_cluster_that_comes_late(primary: KafkaCluster, make_cluster: Ma
     late.kill(0)
     settings = flow_settings(primary.bootstrap_servers, late.bootstrap_servers, **{"A->B.topics": "none-such"})
     async with running_flow(settings, tmp_path) as flow:
-        await said(flow, ClusterUnreachable)
+        await flow.told(ClusterUnreachable)
         await asyncio.sleep(3)
         before = flow.runner.view()
         await asyncio.to_thread(late.start, 0)
-        await said(flow, FlowStarted)
+        await flow.told(FlowStarted)
         await flow.drain()
 
     assert before.state is FlowState.STARTING
@@ -350,8 +336,8 @@ async def test_too_many_replicas_are_told(
         primary.bootstrap_servers, backup.bootstrap_servers, **{"A->B.topics": prefix, "replication.factor": 3}
     )
     async with running_flow(settings, tmp_path) as flow:
-        await said(flow, FlowStarted)
-        await said(flow, StepFailed)
+        await flow.told(FlowStarted)
+        await flow.told(StepFailed)
         await asyncio.sleep(2.5)
         await flow.drain()
 
@@ -369,9 +355,9 @@ async def test_a_flow_that_matches_nothing_says_so_once(
     await create_topic(source, f"{prefix}-orders")
     settings = flow_settings(source, target, **{"A->B.topics": f"{prefix}-order"})
     async with running_flow(settings, tmp_path) as flow:
-        await said(flow, NoTopicsMatched)
+        await flow.told(NoTopicsMatched)
         await create_topic(source, f"{prefix}-order")
-        await said(flow, TopicCreated)
+        await flow.told(TopicCreated)
         await flow.drain()
 
     (told,) = flow.events.of(NoTopicsMatched)
@@ -416,11 +402,11 @@ async def test_a_topic_is_mirrored_beside_itself(primary: KafkaCluster, prefix: 
     names = {"topics": f"{prefix}.*", "replication.policy.class": "identity", "remote.topic.suffix": ".mirror"}
     settings = flow_settings(cluster, cluster, alias=prefix, **names)
     async with running_flow(settings, tmp_path) as flow:
-        await mirrored(flow, 500)
+        await flow.copied(500)
         late = f"{prefix}-late"
         await create_topic(cluster, late)
         await produce_numbers(cluster, late, count=10, partitions=1)
-        await mirrored(flow, 510)
+        await flow.copied(510)
         await flow.drain()
 
     assert_numbers(await read_numbers(cluster, mirror), 500)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -49,7 +48,7 @@ from mm2py.wire.fenced_writer import fence
 from mm2py.wire.groups.membership import Assign, Heartbeat, Membership
 from tests.support.checkpointing import checkpoints_in
 from tests.support.eventually import eventually
-from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.flows import RunningFlow, flow_settings, running_flow, sharing
 from tests.support.groups import commit_as_admin
 from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import mm2_properties
@@ -90,10 +89,6 @@ async def _join(member: Membership, metadata: bytes) -> bool:
     return await member.join(metadata, assign) is not None
 
 
-async def _copied(flow: RunningFlow, records: int) -> None:
-    await eventually(lambda: flow.runner.view().records >= records, within_s=30, what=f"{records} records are copied")
-
-
 async def _said_elsewhere(flow: RunningFlow) -> FlowRunsElsewhere:
     """Wait until the flow has reported that it runs elsewhere."""
     return (await eventually(lambda: flow.events.of(FlowRunsElsewhere), within_s=20, what="it runs elsewhere"))[0]
@@ -107,13 +102,13 @@ async def test_a_second_node_without_a_task_stands_by_and_takes_over(
     await create_topic(primary.bootstrap_servers, prefix, partitions=2)
     await produce_numbers(primary.bootstrap_servers, prefix, count=1_000, partitions=2)
     async with running_flow(settings, tmp_path) as first:
-        await _copied(first, 1_000)
+        await first.copied(1_000)
         async with running_flow(settings, tmp_path) as second:
             await eventually(lambda: second.runner.view().state is FlowState.STANDBY, within_s=20, what="it stands by")
             standing_by = second.runner.view()
             await first.drain()
             await produce_numbers(primary.bootstrap_servers, prefix, count=1_000, partitions=2)
-            await _copied(second, 1_000)
+            await second.copied(1_000)
             await second.drain()
 
     assert (standing_by.records, standing_by.groups[1].state) == (0, FlowState.STANDBY)
@@ -260,7 +255,7 @@ async def test_a_node_copies_on_while_the_group_waits_for_another_one(
         reasons = set()
         for second in range(1, 11):
             await produce_numbers(primary.bootstrap_servers, prefix, count=100, partitions=1)
-            await _copied(flow, 100 * second)
+            await flow.copied(100 * second)
             await asyncio.sleep(1)
             reasons.add(flow.runner.view().last_error)
         is_held_back = not joining.done()
@@ -360,7 +355,7 @@ async def test_a_node_that_was_fenced_although_its_tasks_are_its_own_goes_on(
 
     async def copied(flow: RunningFlow, records: int) -> None:
         await produce_numbers(primary.bootstrap_servers, prefix, count=100, partitions=1)
-        await _copied(flow, records)
+        await flow.copied(records)
         await eventually(lambda: is_written(records), within_s=20, what=f"position {records} is written")
 
     async def is_written(position: int) -> bool:
@@ -432,7 +427,7 @@ async def test_nodes_that_cannot_read_an_assignment_stand_by_until_they_can(
         leading.cancel()
         await leader.leave()
         await produce_numbers(primary.bootstrap_servers, prefix, count=1_000, partitions=16)
-        await _sharing(one, two)
+        await sharing(one, two, tasks=2)
         remote = f"{settings.flow.source}.{prefix}"
         await await_arrived(backup.bootstrap_servers, remote, 2_000)
         for flow in (one, two):
@@ -476,19 +471,7 @@ async def test_a_node_of_a_later_version_is_assigned_work_in_a_form_that_all_kno
 
 async def _copied_by(*flows: RunningFlow, records: int) -> None:
     """Wait until all have tasks, and together have copied that many records."""
-    await _sharing(*flows)
+    await sharing(*flows, tasks=len(flows))
     await eventually(
         lambda: sum(flow.runner.view().records for flow in flows) >= records, within_s=30, what=f"{records} are copied"
     )
-
-
-async def _sharing(*flows: RunningFlow) -> None:
-    def are_sharing() -> bool:
-        views = [flow.runner.view() for flow in flows]
-        tasks = [[task.task for task in view.tasks] for view in views]
-        assert all(tasks), [(view.state, view.last_error, ran) for view, ran in zip(views, tasks, strict=True)]
-        assert sorted(itertools.chain(*tasks)) == list(range(len(flows))), tasks
-        assert {view.state for view in views} == {FlowState.RUNNING}
-        return True
-
-    await eventually(are_sharing, within_s=30, what=f"{len(flows)} nodes share the tasks")

@@ -33,7 +33,7 @@ from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.state import FlowState
 from mm2py.telemetry.events import ResumedExactly, ResumeUnproven
 from tests.support.eventually import eventually
-from tests.support.flows import RunningFlow, running_flow
+from tests.support.flows import running_flow
 from tests.support.groups import member
 from tests.support.java_programs import java_program
 from tests.support.mirrored import await_arrived
@@ -112,10 +112,6 @@ def rig(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
     return Rig(file, settings, primary.bootstrap_servers, backup.bootstrap_servers, prefix)
 
 
-async def _copied(running: RunningFlow, records: int) -> None:
-    await eventually(lambda: running.runner.view().records >= records, within_s=30, what=f"{records} records copied")
-
-
 def _table(text: str) -> list[list[str]]:
     return [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
 
@@ -172,7 +168,7 @@ async def test_positions_go_to_a_file_and_back(
     alias = rig.settings.flow.source
     file.write_text(f"{alias},{rig.topic},0,250\n{alias},{rig.topic},1,300\n")
     async with running_flow(rig.settings, tmp_path) as running:
-        await _copied(running, 600)
+        await running.copied(600)
         await _nothing_is_written(rig, offsets, file)
         await running.drain()
     before = await rig.positions()
@@ -183,7 +179,7 @@ async def test_positions_go_to_a_file_and_back(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
     again = await offsets("import", rig.file, "-")
     async with running_flow(rig.settings, tmp_path) as running:
-        await _copied(running, 50)
+        await running.copied(50)
         await running.drain()
 
     assert exported.out == f"{alias},{rig.topic},0,300\n{alias},{rig.topic},1,300\n"
@@ -218,7 +214,7 @@ async def test_a_node_waits_while_positions_are_written(rig: Rig, tmp_path: Path
                 lambda: waiting.runner.view().state is FlowState.STANDBY, within_s=20, what="the flow stands by"
             )
     async with running_flow(rig.settings, tmp_path) as running:
-        await _copied(running, 10)
+        await running.copied(10)
         await running.drain()
 
     assert waiting.runner.view().records == 0
@@ -266,7 +262,7 @@ async def test_a_reset_is_where_the_flow_begins(rig: Rig, offsets: Type, tmp_pat
         await running.drain()
     earliest = await offsets("reset", rig.file, "--to-earliest", "--topics", rig.topic, "--partition", 0, "--yes")
     async with running_flow(rig.settings, tmp_path) as running:
-        await _copied(running, 100)
+        await running.copied(100)
         await running.drain()
 
     assert (unconfirmed.code, "--yes" in unconfirmed.err) == (ExitCode.BAD_ARGUMENTS, True)

@@ -8,7 +8,7 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.telemetry.events import ForeignRecordsFound, RecordsSkipped, ResumedExactly, ResumeUnproven
 from tests.support.damage import delete_records
 from tests.support.eventually import eventually
-from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.flows import flow_settings, running_flow
 from tests.support.producing import COMPACTED_CONFIGS, produce
 from tests.support.reading import read_topic
 from tests.support.records import MIDDLE_MS, NewRecord
@@ -27,10 +27,6 @@ async def values(cluster: KafkaCluster, topic: str) -> list[bytes | None]:
     return [record.value for record in (await read_topic(cluster.bootstrap_servers, topic)).get(0, [])]
 
 
-async def mirrored(flow: RunningFlow, records: int) -> None:
-    await eventually(lambda: flow.runner.view().records >= records, within_s=30, what=f"{records} records are mirrored")
-
-
 async def test_compaction_between_a_crash_and_the_restart(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -45,7 +41,7 @@ async def test_compaction_between_a_crash_and_the_restart(
     settings = flow_settings(source, backup.bootstrap_servers, alias=prefix, **{f"{prefix}->B.topics": prefix})
     remote = f"{prefix}.{prefix}"
     async with running_flow(settings, tmp_path) as flow:
-        await mirrored(flow, COUNT)
+        await flow.copied(COUNT)
         await flow.crash()
     await alter_topic(source, prefix, COMPACTED_CONFIGS)
     late = 0
@@ -62,7 +58,7 @@ async def test_compaction_between_a_crash_and_the_restart(
     await produce(source, prefix, [fresh])
     left = [value for value in await values(primary, prefix) if value is not None and value.startswith(b"late")]
     async with running_flow(settings, tmp_path) as flow:
-        await mirrored(flow, len(left) + len(fresh))
+        await flow.copied(len(left) + len(fresh))
         await flow.drain()
 
         expected = [record.value for record in numbered(range(COUNT))] + left + [record.value for record in fresh]
@@ -86,11 +82,11 @@ async def test_records_deleted_at_the_target_are_not_foreign(
     settings = flow_settings(source, target, alias=prefix, **{f"{prefix}->B.topics": prefix})
     remote = f"{prefix}.{prefix}"
     async with running_flow(settings, tmp_path) as flow:
-        await mirrored(flow, COUNT)
+        await flow.copied(COUNT)
         await flow.crash()
     await delete_records(target, remote, COUNT)
     async with running_flow(settings, tmp_path) as flow:
-        await mirrored(flow, COUNT)
+        await flow.copied(COUNT)
         await flow.drain()
 
         assert await values(backup, remote) == [record.value for record in numbered(range(COUNT))]
@@ -111,13 +107,13 @@ async def test_positions_are_lost_and_the_start_is_the_end(
     await produce(source, prefix, [numbered(range(COUNT))], batch_records=100)
     keys = {f"{prefix}->B.topics": prefix}
     async with running_flow(flow_settings(source, target, alias=prefix, **keys), tmp_path) as flow:
-        await mirrored(flow, COUNT)
+        await flow.copied(COUNT)
         await flow.drain()
     await delete_topic(target, f"mm2-offsets.{prefix}.internal")
     await produce(source, prefix, [numbered(range(COUNT, 3 * COUNT))], batch_records=100)
     settings = flow_settings(source, target, alias=prefix, **keys, **{f"{prefix}.consumer.auto.offset.reset": "latest"})
     async with running_flow(settings, tmp_path) as flow:
-        await mirrored(flow, 2 * COUNT)
+        await flow.copied(2 * COUNT)
         await flow.drain()
 
         assert await values(backup, f"{prefix}.{prefix}") == [record.value for record in numbered(range(3 * COUNT))]
@@ -140,7 +136,7 @@ async def test_what_is_left_out_is_told(
     async with running_flow(flow_settings(source, target, alias=prefix, **keys), tmp_path) as flow:
         await eventually(lambda: flow.events.of(RecordsSkipped), within_s=30, what="what is skipped is told")
         await produce(source, prefix, [numbered(range(300, 400))])
-        await mirrored(flow, 100)
+        await flow.copied(100)
         await flow.drain()
 
         (event,) = flow.events.of(RecordsSkipped)

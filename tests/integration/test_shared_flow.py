@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 from collections.abc import Collection, Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -36,7 +35,7 @@ from mm2py.wire.groups.membership import Membership
 from mm2py.wire.transactions import TransactionalProducer
 from tests.support.checkpointing import checkpoints_in
 from tests.support.eventually import eventually, long_enough
-from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.flows import RunningFlow, flow_settings, running_flow, sharing
 from tests.support.groups import commit_plainly, committed, throw_out
 from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import mm2_properties
@@ -70,21 +69,6 @@ def _has_tasks(flow: RunningFlow) -> bool:
     return any(event.tasks.startswith("tasks") for event in flow.events.of(FlowShared))
 
 
-async def _sharing(*flows: RunningFlow) -> None:
-    """Wait until the flows' tasks are spread over all nodes, and each copies."""
-
-    def is_so() -> bool:
-        tasks = _tasks(*flows)
-        states = {flow.runner.view().state for flow in flows}
-        return (
-            sorted(itertools.chain.from_iterable(tasks)) == [0, 1, 2, 3]
-            and all(tasks)
-            and states == {FlowState.RUNNING}
-        )
-
-    await eventually(is_so, within_s=20, what=f"{len(flows)} nodes share the tasks")
-
-
 async def test_nodes_share_the_tasks_of_a_flow(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -98,7 +82,7 @@ async def test_nodes_share_the_tasks_of_a_flow(
     ):
         await eventually(lambda: _records(one) > 1_000, within_s=20, what="the first copies")
         async with running_flow(settings, tmp_path) as other:
-            await _sharing(one, other)
+            await sharing(one, other, tasks=4)
             shared = other.events.of(FlowShared)[-1]
             before = _records(one), _records(other)
             await eventually(
@@ -134,7 +118,7 @@ async def test_a_node_that_still_starts_takes_nothing_from_others(
             await asyncio.sleep(1.0)  # several heartbeats
             before = _tasks(one, other)
             is_started.set()
-            await _sharing(one, other)
+            await sharing(one, other, tasks=4)
 
     assert before == [[0, 1, 2, 3], []]
 
@@ -146,7 +130,7 @@ async def test_a_node_that_ends_is_replaced_before_it_leaves(
     settings = _settings(primary, backup, prefix, **{"B.heartbeat.interval.ms": 2_000})
     await create_topic(primary.bootstrap_servers, prefix, partitions=PARTITIONS)
     async with running_flow(settings, tmp_path) as one, running_flow(settings, tmp_path) as other:
-        await _sharing(one, other)
+        await sharing(one, other, tasks=4)
         await other.runner.sharing.part(within_s=long_enough(10))
         left = _tasks(other)
         # Both are told in the same moment; the other one may have it a little later.
@@ -175,7 +159,7 @@ async def test_the_last_checkpoints_cover_what_all_nodes_have_copied(
 
     async with AsyncExitStack() as runs:
         flows = [await runs.enter_async_context(running_flow(settings, tmp_path)) for _ in range(3)]
-        await _sharing(*flows)
+        await sharing(*flows, tasks=4)
         await produce_numbers(primary.bootstrap_servers, prefix, count=10 * PARTITIONS, partitions=PARTITIONS)
         await await_arrived(backup.bootstrap_servers, remote, 10 * PARTITIONS)
         await eventually(
@@ -322,7 +306,7 @@ async def test_what_a_deposed_node_writes_late_is_refused(
         one = await runs.enter_async_context(running_flow(settings, tmp_path))
         await eventually(lambda: _tasks(one) == [[0, 1, 2, 3]], within_s=20, what="the first leads, and has all tasks")
         other = await runs.enter_async_context(running_flow(settings, tmp_path, us=OTHER))
-        await _sharing(one, other)
+        await sharing(one, other, tasks=4)
         await copied(10 * PARTITIONS)
         late, rest, task = (one, other, 0) if frozen == "the leader" else (other, one, 2)
         with _frozen(late, amid_a_write=frozen == "the leader") as thawed:
@@ -333,7 +317,7 @@ async def test_what_a_deposed_node_writes_late_is_refused(
             await eventually(lambda: all_at(30), within_s=20, what="the other has written positions")
             thawed.set()
             refused = (await eventually(lambda: late.events.of(FlowFenced), within_s=5, what="it is refused"))[0]
-            await _sharing(one, other)
+            await sharing(one, other, tasks=4)
         await copied(10 * PARTITIONS)
         for flow in (late, rest):
             await flow.drain()

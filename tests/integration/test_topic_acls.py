@@ -15,7 +15,7 @@ from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
 from mm2py.telemetry.events import AclSyncIdle, TopicAclsChanged, TopicSyncFailed
 from tests.support.brokers import AUTHORIZED, NEVER_KILLED, clusters_of
 from tests.support.eventually import eventually
-from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.flows import flow_settings, running_flow
 from tests.support.java_mm2 import JavaMirrorMaker2
 from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import mm2_properties
@@ -57,10 +57,6 @@ async def have_acls(bootstrap: str, under: str, expected: set[TopicAcl]) -> None
         return True
 
     await eventually(they_have, within_s=30, what=f"ACLs of {under}*", every_s=0.2)
-
-
-async def told(flow: RunningFlow, kind: type, count: int = 1) -> None:
-    await eventually(lambda: len(flow.events.of(kind)) >= count, within_s=30, what=f"{count} {kind.__name__}")
 
 
 def many_kinds(topic: str) -> list[TopicAcl]:
@@ -110,14 +106,14 @@ async def test_acls_follow_and_go_when_told_to(source: str, target: str, prefix:
     settings = flow_settings(source, target, **every_second(prefix))
     async with running_flow(settings, tmp_path) as first:
         await have_acls(target, remote, mirrored_kinds(remote))
-        await told(first, TopicAclsChanged)
+        await first.told(TopicAclsChanged)
         await first.crash()
     await revoke(source, [allow(prefix, "reader", Operation.READ)])
     deleting = flow_settings(source, target, **every_second(prefix, **{"sync.topic.acls.delete.enabled": "true"}))
     async with running_flow(deleting, tmp_path) as second:
         gone = allow(remote, "reader", Operation.READ)
         await have_acls(target, remote, mirrored_kinds(remote) - {gone})
-        await told(second, TopicAclsChanged)
+        await second.told(TopicAclsChanged)
         await second.drain()
 
     assert [event.deleted for event in second.events.of(TopicAclsChanged)] == [(str(gone),)]
@@ -162,7 +158,7 @@ async def test_no_broker_acl_authorizer(primary: KafkaCluster, target: str, pref
     settings = flow_settings(primary.bootstrap_servers, target, **every_second(prefix))
     async with running_flow(settings, tmp_path) as flow:
         await await_arrived(target, f"A.{prefix}", 10)
-        await told(flow, AclSyncIdle)
+        await flow.told(AclSyncIdle)
         await asyncio.sleep(2.5)
 
     assert [event.cluster for event in flow.events.of(AclSyncIdle)] == ["A"]
@@ -191,7 +187,7 @@ async def test_java_mm2_and_mm2py_give_equal_configs_and_acls(
         return len(await topic_acls(target, under=f"A.{prefix}")) == 5 * len(configs)
 
     async with running_flow(settings, tmp_path) as flow:
-        await told(flow, TopicAclsChanged)
+        await flow.told(TopicAclsChanged)
         await eventually(are_there, within_s=20, what="every topic has its ACLs")
         await flow.drain()
     await _mirror_with_java(source, target, tmp_path, prefix, set(configs))

@@ -18,7 +18,7 @@ from mm2py.telemetry.events import (
 )
 from tests.support.brokers import GUARDED, MakeCluster
 from tests.support.eventually import eventually
-from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.flows import flow_settings, running_flow
 from tests.support.mirrored import await_arrived
 from tests.support.producing import produce
 from tests.support.records import plain_records, spread
@@ -34,10 +34,6 @@ async def configured(cluster: KafkaCluster, topic: str, expected: dict[str, str]
         return True
 
     await eventually(is_configured, within_s=30, what=f"{topic} has {expected}", every_s=0.2)
-
-
-async def told(flow: RunningFlow, kind: type, count: int = 1) -> None:
-    await eventually(lambda: len(flow.events.of(kind)) >= count, within_s=30, what=f"{count} {kind.__name__}")
 
 
 def every_second(prefix: str, **keys: object) -> dict[str, object]:
@@ -62,7 +58,7 @@ async def test_new_topics_have_their_source_s_configs(
         **every_second(prefix, **{"sync.topic.configs.enabled": "false", "replication.factor": "source"}),
     )
     async with running_flow(settings, tmp_path) as flow:
-        await told(flow, FlowStarted)
+        await flow.told(FlowStarted)
 
     assert await own_configs(backup.bootstrap_servers, f"A.{prefix}") == {
         "cleanup.policy": "compact",
@@ -83,7 +79,7 @@ async def test_configs_follow_across_a_restart(
             backup, remote, {"retention.ms": "2000000", "segment.ms": "700000", "cleanup.policy": "compact"}
         )
         await set_configs(target, remote, segment_ms="800000", flush_ms="5000")
-        await told(first, TopicConfigsKept)
+        await first.told(TopicConfigsKept)
         await first.crash()
     await set_configs(source, prefix, retention_ms=None, segment_ms="900000", cleanup_policy="delete")
     async with running_flow(settings, tmp_path) as second:
@@ -127,7 +123,7 @@ async def test_raised_limits_follow_the_source(
     source, remote = primary.bootstrap_servers, f"A.{prefix}"
     await create_topic(source, prefix)
     async with running_flow(flow_settings(source, backup.bootstrap_servers, **every_second(prefix)), tmp_path) as flow:
-        await told(flow, FlowStarted)
+        await flow.told(FlowStarted)
         await configured(backup, remote, {})
         await set_configs(source, prefix, message_timestamp_after_max_ms=str(DAY_MS))
         await configured(backup, remote, {AHEAD: str(DAY_MS)})
@@ -163,7 +159,7 @@ async def test_replicate_source_default(
         **every_second(prefix, **{"A->B.use.defaults.from": "source"}),
     )
     async with running_flow(settings, tmp_path) as flow:
-        await told(flow, FlowStarted)
+        await flow.told(FlowStarted)
     configs = await own_configs(backup.bootstrap_servers, f"A.{prefix}")
 
     assert (configs["delete.retention.ms"], configs["cleanup.policy"]) == ("86400000", "delete")
@@ -178,9 +174,9 @@ async def test_larger_batches_travel_once_the_limit_was_raised(
     await create_topic(source, prefix, configs={"max.message.bytes": "100000"})
     settings = flow_settings(source, target, **every_second(prefix, **{"refresh.topics.interval.seconds": 600}))
     async with running_flow(settings, tmp_path) as flow:
-        await told(flow, FlowStarted)
+        await flow.told(FlowStarted)
         await set_configs(source, prefix, max_message_bytes="3000000")
-        await told(flow, TopicConfigsChanged)
+        await flow.told(TopicConfigsChanged)
         await produce(source, prefix, spread(plain_records(1, size=2_000_000), 1))
         await await_arrived(target, remote, 1)
 
@@ -200,10 +196,10 @@ async def test_missing_describe_configs_acl(
     async with running_flow(settings, tmp_path) as flow:
         await produce(source, prefix, spread(plain_records(10), 1))
         await await_arrived(backup.bootstrap_servers, f"A.{prefix}", 10)
-        await told(flow, TopicSyncFailed, 2)
+        await flow.told(TopicSyncFailed, 2)
         await revoke(source, [denied])
         await configured(backup, f"A.{prefix}", {"segment.ms": "700000"})
-        await told(flow, TopicSyncRecovered)
+        await flow.told(TopicSyncRecovered)
 
     creation, sync = flow.events.of(TopicSyncFailed)
     assert creation.hint == sync.hint

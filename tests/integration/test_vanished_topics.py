@@ -12,7 +12,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.telemetry.events import InternalTopicRecreated, StepFailed
 from tests.support.damage import vanish
 from tests.support.eventually import eventually
-from tests.support.flows import RunningFlow, flow_settings, running_flow
+from tests.support.flows import flow_settings, running_flow
 from tests.support.groups import commit_plainly
 from tests.support.producing import produce_numbers
 from tests.support.reading import read_numbers, read_topic
@@ -58,11 +58,6 @@ async def settled(places: Collection[Place], about: str, *, last: int) -> Mappin
     return seen
 
 
-async def copied(flow: RunningFlow, records: int) -> None:
-    """Wait until the flow has mirrored so many records."""
-    await eventually(lambda: flow.runner.view().records >= records, within_s=30, what=f"{records} records are mirrored")
-
-
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["deleted", "replaced"])
 async def test_what_vanishes_is_made_and_filled_again(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, *, is_replaced: bool
@@ -83,7 +78,7 @@ async def test_what_vanishes_is_made_and_filled_again(
     places = [*((target, topic) for topic in at_target), (source, "mm2-offset-syncs.B.internal")]
     every = [*places, (target, "heartbeats")]
     async with running_flow(settings, tmp_path) as flow:
-        await copied(flow, 100)
+        await flow.copied(100)
         before = await settled(places, prefix, last=49)
         for place in every:
             await vanish(*place, is_replaced=is_replaced)
@@ -95,7 +90,7 @@ async def test_what_vanishes_is_made_and_filled_again(
 
         await eventually(is_filled, within_s=30, what="every topic holds what it held", every_s=0.3)
         await produce_numbers(source, prefix, count=100, partitions=_PARTITIONS)
-        await copied(flow, 200)
+        await flow.copied(200)
         await flow.drain()
 
     told = {event.topic: event for event in flow.events.of(InternalTopicRecreated)}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 import attrs
 
@@ -18,14 +20,16 @@ from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
 from mm2py.model.node import Node
 from mm2py.model.overrides import NO_OVERRIDES, Overrides
+from mm2py.model.state import FlowState
 from mm2py.pipeline.copy.epoch import copy_epoch
 from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.telemetry.journal import EventLog
 from tests.support.epochs import Spark
-from tests.support.eventually import long_enough
+from tests.support.eventually import eventually, long_enough
 from tests.support.mm2_file import mm2_properties
 
 
+T = TypeVar("T")
 _DRAIN_S = 5.0
 
 
@@ -78,6 +82,15 @@ class RunningFlow:
     runner: FlowRunner
     events: EventLog
     task: asyncio.Task[None]
+
+    async def copied(self, records: int) -> None:
+        """Wait until it has copied so many records."""
+        await eventually(lambda: self.runner.view().records >= records, within_s=30, what=f"{records} are copied")
+
+    async def told(self, kind: type[T], count: int = 1) -> Sequence[T]:
+        """Wait until it has reported so many events of a kind; return them."""
+        await eventually(lambda: len(self.events.of(kind)) >= count, within_s=60, what=f"{count} {kind.__name__}")
+        return self.events.of(kind)
 
     async def drain(self) -> None:
         """Drain it and wait for its end."""
@@ -137,3 +150,17 @@ async def running_flow(
             running.task.cancel()
     finally:
         await epochs.close()
+
+
+async def sharing(*flows: RunningFlow, tasks: int) -> None:
+    """Wait until so many copy tasks are spread over the flows of all nodes, each has some, and each runs."""
+
+    def is_so() -> bool:
+        views = [flow.runner.view() for flow in flows]
+        found = [[task.task for task in view.tasks] for view in views]
+        assert all(found), [(view.state, view.last_error, ran) for view, ran in zip(views, found, strict=True)]
+        assert sorted(itertools.chain(*found)) == list(range(tasks)), found
+        assert {view.state for view in views} == {FlowState.RUNNING}
+        return True
+
+    await eventually(is_so, within_s=30, what=f"{len(flows)} nodes share the tasks")

@@ -62,10 +62,10 @@ BODIES: Mapping[str, object] = {
 }
 
 
-def path_of(route: Route) -> str:
-    """Return an address that the route answers."""
+def path_of(route: Route, parts: Mapping[str, str] = PARTS) -> str:
+    """Return an address that the route answers, with *parts* for what it leaves open."""
     path = route.path
-    for name, value in PARTS.items():
+    for name, value in parts.items():
         path = path.replace("{" + name + "}", value)
     return path
 

@@ -153,6 +153,17 @@ async def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
         return await ends_of(cluster, topic)
 
 
+async def await_ends(bootstrap: str, topic: str, ends: Mapping[int, int]) -> None:
+    """Wait until a topic ends there, partition by partition."""
+
+    async def is_so() -> bool:
+        found = await end_offsets(bootstrap, topic)
+        assert found == ends, found
+        return True
+
+    await eventually(is_so, within_s=40, what=f"{topic} ends at {ends}", every_s=0.2)
+
+
 async def ends_of(cluster: Cluster, topic: str, *, reads_committed: bool = False) -> dict[int, int]:
     """
     Return what `end_offsets` does, over connections that stay open for the next time.
@@ -204,25 +215,17 @@ async def move_leaders(bootstrap: str, topic: str, to: Mapping[int, int]) -> Non
         await eventually(moved, within_s=30, what=f"{topic} is led by {dict(to)}", every_s=0.2)
 
 
-def throttle_producers(bootstrap: str, bytes_per_s: int) -> None:
+def throttle_producers(bootstrap: str, bytes_per_s: int | None) -> None:
     """
-    Let every client write no more than that to each broker, by a quota. Blocking.
+    Let every client write no more than that to each broker, by a quota; None takes it away again. Blocking.
 
     Brokers look ten seconds back, so a burst of ten times that goes through; after it, connections are held up.
     """
+    rate = "producer_byte_rate"
     run_tool(
         "kafka.admin.ConfigCommand",
         *("--bootstrap-server", bootstrap, "--alter", "--entity-type", "clients", "--entity-default"),
-        *("--add-config", f"producer_byte_rate={bytes_per_s}"),
-    )
-
-
-def stop_throttling_producers(bootstrap: str) -> None:
-    """Take the quota away again. Blocking."""
-    run_tool(
-        "kafka.admin.ConfigCommand",
-        *("--bootstrap-server", bootstrap, "--alter", "--entity-type", "clients", "--entity-default"),
-        *("--delete-config", "producer_byte_rate"),
+        *(("--delete-config", rate) if bytes_per_s is None else ("--add-config", f"{rate}={bytes_per_s}")),
     )
 
 
