@@ -33,6 +33,8 @@ case "$1 $2" in
 esac
 """
 
+NO_LIBRARY = "error while loading shared libraries: libjli.so"
+
 
 @pytest.fixture
 def machine(tmp_path: Path) -> dict[str, str]:
@@ -75,22 +77,21 @@ def test_no_java(machine: dict[str, str], command: str) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_old_java(machine: dict[str, str]) -> None:
-    """A Java that is too old is named."""
-    install(machine, "java", "#!/bin/bash\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+@pytest.mark.parametrize(
+    ("java", "says"),
+    [
+        ("echo 'openjdk version \"11.0.2\" 2019-01-15' >&2", "java is Java 11; install Java 17 or newer"),
+        (f"echo '{NO_LIBRARY}' >&2\nexit 127", f"java -version ends with exit code 127: {NO_LIBRARY}"),
+    ],
+    ids=["too old", "without its libraries"],
+)
+def test_a_java_that_will_not_do(machine: dict[str, str], java: str, says: str) -> None:
+    """One that is too old is named; of one that does not run it is shown what it says."""
+    install(machine, "java", f"#!/bin/bash\n{java}\n")
     done = run(machine, str(ROOT / "scripts/demo"))
 
     assert done.returncode == 1
-    assert "java is Java 11; install Java 17 or newer" in done.stderr
-
-
-def test_a_java_that_does_not_run(machine: dict[str, str]) -> None:
-    """It is shown what it says, as of one for another processor, or without its libraries."""
-    install(machine, "java", "#!/bin/bash\necho 'error while loading shared libraries: libjli.so' >&2\nexit 127\n")
-    done = run(machine, str(ROOT / "scripts/demo"))
-
-    assert done.returncode == 1
-    assert "java -version ends with exit code 127: error while loading shared libraries: libjli.so" in done.stderr
+    assert says in done.stderr
 
 
 def test_java_home_wins(machine: dict[str, str]) -> None:

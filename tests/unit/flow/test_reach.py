@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import attrs
 import pytest
@@ -182,15 +183,22 @@ def test_refused_copy_tasks_are_told_now_and_then(clock: ManualClock, events: Ev
     assert [event.principal for event in events.of(AuthenticationFailed)] == ["User:mm2-at-A"] * 2
 
 
-async def test_it_insists(reach: Reach, clock: ManualClock) -> None:
-    """A step is tried until it succeeds, with pauses that grow."""
-    answers: list[Mm2Error | str] = [AWAY, AWAY, AWAY, "done"]
+def answering(*answers: Mm2Error | str) -> Callable[[], Awaitable[str]]:
+    """Return a step that answers, or fails, in this way, time after time."""
+    left = iter(answers)
 
     async def attempt() -> str:
-        answer = answers.pop(0)
+        answer = next(left)
         if isinstance(answer, Mm2Error):
             raise answer
         return answer
+
+    return attempt
+
+
+async def test_it_insists(reach: Reach, clock: ManualClock) -> None:
+    """A step is tried until it succeeds, with pauses that grow."""
+    attempt = answering(AWAY, AWAY, AWAY, "done")
 
     assert await reach.insist("look", ["B"], attempt) == "done"
     assert clock.monotonic() == pytest.approx(0.5 + 1 + 2)
@@ -209,14 +217,7 @@ async def test_it_gives_up_where_it_must(reach: Reach) -> None:
 
 async def test_each_step_remembers_its_last_success_and_its_failures(reach: Reach, clock: ManualClock) -> None:
     """How often a step failed is counted, however often that was told, and when it last succeeded is known."""
-    answers: list[Mm2Error | str] = ["done", AWAY, AWAY]
-
-    async def attempt() -> str:
-        answer = answers.pop(0)
-        if isinstance(answer, Mm2Error):
-            raise answer
-        return answer
-
+    attempt = answering("done", AWAY, AWAY)
     for _ in range(3):
         clock.advance(10)
         await reach.once("write positions", ["B"], attempt)

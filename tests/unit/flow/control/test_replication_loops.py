@@ -145,20 +145,20 @@ def test_a_policy_of_one_s_own_is_warned_of(tmp_path: Path, house: str) -> None:
     assert "topic_source()" in note.hint
 
 
-def test_a_policy_that_raises_is_told(tmp_path: Path, house: str) -> None:
-    """Nothing can be said then; the flows start, and their own life shows what is wrong."""
-    settings = judge(tmp_path, BOTH_WAYS + f"replication.policy.class = {house}.Broken\n")
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        ("Broken", ("is uncertain", "not today")),
+        ("Listed", ("is uncertain: the policy of A->B: format_remote_topic('A', 'mm2py-probe')", "it answers None")),
+    ],
+)
+def test_a_policy_that_has_no_name_for_a_topic(tmp_path: Path, house: str, policy: str, says: tuple[str, ...]) -> None:
+    """It raises, or has names for what is mirrored alone; the search asks for others. Nothing can be said then: the
+    flows start, and their own life shows what is wrong.
+    """
+    settings = judge(tmp_path, BOTH_WAYS + f"replication.policy.class = {house}.{policy}\n")
 
-    assert "is uncertain" in settings.notes[-1].message
-    assert "not today" in settings.notes[-1].message
-
-
-def test_a_policy_need_not_name_each_topic(tmp_path: Path, house: str) -> None:
-    """It has names for those alone that are mirrored; the search asks for others, too, which does not end the start."""
-    settings = judge(tmp_path, BOTH_WAYS + f"replication.policy.class = {house}.Listed\n")
-
-    assert "is uncertain: the policy of A->B: format_remote_topic('A', 'mm2py-probe')" in settings.notes[-1].message
-    assert "it answers None" in settings.notes[-1].message
+    assert all(words in settings.notes[-1].message for words in says)
 
 
 def test_a_policy_that_raises_hides_no_loop_of_other_flows(tmp_path: Path, house: str) -> None:

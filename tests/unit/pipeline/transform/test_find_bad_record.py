@@ -74,19 +74,11 @@ async def test_a_timestamp_that_spark_cannot_hold_makes_a_record_bad() -> None:
     assert (earlier.offset, earlier.error, earlier.message) == (104, "USER_RAISED_EXCEPTION", "no good")
 
 
-async def test_a_timestamp_that_a_transform_does_not_read_makes_no_record_bad() -> None:
-    """A statement that writes another one in its place takes such records; the bad one is found among them."""
-    jobs = PretendedJobs(_fails_on(104), dict.fromkeys(range(100, 120), NANOS), reads_timestamps=False)
-    found = await jobs.isolation.first_bad(RANGE)
-
-    assert found is not None
-    assert (found.offset, found.message) == (104, "no good")
-    assert await jobs.isolation.takes(RANGE, 110)
-
-
-async def test_records_without_timestamps_are_tried_like_others() -> None:
-    """Old producers wrote none: a whole range may have none, or a record that is tried alone."""
-    jobs = PretendedJobs(_fails_on(104), dict.fromkeys(range(100, 120), -1))
+@pytest.mark.parametrize(("timestamp", "reads_timestamps"), [(NANOS, False), (-1, True)])
+async def test_timestamps_that_make_no_record_bad(timestamp: int, *, reads_timestamps: bool) -> None:
+    """A statement that writes others in their place takes any; old producers wrote none. The bad record is found."""
+    stamps = dict.fromkeys(range(100, 120), timestamp)
+    jobs = PretendedJobs(_fails_on(104), stamps, reads_timestamps=reads_timestamps)
     found = await jobs.isolation.first_bad(RANGE)
 
     assert found is not None
