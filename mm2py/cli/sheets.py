@@ -215,13 +215,13 @@ def rate(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 or value == 0 else f"{value:.1f}"  # noqa: PLR2004
 
 
-def size(value: float | None, suffix: str = "B") -> str:
+def size(value: float | None) -> str:
     """Return bytes in the largest decimal unit that leaves a digit before the point."""
     if value is None or _is_nothing(value):
         return _NONE
     for unit in ("", "k", "M", "G", "T"):
         if abs(value) < 1000 or unit == "T":  # noqa: PLR2004
-            return f"{value:.0f} {suffix}" if not unit else f"{value:.1f} {unit}{suffix}"
+            return f"{value:.1f} {unit}B" if unit else f"{value:.0f} B"
         value /= 1000
     raise AssertionError
 

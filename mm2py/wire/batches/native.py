@@ -56,8 +56,8 @@ class Outcome(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in ("status", "offset", "batches", "runs", "used")]
 
 
-def load(path: Path, *, is_fast: bool = True) -> ctypes.CDLL | None:
-    """Load the library, None if it is not there. Without *is_fast* it computes checksums as any processor can."""
+def load(path: Path) -> ctypes.CDLL | None:
+    """Load the library, None if it is not there."""
     number: Any = ctypes.c_int64
     area: Any = ctypes.c_void_p
     made: list[Any] = [area, number, area, number, area, number, area]
@@ -75,7 +75,8 @@ def load(path: Path, *, is_fast: bool = True) -> ctypes.CDLL | None:
         library.mm2py_crc32c.restype = ctypes.c_uint32
     except (OSError, AttributeError):  # not built, or from another version's source
         return None
-    library.mm2py_begin(int(is_fast))
+    # 0 would have it compute checksums as any processor can.
+    library.mm2py_begin(1)
     return library
 
 
