@@ -106,15 +106,3 @@ async def test_interrupted_it_leaves_nothing_behind(tmp_path: Path) -> None:
     assert text.endswith("Interrupted; everything is stopped and removed.\n")
     await all_gone(below)
     assert list((tmp_path / "tmp").iterdir()) == []
-
-
-async def test_without_java_it_says_how_to_get_it(tmp_path: Path) -> None:
-    """On a machine without Java the demo ends at once with a line that says what to install."""
-    async with demo(tmp_path, [sys.executable, "-m", "mm2py", "demo"], {"JAVA_HOME": str(tmp_path)}) as process:
-        exit_code = await ended(process)
-        text = process.log_text()
-
-    assert exit_code == 2
-    assert "no usable Java" in text
-    assert "apt-get install openjdk-17-jre-headless" in text
-    assert list((tmp_path / "tmp").iterdir()) == []

@@ -1,11 +1,10 @@
-"""The daemon's life: how it starts, what it refuses, how it waits, how it ends."""
+"""The daemon's life: how it starts, how it waits, how it ends."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -261,49 +260,3 @@ async def test_unreachable_cluster(primary: KafkaCluster, backup: KafkaCluster, 
             assert not list(running.events("task_restarted"))
     finally:
         await asyncio.to_thread(late.stop)
-
-
-async def test_no_slot(primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
-    """A copy task without a Spark slot is reported with a hint and shown as waiting, and gets its turn."""
-    settings = mm2_properties(
-        primary.bootstrap_servers,
-        backup.bootstrap_servers,
-        **{"A->B.topics": prefix, "tasks.max": 2, "spark.master": "local[1]", "copy.epoch.ms": 6000},
-    )
-    await create_topic(primary.bootstrap_servers, prefix, partitions=2)
-    await produce_numbers(primary.bootstrap_servers, prefix, count=10_000, partitions=2)
-    async with daemon(tmp_path, settings) as running:
-        said = await running.wait_for_event("waiting_for_slot", flow="A->B")
-
-        def shown() -> bool:
-            states = [task["state"] for task in running.flow_view().get("tasks", ())]
-            return sorted(states) == ["running", "waiting_for_slot"]
-
-        await eventually(shown, within_s=10, what="one copy task runs and the other one waits")
-        await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, f"A.{prefix}", 10_000)
-
-        assert said["level"] == "warn"
-        assert "tasks.max" in said["hint"]
-
-
-# --- refusing ---------------------------------------------------------------------------------------------------------
-
-
-def test_no_java(tmp_path: Path) -> None:
-    """Without Java the daemon does not start: exit code 3 and one line on how to install it."""
-    text = "clusters = A, B\nA.bootstrap.servers = {0}\nB.bootstrap.servers = {0}\nA->B.enabled = true\n"
-    (tmp_path / "mm2.properties").write_text(text.format(_NO_SERVER))
-
-    done = subprocess.run(
-        [sys.executable, "-m", "mm2py.cli.mirror_maker", "mm2.properties"],
-        capture_output=True,
-        text=True,
-        timeout=scaled(60),
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(_ROOT), "JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)},
-        check=False,
-    )
-
-    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("{")]
-    assert done.returncode == 3
-    assert "Java" in line
