@@ -128,10 +128,15 @@ async def write_status(look: Callable[[], MirrorView], path: Path | None, clock:
     if path is None:
         return
     failed_at: float | None = None
+    loop = asyncio.get_running_loop()
     try:
         while True:
             began = clock.monotonic()
-            error = await asyncio.to_thread(_replace, path, _status(look()))
+            writing = loop.run_in_executor(None, _replace, path, _status(look()))
+            try:
+                error = await asyncio.shield(writing)
+            finally:  # a node that ends meanwhile would write beside it, into the same file
+                await asyncio.wait([writing])
             rest_s = (clock.monotonic() - began) / _STATUS_PART
             if error and failed_at is None:
                 failed_at = clock.monotonic()

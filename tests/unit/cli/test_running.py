@@ -6,9 +6,11 @@ import asyncio
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,16 +27,24 @@ from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 
 
-async def _here(function: Callable[..., object], *args: object) -> object:
-    """Do what `asyncio.to_thread` does, in no time of the loop's clock."""
-    return function(*args)
+def _without_threads(monkeypatch: pytest.MonkeyPatch, took_s: float = 0.0) -> None:
+    """Have the loop run here what is for a thread, in so much time of its own clock."""
+
+    async def run(function: Callable[..., object], *args: object) -> object:
+        await asyncio.sleep(took_s)
+        return function(*args)
+
+    def started(_executor: object, *call: Any) -> asyncio.Future[object]:
+        return asyncio.ensure_future(run(*call))
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", started)
 
 
 async def test_a_status_file_that_cannot_be_written_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its folder is removed while the daemon runs, for some seconds: one event says so, and one that this is over."""
-    monkeypatch.setattr(asyncio, "to_thread", _here)
+    _without_threads(monkeypatch)
     path = tmp_path / "run" / "status.json"
     path.parent.mkdir()
     clock = LoopClock()
@@ -61,12 +71,7 @@ async def test_a_status_file_of_many_partitions_is_written_less_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, took_s: float, every_s: float
 ) -> None:
     """Half of the time would be spent on it; but once it is older than ten seconds it means a hang."""
-
-    async def _slowly(function: Callable[..., object], *args: object) -> object:
-        await asyncio.sleep(took_s)
-        return function(*args)
-
-    monkeypatch.setattr(asyncio, "to_thread", _slowly)
+    _without_threads(monkeypatch, took_s)
     clock = LoopClock()
     looks: list[float] = []
 
@@ -79,6 +84,34 @@ async def test_a_status_file_of_many_partitions_is_written_less_often(
             await write_status(look, tmp_path / "status.json", clock, EventLog(clock))
 
     assert looks[1] - looks[0] == pytest.approx(every_s)
+
+
+async def test_a_node_that_ends_while_its_status_is_written_leaves_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread is in the midst of it then: the last status is neither mixed with that one nor replaced by it."""
+    begun, may_go_on = threading.Event(), threading.Event()
+    write_text = Path.write_text
+
+    def slowly(path: Path, text: str, **options: Any) -> int:
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            may_go_on.wait()
+        return write_text(path, text, **options)
+
+    monkeypatch.setattr(Path, "write_text", slowly)
+    path, clock = tmp_path / "status.json", LoopClock()
+    views = (MirrorView(number, is_ready=True) for number in (1, 2))
+    async with asyncio.TaskGroup() as tasks:
+        writing = tasks.create_task(write_status(lambda: next(views), path, clock, EventLog(clock)))
+        await asyncio.to_thread(begun.wait)
+        writing.cancel()
+        await asyncio.sleep(0)
+        may_go_on.set()
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+    assert json.loads(path.read_text())["wall_ms"] == 2
+    assert [it.name for it in os.scandir(tmp_path)] == [path.name]
 
 
 def test_a_file_that_is_saved_while_it_is_loaded_is_loaded_again(
