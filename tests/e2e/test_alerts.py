@@ -27,7 +27,7 @@ from mm2py.devkit.jars import java_command
 from mm2py.devkit.ports import HOST, free_ports
 from mm2py.model.acl import Operation, Permission
 from mm2py.model.flow import TopicPartition
-from tests.support.brokers import GUARDED, TEST_PROPERTIES
+from tests.support.brokers import GUARDED, NEVER_KILLED
 from tests.support.daemon import Daemon, daemon
 from tests.support.damage import recreate_topic
 from tests.support.eventually import eventually
@@ -372,8 +372,8 @@ async def all_clear(stage: Stage) -> None:
 @contextmanager
 def watched_clusters() -> Iterator[tuple[KafkaCluster, KafkaCluster]]:
     """Run a source and a target; the latter forgets within seconds what a quota has seen."""
-    source = KafkaCluster("watched-source", properties={**TEST_PROPERTIES, **GUARDED})
-    target = KafkaCluster("watched-target", properties={**TEST_PROPERTIES, "quota.window.num": "3"})
+    source = KafkaCluster("watched-source", properties={**NEVER_KILLED, **GUARDED})
+    target = KafkaCluster("watched-target", properties={**NEVER_KILLED, "quota.window.num": "3"})
     start_clusters([source, target])
     try:
         yield source, target

@@ -32,7 +32,7 @@ _AT_LEAST = 10_000
 def doomed() -> Iterator[KafkaCluster]:
     """Run a cluster whose broker is killed and started again by every test that uses it."""
     with cluster_factory() as make:
-        yield make("doomed")
+        yield make("doomed", is_killed=True)
 
 
 @asynccontextmanager
@@ -195,7 +195,10 @@ def _resumed(run: Daemon) -> set[int]:
 
 async def _moving_on(cluster: KafkaCluster, remote_topic: str, more: int) -> None:
     """Wait until each partition of a remote topic has that many more records than now."""
-    before = await end_offsets(cluster.bootstrap_servers, remote_topic)
+    # A broker that was just started may not lead them yet.
+    before = await eventually(
+        lambda: end_offsets(cluster.bootstrap_servers, remote_topic), within_s=30, what=f"{remote_topic} has ends"
+    )
 
     async def have_more() -> bool:
         now = await end_offsets(cluster.bootstrap_servers, remote_topic)

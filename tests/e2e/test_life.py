@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from mm2py.devkit.broker import KafkaCluster
-from tests.support.brokers import TEST_PROPERTIES
+from tests.support.brokers import NEVER_KILLED
 from tests.support.daemon import Daemon, daemon
 from tests.support.eventually import eventually, scaled
 from tests.support.mirrored import assert_mirrored, await_arrived
@@ -218,7 +218,7 @@ async def test_unreachable_cluster(primary: KafkaCluster, backup: KafkaCluster, 
 
     Each outage and its end are reported once; neither keeps the daemon from draining.
     """
-    late = KafkaCluster("late", properties=TEST_PROPERTIES)
+    late = KafkaCluster("late", properties=NEVER_KILLED)
     settings = mm2_properties(
         primary.bootstrap_servers,
         backup.bootstrap_servers,

@@ -265,7 +265,7 @@ async def test_a_source_that_lost_its_end_and_grew_past_it(
 
     The source loses records 60 to 99 and gets 90 others in their place, while no mirror runs.
     """
-    source = make_cluster("shortened")
+    source = make_cluster("shortened", is_killed=True)
     mirror = Mirror(source.bootstrap_servers, backup.bootstrap_servers, prefix, tmp_path)
     await mirror.mirrored_once()
     ends = await lose_ends(source, [mirror.topic], keep_batches=6)
@@ -365,7 +365,7 @@ async def test_a_target_whose_disk_was_wiped_is_filled_again(
     primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:
     """An empty cluster in the target's place gets all that the source has; each loss is reported once."""
-    target = make_cluster("wiped")
+    target = make_cluster("wiped", is_killed=True)
     mirror = Mirror(primary.bootstrap_servers, target.bootstrap_servers, prefix, tmp_path)
     await mirror.create()
     for topic in (mirror.topic, mirror.other):
@@ -421,7 +421,7 @@ async def test_a_target_that_lost_its_end_gets_it_again(
     If the records are so old that the broker does not know the producer any more, it accepts a later batch before the
     loss is noticed. Then all are copied again, that batch twice.
     """
-    target = make_cluster("shortened")
+    target = make_cluster("shortened", is_killed=True)
     mirror = Mirror(primary.bootstrap_servers, target.bootstrap_servers, prefix, tmp_path)
     await mirror.create()
     await mirror.write(mirror.topic, 0, 100)

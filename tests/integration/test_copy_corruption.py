@@ -27,7 +27,7 @@ async def test_one_flipped_bit_stops_its_partition_alone(
     They stop before it with a clear error, now and when they are tried again; the third partition goes on. Once an
     operator moves the position past the batch, what follows it is copied.
     """
-    source = await asyncio.to_thread(make_cluster, "damaged")
+    source = await asyncio.to_thread(make_cluster, "damaged", is_killed=True)
     written: list[list[NewRecord]] = [list(plain_records(600, start=1_000 * number)) for number in range(3)]
     await create_topic(source.bootstrap_servers, prefix, partitions=3)
     await produce(source.bootstrap_servers, prefix, [written[0], [], written[2]], codec="lz4", batch_records=100)

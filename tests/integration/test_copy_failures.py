@@ -41,7 +41,7 @@ async def test_broker_killed_in_the_middle_of_a_stream(
     primary: KafkaCluster, backup: KafkaCluster, make_cluster: MakeCluster, prefix: str, side: str
 ) -> None:
     """The only broker of a cluster is killed with SIGKILL and started again while 50 000 records pass."""
-    mortal = await asyncio.to_thread(make_cluster, "mortal")
+    mortal = await asyncio.to_thread(make_cluster, "mortal", is_killed=True)
     source, target = (mortal, backup) if side == "source" else (primary, mortal)
     remote = f"A.{prefix}"
     await create_topic(source.bootstrap_servers, prefix, partitions=PARTITIONS)

@@ -25,7 +25,7 @@ def replace_log(node: BrokerNode, topic: str, log: bytes) -> None:
 
 async def test_old_messages_arrive_as_batches(backup: KafkaCluster, make_cluster: MakeCluster, prefix: str) -> None:
     """Bare and compressed messages of both old formats, and batches after them, arrive with what they hold."""
-    source = await asyncio.to_thread(make_cluster, "old")
+    source = await asyncio.to_thread(make_cluster, "old", is_killed=True)
     await create_topic(source.bootstrap_servers, prefix)
     log, expected = b"", []
     for number, (magic, codec) in enumerate(

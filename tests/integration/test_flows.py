@@ -309,7 +309,7 @@ async def test_a_start_at_a_timestamp(primary: KafkaCluster, backup: KafkaCluste
 
 async def test_a_cluster_that_comes_late(primary: KafkaCluster, make_cluster: MakeCluster, tmp_path: Path) -> None:
     """A flow whose target is unavailable reports it once, keeps trying, reports once that it is back, and then runs."""
-    late = make_cluster("late")
+    late = make_cluster("late", is_killed=True)
     late.kill(0)
     settings = flow_settings(primary.bootstrap_servers, late.bootstrap_servers, **{"A->B.topics": "none-such"})
     async with running_flow(settings, tmp_path) as flow:

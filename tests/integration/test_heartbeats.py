@@ -37,7 +37,7 @@ _EMIT = {"emit.heartbeats.enabled": "true"}
 def beating() -> Iterator[KafkaCluster]:
     """A target of these tests' own: the topic of heartbeats has the same name in all of them."""
     with cluster_factory() as make:
-        yield make("beating")
+        yield make("beating", is_killed=True)
 
 
 @pytest.fixture

@@ -31,9 +31,19 @@ class MakeCluster(Protocol):
     """Starts a cluster that ends with the test."""
 
     def __call__(
-        self, name: str, *, brokers: int = 1, properties: Mapping[str, str] | None = None, proxied: Sequence[str] = ()
+        self,
+        name: str,
+        *,
+        brokers: int = 1,
+        properties: Mapping[str, str] | None = None,
+        proxied: Sequence[str] = (),
+        is_killed: bool = False,
     ) -> KafkaCluster:
-        """Clients of the listeners *proxied* reach the brokers through proxies of the caller."""
+        """
+        Clients of the listeners *proxied* reach the brokers through proxies of the caller.
+
+        A cluster of one broker says so if it *is_killed*: it comes back only once its session is over.
+        """
         ...
 
 
@@ -56,9 +66,15 @@ def cluster_factory() -> Iterator[MakeCluster]:
     with ExitStack() as running:
 
         def make(
-            name: str, *, brokers: int = 1, properties: Mapping[str, str] | None = None, proxied: Sequence[str] = ()
+            name: str,
+            *,
+            brokers: int = 1,
+            properties: Mapping[str, str] | None = None,
+            proxied: Sequence[str] = (),
+            is_killed: bool = False,
         ) -> KafkaCluster:
-            properties = {**TEST_PROPERTIES, **(properties or {})}
+            usual = TEST_PROPERTIES if is_killed or brokers > 1 else NEVER_KILLED
+            properties = {**usual, **(properties or {})}
             listeners = dict.fromkeys(proxied, "PLAINTEXT")
             cluster = KafkaCluster(name, brokers=brokers, properties=properties, listeners=listeners, proxied=proxied)
             return running.enter_context(cluster)

@@ -15,7 +15,7 @@ from aiokafka.structs import ConsumerRecord
 
 from tests.support.eventually import eventually, scaled
 from tests.support.records import Contents, Record
-from tests.support.topics import client, leaders
+from tests.support.topics import await_led, client, leaders
 
 
 _FETCH_BYTES = 16 * 1024 * 1024
@@ -35,7 +35,9 @@ async def read_topic(
 ) -> Contents:
     """Read every record from the log's start to what is its end now, partition by partition; of some only, or all."""
     contents: Contents = {
-        partition: [] for partition in await leaders(bootstrap, topic) if partitions is None or partition in partitions
+        partition: []
+        for partition in await await_led(bootstrap, topic)
+        if partitions is None or partition in partitions
     }
     async with (
         asyncio.timeout(scaled(within_s)),
@@ -52,7 +54,7 @@ async def read_numbers(
     bootstrap: str, topic: str, *, reads_committed: bool = False, within_s: float = 60.0
 ) -> dict[int, list[int]]:
     """Read the numbers of a numbered stream's records, partition by partition."""
-    numbers: dict[int, list[int]] = {partition: [] for partition in await leaders(bootstrap, topic)}
+    numbers: dict[int, list[int]] = {partition: [] for partition in await await_led(bootstrap, topic)}
     async with (
         asyncio.timeout(scaled(within_s)),
         aclosing(_fetched(bootstrap, topic, list(numbers), reads_committed=reads_committed)) as chunks,

@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 
 from mm2py.devkit.broker import KafkaCluster
-from tests.support.brokers import TEST_PROPERTIES
+from tests.support.brokers import NEVER_KILLED
 from tests.support.certificates import PASSWORD, Authority, Certificate
 from tests.support.java_programs import java_program
 
@@ -113,7 +113,7 @@ def secure_cluster(
     authority.sign("mm2").pkcs12(directory / "client.p12")
     authority.pkcs12(directory / "trust.p12")
     settings = {
-        **TEST_PROPERTIES,
+        **NEVER_KILLED,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
         # Certificates that are shown later may have other subjects.

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import TopicAlreadyExistsError, for_code
+from aiokafka.errors import InvalidReplicationFactorError, TopicAlreadyExistsError, for_code
 from aiokafka.protocol.admin import AlterPartitionReassignmentsRequest
 
 from bench.elections import ElectLeaders
@@ -77,11 +77,18 @@ async def create_topic(
         partitions = len(replicas)
         new = NewTopic(topic, -1, -1, replica_assignments=dict(replicas), topic_configs=dict(configs or {}))
     async with admin(bootstrap) as connected:
-        answer = await connected.create_topics([new])
-        for _, code, message in answer.topic_errors:
-            # A broker that waits long for the controller asks it again; names are a test's own.
-            if code and code != TopicAlreadyExistsError.errno:
-                raise for_code(code)(message)
+
+        async def is_created() -> bool:
+            answer = await connected.create_topics([new])
+            for _, code, message in answer.topic_errors:
+                # Brokers that were busy for seconds do not count until their next heartbeat.
+                assert code != InvalidReplicationFactorError.errno, message
+                # A broker that waits long for the controller asks it again; names are a test's own.
+                if code and code != TopicAlreadyExistsError.errno:
+                    raise for_code(code)(message)
+            return True
+
+        await eventually(is_created, within_s=30, what=f"{topic} is created")
     await _await_served(bootstrap, topic, partitions)
 
 
@@ -139,6 +146,23 @@ async def leaders(bootstrap: str, topic: str) -> dict[int, int]:
     """Return the leader's broker id of every partition that has one."""
     async with looking_at(bootstrap) as cluster:
         return await _leaders(cluster, topic)
+
+
+async def await_led(bootstrap: str, topic: str) -> list[int]:
+    """
+    Return a topic's partitions, none while there is no such topic, once each has a leader.
+
+    A broker that was busy for seconds is fenced, and leads nothing, until it has sent its next heartbeat.
+    """
+    async with looking_at(bootstrap) as cluster:
+
+        async def found() -> tuple[list[int]]:
+            led = await _leaders(cluster, topic)
+            assert len(led) == len(cluster.partitions_of(topic)), f"only {sorted(led)} are led"
+            return (sorted(led),)
+
+        (partitions,) = await eventually(found, within_s=30, what=f"each partition of {topic} is led", every_s=0.05)
+    return partitions
 
 
 async def _leaders(cluster: Cluster, topic: str) -> dict[int, int]:
