@@ -243,6 +243,7 @@ async def test_the_node_shows_how_it_fares(node: _Node) -> None:
     """Spark's slots, connectors, tasks, clusters, heartbeats and last successes of a flow that runs are shown."""
     await node.daemon.wait_for_event("heartbeats_started")
     await node.daemon.wait_for_event("flow_started")
+    await node.daemon.wait_for_event("spark_started")
     now = time.time()
 
     async def of_flow(name: str, **labels: str) -> list[float]:

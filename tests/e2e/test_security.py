@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import attrs
@@ -114,12 +115,13 @@ def _watched(secrets: tuple[str, ...]) -> Iterator[list[tuple[str, str]]]:
 def _files_with(secrets: tuple[str, ...], *folders: Path, spare: set[Path]) -> list[str]:
     """Return the files below *folders* that hold one of *secrets*, other than those they were put into."""
     found = []
-    for folder in folders:
-        for file in folder.rglob("*"):
+    for place, _, names in itertools.chain(*map(os.walk, folders)):
+        for file in (Path(place, name) for name in names):
             if file in spare or not file.is_file():
                 continue
-            content = file.read_bytes()
-            found += [f"{file}: {secret}" for secret in secrets if secret.encode() in content]
+            with suppress(FileNotFoundError):  # what still runs replaces and removes files
+                content = file.read_bytes()
+                found += [f"{file}: {secret}" for secret in secrets if secret.encode() in content]
     return found
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,8 @@ async def test_kills_and_a_reload_lose_nothing(
         async with daemon(tmp_path, before) as running:
             await await_arrived(backup.bootstrap_servers, remote, 1, within_s=_LONG_S)
             for worker in spark_workers(running.pid):
-                os.kill(worker, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # Spark ends some once one is gone
+                    os.kill(worker, signal.SIGKILL)
             seen = stream.sent
             await await_arrived(backup.bootstrap_servers, remote, seen, within_s=_LONG_S)
             await running.kill()

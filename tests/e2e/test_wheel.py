@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mm2py.rest.page.files import DOCUMENTS
 from mm2py.wire.batches import native
+from tests.support.eventually import scaled
 
 
 _ROOT = Path(__file__).parents[2]
@@ -17,7 +18,7 @@ _ROOT = Path(__file__).parents[2]
 def test_the_wheel_has_the_status_page_and_compiled_code(tmp_path: Path) -> None:
     """It has the status page's files, unchanged, and compiled code for this platform if there is a compiler."""
     line = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "--wheel-dir", str(tmp_path), str(_ROOT)]
-    subprocess.run(line, check=True, timeout=240)
+    subprocess.run(line, check=True, timeout=scaled(240))
     (wheel,) = tmp_path.glob("*.whl")
     here = {
         str(path.relative_to(_ROOT)): path.read_bytes()

@@ -199,7 +199,7 @@ async def ends_of(cluster: Cluster, topic: str, *, reads_committed: bool = False
     for place, offset in (await cluster.list_offsets(places, LATEST, reads_committed=reads_committed)).items():
         assert isinstance(offset, int), f"where does {place} end? {offset}"
         ends[place.partition] = offset
-    return ends
+    return dict(sorted(ends.items()))
 
 
 async def await_stable(bootstrap: str, topic: str) -> None:
