@@ -8,12 +8,13 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import psutil
 
 from mm2py.devkit.process import LoggedProcess, start_process
+from tests.support.daemon import still_running
 from tests.support.eventually import eventually, scaled
 
 
@@ -42,7 +43,7 @@ async def demo(work_dir: Path, command: Sequence[str], env: Mapping[str, str]) -
         below = psutil.Process(process.pid).children(recursive=True) if process.is_running else []
         await asyncio.to_thread(process.kill)
         for each in below:
-            if each.is_running():
+            with suppress(psutil.NoSuchProcess):
                 each.kill()
 
 
@@ -64,7 +65,7 @@ async def all_gone(processes: list[psutil.Process]) -> None:
     """Wait until none of the processes runs: those killed last may still be ending."""
 
     def none_left() -> bool:
-        left = [each for each in processes if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+        left = still_running(processes)
         assert not left, left
         return True
 

@@ -17,7 +17,7 @@ import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from tests.support.brokers import NEVER_KILLED
-from tests.support.daemon import Daemon, daemon
+from tests.support.daemon import Daemon, daemon, still_running
 from tests.support.eventually import eventually, scaled
 from tests.support.mirrored import assert_mirrored, await_arrived
 from tests.support.mm2_file import mm2_properties
@@ -138,8 +138,7 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _are_gone(processes: list[psutil.Process]) -> bool:
-    # One that waits for its parent to ask for its exit code has ended too.
-    return not any(it.is_running() and it.status() != psutil.STATUS_ZOMBIE for it in processes)
+    return not still_running(processes)
 
 
 async def test_a_log_that_nothing_reads_stops_no_mirror(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -158,7 +158,7 @@ class Daemon:
 
     def orphans(self) -> list[psutil.Process]:
         """Return what it had started when it was killed and still runs."""
-        return [process for process in self._orphans if process.is_running()]
+        return still_running(self._orphans)
 
     def tree(self) -> list[psutil.Process]:
         """Return the daemon's process and all below it."""
@@ -176,6 +176,16 @@ def process_tree(pid: int) -> list[psutil.Process]:
         return [top, *top.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []
+
+
+def still_running(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Return those that have not ended. One that waits for its parent to ask for its exit code has."""
+    found = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
 
 
 def spark_workers(pid: int) -> list[int]:
