@@ -38,7 +38,9 @@ async def chromium() -> AsyncIterator[Browser]:
     """Run a browser for the block."""
     program = await asyncio.to_thread(debian_program, "chromium")
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
+        browser = await playwright.chromium.launch(
+            executable_path=program, args=_ARGUMENTS, timeout=scaled(_LOADED_S) * 1000
+        )
         try:
             yield browser
         finally:
