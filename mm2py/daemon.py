@@ -21,6 +21,7 @@ import attrs
 
 import mm2py
 from mm2py.clock import Clock
+from mm2py.config.providers import Stamps
 from mm2py.config.settings import FlowSettings, MirrorSettings
 from mm2py.errors import OverrideConflictError, UnknownConnectorError
 from mm2py.flow.control.connect_worker import ConnectWorker, Hooks, Place
@@ -170,6 +171,11 @@ class MirrorMaker:
     def settings(self) -> MirrorSettings:
         """The settings in use, but for live ones."""
         return self._changes.settings
+
+    @property
+    def provided(self) -> Stamps:
+        """The files that the settings refer to, in use or as they were read last."""
+        return self._changes.provided
 
     @property
     def has_failed(self) -> bool:

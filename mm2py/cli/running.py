@@ -16,8 +16,9 @@ from pathlib import Path
 from mm2py.cli.command import error_line
 from mm2py.cli.entry import hold_signals
 from mm2py.cli.exit_code import ExitCode
-from mm2py.cli.saved_files import Stamps, stamps
+from mm2py.cli.saved_files import stamps
 from mm2py.clock import Clock, SystemClock
+from mm2py.config.providers import Stamps
 from mm2py.config.settings import MirrorSettings
 from mm2py.daemon import MirrorMaker
 from mm2py.errors import Mm2Error
@@ -75,7 +76,7 @@ async def run_node(
             beside = [
                 tasks.create_task(write_status(mirror_maker.view, status_file, clock, events), name="status file"),
                 tasks.create_task(
-                    watch(watched, lambda: mirror_maker.settings.provided, mirror_maker.request_reload, clock),
+                    watch(watched, lambda: mirror_maker.provided, mirror_maker.request_reload, clock),
                     name="watch",
                 ),
                 # The mirror continues, whatever happens to this task.
@@ -107,8 +108,8 @@ def _hang_up(mirror_maker: MirrorMaker, *, has_terminal: bool) -> None:
 
 
 async def watch(read: Stamps, provided: Callable[[], Stamps], reload: Callable[[], None], clock: Clock) -> None:
-    """Call *reload* whenever one of the files was saved, or one that the settings in use refer to, which *provided*
-    returns; *read* are the files' stamps from before they were read, and none if they are not to be watched.
+    """Call *reload* whenever one of the files was saved, or one that they refer to, which *provided* returns, was saved
+    or appeared; *read* are the files' stamps from before they were read, and none if they are not to be watched.
     """
     known = dict(read)
     while known:

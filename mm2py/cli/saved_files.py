@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
-from mm2py.config.providers import Machine, Stamp
-
-
-Stamps = Mapping[Path, Stamp]
+from mm2py.config.providers import Machine, Stamps
 
 
 def stamps(paths: Iterable[Path]) -> Stamps:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import attrs
 
+from mm2py.config.providers import Stamps
 from mm2py.errors import Mm2Error, Verdict
 
 
@@ -32,6 +33,8 @@ class ConfigError(Mm2Error):
 
     problems: tuple[Problem, ...]
     notes: tuple[Problem, ...] = ()
+    #: The files that references such as ``${file:…}`` read, as they were then; missing ones too.
+    provided: Stamps = attrs.field(factory=dict)
 
     def __str__(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)

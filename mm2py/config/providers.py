@@ -26,6 +26,7 @@ _JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
 
 #: When a file was changed, its size, and which file it is; None if it is missing.
 Stamp = tuple[int, int, int] | None
+Stamps = Mapping[Path, Stamp]
 
 
 class ProviderError(ValueError):

@@ -15,7 +15,7 @@ import attrs
 
 from mm2py.config.layers import Layers, Value
 from mm2py.config.problem import Problem
-from mm2py.config.providers import Machine, Provider, ProviderError, Stamp, file_kind, make_provider
+from mm2py.config.providers import Machine, Provider, ProviderError, Stamps, file_kind, make_provider
 from mm2py.model.patterns import split_list
 
 
@@ -35,7 +35,7 @@ class Resolved:
     layers: Layers
     problems: tuple[Problem, ...]
     notes: tuple[Problem, ...]
-    files: Mapping[Path, Stamp]
+    files: Stamps
 
 
 def resolve_references(layers: Layers, machine: Machine) -> Resolved:

@@ -31,7 +31,7 @@ from mm2py.config.legacy import modernise
 from mm2py.config.lint import Line, classify_all, lint
 from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.properties import Document, escaped, parse_bytes
-from mm2py.config.providers import Machine, Stamp
+from mm2py.config.providers import Machine, Stamps
 from mm2py.config.references import resolve_references
 from mm2py.config.resolve import (
     FlowReader,
@@ -92,7 +92,7 @@ class MirrorSettings:
     #: Every key's value and origin, secrets masked.
     effective: tuple[Effective, ...] = attrs.field(default=(), repr=False)
     #: The files that references such as ``${file:…}`` read, as they were then.
-    provided: Mapping[Path, Stamp] = attrs.field(factory=dict, eq=False, repr=False)
+    provided: Stamps = attrs.field(factory=dict, eq=False, repr=False)
     #: Returns the settings of the same files with overrides that operators set while flows run.
     with_live: Callable[[Mapping[str, str]], MirrorSettings] | None = attrs.field(default=None, eq=False, repr=False)
     #: Returns the settings of the same files with what the owners of flows have otherwise.
@@ -159,10 +159,10 @@ def _import(imported: Imported, given: _Given, live: _Lines, owners: _Lines) -> 
         # Problems without a line of the user's follow from those that the import reports already.
         others = [found for problem in error.problems if (found := imported.as_written(problem)) is not None]
         problems = _tidied((*imported.problems, *others)) or error.problems
-        raise ConfigError(imported.in_order(problems), _noted(imported, error.notes)) from error
+        raise ConfigError(imported.in_order(problems), _noted(imported, error.notes), error.provided) from error
     notes = _noted(imported, settings.notes)
     if imported.problems:
-        raise ConfigError(imported.in_order(_tidied(imported.problems)), notes)
+        raise ConfigError(imported.in_order(_tidied(imported.problems)), notes, settings.provided)
     return attrs.evolve(settings, notes=notes)
 
 
@@ -205,7 +205,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
     if not problems and not given.may_be_idle:
         problems.extend(_judge_flows(document, flows, layers, targets))
     if problems:
-        raise ConfigError(_tidied(problems), notes)
+        raise ConfigError(_tidied(problems), notes, resolved.files)
 
     of, rest = FlowReader(layers, None), rest_settings(layers)
     clusters = {alias: end for alias in aliases if isinstance(end := cluster_endpoint(layers, alias), ClusterEndpoint)}

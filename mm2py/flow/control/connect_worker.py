@@ -29,6 +29,7 @@ from mm2py.config.importers.distributed import (
 )
 from mm2py.config.importers.lines import ParsedFile
 from mm2py.config.importers.standalone import Connector, ConnectorClass, classify, kind_of
+from mm2py.config.providers import Stamp
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem, import_settings
 from mm2py.core.control.overrides import SOURCE
 from mm2py.errors import OverrideConflictError, UnknownConnectorError
@@ -123,7 +124,7 @@ def compose(path: Path, worker: ParsedFile, configs: Configs, *, is_strict: bool
     try:
         settings = load(accepted)
     except ConfigError:
-        wanted, accepted, settings = accepted, {}, load({})
+        wanted, accepted, settings, awaited = accepted, {}, load({}), dict[Path, Stamp]()
         for name, config in wanted.items():
             more = {**accepted, name: config}
             if name in (without := waiting(more)):
@@ -133,6 +134,8 @@ def compose(path: Path, worker: ParsedFile, configs: Configs, *, is_strict: bool
                 settings, accepted = load(more), more
             except ConfigError as error:
                 idle[name] = Idle(Idleness.INVALID, error.problems)
+                awaited |= error.provided
+        settings = attrs.evolve(settings, provided={**awaited, **settings.provided})
     places = {one.file.name: Place(one.flow, _group(one)) for one in ours if one.file.name in accepted}
     return Composition(settings, places, idle)
 

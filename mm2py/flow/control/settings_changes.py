@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from mm2py.clock import Clock
 from mm2py.config.explain import node_settings
+from mm2py.config.providers import Stamps
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings
 from mm2py.core.control.reload import FlowChanges, compare_flows, needing_restart
 from mm2py.core.transform.matching import record_slots
@@ -55,6 +56,8 @@ class SettingsChanges:
         self.settings = self._started_with = settings
         #: The problems of the file as it was read last; none if it is in use.
         self.refused: tuple[str, ...] = ()
+        #: The files that it refers to, if it was refused.
+        self._awaited: Stamps = {}
         self._owners = OwnerSettings(settings)
         self._overrides = overrides
         self._fleet = fleet
@@ -79,6 +82,11 @@ class SettingsChanges:
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self._reload_forever(tasks), name="reload")
             loops.create_task(self._restart_forever(tasks), name="live settings")
+
+    @property
+    def provided(self) -> Stamps:
+        """The files that the settings in use refer to, and the file as it was read last; None for missing ones."""
+        return {**self.settings.provided, **self._awaited}
 
     # The settings of a flow's owner.
 
@@ -137,12 +145,13 @@ class SettingsChanges:
             try:
                 settings = await asyncio.to_thread(self._read_again)
             except ConfigError as error:
+                self._awaited = error.provided
                 self._refuse(tuple(str(problem) for problem in error.problems))
                 continue
             except (Mm2Error, OSError, ValueError) as error:  # a file that cannot be read ends nothing that runs
                 self._refuse((f"{type(error).__name__}: {error}",))
                 continue
-            self.refused = ()
+            self.refused, self._awaited = (), {}
             async with self._changing:
                 await self._apply(await self._owners.reread(settings), tasks)
             for runner in self._fleet.runners:

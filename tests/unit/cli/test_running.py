@@ -18,8 +18,9 @@ from mm2py.cli import mirror_maker, running
 from mm2py.cli.entry import hold_signals
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.running import watch, write_status
-from mm2py.cli.saved_files import Stamps, stamps
+from mm2py.cli.saved_files import stamps
 from mm2py.clock import SystemClock
+from mm2py.config.providers import Stamps
 from mm2py.config.settings import MirrorSettings, load_settings
 from mm2py.model.state import MirrorView
 from mm2py.telemetry.events import StatusFileFailed, StatusFileRecovered

@@ -183,3 +183,13 @@ def test_references_say_which_worker_it_is(tmp_path: Path, monkeypatch: pytest.M
     assert worker_group(path) == "connect-test"
     assert worker.read() == started_with
     assert events.of(RestartNeeded) == (RestartNeeded(("bootstrap.servers",)),)
+
+
+def test_what_an_invalid_connector_refers_to_is_awaited(tmp_path: Path) -> None:
+    """A connector whose secret is missing is not run; the secret's file is among those to be watched."""
+    missing = tmp_path / "secret"
+    secretive = {**_SOURCE, "source.cluster.ssl.key.password": f"${{dir:{tmp_path}:secret}}"}
+    found = _composed(tmp_path, {"s": secretive}, {**_WORKER, "config.providers": "dir"})
+
+    assert found.idle["s"].why is Idleness.INVALID
+    assert found.settings.provided == {missing: None}

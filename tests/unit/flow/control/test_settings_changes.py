@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import attrs
 
+from mm2py.cli.saved_files import stamps
 from mm2py.config.settings import FlowSettings, MirrorSettings, load_settings
 from mm2py.core.control.reload import FlowChanges
 from mm2py.flow.control.overrides import OverrideControl
@@ -141,6 +142,22 @@ async def test_a_file_that_cannot_be_used_changes_nothing(tmp_path: Path) -> Non
     (reloaded,) = rig.events.of(SettingsReloaded)
     assert (reloaded.changed, reloaded.unchanged) == (("B->A",), ("A->B",))
     assert rig.flows.running[BA].settings == rig.its.settings.flows[1]
+
+
+async def test_what_a_refused_file_refers_to_is_awaited(tmp_path: Path) -> None:
+    """A password is mounted a little after the file that names it was saved: `--watch` waits for it."""
+    rig, secret = Rig(tmp_path), tmp_path / "password"
+    async with rig.run():
+        rig.write("tasks.max = 1", f"config.providers = dir\nA.ssl.key.password = ${{dir:{tmp_path}:password}}")
+        await rig.reload()
+        while_missing = rig.its.refused, rig.its.provided
+        secret.write_text("s3cr3t")
+        await rig.reload()
+
+    assert len(while_missing[0]) == 1
+    assert while_missing[1] == {secret: None}
+    assert rig.its.refused == ()
+    assert rig.its.provided == stamps([secret])
 
 
 async def test_more_copy_tasks_than_slots_need_a_restart(tmp_path: Path) -> None:
