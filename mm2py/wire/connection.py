@@ -19,7 +19,7 @@ import math
 import os
 import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from aiokafka import errors as aiokafka_errors
@@ -40,7 +40,7 @@ from mm2py.wire.security.access import (
     tls_refusal,
 )
 from mm2py.wire.security.contexts import SecuritySettingsError, principal_of, tls_context
-from mm2py.wire.security.sasl import LoginRefusedError, Session, log_in
+from mm2py.wire.security.sasl import LoginRefusedError, Send, Session, log_in
 from mm2py.wire.security.tls_probe import speaks_tls
 
 
@@ -111,7 +111,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self, endpoint: ClusterEndpoint, broker: str, versions: dict[int, tuple[int, int]], *, host: str = ""
     ) -> None:
         self.versions = versions
-        self.is_closed = False
+        #: Whether it is closed, and whether the broker closed it.
+        self.is_closed = self.is_hung_up = False
         #: Until when, by the loop's time, the broker reads nothing from it: a quota was exceeded (KIP-219).
         self.muted_until = -math.inf
         self._host = host
@@ -119,6 +120,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         #: Whether the broker hung up without having answered anything.
         self._was_silent = False
         self._renew_at = math.inf
+        #: Awaits a renewal of the login, or refuses it; the one that opens connections decides, see `Door`.
+        self.renewed: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]] = _at_once
         #: Requests that wait for a renewed login, and the task that renews it; it ends with the connection.
         self._held: list[tuple[bytes, int, float, FrameHandler]] | None = None
         self._renewal: asyncio.Task[None] | None = None
@@ -182,13 +185,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     async def _first_login(self) -> None:
         try:
-            self._take_session(await log_in(self._endpoint, self._host, self.send))
-        except LoginRefusedError as error:
+            await self._log_in(self.send)
+        except BrokerAccessError:
             self.close("the login was refused")
-            raise _kept_out(self._endpoint, self._broker, error.refused, error.principal) from error
+            raise
         except BaseException:
             self.close("the login was given up")
             raise
+
+    async def _log_in(self, send: Send) -> None:
+        try:
+            self._take_session(await log_in(self._endpoint, self._host, send))
+        except LoginRefusedError as error:
+            raise _kept_out(self._endpoint, self._broker, error.refused, error.principal) from error
 
     def _take_session(self, session: Session) -> None:
         after_s = session.renew_after_s
@@ -198,10 +207,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Log in again on this connection (KIP-368), then send what was held back meanwhile."""
         try:
             async with asyncio.timeout(self._endpoint.request_timeout_ms / 1000):
-                self._take_session(await log_in(self._endpoint, self._host, self._send_ahead))
+                await self.renewed(lambda: self._log_in(self._send_ahead))
         except Exception as error:  # noqa: BLE001 - whatever it is, what was held back must not wait for ever
             # The next connection attempt gets the reason.
-            self.close(f"the login could not be renewed: {_why(error)}")
+            cause = error.cause if isinstance(error, BrokerAccessError) else _why(error)
+            self.close(f"the login could not be renewed: {cause}")
             return
         held, self._held, self._renewal = self._held or [], None, None
         for message, correlation_id, deadline, handler in held:
@@ -373,7 +383,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _lost(self, cause: str) -> None:
         if not self.is_closed:
-            self._was_silent = not self._is_answered
+            self._was_silent, self.is_hung_up = not self._is_answered, True
             self.close(cause)
 
     async def _wants_login(self) -> bool:
@@ -403,6 +413,10 @@ def _size_buffers(line: Any, endpoint: ClusterEndpoint) -> None:
     for option, size in wanted.items():
         if size >= 0:
             line.setsockopt(socket.SOL_SOCKET, option, size)
+
+
+async def _at_once(log_in: Callable[[], Awaitable[None]]) -> None:
+    await log_in()
 
 
 def _why(error: BaseException) -> str:

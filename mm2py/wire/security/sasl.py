@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import random
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, Protocol
 
@@ -29,8 +30,9 @@ from mm2py.wire.security.oauth import TokenError, forget_token, token_for
 #: Java's own choice where nothing is set.
 DEFAULT_MECHANISM: Final = "GSSAPI"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
-#: What is left of a session when it is renewed. Brokers ignore a renewal within the first second.
-_RENEW_SHARE: Final = 0.85
+#: The part of a session after which it is renewed, as in Java: of connections that were opened together, one after the
+#: other, so that all learn of it if one is refused. Brokers ignore a renewal within the first second.
+_RENEW_SHARE, _RENEW_SPREAD = 0.85, 0.10
 _SOONEST_S: Final = 1.1
 #: Kafka's brokers use 16 384 at most; this many take a second.
 _MOST_ITERATIONS: Final = 1_000_000
@@ -95,7 +97,8 @@ async def _log_in(mechanism: str, exchange: _Exchange, send: Send) -> Session:
             raise LoginRefusedError(login_refusal(mechanism, answer.error_message or name_of(answer.error_code)))
         said = answer.sasl_auth_bytes
         life_ms = getattr(answer, "session_lifetime_ms", 0)
-    return Session(max(_SOONEST_S, life_ms / 1000 * _RENEW_SHARE) if life_ms > 0 else None)
+    share = _RENEW_SHARE + _RENEW_SPREAD * random.random()  # noqa: S311 - it guards nothing
+    return Session(max(_SOONEST_S, life_ms / 1000 * share) if life_ms > 0 else None)
 
 
 async def _step(exchange: _Exchange, mechanism: str, said: bytes | None) -> tuple[bytes, bool] | None:

@@ -113,6 +113,91 @@ async def test_the_first_to_be_let_in_again_lets_in_the_others(clock: ManualCloc
     assert (logins, answers) == (9, ["in"] * 9)
 
 
+async def _renew(connection: BrokerConnection, gate: Gate) -> str:
+    async def log_in() -> None:
+        await gate(_endpoint(), "b", 1)
+
+    try:
+        await connection.renewed(log_in)
+    except BrokerConnectionError as error:
+        return type(error).__name__
+    return "in"
+
+
+async def test_open_connections_try_refused_credentials_once_for_all(clock: ManualClock, gate: Gate) -> None:
+    """
+    The password is changed at the brokers, and each of twenty connections has to renew its login.
+
+    The first is refused. The others do not send the same password once more; after the pause one of them tries.
+    """
+    connections = [await Door(_endpoint(), clock, gate).open(host, 1) for host in "bcdef" * 4]
+    opened = gate.asked
+    gate.refuse(may_lock=True)
+    answers = [await _renew(connection, gate) for connection in connections]
+    at_once = gate.asked - opened
+    clock.advance(2.5)
+    gate.takes_s = 0.001
+    answers += await asyncio.gather(*(_renew(connection, gate) for connection in connections))
+    later = gate.asked - opened - at_once
+
+    assert set(answers) == {"BrokerAccessError"}
+    assert (at_once, later) == (1, 1)
+
+
+async def test_a_renewal_that_ends_with_its_connection_may_have_been_refused(clock: ManualClock, gate: Gate) -> None:
+    """Brokers refuse it by closing the connection, without a word. What is opened next finds out alone."""
+    connection = await Door(_endpoint(), clock, gate).open("b", 1)
+    gate.takes_s = 0.001
+    renewal = asyncio.create_task(_renew(connection, gate))
+    await asyncio.sleep(0)
+    connection.eof_received()
+    renewal.cancel()
+    await asyncio.wait([renewal])
+    gate.refuse(may_lock=True)
+
+    assert (await _try_nine(clock, gate))[0] == 1
+
+
+async def test_a_renewal_that_we_end_says_nothing_of_our_password(clock: ManualClock, gate: Gate) -> None:
+    """A broker that is frozen is given up, and others are not to wait for it."""
+    connection = await Door(_endpoint(), clock, gate).open("b", 1)
+    gate.takes_s = 0.001
+    renewal = asyncio.create_task(_renew(connection, gate))
+    await asyncio.sleep(0)
+    connection.close()
+    renewal.cancel()
+    await asyncio.wait([renewal])
+    gate.refuse(may_lock=True)
+
+    assert (await _try_nine(clock, gate))[0] == 9
+
+
+async def test_a_renewal_counts_for_what_is_opened(clock: ManualClock, gate: Gate) -> None:
+    """One that is refused pauses new connections; one that is accepted lets them in."""
+    connection = await Door(_endpoint(), clock, gate).open("b", 1)
+    gate.refuse(may_lock=True)
+    await _renew(connection, gate)
+    paused = await _try(Door(_endpoint(), clock, gate), "c")
+    clock.advance(2.5)
+    gate.error = None
+    renewed = await _renew(connection, gate)
+    gate.takes_s = 0.001
+
+    assert (paused, renewed) == ("BrokerAccessError", "in")
+    assert await _try_nine(clock, gate) == (9, ["in"] * 9)
+
+
+async def test_what_is_open_is_renewed_at_a_broker_that_is_not_trusted_any_more(clock: ManualClock, gate: Gate) -> None:
+    """Its certificate has expired: that keeps new connections out, and says nothing of our password."""
+    door = Door(_endpoint(), clock, gate)
+    connection = await door.open("b", 1)
+    gate.refuse(may_lock=False)
+    await _try(door)
+    gate.error = None
+
+    assert await _renew(connection, gate) == "in"
+
+
 async def test_a_turn_is_awaited_for_as_long_as_a_connection(clock: ManualClock, gate: Gate) -> None:
     """While the login in turn gets no answer, a connection that waits for it fails in time, too."""
     endpoint = attrs.evolve(_endpoint(), connection_setup_ms=20)
