@@ -55,8 +55,12 @@ _SIGNED_FROM: Final = 21
 _CODEC_AT: Final = 22
 
 
+class OverfullError(ValueError):
+    """A batch holds more, once it is decompressed, than is decompressed of any."""
+
+
 def decompressed(codec: int, body: bytes | memoryview) -> bytes:
-    """Return *body* without compression. Raise `ValueError`, or what a codec raises."""
+    """Return *body* without compression. Raise `OverfullError` or another `ValueError`, or what a codec raises."""
     # Compaction leaves the codec to a batch without records.
     if not codec or not body:
         return bytes(body)
@@ -64,7 +68,7 @@ def decompressed(codec: int, body: bytes | memoryview) -> bytes:
     if decode is None:
         raise ValueError(f"its codec, {codec}, is none that is known")
     if codec == SNAPPY:
-        check_blocks(body)
+        _check_blocks(body)
     most = max(_MOST_BYTES, _MOST_TIMES * len(body))
     if len(body) * _BEST.get(codec, 0) > most:
         return _up_to(most, codec, body)
@@ -72,7 +76,7 @@ def decompressed(codec: int, body: bytes | memoryview) -> bytes:
 
 
 def _up_to(most: int, codec: int, body: bytes | memoryview) -> bytes:
-    """Return *body* without compression if that is no more than *most* bytes; raise `ValueError` if it is."""
+    """Return *body* without compression if that is no more than *most* bytes; raise `OverfullError` if it is."""
     if codec == GZIP:
         with gzip.GzipFile(fileobj=io.BytesIO(body)) as stream:
             found = stream.read(most + 1)
@@ -87,10 +91,10 @@ def _up_to(most: int, codec: int, body: bytes | memoryview) -> bytes:
             except cramjam.DecompressionError as error:
                 if _IS_FULL not in str(error):
                     raise
-    raise ValueError(f"its records take more than {most} bytes without compression")
+    raise OverfullError(f"its records take more than {most} bytes without compression")
 
 
-def check_blocks(body: bytes | memoryview) -> None:
+def _check_blocks(body: bytes | memoryview) -> None:
     """Raise `ValueError` for a size that aiokafka's decoder, which takes them as they are, would go back by."""
     if bytes(body[: len(_XERIAL)]) != _XERIAL:
         return

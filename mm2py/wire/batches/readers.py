@@ -2,7 +2,7 @@
 aiokafka's readers of batches and of messages, for what they read within bounds alone.
 
 Its reader of magic 0 and 1 follows the lengths of messages inside a compressed one wherever they lead: out of the
-memory that it has, or round and round in it. Its decoder of Snappy does the latter.
+memory that it has, or round and round in it. Its decoder of Snappy does the latter, and none has a limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mm2py.wire.batches.batch import (
     RecordBatchView,
     batches,
 )
-from mm2py.wire.batches.codecs import BAD_CHECKSUM, SNAPPY, check_blocks, decompressed
+from mm2py.wire.batches.codecs import BAD_CHECKSUM, decompressed, plain
 
 
 #: Length, magic and attributes of a batch.
@@ -77,14 +77,13 @@ class Readers:
         self.offset = self._otherwise if is_old else batch.base_offset
         if is_old and batch.size_bytes < _KEY_AT[batch.magic] + 2 * _SIZE.size:
             raise ValueError(_CUT)
-        raw = bytes(batch.view)
-        reader: Any = LegacyRecordBatch(raw, batch.magic) if is_old else DefaultRecordBatch(raw)
+        reader: Any = (
+            LegacyRecordBatch(bytes(batch.view), batch.magic) if is_old else DefaultRecordBatch(bytes(plain(batch)))
+        )
         if not reader.validate_crc():
             raise ValueError(BAD_CHECKSUM)
         if is_old:
             _check_message(batch)
-        elif batch.codec == SNAPPY:
-            check_blocks(raw[HEADER_BYTES:])
         return reader
 
 
@@ -94,7 +93,7 @@ def _end_of_others(record_set: memoryview, at: int) -> int:
     while at + HEADER_BYTES <= end:
         length, magic, attributes = _GLANCE.unpack_from(record_set, at)
         after = at + LOG_OVERHEAD_BYTES + length
-        if magic != MAGIC_V2 or attributes & CODEC_MASK == SNAPPY or after < at + HEADER_BYTES or after > end:
+        if magic != MAGIC_V2 or attributes & CODEC_MASK or after < at + HEADER_BYTES or after > end:
             break
         at = after
     return at

@@ -20,7 +20,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from mm2py.wire.batches import merging, native
 from mm2py.wire.batches.batch import CODEC_MASK, MAGIC_V2, batches
-from mm2py.wire.batches.codecs import BAD_CHECKSUM, compressed, plain
+from mm2py.wire.batches.codecs import BAD_CHECKSUM, OverfullError, compressed, plain
 from mm2py.wire.batches.native import Rebuilt
 from mm2py.wire.batches.readers import Readers
 
@@ -67,7 +67,7 @@ class UnreadableNameError(UnreadableBatchError):
 
 
 class TooLargeTogetherError(Exception):
-    """Batches that are small only while they are compressed. None of them was added."""
+    """Batches that are small only while they are compressed; what was made of them so far is to be dropped."""
 
 
 def unreadable(offset: int, error: BaseException) -> UnreadableBatchError:
@@ -132,6 +132,7 @@ class Rebuilder:
             for reader, codec in readers:
                 self._append_all(reader, codec, from_offset)
         except UNDECODABLE as error:
+            _leave_alone(record_set, error)
             raise unreadable(readers.offset, error) from error
 
     def _merge(self, record_set: bytes | memoryview, from_offset: int) -> bool:
@@ -208,6 +209,12 @@ class Rebuilder:
         return built
 
 
+def _leave_alone(record_set: bytes | memoryview, error: BaseException) -> None:
+    """Raise `TooLargeTogetherError` if *error* is of one of several batches that need not be opened."""
+    if isinstance(error, OverfullError) and next(batches(memoryview(record_set))).size_bytes < len(record_set):
+        raise TooLargeTogetherError from error
+
+
 def _decompressed(record_set: memoryview, codec: int) -> tuple[bytes | memoryview, UnreadableBatchError | None] | None:
     """
     Return the batches of a record set without compression, up to one that cannot be read, and what is wrong with that.
@@ -223,6 +230,7 @@ def _decompressed(record_set: memoryview, codec: int) -> tuple[bytes | memoryvie
             parts.append(opened := plain(batch))
             size += len(opened)
         except UNDECODABLE as error:
+            _leave_alone(record_set, error)
             failure = unreadable(batch.base_offset, error)
             break
         if size > _MOST_TOGETHER and len(parts) > 1:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
 import attrs
 import pytest
 from hypothesis import given, settings
@@ -11,7 +14,7 @@ from mm2py.model.epoch import CopyLimits, Ended, PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.ingest import ingest
 from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy
-from mm2py.wire.batches import native
+from mm2py.wire.batches import codecs, native
 from mm2py.wire.fetch_forms import PartitionAnswer
 from tests.support.batches import (
     CODECS,
@@ -276,6 +279,25 @@ def test_small_batches_of_large_records_travel_unopened() -> None:
     assert copied(copy) == list(range(100, 130))
     assert not any(buffered.is_rebuilt for buffered in copy.buffer.queue)
     assert copy.fetching.position.offset == 130
+
+
+@pytest.mark.parametrize("way", [nullcontext, in_python])
+def test_one_that_nothing_opens_keeps_no_backlog(
+    way: Callable[[], AbstractContextManager[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One small batch among many holds more than is ever decompressed: they all travel unopened, and nothing stops."""
+    monkeypatch.setattr(codecs, "_MOST_BYTES", 1 << 20)
+    parts = [
+        build_batch([Content(0, START_MS, None, bytes(size))], base_offset=100 + n, codec=ZSTD)
+        for n, size in enumerate((99, 99, 99, 2 << 20, 99))
+    ]
+    copy = copy_from(100)
+    with way():
+        feed(copy, *parts, limits=COALESCING)
+
+    assert copy.ended is Ended.OK
+    assert copied(copy) == list(range(100, 105))
+    assert not any(buffered.is_rebuilt for buffered in copy.buffer.queue)
 
 
 @pytest.mark.parametrize("producers", [4, 9])

@@ -8,14 +8,16 @@ from collections.abc import Callable
 import pytest
 from aiokafka.codec import gzip_encode
 
-from mm2py.wire.batches import payloads
+from mm2py.wire.batches import codecs, payloads
 from mm2py.wire.batches.batch import HEADER_BYTES
 from mm2py.wire.batches.rebuild import Rebuilder, UnreadableBatchError
 from mm2py.wire.batches.record_columns import RecordColumns
 from tests.support.batches import (
     GZIP,
+    LZ4,
     SNAPPY,
     START_MS,
+    ZSTD,
     Content,
     build_batch,
     contents,
@@ -25,6 +27,7 @@ from tests.support.batches import (
     view_of,
 )
 from tests.support.contents import decode
+from tests.support.record_sets import in_python
 
 
 WAYS: list[Callable[[bytes], object]] = [
@@ -90,4 +93,18 @@ def test_no_block_of_snappy_leads_back(size: int, read_all: Callable[[bytes], ob
 
     with pytest.raises(UnreadableBatchError, match=f"a block of {size} bytes") as caught:
         read_all(resigned(raw))
+    assert caught.value.offset == 7
+
+
+@pytest.mark.parametrize("read_all", WAYS)
+@pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
+def test_what_no_memory_holds_is_refused(
+    codec: int, read_all: Callable[[bytes], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """aiokafka's codec has no limit; without compiled code a batch of gigabytes would take all memory."""
+    monkeypatch.setattr(codecs, "_MOST_BYTES", 1 << 20)
+    raw = build_batch([Content(0, START_MS, None, bytes(2 << 20))], base_offset=7, codec=codec)
+
+    with pytest.raises(UnreadableBatchError, match="more than 1048576 bytes without") as caught, in_python():
+        read_all(raw)
     assert caught.value.offset == 7
