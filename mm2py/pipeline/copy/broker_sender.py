@@ -115,6 +115,11 @@ class BrokerSender:
         one._other, other._other = other, one
         return one, other
 
+    @property
+    def held_until(self) -> float:
+        """Return until when, by the loop's time, the broker reads nothing: its quota was exceeded."""
+        return -math.inf if self._hold_timer is None else self._hold_timer.when()
+
     def add(self, copy: PartitionCopy) -> None:
         copy.sending.is_ready = True
         self._ready.append(copy)
@@ -258,9 +263,9 @@ class BrokerSender:
         """
         if self._connection is not None and until - self._sender.loop.time() >= _LONG_HOLD_S:
             self._connection.muted_until = max(until, self._connection.muted_until)
+        if self.held_until >= until:
+            return
         if self._hold_timer is not None:
-            if self._hold_timer.when() >= until:
-                return
             self._hold_timer.cancel()
         self._hold_timer = self._sender.loop.call_at(until, self._release)
 

@@ -237,8 +237,8 @@ class _Epoch:
             sender.discard(copy)
 
     async def _send_queued(self, sender: BatchSender, until: float) -> None:
-        """Wait until what is queued is sent; of partitions that the target refuses, only for one more attempt: nothing
-        is fetched of all others meanwhile.
+        """Wait until what is queued is sent; of partitions that the target refuses, only for one more attempt, and for
+        none whose broker reads nothing until later: nothing is fetched of all others meanwhile.
         """
         queued, attempt_s = self._copies, max(_POLL_S, self._plan.limits.retry_pause_s(1))
         while sender.buffered_bytes and self._loop.time() < until:
@@ -246,7 +246,9 @@ class _Epoch:
                 async with asyncio.timeout_at(min(until, self._loop.time() + attempt_s)):
                     await sender.drained.wait()
             queued = [copy for copy in queued if copy.buffer.size_bytes]
-            if all(copy.sending.retries for copy in queued):
+            # If nothing else is copied, what is given up would only be fetched once more the sooner.
+            has_others = len(queued) < len(self._copies)
+            if all(copy.sending.retries or (has_others and sender.is_held(copy, until)) for copy in queued):
                 return
 
     def _outcome(self) -> EpochOutcome:

@@ -140,6 +140,12 @@ class BatchSender:
             for broker_sender in senders:
                 broker_sender.close_if_unanswered()
 
+    def is_held(self, copy: PartitionCopy, until: float) -> bool:
+        """Whether a quota keeps *copy* from being sent before *until*."""
+        node = self.target.leader(copy.remote)
+        senders = None if node is None else self._broker_senders.get(node)
+        return senders is not None and senders[copy.sending.is_behind].held_until > until
+
     @property
     def is_connecting(self) -> bool:
         """Whether a connection is being opened."""

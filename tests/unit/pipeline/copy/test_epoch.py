@@ -265,6 +265,34 @@ async def test_producer_that_the_target_lost_is_replaced(rig: CopyRig) -> None:
     assert rig.plans[1].producer == ProducerMark(1001, 0, 0)
 
 
+async def test_a_long_hold_of_one_broker_does_not_keep_the_partitions_of_others_waiting() -> None:
+    """
+    A quota of the target holds one of its brokers' partitions for several epochs.
+
+    What was fetched of them cannot be sent, so the end of an epoch does not wait for it; once the hold is over it is.
+    """
+    rig = rig_of(2, brokers=2)
+    for number in (0, 1):
+        rig.load(number, 1)
+    await rig.epoch()
+    now = asyncio.get_running_loop().time
+    for connection in rig.target.connections:
+        if connection.node == 0:
+            connection.muted_until = now() + 4
+    held = []
+    for _ in range(2):
+        rig.load(0, 1)
+        rig.load(1, 1)
+        held.append(await rig.epoch())
+    during = len(rig.values(0)), len(rig.values(1))
+    for _ in range(4):
+        await rig.epoch()
+
+    assert [outcome.drain_s for outcome in held] == pytest.approx([0.1, 0.1], abs=0.02)
+    assert during == (3, 9)
+    assert rig.values(0) == rig.values(1) == list(range(9))
+
+
 async def test_answers_do_not_stay_for_the_sake_of_one_stuck_partition() -> None:
     """
     The memory of many small answers goes although a partition that does not get on has a small part of each.
