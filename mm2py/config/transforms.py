@@ -25,7 +25,9 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _NEEDS_NAME_ALONE = "TopicNameMatches"
 _ROUTER = "RegexRouter"
 _INSERTER = "InsertField$"
-_OWN = ("type", "predicate", "negate")
+#: Settings of any class. The version of a Java class (KIP-891) has no effect.
+_OF_ANY = ("type", "plugin.version")
+_OWN = (*_OF_ANY, "predicate", "negate")
 _ONE_PLACE = "all records of a source partition go to one remote partition"
 _INSTEAD = (
     "rename whole topics with a RegexRouter, or mirror to one remote topic and split it at the target, in a stream "
@@ -227,7 +229,7 @@ def _judge_predicate(layers: Layers, flow: Flow, named: Value) -> Iterator[Probl
         error = ValueError(f"{line.text.strip()} is not supported")
         yield Problem(line.where, line.key, line.reason(error), f"supported are {known}")
         return
-    yield from _judge_settings(layers, prefix, kind, line, ("type",))
+    yield from _judge_settings(layers, prefix, kind, line, _OF_ANY)
 
 
 def _judge_settings(

@@ -25,19 +25,21 @@ def test_a_name_beats_expressions_and_those_the_whole_flow(config: ConfigFile) -
 
 
 def test_steps_have_their_settings_predicates_and_defaults(config: ConfigFile) -> None:
-    """Steps stand in the order of the list, by Java's names with or without the package."""
+    """Steps stand in the order of the list, by Java's names with or without the package, and of any version."""
     flow = config.flow(
         "A->B.transforms = one, two\n"
         f"A->B.transforms.two.type = {_KIND}.MaskField$Value\n"
         "A->B.transforms.two.fields = iban\n"
         "A->B.transforms.two.predicate = debug\n"
         "A->B.transforms.two.negate = true\n"
+        "A->B.transforms.two.plugin.version = [4.1,)\n"
         "A->B.transforms.one.type = RegexRouter\n"
         "A->B.transforms.one.regex = a\n"
         "A->B.transforms.one.replacement =\n"
         "A->B.predicates = debug\n"
         f"A->B.predicates.debug.type = {_KIND}.predicates.HasHeaderKey\n"
         "A->B.predicates.debug.name = d\n"
+        "A->B.predicates.debug.plugin.version = 4.3.1\n"
         "errors.tolerance = all\n"
         "A->B.errors.deadletterqueue.topic.name = dead\n",
     )
