@@ -24,22 +24,32 @@ _LONG: Final = 1 / 2
 _SHORT: Final = 1 / 8
 _LESS: Final = 4
 _MORE: Final = 2
+#: As many that filled their answers in time may bring more, too: it may be the broker that takes long, or the distance.
+_MANY: Final = 32
 #: A broker gives one whole batch in any case.
 _LEAST_BYTES: Final = 64 * 1024
+
+
+@attrs.define
+class _Limit:
+    """What a fetch may bring, and how many have brought about as much."""
+
+    most_bytes: int
+    filled: int = 0
 
 
 class SlowLines:
     """What a fetch may bring from each broker, from epoch to epoch; nothing is known of lines that are fast enough."""
 
     def __init__(self) -> None:
-        self._most_bytes: dict[Line, int] = {}
+        self._limits: dict[Line, _Limit] = {}
 
     def limited(self, line: Line, sizes: FetchSizes) -> FetchSizes:
         """Return how much the next fetch over *line* may bring of *sizes*."""
-        most_bytes = self._most_bytes.get(line)
-        if most_bytes is None or most_bytes >= sizes.max_bytes:
+        limit = self._limits.get(line)
+        if limit is None or limit.most_bytes >= sizes.max_bytes:
             return sizes
-        return attrs.evolve(sizes, max_bytes=most_bytes)
+        return attrs.evolve(sizes, max_bytes=limit.most_bytes)
 
     def answered(self, line: Line, part: float, answers: Collection[PartitionAnswer], sizes: FetchSizes) -> None:
         """
@@ -47,18 +57,19 @@ class SlowLines:
 
         One that brought little, as of partitions that are not behind, is quick over a slow line, too.
         """
-        most_bytes = self._most_bytes.get(line)
-        if most_bytes is None or part >= _SHORT:
+        limit = self._limits.get(line)
+        if limit is None or sum(len(answer.record_set) for answer in answers) * _MORE < limit.most_bytes:
             return
-        if sum(len(answer.record_set) for answer in answers) * _MORE < most_bytes:
+        limit.filled += 1
+        if part >= _SHORT and limit.filled < _MANY:
             return
-        if most_bytes * _MORE < sizes.max_bytes:
-            self._most_bytes[line] = most_bytes * _MORE
+        if limit.most_bytes * _MORE < sizes.max_bytes:
+            self._limits[line] = _Limit(limit.most_bytes * _MORE)
         else:
-            del self._most_bytes[line]
+            del self._limits[line]
 
     def given_up(self, line: Line, part: float, sizes: FetchSizes) -> None:
         """Note that a fetch was given up after this *part* of an epoch, as above, with its answer under way."""
         if part >= _LONG:
-            asked_bytes = min(sizes.max_bytes, self._most_bytes.get(line, sizes.max_bytes))
-            self._most_bytes[line] = max(_LEAST_BYTES, asked_bytes // _LESS)
+            asked_bytes = self.limited(line, sizes).max_bytes
+            self._limits[line] = _Limit(max(_LEAST_BYTES, asked_bytes // _LESS))

@@ -319,6 +319,29 @@ async def test_a_broker_that_is_far_away_is_no_slow_line(monkeypatch: pytest.Mon
     assert rig.worker.slow_lines.limited(("A", 0), sizes) is sizes
 
 
+def _full(sizes: FetchSizes) -> list[PartitionAnswer]:
+    """Return an answer that brings as much as *sizes* allow."""
+    return [PartitionAnswer(FetchPosition(b"t", 0, 0, -1, None), 0, 0, 0, 0, (), memoryview(bytes(sizes.max_bytes)))]
+
+
+def test_what_takes_long_because_it_is_far_away_is_not_slow_for_ever() -> None:
+    """
+    Each answer takes a fifth of a short epoch, since the broker is far away, and once the line to it was slow.
+
+    The time alone does not tell whether more would arrive in time: every now and then that is tried.
+    """
+    sizes = FetchSizes(1, 8 * 1024 * 1024, 1024 * 1024, reads_committed=False)
+    line, lines = ("A", 1), SlowLines()
+    lines.given_up(line, 0.9, sizes)
+    limits = [lines.limited(line, sizes).max_bytes]
+    for _ in range(2 * 32):
+        lines.answered(line, 0.2, [], sizes)
+        lines.answered(line, 0.2, _full(sizes), sizes)
+        limits.append(lines.limited(line, sizes).max_bytes)
+
+    assert limits == [2 * 1024 * 1024] * 32 + [4 * 1024 * 1024] * 32 + [sizes.max_bytes]
+
+
 async def test_a_line_that_is_fast_again_gets_full_answers_again() -> None:
     """A broker that was stopped for a while answers nothing in that time, and then as fast as ever."""
     sizes = FetchSizes(1, 8 * 1024 * 1024, 1024 * 1024, reads_committed=False)
@@ -326,7 +349,7 @@ async def test_a_line_that_is_fast_again_gets_full_answers_again() -> None:
     for _ in range(20):
         lines.given_up(line, 0.9, sizes)
     least = lines.limited(line, sizes).max_bytes
-    full = [PartitionAnswer(FetchPosition(b"t", 0, 0, -1, None), 0, 0, 0, 0, (), memoryview(bytes(sizes.max_bytes)))]
+    full = _full(sizes)
     lines.answered(line, 0.3, full, sizes)
     lines.answered(line, 0.01, [], sizes)
     same, other = lines.limited(line, sizes).max_bytes, lines.limited(("A", 2), sizes)
