@@ -123,7 +123,8 @@ class EpochRunner:
         job = await self._job_of(key, session, Payload(planned, seal(sent, key_file), whole))
         running = self._running[key] = _Running(planned, stop_file, job, job.outcome)
         running.outcome.add_done_callback(functools.partial(self._ended, key, running))
-        kept = KeptPlan(number, plan.by_source)  # while the epoch runs: records wait for what follows it
+        # While the epoch runs: records wait for what follows it.
+        kept = KeptPlan(number, plan.by_source, plan.partitions)
         try:
             await self._watch_slot(running)
             if not await done_within(running.outcome, _due_s(plan) + SLACK_S, self._clock):

@@ -160,7 +160,7 @@ async def test_a_worker_asks_for_the_plan_that_it_lacks(spark: Spark) -> None:
     await until_idle(spark)
     before = await jobs(spark)
     await spark.runner.run(idle_plan(0, 0, partitions=partitions))
-    spark.runner._known[FLOW, 0] = KeptPlan(1_000_000, {it.source: it for it in partitions})
+    spark.runner._known[FLOW, 0] = KeptPlan(1_000_000, {it.source: it for it in partitions}, tuple(partitions))
     outcome = await spark.runner.run(idle_plan(0, 1, partitions=partitions))
 
     assert outcome.epoch == 1

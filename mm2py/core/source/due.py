@@ -5,12 +5,13 @@ worth it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 
 from mm2py.core.source.progress import PartitionState, Repair
 from mm2py.model.epoch import PartitionPlan
+from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 
 
@@ -120,14 +121,40 @@ def due_positions(
     )
 
 
-def next_plans(states: Iterable[PartitionState], *, now: float) -> tuple[PartitionPlan, ...]:
-    """Return the plans of partitions that may be written to, and whose back-off, if any, is over."""
-    # A list's comprehension takes less time than a generator, and records wait for this.
-    return tuple(
-        [state.plan for state in states if state.retry_at <= now and not state.is_questioned and state.is_fenced]
-    )
+class Plans:
+    """The plans of those of some partitions that may be written to, and whose back-off, if any, is over. They are kept
+    from epoch to epoch: of very many, few change, and records wait for this.
+    """
+
+    def __init__(self, partitions: Iterable[TopicPartition]) -> None:
+        self.by_source: dict[TopicPartition, PartitionPlan] = {}
+        #: Those that could not be planned.
+        self.left = dict.fromkeys(partitions)
+        self._all: tuple[PartitionPlan, ...] = ()
+
+    def next(
+        self, states: Mapping[TopicPartition, PartitionState], changed: Iterable[TopicPartition], *, now: float
+    ) -> tuple[PartitionPlan, ...]:
+        """Return the plans for the next epoch, in which others than *changed* are as in the last one; the same object
+        if all are.
+        """
+        plans, left = self.by_source, self.left
+        is_new = False
+        for source in [*left, *[it for it in changed if it in plans]]:
+            state = states[source]
+            before = plans.get(source)
+            if state.retry_at <= now and not state.is_questioned and state.is_fenced:
+                plans[source] = state.plan
+                left.pop(source, None)
+            else:
+                plans.pop(source, None)
+                left[source] = None
+            is_new = is_new or plans.get(source) is not before
+        if is_new:
+            self._all = tuple(plans.values())
+        return self._all
 
 
 def next_retry_at(states: Iterable[PartitionState]) -> float | None:
-    """Return when the first of *states* may be planned; None if none has such a time. See `next_plans`."""
+    """Return when the first of *states* may be planned; None if none has such a time. See `Plans`."""
     return min((state.retry_at for state in states if not state.is_questioned and state.is_fenced), default=None)

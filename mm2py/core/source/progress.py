@@ -138,6 +138,12 @@ class PartitionState(Counters):
         return None if left < 0 or self.is_questioned else left
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is left to copy, and an epoch that learns nothing of the partition changes nothing."""
+        is_level = self.log.high_watermark == self.position and not self.is_questioned
+        return is_level and not self.is_unsure and not self.bytes_per_s and self.stage is PartitionStage.COPYING
+
+    @property
     def is_lost(self) -> bool:
         """Whether its last epoch was lost: the target may hold more than the position says."""
         return self.is_unsure and self.failure is not None and self.failure.error == LOST

@@ -30,17 +30,29 @@ class PartitionStates(dict[TopicPartition, PartitionState]):
     def __init__(self) -> None:
         super().__init__()
         self._notable: set[TopicPartition] = set()
+        #: Those that do not rest: see `PartitionState.is_at_rest`.
+        self.moving: set[TopicPartition] = set()
+        #: What was set or dropped since each of those who ask for it took it.
+        self._changes: list[dict[TopicPartition, None]] = []
+
+    def changes(self) -> dict[TopicPartition, None]:
+        """Return where partitions are noted that are set or dropped from now on; who asks for it empties it."""
+        self._changes.append(dict.fromkeys(self))
+        return self._changes[-1]
 
     def __setitem__(self, source: TopicPartition, state: PartitionState) -> None:
         super().__setitem__(source, state)
-        if _is_notable(state):
-            self._notable.add(source)
-        else:
-            self._notable.discard(source)
+        (self._notable.add if _is_notable(state) else self._notable.discard)(source)
+        (self.moving.discard if state.is_at_rest else self.moving.add)(source)
+        for changes in self._changes:
+            changes[source] = None
 
     def drop(self, source: TopicPartition) -> PartitionState | None:
         """Forget a partition, and return its state if it was there."""
         self._notable.discard(source)
+        self.moving.discard(source)
+        for changes in self._changes:
+            changes[source] = None
         return self.pop(source, None)
 
     @property

@@ -8,39 +8,25 @@ returns it.
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
-
-import attrs
+from collections.abc import Set as AbstractSet
 
 from mm2py.config.settings import FlowSettings
 from mm2py.core.sharing import flow_tasks
 from mm2py.core.source.assignment import Assignment, assign_beside
 from mm2py.core.transform.matching import TopicTransforms
-from mm2py.model.epoch import PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.share import Share, whole_share
 from mm2py.telemetry.events import AssignmentChanged
 from mm2py.telemetry.journal import EventLog
 
 
-@attrs.frozen(eq=False)
-class _Held:
-    """What a copy task may be writing. Most are never asked about: a set of thousands is made only if one is."""
-
-    plans: Collection[PartitionPlan]
-
-    @functools.cached_property
-    def sources(self) -> frozenset[TopicPartition]:
-        return frozenset([plan.source for plan in self.plans])
-
-
 class Holders:
     """The assignment of one flow, and which copy task may be writing a partition."""
 
     def __init__(self, settings: FlowSettings, transforms: TopicTransforms, events: EventLog) -> None:
-        #: What each copy task that runs an epoch holds.
-        self._held: dict[int, _Held] = {}
+        #: What each copy task that runs an epoch holds: the partitions that it may be writing.
+        self.held: dict[int, AbstractSet[TopicPartition]] = {}
         #: What is held by another copy task than the one that it is assigned to now, and by which one.
         self._strays: dict[TopicPartition, int] = {}
         self._everything = whole_share(flow_tasks(settings)[0])
@@ -73,15 +59,7 @@ class Holders:
 
     def holder_of(self, source: TopicPartition) -> int | None:
         """Return the copy task that may be writing the partition, None if there is none."""
-        for task, held in self._held.items():  # no generator: all partitions are asked about every few seconds
-            if source in held.sources:
-                return task
-        return None
-
-    @property
-    def holding(self) -> Collection[int]:
-        """The copy tasks that may be writing."""
-        return self._held.keys()
+        return next((task for task, held in self.held.items() if source in held), None)
 
     @property
     def is_alone(self) -> bool:
@@ -98,13 +76,13 @@ class Holders:
         first = len(self._transforms.tasks)
         return self.share.has(source) and any(task >= first for task in self.share.tasks)
 
-    def hold(self, task: int, plans: Collection[PartitionPlan]) -> None:
-        """Note that *task* may be writing the partitions of *plans* until it puts them back."""
-        self._held[task] = _Held(plans)
+    def hold(self, task: int, partitions: AbstractSet[TopicPartition]) -> None:
+        """Note that *task* may be writing *partitions* until it puts them back."""
+        self.held[task] = partitions
 
     def put_back(self, task: int) -> set[int]:
         """Note that *task* holds nothing any more; return the copy tasks that may take over partitions from it."""
-        self._held.pop(task, None)
+        self.held.pop(task, None)
         returned = [source for source, holder in self._strays.items() if holder == task]
         for source in returned:
             del self._strays[source]
@@ -118,11 +96,17 @@ class Holders:
             await self._returned.wait()
 
     def of_task(self, task: int) -> Sequence[TopicPartition]:
-        """Return what *task* may copy now: its own partitions that no other one holds."""
+        """Return what *task* may copy now: its own partitions that no other one holds; the same object as before if
+        that is the same.
+        """
         own = self._assignment.of_task(task) if self._assignment else ()
         if not self._strays:
             return own
         return [partition for partition in own if partition not in self._strays]
+
+    def owned(self, task: int) -> int:
+        """Return how many partitions are assigned to *task*."""
+        return len(self._assignment.of_task(task)) if self._assignment else 0
 
     def heirs(self, partitions: Iterable[TopicPartition]) -> set[int]:
         """Return the copy tasks that may take those of *partitions* without a holder."""

@@ -31,10 +31,14 @@ class Ledger:
 
     def __init__(self, settings: FlowSettings, transforms: TopicTransforms, holders: Holders, clock: Clock) -> None:
         self.states = PartitionStates()
+        #: Those whose position may differ from what the positions topic holds.
+        self._unwritten = self.states.changes()
         #: Where the partitions go that are mirrored now.
         self.places: Mapping[TopicPartition, RemotePartition] = {}
         #: Set when a partition waits for a position of its own to be written: see `unfenced`.
         self.has_unfenced = asyncio.Event()
+        #: How many source topics these belong to.
+        self.topics = 0
         #: What operators ask for.
         self.overrides: Overrides = NO_OVERRIDES
         #: Those that are to be planned at once when their pause is over.
@@ -49,10 +53,6 @@ class Ledger:
 
     # What is mirrored.
 
-    @property
-    def topics(self) -> int:
-        return len({partition.topic for partition in self.places})
-
     def unknown(self, mirrored: Mirrored) -> dict[TopicPartition, RemotePartition]:
         """Return those of the mirrored partitions that have no state yet."""
         return {partition: place for partition, place in mirrored.places.items() if partition not in self.states}
@@ -63,6 +63,7 @@ class Ledger:
         """Keep the partitions of *mirrored* from now on; new ones begin at *positions*, even *unwritten* ones."""
         if mirrored.places.keys() != self.places.keys():
             self._in_order = sorted(mirrored.places)
+            self.topics = len({partition.topic for partition in mirrored.places})
         self.places = mirrored.places
         for partition, place in mirrored.places.items():
             state = self.states.get(partition)
@@ -162,7 +163,12 @@ class Ledger:
 
     def due_positions(self, *, is_interval_over: bool) -> tuple[Position, ...]:
         """Return the positions to be written now."""
-        states = self.states.values() if is_interval_over else self.states.of_notable()
+        states: Iterable[PartitionState] = self.states.of_notable()
+        if is_interval_over:
+            states = [self.states[it] for it in self._unwritten if it in self.states]
+            states = [state for state in states if state.standing != state.written]
+            self._unwritten.clear()
+            self._unwritten.update(dict.fromkeys(state.source for state in states))
         return due.due_positions(states, is_interval_over=is_interval_over, is_exactly_once=self._is_exactly_once)
 
     def note_written(self, positions: Iterable[Position]) -> None:

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from mm2py.core.source import due, progress
+from mm2py.core.source.due import Plans
 from mm2py.core.source.progress import PartitionState
 from mm2py.flow.measures import FlowMeasures, paused
 from mm2py.flow.plugins import transforms_of
@@ -60,6 +61,10 @@ class SourceTasks:
         #: When `renew` last saw the partitions of each copy task; wall time.
         self._renewed_ms: dict[int, int] = {}
         self._states = self.ledger.states
+        self._changes = self._states.changes()
+        #: What each copy task planned last, of which partitions and under which overrides, and what changed since.
+        self._plans: dict[int, tuple[Sequence[TopicPartition], Overrides, Plans]] = {}
+        self._changed: dict[int, set[TopicPartition]] = {}
         self._tasks = [
             CopyTask(context, task, transform, planner=self, accounts=self.outcomes, epochs=epochs)
             for task, transform in enumerate([*transforms.tasks, *([None] * settings.copying.tasks_max)])
@@ -114,13 +119,26 @@ class SourceTasks:
         if self.is_suspended:
             return ()
         self._renew(task)
-        own = self._own(task)
-        plans = due.next_plans(own, now=self._clock.monotonic())
-        if len(plans) < len(own) and not all(state.is_fenced for state in own):
+        plans = self._plans_of(task)
+        partitions = plans.next(self._states, self._changed.pop(task, ()), now=self._clock.monotonic())
+        if not all(self._states[it].is_fenced for it in plans.left):
             self.ledger.has_unfenced.set()
-        if plans:
-            self.holders.hold(task, plans)
-        return plans
+        if partitions:
+            self.holders.hold(task, plans.by_source.keys())
+        return partitions
+
+    def _plans_of(self, task: int) -> Plans:
+        """Return what *task* planned last, unless it is assigned other partitions now, or others are paused."""
+        owners = self.holders.owners
+        for source in self._changes:
+            if source in owners:
+                self._changed.setdefault(owners[source], set()).add(source)
+        self._changes.clear()
+        own, overrides = self.holders.of_task(task), self.ledger.overrides
+        found = self._plans.get(task)
+        if found is None or found[0] is not own or found[1] is not overrides:
+            found = self._plans[task] = own, overrides, Plans(state.source for state in self._own(task))
+        return found[2]
 
     def _renew(self, task: int) -> None:
         """Have producers replaced that brokers may have forgotten; a machine that was suspended shows by the time."""
@@ -161,7 +179,7 @@ class SourceTasks:
         holders = {it: self.holders.holder_of(it) for it in changed}
         tasks = {owners.get(it, -1) if holder is None else holder for it, holder in holders.items()} - {-1}
         if self.limits.apply_overrides(overrides):
-            tasks |= set(self.holders.holding)
+            tasks |= set(self.holders.held)
         if changed:
             self.doubts.has_questions.set()
         self._poke(tasks)
@@ -209,9 +227,14 @@ class SourceTasks:
             task.reopen()
 
     async def _balance_forever(self) -> None:
+        """Compare loads again and again; while nothing is copied they stay what they were."""
+        was_loaded = True
         while True:
             await self._clock.sleep(_BALANCE_EVERY_S)
-            self._assign()
+            is_loaded = any(self._states[it].bytes_per_s for it in self._states.moving)
+            if is_loaded or was_loaded:
+                self._assign()
+            was_loaded = is_loaded
 
     async def _retry_forever(self) -> None:
         """Have partitions whose pause is over planned at once, not only when the epoch of the others ends."""
@@ -225,10 +248,8 @@ class SourceTasks:
     # Looking at it.
 
     def task_views(self) -> tuple[TaskView, ...]:
-        owned: dict[int, int] = {}
-        for task in self.holders.owners.values():
-            owned[task] = owned.get(task, 0) + 1
-        return tuple(self._measures.task(self._tasks[task].view(owned.get(task, 0))) for task in self.holders.running)
+        owned = self.holders.owned
+        return tuple(self._measures.task(self._tasks[task].view(owned(task))) for task in self.holders.running)
 
     def partition_views(self) -> tuple[PartitionView, ...]:
         views = self._measures.partitions(self.ledger.mirrored(), self.holders.owners)

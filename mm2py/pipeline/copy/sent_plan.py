@@ -50,20 +50,24 @@ class SentPlan:
 
 @attrs.frozen
 class KeptPlan:
-    """The partitions of a plan that was sent."""
+    """The partitions of a plan that was sent: by their names, and as the plan had them."""
 
     number: int
-    partitions: Mapping[TopicPartition, PartitionPlan]
+    by_source: Mapping[TopicPartition, PartitionPlan]
+    partitions: tuple[PartitionPlan, ...]
 
 
 def difference(plan: EpochPlan, number: int, before: KeptPlan | None) -> SentPlan:
     """Return what to send of *plan* to a worker that may have *before*."""
     if before is None or len(plan.partitions) <= MANY:
         return SentPlan(plan, number)
-    known = before.partitions
-    changed = tuple(it for it in plan.partitions if (was := known.get(it.source)) is not it and was != it)
-    named = {it.source for it in plan.partitions} if len(plan.partitions) - len(changed) < len(known) else known
-    dropped = tuple(it for it in known if it not in named)
+    changed: tuple[PartitionPlan, ...] = ()
+    dropped: tuple[TopicPartition, ...] = ()
+    if plan.partitions is not before.partitions:
+        known = before.by_source
+        changed = tuple(it for it in plan.partitions if (was := known.get(it.source)) is not it and was != it)
+        if len(plan.partitions) - len(changed) < len(known):
+            dropped = tuple(known.keys() - {it.source for it in plan.partitions})
     return SentPlan(attrs.evolve(plan, partitions=changed), number, before.number, dropped)
 
 
@@ -83,13 +87,14 @@ class KeptPlans:
         """Return the plan, and keep it; None if the one that it is the difference to is not here."""
         plan, key = sent.plan, (sent.plan.flow, sent.plan.task)
         kept = self._plans.pop(key, None)
-        partitions = plan.by_source
+        by_source = plan.by_source
         if not sent.is_whole:
             if kept is None or kept.number != sent.since:
                 return None
-            gone = set(sent.dropped)
-            partitions = {source: it for source, it in kept.partitions.items() if source not in gone} | dict(partitions)
-            plan = attrs.evolve(plan, partitions=tuple(partitions.values()))
-        self._plans[key] = KeptPlan(sent.number, partitions)
+            by_source = {**kept.by_source, **by_source}
+            for source in sent.dropped:
+                del by_source[source]
+            plan = attrs.evolve(plan, partitions=tuple(by_source.values()))
+        self._plans[key] = KeptPlan(sent.number, by_source, plan.partitions)
         keep_few(self._plans)
         return plan

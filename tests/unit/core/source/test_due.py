@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from mm2py.core.source.due import WRITE_AHEAD_BYTES, due_positions, fence, next_plans, next_retry_at, write
+from mm2py.core.source.due import WRITE_AHEAD_BYTES, Plans, due_positions, fence, next_retry_at, write
 from mm2py.core.source.progress import PartitionState, Repair
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
@@ -43,7 +43,7 @@ def test_nothing_is_planned_before_it_is_fenced(changes: dict[str, object], is_f
     waiting = state(**changes)
 
     assert waiting.is_fenced is is_fenced
-    assert len(next_plans([waiting], now=1.0)) == (1 if is_fenced else 0)
+    assert len(Plans([TP]).next({TP: waiting}, (), now=1.0)) == (1 if is_fenced else 0)
     assert (next_retry_at([waiting]) is None) is not is_fenced
 
 
@@ -52,7 +52,7 @@ def test_a_partition_is_copied_with_the_producer_that_was_written() -> None:
     waiting = state(producer=None, written=None)
     fenced = fence(waiting, attrs.evolve(waiting.standing, producer=MARK))
 
-    assert [plan.producer for plan in next_plans([fenced], now=1.0)] == [MARK]
+    assert [plan.producer for plan in Plans([TP]).next({TP: fenced}, (), now=1.0)] == [MARK]
     assert due_positions([fenced], is_interval_over=True) == ()
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2py.core.source.due import RemotePartition, begin, due_positions, next_plans, next_retry_at
+from mm2py.core.source.due import Plans, RemotePartition, begin, due_positions, next_retry_at
 from mm2py.core.source.progress import (
     PRODUCER_LIFE_MS,
     Occurrence,
@@ -23,7 +23,7 @@ from mm2py.core.source.progress import (
     renew,
     stop,
 )
-from mm2py.model.epoch import Ended, LogOffsets, PartitionFailure, PartitionOutcome, ProducerMark
+from mm2py.model.epoch import Ended, LogOffsets, PartitionFailure, PartitionOutcome, PartitionPlan, ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
@@ -42,6 +42,10 @@ def state(**changes: object) -> PartitionState:
     return attrs.evolve(
         PartitionState(TP, "A.t", position=100, downstream=99, written=written, producer=MARK), **changes
     )
+
+
+def next_plans(state: PartitionState, *, now: float) -> tuple[PartitionPlan, ...]:
+    return Plans([state.source]).next({state.source: state}, (), now=now)
 
 
 def outcome(**changes: object) -> PartitionOutcome:
@@ -181,12 +185,12 @@ def searching() -> PartitionState:
 
 def test_a_start_is_searched_for_before_it_counts() -> None:
     """The search goes through the source from its start, and nothing is written before it is over."""
-    (plan,) = next_plans([searching()], now=NOW)
+    (plan,) = next_plans(searching(), now=NOW)
     lost = lose(searching(), retry_at=NOW, cause="its Python worker was killed")
 
     assert (plan.position, plan.downstream, plan.is_unsure) == (20, None, True)
     assert due_positions([searching()], is_interval_over=True) == ()
-    assert next_plans([lost], now=NOW) == (plan,)
+    assert next_plans(lost, now=NOW) == (plan,)
 
 
 def test_a_start_that_was_found_is_gone_on_behind() -> None:
@@ -258,8 +262,8 @@ def test_a_lost_epoch_leaves_everything_unsure() -> None:
     lost = lose(sure, retry_at=NOW + 10, cause="its Python worker was killed")
 
     assert (lost.position, lost.downstream, lost.is_unsure) == (100, 99, True)
-    assert next_plans([lost], now=NOW + 9) == ()
-    assert len(next_plans([lost], now=NOW + 10)) == 1
+    assert next_plans(lost, now=NOW + 9) == ()
+    assert len(next_plans(lost, now=NOW + 10)) == 1
 
 
 def test_a_stop_without_an_epoch_is_not_planned() -> None:
@@ -267,7 +271,7 @@ def test_a_stop_without_an_epoch_is_not_planned() -> None:
     stopped = stop(state(), FAILURE, now=NOW, jitter=0.5)
     again = stop(stopped, FAILURE, now=NOW + 10, jitter=0.5)
 
-    assert next_plans([stopped], now=1e12) == ()
+    assert next_plans(stopped, now=1e12) == ()
     assert [it.look_at for it in (stopped, again)] == [NOW + 5, NOW + 20]
     assert again.failed_at == NOW
 
@@ -289,8 +293,8 @@ def test_a_partition_in_question_is_not_planned_until_it_is_cleared() -> None:
     questioned = question(state(), Ended.TRUNCATED, FAILURE, now=NOW)
     cleared = clear_doubt(questioned, now=NOW + 1, jitter=0.5)
 
-    assert next_plans([questioned], now=1e12) == ()
-    assert len(next_plans([cleared], now=NOW + 10)) == 1
+    assert next_plans(questioned, now=1e12) == ()
+    assert len(next_plans(cleared, now=NOW + 10)) == 1
     assert cleared.is_unsure == questioned.is_unsure
 
 

@@ -63,3 +63,40 @@ def test_what_is_not_found_needs_nothing() -> None:
     assert calm.is_fenced
     assert due_positions([calm], is_interval_over=False) == ()
     assert why_it_waits(calm) is None
+
+
+def test_what_changes_is_noted_for_each_who_asks() -> None:
+    """It begins with all, and what is dropped has changed, too."""
+    states = PartitionStates()
+    states[TP] = state(TP)
+    first, second = states.changes(), states.changes()
+    begun = list(first)
+    first.clear()
+    states[OTHER] = state(OTHER)
+    states.drop(TP)
+
+    assert begun == [TP]
+    assert list(first) == [OTHER, TP]
+    assert list(second) == [TP, OTHER]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"position": 199}, id="behind"),
+        pytest.param({"is_unsure": True}, id="unsure"),
+        pytest.param({"bytes_per_s": 100.0}, id="its rate fades"),
+        pytest.param({"stage": PartitionStage.BACKING_OFF}, id="pausing"),
+        pytest.param({"is_questioned": True}, id="in question"),
+        pytest.param({"log": LogOffsets()}, id="its end is not known"),
+    ],
+)
+def test_what_is_not_at_rest_is_found(changes: dict[str, object]) -> None:
+    """It is found for as long as an epoch that learns nothing of it may mean something."""
+    states, resting = PartitionStates(), state(TP, position=200, is_unsure=False)
+    states[TP], states[OTHER] = attrs.evolve(resting, **changes), attrs.evolve(resting, source=OTHER)
+    found = set(states.moving)
+    states[TP] = resting
+
+    assert found == {TP}
+    assert not states.moving

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from mm2py.clock import SystemClock
 from mm2py.flow.plugins import transforms_of
 from mm2py.flow.source.holders import Holders
-from mm2py.model.epoch import PartitionPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.telemetry.journal import EventLog
 from tests.support.flow_rig import SETTINGS
@@ -41,7 +40,7 @@ def test_a_partition_has_one_holder_and_goes_to_its_owner(steps: list[dict[Topic
             assert holders.put_back(step) == owners - {step}
         elif own := holders.of_task(step):
             held |= dict.fromkeys(own, step)
-            holders.hold(step, [PartitionPlan(it, "A.t", 0, None, is_unsure=False) for it in own])
+            holders.hold(step, set(own))
 
         assert {it: holders.holder_of(it) for it in _PARTITIONS} == {it: held.get(it) for it in _PARTITIONS}
         for task in range(_TASKS):

@@ -71,7 +71,7 @@ async def test_the_next_plan_waits_for_no_partition_without_news() -> None:
     assert len(events.of(EpochEnded)) == 1
     await asyncio.sleep(0)
     assert asked_s(first) == 0.0
-    del states[gone]
+    states.drop(gone)
     await asyncio.sleep(0.1)
     assert len(events.of(EpochEnded)) == 2
     assert all((states[source].bytes_per_s or 0.0) < carried[source] for source in others)

@@ -365,7 +365,7 @@ async def test_a_partition_in_question_keeps_no_other_waiting() -> None:
     again = next(plan for _, plan in group.epochs.plans[1:] if len(plan.partitions) > 1)
     assert counts[0] == 2
     assert set(counts[1:12]) == {1}
-    assert again.partitions[0].position == 500
+    assert again.by_source[state.source].position == 500
     assert broken == [after]
     assert not group.events.of(PartitionStopped)
 

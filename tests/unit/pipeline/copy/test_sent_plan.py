@@ -31,7 +31,7 @@ def plan_of(positions: dict[int, int], *, task: int = 0, epoch: int = 0) -> Epoc
 
 
 def kept(plan: EpochPlan, number: int) -> KeptPlan:
-    return KeptPlan(number, {it.source: it for it in plan.partitions})
+    return KeptPlan(number, plan.by_source, plan.partitions)
 
 
 def sent(what: SentPlan) -> SentPlan:
