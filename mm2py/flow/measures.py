@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.core.lag import Growth, Retention, forget_end, lag_s, seconds_until_loss
-from mm2py.core.level import Descent, seconds_until_level
+from mm2py.core.lag import Retention, forget_end
+from mm2py.core.level import seconds_until_level
 from mm2py.core.source.progress import PartitionState
 from mm2py.core.source.stalls import why_it_waits
+from mm2py.core.source.states import PartitionStates
 from mm2py.core.windows import Window
+from mm2py.flow.partition_measures import CachedView, PartitionMeasures
 from mm2py.model.counters import Counters, Effort
 from mm2py.model.epoch import (
     EpochOutcome,
@@ -26,7 +29,6 @@ from mm2py.model.epoch import (
     Histogram,
     MeasuredTime,
     PartitionFailure,
-    PartitionOutcome,
     PartitionPlan,
 )
 from mm2py.model.flow import TopicPartition
@@ -39,13 +41,12 @@ from mm2py.model.state import (
     TaskView,
     TimesView,
     greatest_lag_s,
+    total_lag,
 )
 
 
 #: How far back quantiles look.
 _WINDOW_S = 60.0
-#: Shortest time over which the growth of a source's log is measured.
-_GROWTH_S = 30.0
 #: Maximum age of a view of an idle partition whose rates are not 0 yet.
 _VIEW_KEPT_S = 5.0
 #: How many such views are made again at once. With more partitions than that the age grows with their number.
@@ -65,134 +66,18 @@ class _Sample:
     age: Histogram
 
 
-@attrs.frozen
-class _End:
-    """A source partition's end offset at a moment."""
-
-    at: float
-    offset: int
-
-
-class PartitionMeasures:
-    """One topic-partition since the daemon started."""
-
-    __slots__ = (
-        "_asked_at",
-        "_ends",
-        "_records_then",
-        "bytes",
-        "cached",
-        "caught_up_at",
-        "descent",
-        "is_ours",
-        "records",
-        "window",
-    )
-
-    def __init__(self) -> None:
-        self.records = 0
-        self.bytes = 0
-        self.window = Window()
-        #: Whether the target's end was known at some time since the daemon started. Records that a resume finds after
-        #: that, because an epoch was lost, were copied by this daemon; those found before by another one.
-        self.is_ours = False
-        #: When there was last nothing left to copy; monotonic seconds.
-        self.caught_up_at: float | None = None
-        #: The last view of the partition, while it may be shown again.
-        self.cached: _CachedView | None = None
-        #: When the source's end offset was reported.
-        self._asked_at: float | None = None
-        self._ends: tuple[_End, ...] = ()
-        #: How what is left to copy changes, and `records` at the last look at it.
-        self.descent = Descent()
-        self._records_then = 0
-
-    def asked_s(self, now: float) -> float:
-        """Return the age of the source's end offset."""
-        return math.inf if self._asked_at is None else now - self._asked_at
-
-    def account(self, outcome: PartitionOutcome, now: float) -> int:
-        """Add an epoch's outcome; return its number of records."""
-        self.cached = None
-        records = outcome.records + (outcome.resumed_records if self.is_ours else 0)
-        self.records += records
-        self.bytes += outcome.bytes
-        if records or outcome.age is not None:
-            self.window.note(now, records, outcome.bytes, age=outcome.age, latency=outcome.latency)
-        self.is_ours = self.is_ours or outcome.records > 0
-        return records
-
-    def look(self, state: PartitionState, now: float, *, is_copied: bool) -> None:
-        """Record the partition's lag, which the source has just reported."""
-        lag, end_offset = state.lag, state.log.high_watermark
-        if lag is not None and not is_copied:
-            self.descent = self.descent.at_rest(lag, at=now)
-        elif lag == 0 and self.descent.stays_level:  # as it is with most of very many
-            self._records_then = self.records
-        elif lag is not None:
-            passed_s = 0.0 if self._asked_at is None else now - self._asked_at
-            copied_per_s = (self.records - self._records_then) / passed_s if passed_s > 0 else 0.0
-            self.descent = self.descent.after(lag, copied_per_s=copied_per_s, at=now)
-            self._records_then = self.records
-        self._asked_at = now
-        if lag == 0:
-            self.caught_up_at = now
-        if end_offset >= 0 and (not self._ends or now - self._ends[-1].at >= _GROWTH_S):
-            self._ends = (*self._ends[-1:], _End(now, end_offset))
-
-    def waiting(
-        self, state: PartitionState, retention: Retention | None, now: float, wall_ms: int
-    ) -> tuple[float | None, float | None]:
-        """Return how long the oldest record that is not copied has waited, and how long the source keeps it."""
-        lag, last_ms = state.lag, state.last_timestamp_ms
-        if lag is None:
-            return None, None
-        if lag == 0:
-            waited_s: float | None = 0.0
-        else:
-            last_copied_s = (wall_ms - last_ms) / 1000 if last_ms >= 0 else None
-            caught_up_s = None if self.caught_up_at is None else now - self.caught_up_at
-            waited_s = lag_s(lag, last_copied_s=last_copied_s, caught_up_s=caught_up_s)
-        growth = None
-        if retention is not None and retention.bytes is not None and self.records:
-            growth = Growth(self.bytes / self.records, self.growth_per_s(state.log.high_watermark, now))
-        return waited_s, seconds_until_loss(retention, waited_s=waited_s, lag=lag, growth=growth)
-
-    def weighed(self, record_bytes: float) -> tuple[Descent, float]:
-        """Return what is left to copy; of a partition that has copied nothing yet, records have *record_bytes*."""
-        return self.descent, self.bytes / self.records if self.records and self.bytes else record_bytes
-
-    def is_at_rest(self, end_offset: int, retention: Retention | None, now: float) -> bool:
-        """Whether no time that passes changes the view of the partition, with nothing left to copy."""
-        if retention is not None and retention.bytes is not None and self.growth_per_s(end_offset, now) != 0:
-            return False
-        return self.window.is_at_rest
-
-    def growth_per_s(self, end_offset: int, now: float) -> float | None:
-        """Return the rate of new records at the source; None if it was not observed for long enough."""
-        if not self._ends or now - self._ends[0].at < _GROWTH_S:
-            return None
-        return max(0, end_offset - self._ends[0].offset) / (now - self._ends[0].at)
-
-
 @attrs.frozen(eq=False)
-class _CachedView:
-    """A view of an idle partition, and its inputs. Until its next epoch only its rates change, slowly, and once they
-    are 0 nothing does. Creating thousands of views every second would be most of a daemon's work for viewers.
+class _Rest:
+    """When an epoch of *plan* ended that told of none of its partitions but of the *others*: nothing is left to copy of
+    them. Of each of very many, that is recorded when it matters.
     """
 
-    view: PartitionView
-    state: PartitionState
-    task: int | None
-    retention: Retention | None
-    #: Until when the view may be shown.
-    holds_until: float
+    plan: EpochPlan
+    others: Collection[TopicPartition]
+    at: float
 
-    def is_of(self, state: PartitionState, task: int | None, retention: Retention | None) -> bool:
-        """Whether it was made of these."""
-        return (
-            self.state is state and self.task == task and (self.retention is retention or self.retention == retention)
-        )
+    def has(self, source: TopicPartition) -> bool:
+        return source in self.plan.by_source and source not in self.others
 
 
 @attrs.define
@@ -277,6 +162,8 @@ class FlowMeasures:
         #: Those that are behind, or were lately.
         self._behind: dict[TopicPartition, PartitionMeasures] = {}
         self._tasks: dict[int, TaskMeasures] = {}
+        #: The last epoch of each copy task that told which of its partitions are at rest.
+        self._rests: dict[int, _Rest] = {}
         self._groups: dict[tuple[str, TopicPartition], Window] = {}
         self._window: deque[_Sample] = deque()
         self._totals = _Totals()
@@ -291,7 +178,7 @@ class FlowMeasures:
         for partition in outcome.partitions:
             self.know(plan.by_source[partition.source])
             # Records of a lost epoch of this daemon count too, once a resume has found them.
-            self._totals.records += self._partition(partition.source).account(partition, now) - partition.records
+            self._totals.records += self._settled(partition.source).account(partition, now) - partition.records
         self._task(plan.task).account(plan, outcome, took_s, self._clock.wall_ms())
         self._totals.account(outcome)
         if outcome.records:
@@ -300,26 +187,38 @@ class FlowMeasures:
 
     def look(self, state: PartitionState, *, is_copied: bool = True) -> None:
         """Record a partition's lag, which the source has just reported; unless it *is_copied*, no epoch has it."""
-        self._look(self._partition(state.source), state, self._clock.monotonic(), is_copied=is_copied)
-
-    def rest(self, states: Iterable[PartitionState]) -> None:
-        """Record that nothing is left to copy of *states*, still; their ends at the target are known."""
-        now = self._clock.monotonic()
-        for state in states:
-            measured = self._partition(state.source)
-            measured.is_ours = True
-            self._look(measured, state, now, is_copied=True)
-
-    def _look(self, measured: PartitionMeasures, state: PartitionState, now: float, *, is_copied: bool) -> None:
-        measured.look(state, now, is_copied=is_copied)
+        measured = self._settled(state.source)
+        measured.look(state.lag, state.log.high_watermark, self._clock.monotonic(), is_copied=is_copied)
         if not measured.descent.is_over:
             self._behind[state.source] = measured
         elif self._behind:
             self._behind.pop(state.source, None)
 
+    def were_behind(self, sources: Container[TopicPartition]) -> list[TopicPartition]:
+        """Return those of *sources* that are behind, or were lately: each look at them counts."""
+        return [source for source in self._behind if source in sources]
+
+    def rest(self, plan: EpochPlan, others: Collection[TopicPartition]) -> None:
+        """Record that nothing is left to copy, still, of the partitions of *plan* but of *others*."""
+        before = self._rests.get(plan.task)
+        if before is not None:
+            is_same = before.plan.partitions is plan.partitions
+            gone = set() if is_same else before.plan.by_source.keys() - plan.by_source.keys()
+            for source in (*others, *gone):
+                self._settled(source)
+        self._rests[plan.task] = _Rest(plan, others, self._clock.monotonic())
+
+    def at_rest(self, held: Mapping[int, AbstractSet[TopicPartition]], within_s: float) -> set[TopicPartition]:
+        """Return of which partitions, of those *held* by copy tasks, was known lately that nothing is left to copy."""
+        found: set[TopicPartition] = set()
+        for task, rest in self._rests.items():
+            if task in held and self._clock.monotonic() - rest.at <= within_s:
+                found |= (rest.plan.by_source.keys() & held[task]) - set(rest.others)
+        return found
+
     def asked_s(self, source: TopicPartition) -> float:
         """Return the age of a partition's end offset at the source."""
-        return self._partition(source).asked_s(self._clock.monotonic())
+        return self._settled(source).asked_s(self._clock.monotonic())
 
     def lose(self, plan: EpochPlan, cause: str) -> None:
         """Record a lost epoch."""
@@ -338,6 +237,14 @@ class FlowMeasures:
         """Record that an epoch had a partition whose end at the target was known."""
         if not planned.is_unsure:
             self._partition(planned.source).is_ours = True
+
+    def _settled(self, source: TopicPartition) -> PartitionMeasures:
+        """Return the measures of a partition, once it is recorded that it was at rest."""
+        measured = self._partition(source)
+        for rest in self._rests.values():
+            if rest.has(source):
+                measured.rest_until(rest.at)
+        return measured
 
     def _partition(self, source: TopicPartition) -> PartitionMeasures:
         found = self._partitions.get(source)
@@ -404,6 +311,23 @@ class FlowMeasures:
             copied_heartbeats=self._copied_heartbeats(view),
         )
 
+    def lag(self, partitions: Collection[TopicPartition], states: PartitionStates) -> tuple[int | None, float | None]:
+        """Return the lag, and the lag in time, that a flow's view of *partitions* has; of very many, most are at rest
+        and need no look.
+        """
+        now, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
+        known: list[tuple[int, float | None]] = []
+        for source in states.moving if len(states.moving) < len(partitions) else partitions:
+            if source not in states.moving or source not in partitions:
+                continue
+            state, measured = states[source], self._settled(source)
+            if state.lag is not None and measured.asked_s(now) <= self.lag_holds_s:
+                known.append((state.lag, measured.waiting(state, None, now, wall_ms)[0]))
+        # The first one will do: nothing is left to copy of it.
+        if any(it not in states.moving and self.asked_s(it) <= self.lag_holds_s for it in partitions if it in states):
+            known.append((0, 0.0))
+        return total_lag(lag for lag, _ in known), greatest_lag_s(waited_s for _, waited_s in known)
+
     def _seconds_until_level(self, partitions: Sequence[PartitionView]) -> float | None:
         """Return when all of *partitions* will be level but those that are not copied, None if that is unknown."""
         copied = [it for it in partitions if it.stage in _COPIED]
@@ -434,20 +358,21 @@ class FlowMeasures:
 
     def _viewed(self, state: PartitionState, task: int | None, now: float, wall_ms: int) -> PartitionView:
         measured = self._partition(state.source)
-        if measured.asked_s(now) > self.lag_holds_s:
+        if measured.asked_s(now) > self.lag_holds_s and self._settled(state.source).asked_s(now) > self.lag_holds_s:
             state = forget_end(state)
         cached, retention = measured.cached, self.retention.get(state.source.topic)
         if cached is not None and cached.is_of(state, task, retention):
             if now < cached.holds_until or self._renewals <= 0:
                 return cached.view
             self._renewals -= 1
+        self._settled(state.source)
         view = _view_of(state, measured, task, measured.waiting(state, retention, now, wall_ms), now)
         # Times of a waiting or lagging partition advance every second.
         is_still = state.stage is PartitionStage.COPYING and view.lag == 0
         if is_still:
             is_at_rest = measured.is_at_rest(state.log.high_watermark, retention, now)
             holds_s = _VIEW_KEPT_S * max(1.0, len(self._partitions) / _RENEWALS)
-            measured.cached = _CachedView(view, state, task, retention, math.inf if is_at_rest else now + holds_s)
+            measured.cached = CachedView(view, state, task, retention, math.inf if is_at_rest else now + holds_s)
         else:
             measured.cached = None
         return view

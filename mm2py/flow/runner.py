@@ -230,16 +230,16 @@ class FlowRunner:
         """The bytes per second that this node copies, and the number of its copy tasks."""
         return self._source.totals() if self._source is not None else (0.0, 0)
 
-    def view(self) -> FlowView:
-        """Return a view of what this node runs of the flow, with the nodes that run it."""
-        view = self._own_view()
+    def view(self, *, has_partitions: bool = True) -> FlowView:
+        """Return a view of what this node runs of the flow, with the nodes that run it: see `SourceGroup.show`."""
+        view = self._own_view(has_partitions=has_partitions)
         return view if self.sharing is None else attrs.evolve(view, nodes=self.sharing.nodes.views(view))
 
     def node_views(self) -> tuple[NodeView, ...]:
         """Return the nodes that run the flow, even if this is the only one."""
         return () if self.sharing is None else self.sharing.nodes.all_views(self._own_view())
 
-    def _own_view(self) -> FlowView:
+    def _own_view(self, *, has_partitions: bool = True) -> FlowView:
         """Return a view of what this node runs of the flow."""
         groups = tuple(self._view_of(group) for group in self._groups if group.requests.wanted is not Wanted.DELETED)
         lead = self._view_of(self._lead)
@@ -255,7 +255,7 @@ class FlowRunner:
             steps=self.reach.steps(),
         )
         view = self.requests.shown(view)
-        return self._source.show(view) if self._source is not None else view
+        return view if self._source is None else self._source.show(view, has_partitions=has_partitions)
 
     def _view_of(self, group: FlowGroup) -> GroupView:
         view = group.view()

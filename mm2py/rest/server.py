@@ -13,6 +13,7 @@ import random
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -27,7 +28,7 @@ from mm2py.rest.access.gate import Gate
 from mm2py.rest.app import make_app, openapi
 from mm2py.rest.connections import LimitedServer
 from mm2py.rest.page.files import Page
-from mm2py.rest.page.snapshots import Snapshots
+from mm2py.rest.page.snapshots import UNWATCHED_PART, Snapshots
 from mm2py.rest.route import Rest
 from mm2py.telemetry.events import RestListening, RestUnavailable
 from mm2py.telemetry.journal import EventLog
@@ -76,7 +77,8 @@ class RestServer:
         self._jitter = jitter
         self._settings = node.settings.rest
         snapshots = Snapshots(node.view, clock)
-        page = Page(node.control, snapshots, clock=clock, events=node.events)
+        totals = Snapshots(partial(node.view, has_partitions=False), clock, UNWATCHED_PART)
+        page = Page(node.control, snapshots, totals, clock=clock, events=node.events)
         self.rest = Rest(node, snapshots, page, events, Gate(clock, events), metrics, openapi)
         self.rest.worker_id = worker_id(self._settings, {})
         self._ports: dict[Listener, int] = {}

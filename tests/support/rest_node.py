@@ -337,7 +337,7 @@ class NodeDouble:
             self._worker.append(self.make_worker())
         return self._worker[0]
 
-    def view(self) -> MirrorView:
+    def view(self, *, has_partitions: bool = True) -> MirrorView:  # noqa: ARG002
         self.pictures += 1
         return self.shown
 

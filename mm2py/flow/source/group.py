@@ -320,7 +320,7 @@ class SourceGroup(FlowGroup):
             for name, body in (
                 ("topics", life.topics.refresh_forever(life.keeper.adopt, is_settled=is_settled)),
                 ("clusters", self._watch_clusters_forever(life)),
-                ("summary", self._summarise_forever()),
+                ("summary", self._summarise_forever(life)),
                 *((side.name, self._run_side(side)) for side in self._ours(life, sides)),
             )
         ]
@@ -368,16 +368,17 @@ class SourceGroup(FlowGroup):
         for cluster in clusters:
             await self._reach.done("look at the brokers", [cluster.alias], partial(cluster.refresh_metadata, ()))
 
-    async def _summarise_forever(self) -> None:
+    async def _summarise_forever(self, life: SourceLife) -> None:
         while True:
             await self._clock.sleep(_SUMMARY_EVERY_S)
-            view = self.show(FlowView(self.flow, FlowState.RUNNING))
+            view = self.show(FlowView(self.flow, FlowState.RUNNING), has_partitions=False)
+            ledger = life.tasks.ledger
             self._events.emit(
                 FlowSummary(
                     flow=self.flow,
                     topics=view.topics,
-                    partitions=len(view.partitions),
-                    stopped_partitions=view.stopped_partitions,
+                    partitions=len(ledger.places.keys() & ledger.states.keys()),
+                    stopped_partitions=life.tasks.stopped,
                     records=view.records,
                     records_per_s=view.records_per_s,
                     bytes_per_s=view.bytes_per_s,
@@ -394,13 +395,15 @@ class SourceGroup(FlowGroup):
         tasks = self._source_tasks.task_views() if self._source_tasks is not None else ()
         return sum(task.bytes_per_s for task in tasks), len(tasks)
 
-    def show(self, view: FlowView) -> FlowView:
-        """Put into a flow's *view* what the group copies and how fast."""
+    def show(self, view: FlowView, *, has_partitions: bool = True) -> FlowView:
+        """Put into a flow's *view* what the group copies and how fast; without its partitions, only how far these are
+        behind together is known of them.
+        """
         tasks = self._source_tasks
         if tasks is None or self.state is FlowState.STANDBY:  # other nodes have had its partitions since
             return self._measures.flow(view)
-        partitions, copy_tasks = tasks.partition_views(), tasks.task_views()
-        return self._measures.flow(
+        partitions, copy_tasks = tasks.partition_views() if has_partitions else (), tasks.task_views()
+        shown = self._measures.flow(
             attrs.evolve(
                 view,
                 topics=tasks.ledger.topics,
@@ -411,6 +414,10 @@ class SourceGroup(FlowGroup):
                 lag=total_lag(partition.lag for partition in partitions),
             )
         )
+        if has_partitions:
+            return shown
+        lag, lag_s = self._measures.lag(tasks.ledger.places, tasks.ledger.states)
+        return attrs.evolve(shown, lag=lag, lag_s=lag_s)
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:

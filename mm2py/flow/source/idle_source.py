@@ -83,7 +83,8 @@ class IdleSourceWatch(BackgroundLoop):
         def is_untold(source: TopicPartition) -> bool:
             return not tasks.holders.is_held(source) or min(asked_s(source), watched_s) > self._asked_after_s
 
-        return frozenset(it for it in tasks.ledger.states if it.topic in self._topics and is_untold(it))
+        others = tasks.ledger.states.keys() - self._measures.at_rest(tasks.holders.held, self._asked_after_s)
+        return frozenset(it for it in others if it.topic in self._topics and is_untold(it))
 
     async def _look(self, unread: frozenset[TopicPartition]) -> None:
         """Bring it up to date."""

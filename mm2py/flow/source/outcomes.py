@@ -21,6 +21,7 @@ from mm2py.flow.source.ledger import Ledger
 from mm2py.flow.source.rates import RateShares
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionFailure, PartitionOutcome, PartitionPlan
+from mm2py.model.flow import TopicPartition
 from mm2py.model.topic import is_other_topic
 
 
@@ -104,9 +105,7 @@ class Outcomes:
         finally:
             for partition in left:
                 self._account(ended, planned[partition.source], partition)
-            told = {partition.source for partition in outcome.partitions}
-            others = (planned for planned in plan.partitions if planned.source not in told)
-            asyncio.get_running_loop().call_soon(self._account_others, ended, others)
+            asyncio.get_running_loop().call_soon(self._rest, ended)
 
     def measure(self) -> None:
         """Measure what is accounted for, and pass it on to the listeners; to be called before positions are written."""
@@ -120,27 +119,35 @@ class Outcomes:
             for listener in self.listeners:
                 listener(it.outcome, it.before.position)
 
-    def _account_others(self, ended: _EndedEpoch, left: Iterator[PartitionPlan]) -> None:
-        """Note that nothing was learnt of partitions but that their ends are where they were, and report the epoch."""
+    def _rest(self, ended: _EndedEpoch) -> None:
+        """Note that the ends of those that rest, most of very many, are where they were; then go on with the others."""
         self.measure()
-        states, fetches, resting = self._ledger.states, ended.telling_fetches, []
+        planned = ended.plan.by_source
+        told = {partition.source for partition in ended.outcome.partitions}
+        others = {*self._moving(ended.plan), *self._measures.were_behind(planned)} - told
+        if ended.telling_fetches:
+            self._measures.rest(ended.plan, told | others)
+        self._account_others(ended, iter(others))
+
+    def _account_others(self, ended: _EndedEpoch, left: Iterator[TopicPartition]) -> None:
+        """Take over what became of those that do not rest, some at a time, and report the epoch."""
+        states, planned = self._ledger.states, ended.plan.by_source
         some = list(itertools.islice(left, _ACCOUNTED_A_TURN))
-        for planned in some:
-            before = states.get(planned.source)
-            if before is None:
-                continue
-            # Most of very many are as they were planned, and carry nothing.
-            if before.plan is planned and not before.bytes_per_s and tells_end(None, before, fetches=fetches):
-                resting.append(before)
-                continue
-            self._measures.know(planned)
-            self._account(ended, planned, None)
-        self._measures.rest(resting)
+        for source in some:
+            if source in states:
+                self._measures.know(planned[source])
+                self._account(ended, planned[source], None)
         if some:
             asyncio.get_running_loop().call_soon(self._account_others, ended, left)
             return
-        lag = sum(states[planned.source].lag or 0 for planned in ended.plan.partitions if planned.source in states)
+        lag = sum(states[source].lag or 0 for source in self._moving(ended.plan))
         self._events.emit(epoch_ended(ended.plan, ended.outcome, ended.took_s, lag))
+
+    def _moving(self, plan: EpochPlan) -> list[TopicPartition]:
+        """Return the partitions of *plan* that do not rest, after a look at these or at all that do not."""
+        moving, planned = self._ledger.states.moving, plan.by_source
+        fewer, others = (moving, planned) if len(moving) < len(planned) else (planned, moving)
+        return [source for source in fewer if source in others]
 
     def _account(self, ended: _EndedEpoch, planned: PartitionPlan, partition: PartitionOutcome | None) -> None:
         """Take over what became of one partition; None if nothing was learnt but that the end is where it was."""

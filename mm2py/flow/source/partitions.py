@@ -247,6 +247,13 @@ class SourceTasks:
 
     # Looking at it.
 
+    @property
+    def stopped(self) -> int:
+        """How many partitions are stopped; one that an operator paused is only until no copy task holds it."""
+        ledger = self.ledger
+        found = [it.source for it in self._states.of_notable() if it.stage is PartitionStage.STOPPED]
+        return sum(it in ledger.places and (ledger.is_wanted(it) or self.holders.is_held(it)) for it in found)
+
     def task_views(self) -> tuple[TaskView, ...]:
         owned = self.holders.owned
         return tuple(self._measures.task(self._tasks[task].view(owned(task))) for task in self.holders.running)

@@ -26,7 +26,7 @@ from mm2py.model.flow import Flow
 from mm2py.model.overrides import Overrides
 from mm2py.rest.errors import RestError, not_found
 from mm2py.rest.page.history import SAMPLE_EVERY_S, History
-from mm2py.rest.page.snapshots import UNWATCHED_PART, Snapshots
+from mm2py.rest.page.snapshots import Snapshots
 from mm2py.rest.page.stream import LiveStream, Viewer
 from mm2py.rest.page.view import elsewhere_rows
 from mm2py.telemetry.journal import EventLog
@@ -89,11 +89,14 @@ class Page:
     `run` runs as long as the application; `close` ends all streams, before the application is cleaned up.
     """
 
-    def __init__(self, control: Control, snapshots: Snapshots, *, clock: Clock, events: EventLog) -> None:
+    def __init__(
+        self, control: Control, snapshots: Snapshots, totals: Snapshots, *, clock: Clock, events: EventLog
+    ) -> None:
+        """Create it; *totals* are views without partitions, for the history, which needs no viewers."""
         self.recent = RecentEvents(events, clock)
         self.history = History()
         self._control = control
-        self._snapshots = snapshots
+        self._totals = totals
         self._clock = clock
         self._files = _files()
         self.stream = LiveStream(snapshots.view, self._overrides, recent=self.recent, history=self.history, clock=clock)
@@ -111,7 +114,7 @@ class Page:
 
     async def _remember_forever(self) -> None:
         while True:
-            view = self._snapshots.view(part=UNWATCHED_PART)
+            view = self._totals.view()
             self.history.note(attrs.evolve(view, wall_ms=self._clock.wall_ms()))
             await self._clock.sleep(SAMPLE_EVERY_S)
 

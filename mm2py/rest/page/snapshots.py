@@ -14,7 +14,8 @@ from mm2py.model.state import MirrorView
 
 #: With thousands of partitions a view costs as much as all other work for viewers.
 _FRESH_S: Final = 1.0
-#: So taking views takes this part of the time at most, and that part if nobody looks; but none is older than the most.
+#: So taking views takes this part of the time at most, and that part of those that are not for viewers; but none is
+#: older than the most.
 _WATCHED_PART: Final = 1 / 20
 UNWATCHED_PART: Final = 1 / 200
 _MOST_FRESH_S: Final = 10.0
@@ -22,31 +23,31 @@ _MOST_FRESH_S: Final = 10.0
 
 @attrs.define(eq=False)
 class Snapshots:
-    """Takes views by *take*, as rarely as possible."""
+    """Takes views by *take*, as rarely as possible: that takes *part* of the time at most."""
 
     _take: Callable[[], MirrorView]
     _clock: Clock
+    _part: float = _WATCHED_PART
     _last: MirrorView | None = attrs.field(default=None, init=False)
     _whole: MirrorView | None = attrs.field(default=None, init=False)
     _taken_s: float = attrs.field(default=0.0, init=False)
     _took_s: float = attrs.field(default=0.0, init=False)
 
-    def view(self, *, part: float = _WATCHED_PART) -> MirrorView:
+    def view(self) -> MirrorView:
         """
         Return a view of all flows, each as all of its nodes run it.
 
-        It is less than a second old, or, with tens of thousands of partitions, some seconds: taking views takes *part*
-        of the time at most.
+        It is less than a second old, or, with tens of thousands of partitions, some seconds.
         """
-        own = self.own(part=part)
+        own = self.own()
         if self._whole is None:
             self._whole = of_all_nodes(own)
         return self._whole
 
-    def own(self, *, part: float = _WATCHED_PART) -> MirrorView:
+    def own(self) -> MirrorView:
         """Return the same with the figures of this node alone."""
         now = self._clock.monotonic()
-        holds_s = min(_MOST_FRESH_S, max(_FRESH_S, self._took_s / part))
+        holds_s = min(_MOST_FRESH_S, max(_FRESH_S, self._took_s / self._part))
         if self._last is None or now - self._taken_s >= holds_s:
             self._last, self._whole, self._taken_s = self._take(), None, now
             self._took_s = self._clock.monotonic() - now

@@ -389,3 +389,26 @@ def test_how_long_it_takes_to_catch_up_with_what_came_in_a_pause(lag_before: int
     left = [19_900 + lag_before - 500 * epochs for epochs in (1, 2, 3, 4)]
 
     assert found == [pytest.approx(it / 100) for it in left]
+
+
+def test_a_source_that_grows_after_a_rest_is_not_said_to_grow_slowly() -> None:
+    """Nothing comes for an hour. What comes then is not spread over that hour: retention is seen to come near."""
+
+    def until_loss(*, is_looked_at: bool) -> float:
+        rig = MeasuresRig()
+        rig.measures.retention = {"t": Retention(None, 1_000_000)}
+        rig.run(30)
+        plan = rig.plan()
+        for _ in range(720):
+            rig.clock.advance(5.0)
+            if is_looked_at:
+                rig.measures.look(rig.state)
+            else:
+                rig.measures.rest(plan, ())
+        for _ in range(2):
+            rig.rest(5_000)
+        return rig.partition().seconds_until_loss or 0.0
+
+    looked, rested = until_loss(is_looked_at=True), until_loss(is_looked_at=False)
+
+    assert looked * 0.7 < rested < looked * 1.3

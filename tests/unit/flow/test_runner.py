@@ -70,7 +70,7 @@ class ToyGroup(FlowGroup):
     def apply_overrides(self, _overrides: Overrides) -> None:
         return
 
-    def show(self, view: FlowView) -> FlowView:
+    def show(self, view: FlowView, *, has_partitions: bool = True) -> FlowView:  # noqa: ARG002
         return view
 
     def consumer_groups(self) -> tuple[()]:

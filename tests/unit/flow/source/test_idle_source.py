@@ -40,7 +40,8 @@ class IdleSourceRig(LoopRig):
         self.states = {it: PartitionState(it, f"A.{it.topic}", 100, 99) for it in (PAUSED, HELD, GONE)}
         self.measures = FlowMeasures(self.clock)
         tasks = SimpleNamespace(
-            ledger=SimpleNamespace(states=self.states), holders=SimpleNamespace(is_held=lambda source: source == HELD)
+            ledger=SimpleNamespace(states=self.states),
+            holders=SimpleNamespace(is_held=lambda source: source == HELD, held={0: {HELD}}),
         )
         self.topic_ids = {"t": "first"}
         source = SimpleNamespace(endpoint=SETTINGS.source, list_offsets=self._list_offsets, topic_id=self.topic_ids.get)

@@ -27,29 +27,12 @@ def test_a_view_that_took_long_is_shown_for_longer(part: float, took_s: float, h
         clock.advance(took_s)
         return MirrorView(0, is_ready=True, flows=())
 
-    snapshots = Snapshots(take, clock)
-    first = snapshots.own(part=part)
+    snapshots = Snapshots(take, clock, part)
+    first = snapshots.own()
     clock.advance(holds_s - took_s - 0.001)
-    again = snapshots.own(part=part)
+    again = snapshots.own()
     clock.advance(0.002)
-    later = snapshots.own(part=part)
+    later = snapshots.own()
 
     assert again is first
     assert later is not first
-
-
-def test_who_looks_sees_news_sooner() -> None:
-    """What is kept while nobody looks is old by then."""
-    clock = ManualClock(now_s=100.0)
-    views = iter([MirrorView(number, is_ready=True, flows=()) for number in range(3)])
-
-    def take() -> MirrorView:
-        clock.advance(0.05)
-        return next(views)
-
-    snapshots, seen = Snapshots(take, clock), list[int]()
-    for part in (UNWATCHED_PART, UNWATCHED_PART, 0.05, 0.05):
-        seen.append(snapshots.view(part=part).wall_ms)
-        clock.advance(2.0)
-
-    assert seen == [0, 0, 1, 2]
