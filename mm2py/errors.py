@@ -106,6 +106,29 @@ class BrokerAnsweredError(Mm2Error):
 
 
 @attrs.define(eq=False)
+class NoLeaderError(BrokerAnsweredError):
+    """A partition has no leader now; `detail` names it."""
+
+    hint: ClassVar[str] = (
+        "all brokers that hold it are down, or their disks: kafka-topics.sh --describe --unavailable-partitions names "
+        "them. It is tried again by itself"
+    )
+
+    def __str__(self) -> str:
+        return f"no broker of cluster {self.cluster} leads {self.detail}"
+
+
+@attrs.define(eq=False)
+class CoordinatorAwayError(BrokerAnsweredError):
+    """No broker coordinates a group or a transactional id."""
+
+    hint: ClassVar[str] = (
+        "check that __consumer_offsets (groups) and __transaction_state (transactional ids) of that cluster have their "
+        "partitions online; they cannot be created with fewer brokers than their replication factor"
+    )
+
+
+@attrs.define(eq=False)
 class OpenTransactionError(BrokerAnsweredError):
     """Records after an offset cannot be read, or are not committed yet: a transaction there is still open."""
 

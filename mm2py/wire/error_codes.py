@@ -9,7 +9,13 @@ from __future__ import annotations
 
 import enum
 
-from mm2py.errors import BrokerAnsweredError, OpenTransactionError, WrongTimeError
+from mm2py.errors import (
+    BrokerAnsweredError,
+    CoordinatorAwayError,
+    NoLeaderError,
+    OpenTransactionError,
+    WrongTimeError,
+)
 from mm2py.wire.security.access import NotAuthorizedError, grant_for
 
 
@@ -245,9 +251,18 @@ def error_of(code: int, cluster: str, request: str, detail: str | None = None) -
     if code in _REFUSES_PRINCIPAL:
         grant = grant_for(request, detail or "", on_cluster=code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return NotAuthorizedError(cluster, request, code, name_of(code), detail or "", grant)
-    if code == ErrorCode.INVALID_TIMESTAMP:
-        return WrongTimeError(cluster, request, code, name_of(code), detail or "")
-    # What holds an offset back; of an answer to a producer it says that its own transaction is just being ended.
-    is_held = code == ErrorCode.CONCURRENT_TRANSACTIONS and request == "ListOffsets"
-    kind = OpenTransactionError if is_held else BrokerAnsweredError
-    return kind(cluster, request, code, name_of(code), detail or "")
+    return _kind(code, request, detail)(cluster, request, code, name_of(code), detail or "")
+
+
+def _kind(code: int, request: str, detail: str | None) -> type[BrokerAnsweredError]:
+    match code:
+        case ErrorCode.INVALID_TIMESTAMP:
+            return WrongTimeError
+        case ErrorCode.LEADER_NOT_AVAILABLE if detail:
+            return NoLeaderError
+        case ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            return CoordinatorAwayError
+        # What holds an offset back; of an answer to a producer it says that its own transaction is just being ended.
+        case ErrorCode.CONCURRENT_TRANSACTIONS if request == "ListOffsets":
+            return OpenTransactionError
+    return BrokerAnsweredError

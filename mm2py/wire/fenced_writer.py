@@ -40,8 +40,6 @@ _HOPELESS: Final = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
 )
 _HINTS: Final[Mapping[int, str]] = {
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "check that __transaction_state of that cluster has its partitions online; it "
-    "cannot be created with fewer brokers than transaction.state.log.replication.factor",
     ErrorCode.CONCURRENT_TRANSACTIONS: "a transaction under that id does not end: kafka-transactions.sh describe shows "
     "it, and a restart of the broker that coordinates it ends it",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "raise the brokers' transaction.max.timeout.ms to 1000 or more",

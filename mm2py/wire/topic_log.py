@@ -124,40 +124,45 @@ class TopicLog:
 
         *setting* names the key that the replication factor comes from, for the error that says to lower it. Brokers
         that refuse the *configs*, as a provider's may, create it without. An existing topic is taken as it is, and so
-        is one that we may not create or not see.
+        is one that we may not create or not see. What it lacks leaders of is missed where it is read or written.
         """
         await self._cluster.refresh_metadata({self.topic})
-        was_made = False
-        if not self._cluster.partitions_of(self.topic):
-            topic = NewTopic(self.topic, partitions, replication_factor, {**_COMPACTED, **(configs or {})})
+        if self._cluster.partitions_of(self.topic):
+            self.refusal = None
+            return False
+        topic = NewTopic(self.topic, partitions, replication_factor, {**_COMPACTED, **(configs or {})})
+        error = (await Admin(self._cluster).create_topics([topic]))[self.topic]
+        if configs and error is not None and error.code in _REFUSES_CONFIGS:
+            topic = attrs.evolve(topic, configs=_COMPACTED)
             error = (await Admin(self._cluster).create_topics([topic]))[self.topic]
-            if configs and error is not None and error.code in _REFUSES_CONFIGS:
-                topic = attrs.evolve(topic, configs=_COMPACTED)
-                error = (await Admin(self._cluster).create_topics([topic]))[self.topic]
-            if error is not None and error.code == ErrorCode.INVALID_REPLICATION_FACTOR:
-                raise TooFewBrokersError(
-                    self._cluster.alias, self.topic, setting, replication_factor, len(self._cluster.brokers)
-                ) from error
-            if error is not None and error.code not in _FINE_WHEN_CREATING:
-                raise error
-            if error is not None and error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                self.refusal = error
-                return False
-            was_made = error is None
+        if error is not None and error.code == ErrorCode.INVALID_REPLICATION_FACTOR:
+            raise TooFewBrokersError(
+                self._cluster.alias, self.topic, setting, replication_factor, len(self._cluster.brokers)
+            ) from error
+        if error is not None and error.code not in _FINE_WHEN_CREATING:
+            raise error
+        if error is not None and error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            self.refusal = error
+            return False
         self.refusal = None
-        await self._leaders()
-        return was_made
+        await self._partitions()
+        return error is None
 
-    async def _leaders(self) -> tuple[TopicPartition, ...]:
-        """Return the topic's partitions once each has a leader; raise the broker's error when the time is over."""
+    async def _partitions(self, led: Iterable[TopicPartition] | None = None) -> tuple[TopicPartition, ...]:
+        """
+        Return the topic's partitions once each has a leader, or those that are to be *led*.
+
+        Raise the broker's error when the time is over.
+        """
         patience = self._patience()
         while True:
             partitions = tuple(TopicPartition(self.topic, number) for number in self._cluster.partitions_of(self.topic))
-            if partitions and all(self._cluster.leader(tp) is not None for tp in partitions):
+            leaderless = [tp for tp in (partitions if led is None else led) if self._cluster.leader(tp) is None]
+            if partitions and not leaderless:
                 return partitions
             metadata = self._cluster.metadata.topics.get(self.topic)
             code = ErrorCode.LEADER_NOT_AVAILABLE if partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            error = self._error((metadata.error_code if metadata else 0) or code, "Metadata")
+            error = self._error((metadata.error_code if metadata else 0) or code, "Metadata", _named(leaderless))
             if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self.refusal is not None:
                 error = self.refusal
             await self._retry_after(error, patience)
@@ -179,7 +184,7 @@ class TopicLog:
         Raise CONCURRENT_TRANSACTIONS where one stays open for longer than a request may take.
         """
         await self._cluster.refresh_metadata({self.topic})
-        partitions = await self._leaders()
+        partitions = await self._partitions()
         ends = await self._offsets(partitions, LATEST, reads_committed=False)
         patience, pause_s = self._patience(), _MARKERS_S
         while True:
@@ -202,7 +207,7 @@ class TopicLog:
         Within a partition records come in the order of their offsets.
         """
         await self._cluster.refresh_metadata({self.topic})
-        partitions = await self._leaders()
+        partitions = await self._partitions()
         ends = await self._offsets(partitions, LATEST)
         starts = await self._offsets(partitions, EARLIEST)
         readings = [_Reading(tp, max(starts[tp], positions.get(tp.partition, 0)), ends[tp]) for tp in partitions]
@@ -286,8 +291,7 @@ class TopicLog:
         """
         if not records:
             return
-        await self._cluster.ensure_metadata({self.topic})
-        waiting = await self._batches(records, await self._leaders())
+        waiting = await self._batches(records)
         if producer is not None:
             waiting = {tp: [producer.signed(tp, batch) for batch in batches] for tp, batches in waiting.items()}
         limit_ms = self._cluster.endpoint.request_timeout_ms if producer is None else producer.patience_ms
@@ -307,15 +311,16 @@ class TopicLog:
         return set(await self.placed(records))
 
     async def placed(self, records: Sequence[LogRecord]) -> dict[TopicPartition, list[LogRecord]]:
-        """Return *records* by the partitions that they go to."""
+        """Return *records* by the partitions that they go to, once those have leaders."""
         await self._cluster.ensure_metadata({self.topic})
-        return await self._chosen(records, await self._leaders())
+        chosen = await self._chosen(records, await self._partitions(led=()))
+        await self._partitions(chosen)
+        return chosen
 
-    async def _batches(
-        self, records: Sequence[LogRecord], partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, list[bytes]]:
+    async def _batches(self, records: Sequence[LogRecord]) -> dict[TopicPartition, list[bytes]]:
+        placed = await self.placed(records)
         now_ms, found = self._cluster.clock.wall_ms(), dict[TopicPartition, list[bytes]]()
-        for tp, some in (await self._chosen(records, partitions)).items():
+        for tp, some in placed.items():
             for batch in _built(some, now_ms):
                 found.setdefault(tp, []).append(batch)
                 await self._cluster.clock.sleep(0)
@@ -404,6 +409,12 @@ class TopicLog:
 
     def _error(self, code: int, request: str, detail: str = "") -> BrokerAnsweredError:
         return error_of(code, self._cluster.alias, request, detail or self.topic)
+
+
+def _named(partitions: Sequence[TopicPartition]) -> str:
+    """Name the first of *partitions*, and how many more there are."""
+    others = f" and {len(partitions) - 1} more" if partitions[1:] else ""
+    return f"{partitions[0]}{others}" if partitions else ""
 
 
 @attrs.define(eq=False)

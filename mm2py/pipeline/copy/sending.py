@@ -50,6 +50,9 @@ _FORGOTTEN: Final = frozenset(
 _HINT_COMPARED: Final = "the next epoch compares target and source and continues by itself"
 
 _RETRIED: Final[Mapping[int, str]] = {
+    ErrorCode.KAFKA_STORAGE_ERROR: (
+        "it is tried again by itself; a disk of the broker that leads it at the target is full, or has failed"
+    ),
     ErrorCode.NOT_ENOUGH_REPLICAS: (
         "it is tried again by itself; if all brokers are up, the topic has fewer replicas than its min.insync.replicas"
     ),

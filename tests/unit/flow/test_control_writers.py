@@ -68,7 +68,7 @@ async def test_a_fenced_owner_is_reported_once_and_begins_with_another_writer() 
     ("code", "hint"),
     [
         (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, f"WRITE on transactional id {OWNER} of cluster B"),
-        (ErrorCode.COORDINATOR_NOT_AVAILABLE, "transaction.state.log.replication.factor"),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, "__transaction_state"),
         (ErrorCode.INVALID_TRANSACTION_TIMEOUT, "transaction.max.timeout.ms"),
         (ErrorCode.CONCURRENT_TRANSACTIONS, "kafka-transactions.sh"),
         (ErrorCode.UNSUPPORTED_VERSION, ""),

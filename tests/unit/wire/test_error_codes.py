@@ -56,3 +56,23 @@ def test_a_record_of_ours_with_a_wrong_time_names_the_clocks() -> None:
 
     assert "clocks" in error.hint
     assert str(error) == "cluster B answered Produce with INVALID_TIMESTAMP [32] (positions-1)"
+
+
+@pytest.mark.parametrize(
+    ("code", "request_name", "message", "hint"),
+    [
+        (ErrorCode.LEADER_NOT_AVAILABLE, "Metadata", "no broker of cluster B leads positions-1", "kafka-topics.sh"),
+        (
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            "FindTransactionCoordinator",
+            "cluster B answered FindTransactionCoordinator with COORDINATOR_NOT_AVAILABLE [15] (positions-1)",
+            "__transaction_state",
+        ),
+    ],
+)
+def test_what_is_away_is_named(code: ErrorCode, request_name: str, message: str, hint: str) -> None:
+    """A partition whose brokers are all down, and one of a log of the brokers' own: what to look at is said."""
+    error = pickle.loads(pickle.dumps(error_of(code, "B", request_name, "positions-1")))
+
+    assert str(error) == message
+    assert hint in error.hint

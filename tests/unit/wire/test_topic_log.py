@@ -254,6 +254,22 @@ async def test_a_broker_that_stays_away(brokers: FakeBrokers, log: TopicLog) -> 
     assert 29 < asyncio.get_running_loop().time() - started < 40
 
 
+async def test_a_partition_without_a_leader_is_named(brokers: FakeBrokers, log: TopicLog) -> None:
+    """Its brokers may be away for hours: the topic is taken as it is, and what goes to other partitions is written."""
+    brokers.topics["log"].partitions[2].leader = -1
+    await log.ensure(4, 1, setting=SETTING)
+    await log.append([LogRecord(b"a", b"1", partition=0)])
+    with pytest.raises(BrokerAnsweredError) as writing:
+        await log.append([LogRecord(b"a", b"1", partition=1), LogRecord(b"a", b"2", partition=2)])
+    with pytest.raises(BrokerAnsweredError) as reading:
+        await log.read_all()
+    sent = [number for _, request in brokers.requests_of(PRODUCE) for _, rows in request.topics for number, _ in rows]
+
+    assert str(writing.value) == str(reading.value) == "no broker of cluster A leads log-2"
+    assert "kafka-topics.sh" in writing.value.hint
+    assert sent == [0]
+
+
 async def test_a_topic_that_is_missing(brokers: FakeBrokers, log: TopicLog) -> None:
     """Reading what does not exist is an error, not an empty log."""
     brokers.topics = {}
