@@ -419,20 +419,23 @@ async def test_a_target_that_lost_its_end_gets_it_again(
     A target that lost records 60 to 99 while copying went on gets just these again, and is its source's copy.
 
     If the records are so old that the broker does not know the producer any more, it accepts a later batch before the
-    loss is noticed. Then all are copied again, that batch twice.
+    loss is noticed. Then all are copied again, that batch twice. A topic that is quiet gets them without a new record.
     """
     target = make_cluster("shortened", is_killed=True)
-    mirror = Mirror(primary.bootstrap_servers, target.bootstrap_servers, prefix, tmp_path)
+    mirror, quiet = Mirror(primary.bootstrap_servers, target.bootstrap_servers, prefix, tmp_path), f"{prefix}-quiet"
     await mirror.create()
+    await create_topic(mirror.source, quiet)
+    await mirror.write(quiet, 0, 100)
     await mirror.write(mirror.topic, 0, 100)
     await mirror.write(mirror.other, 0, 100, age_s=_OLD_S)
     async with mirror.running(**{"copy.coalesce.below.bytes": 0}) as flow:
-        for topic in (mirror.topic, mirror.other):
+        for topic in (mirror.topic, mirror.other, quiet):
             await mirror.holds(topic, range(100))
-        await lose_ends(target, [f"A.{mirror.topic}", f"A.{mirror.other}"], keep_batches=6)
+        await lose_ends(target, [f"A.{topic}" for topic in (mirror.topic, mirror.other, quiet)], keep_batches=6)
         await mirror.write(mirror.topic, 100, 20)
         await mirror.write(mirror.other, 100, 20, age_s=_OLD_S)
         await mirror.holds(mirror.topic, range(120))
+        await mirror.holds(quiet, range(100))
 
         async def all_there() -> bool:
             return (await mirror.values(mirror.other))[-60:] == [*range(60, 120)]
@@ -444,6 +447,7 @@ async def test_a_target_that_lost_its_end_gets_it_again(
     assert {(event.source.topic, event.records) for event in flow.events.of(RemoteTopicRewound)} == {
         (mirror.topic, 40),
         (mirror.other, 40),
+        (quiet, 40),
     }
     assert old[:60] == list(range(60))
     assert set(old[60:-60]) <= set(range(100, 120))

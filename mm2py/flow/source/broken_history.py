@@ -33,6 +33,7 @@ from mm2py.model.epoch import RECREATED, Ended, PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.topic import is_other_topic
+from mm2py.pipeline.copy.metadata import too_short
 from mm2py.telemetry.events import (
     RemoteTopicDeleted,
     RemoteTopicRecreated,
@@ -109,11 +110,17 @@ class BrokenHistory(BackgroundLoop):
         #: The remote topics whose deletion the target refused, with what it said.
         self._undeleted: dict[str, str] = {}
         self._aliases = context.settings.flow.aliases
+        #: The leader epochs of remote partitions when they were known to hold what was copied, and as of which listing.
+        self._leader_epochs: dict[TopicPartition, int] = {}
+        self._listing: object = None
 
     async def run(self) -> None:
-        """Look whenever a partition is in question."""
+        """Look whenever a partition is in question, and at remote topics whenever topics were listed."""
         suspected_at = self._clock.monotonic()
         while True:
+            if self._listing is not (listing := self._life.topics.latest):
+                self._listing = listing
+                await self._reach.done("look for lost records", [self._settings.flow.target], self._look_for_losses)
             await until_set(self._doubts.has_questions, _TICK_S)
             self._doubts.has_questions.clear()
             if self._doubts.questions():
@@ -236,6 +243,27 @@ class BrokenHistory(BackgroundLoop):
                 self._life.topics.want_refresh()
             else:
                 self._doubts.compare(state, *ids[state.source])
+
+    async def _look_for_losses(self) -> None:
+        """
+        Question partitions whose remote one has become shorter than what was copied, since another leader was elected.
+
+        Where records are copied an answer shows it. What is quiet would count as complete until its next record.
+        """
+        target, states = self._life.target, self._life.tasks.ledger.states
+        known, mirrored = self._leader_epochs, self._life.tasks.ledger.mirrored()
+        self._leader_epochs = epochs = {it.source: target.leader_epoch(_remote_of(it)) for it in mirrored}
+        moved = [it for it in mirrored if known.get(it.source, epochs[it.source]) != epochs[it.source]]
+        # What is unsure is compared before it is copied. Of the others these ends are newer than what is known here.
+        sure = [it for it in moved if not (it.is_unsure or it.is_questioned or it.is_transformed)]
+        ends = await whole_ends(target, set(map(_remote_of, sure))) if sure else {}
+        for state in sure:
+            end, source = ends[_remote_of(state)], state.source
+            if not isinstance(end, int):
+                epochs[source] = known[source]  # it is asked again after the next listing
+            elif state.downstream is not None and end <= state.downstream and source in states:
+                failure = too_short(_remote_of(state), end, state.downstream)
+                self._doubts.question(states[source], Ended.TARGET_REWOUND, failure)
 
     # Acting.
 

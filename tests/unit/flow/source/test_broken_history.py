@@ -37,6 +37,8 @@ from tests.support.flow_rig import SETTINGS, flow_context
 from tests.support.source_tasks import MARK, copied, running
 
 
+#: They are not listed again.
+TOPICS = SimpleNamespace(want_refresh=lambda: None, latest=None)
 REFUSED = TopicVanishedError("B", "CreateTopics", 44, "POLICY_VIOLATION", "mm2-offsets.A.internal")
 
 
@@ -82,7 +84,7 @@ async def test_a_finding_that_is_not_stored_before_the_group_restarts_is_told_on
     async with running(partitions=1, tasks_max=1) as group:
         tasks = group.tasks
         context = flow_context(tasks._clock, group.events)
-        life = SimpleNamespace(tasks=tasks, writer=written, topics=SimpleNamespace(want_refresh=lambda: None))
+        life = SimpleNamespace(tasks=tasks, writer=written, topics=TOPICS)
         await asyncio.sleep(10)
         (state,) = [attrs.evolve(state, remote_topic_id="old") for state in tasks.ledger.states.values()]
         tasks.doubts.question(state, Ended.TARGET_REWOUND, PartitionFailure("another topic"))
@@ -110,7 +112,7 @@ async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.
     async with running(partitions=2, tasks_max=1) as group:
         clock, events = group.tasks._clock, group.events
         context = flow_context(clock, events)
-        life = SimpleNamespace(tasks=group.tasks, writer=written, topics=SimpleNamespace(want_refresh=lambda: None))
+        life = SimpleNamespace(tasks=group.tasks, writer=written, topics=TOPICS)
         truth = asyncio.create_task(BrokenHistory(context, cast("SourceLife", life)).run())
         await asyncio.sleep(10)
         (first, second) = [attrs.evolve(state, remote_topic_id="old") for state in group.tasks.ledger.states.values()]
@@ -192,6 +194,47 @@ async def test_what_other_nodes_copy_of_a_recreated_topic(
     assert look.is_untouched is is_untouched
 
 
+async def test_a_quiet_remote_partition_that_lost_records_is_questioned(
+    monkeypatch: pytest.MonkeyPatch, events: EventLog
+) -> None:
+    """
+    Two partitions get another leader at the target: one lost its end by that, the other one is as it was.
+
+    Nothing is copied to either, so no answer shows it; nor do listings before or after it. A leader that does not tell
+    its end yet is asked again.
+    """
+    ends: list[dict[int, object]] = [{0: BrokerAnsweredError("B", "ListOffsets", 78, "OFFSET_NOT_AVAILABLE")}, {0: 60}]
+    asked, questioned, epoch = list[set[int]](), list[tuple[TopicPartition, str]](), 3
+
+    async def whole_ends(_: object, partitions: Collection[TopicPartition]) -> dict[TopicPartition, object]:
+        asked.append({it.partition for it in partitions})
+        found = {1: 100, **ends.pop(0)}
+        return {it: found[it.partition] for it in partitions}
+
+    monkeypatch.setattr("mm2py.flow.source.broken_history.whole_ends", whole_ends)
+    states = {
+        it: PartitionState(it, "A.t", position=100, downstream=99, is_unsure=False)
+        for it in (TopicPartition("t", 0), TopicPartition("t", 1))
+    }
+    life = SimpleNamespace(
+        target=SimpleNamespace(leader_epoch=lambda _: epoch),
+        tasks=SimpleNamespace(
+            doubts=SimpleNamespace(question=lambda state, _, failure: questioned.append((state.source, str(failure)))),
+            ledger=SimpleNamespace(states=states, mirrored=lambda: list(states.values())),
+        ),
+    )
+    truth = BrokenHistory(flow_context(LoopClock(), events), cast("SourceLife", life))
+    await truth._look_for_losses()
+    epoch = 4
+    for _ in range(3):
+        await truth._look_for_losses()
+
+    assert asked == [{0, 1}, {0}]
+    ((source, why),) = questioned
+    assert source.partition == 0
+    assert "A.t-0 ends at 60 at the target, but offset 99 was written to it" in why
+
+
 async def test_where_records_went_is_removed_before_the_position_of_a_new_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     A remote topic was created again, and the source has lost its first records by now, so offsets differ.
@@ -205,8 +248,7 @@ async def test_where_records_went_is_removed_before_the_position_of_a_new_copy(m
         tasks, translations = group.tasks, Translations(flow_runs=10, partition_runs=10)
         context = flow_context(tasks._clock, group.events)
         writer = PositionWriter(context, tasks, cast("Positions", log), translations, logs=())
-        topics = SimpleNamespace(want_refresh=lambda: None)
-        life = SimpleNamespace(tasks=tasks, positions=log, writer=writer, topics=topics)
+        life = SimpleNamespace(tasks=tasks, positions=log, writer=writer, topics=TOPICS)
         await asyncio.sleep(10)
         (state,) = [attrs.evolve(state, remote_topic_id="old") for state in tasks.ledger.states.values()]
         translations.adopt({state.source: state.standing}, {state.source: state.remote_topic})
@@ -240,7 +282,7 @@ async def test_what_was_copied_before_the_source_lost_records_is_translated_on(m
         tasks, translations = group.tasks, Translations(flow_runs=10, partition_runs=10)
         context = flow_context(tasks._clock, group.events)
         writer = PositionWriter(context, tasks, cast("Positions", log), translations, logs=())
-        life = SimpleNamespace(tasks=tasks, positions=log, writer=writer)
+        life = SimpleNamespace(tasks=tasks, positions=log, writer=writer, topics=TOPICS)
         await asyncio.sleep(10)
         (state,) = tasks.ledger.states.values()
         state = attrs.evolve(
@@ -299,7 +341,7 @@ async def test_a_refused_deletion_is_told_once(monkeypatch: pytest.MonkeyPatch) 
             positions=Written(),
             source=SimpleNamespace(partitions_of=lambda _: (0,)),
             target=None,
-            topics=SimpleNamespace(want_refresh=lambda: None),
+            topics=TOPICS,
         )
         await asyncio.sleep(10)
         tasks.doubts.question(next(iter(tasks.ledger.states.values())), Ended.RECREATED, PartitionFailure("another"))
