@@ -29,6 +29,7 @@ from mm2py.model.synced import (
     synced_topic,
 )
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.patience import may_last
 from mm2py.wire.topic_log import LogRecord
 
 
@@ -129,10 +130,14 @@ class SyncedMemory:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Return the error for a refusal: the broker's message does not name the missing permission."""
+        """Return the error for a refusal: the broker's message does not name the missing permission. Brokers that are
+        away refuse nothing.
+        """
         try:
             yield
         except BrokerAnsweredError as error:
+            if may_last(error.code):
+                raise
             raise NoMemoryError(self._cluster, self.log.topic, str(error)) from error
 
     def _take(self, entry: Synced) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.topics.ownership import NoMemoryError, SyncedMemory
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
 from mm2py.model.synced import ForgottenAcl, ForgottenConfig, SyncedAcl, SyncedConfig
@@ -62,6 +63,20 @@ async def test_a_topic_that_may_not_be_created(brokers: FakeBrokers, cluster: Cl
     await memory.load()
 
     assert memory.acls == frozenset()
+
+
+async def test_a_topic_whose_brokers_are_away(brokers: FakeBrokers, cluster: Cluster) -> None:
+    """No permission is missing: what is away is named instead."""
+    memory = memory_of(cluster)
+    await memory.load()
+    brokers.topics[TOPIC].partitions[0].leader = -1
+    with pytest.raises(BrokerAnsweredError, match=f"leads {TOPIC}-0") as writing:
+        await memory.write([SyncedAcl(ACL)])
+    memory.forget()
+    with pytest.raises(BrokerAnsweredError, match=f"leads {TOPIC}-0") as reading:
+        await memory.load()
+
+    assert "grant" not in writing.value.hint + reading.value.hint
 
 
 async def test_a_node_that_becomes_the_owner_reads_what_the_last_one_wrote(
