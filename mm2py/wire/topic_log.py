@@ -203,14 +203,16 @@ class TopicLog:
         """
         Read on, from *positions* up to the ends that the partitions have now, and give what each fetch brings.
 
-        A partition that *positions* leaves out, or whose records up to there were deleted, is read from its start.
-        Within a partition records come in the order of their offsets.
+        A partition that *positions* leaves out, whose records up to there were deleted, or that ends before that,
+        because an election lost records, is read from its start. Within a partition records come in order.
         """
         await self._cluster.refresh_metadata({self.topic})
         partitions = await self._partitions()
         ends = await self._offsets(partitions, LATEST)
         starts = await self._offsets(partitions, EARLIEST)
-        readings = [_Reading(tp, max(starts[tp], positions.get(tp.partition, 0)), ends[tp]) for tp in partitions]
+        begun = {tp: positions.get(tp.partition, 0) for tp in partitions}
+        whole = {tp: at for tp, at in begun.items() if at <= ends[tp]}
+        readings = [_Reading(tp, max(starts[tp], whole.get(tp, 0)), ends[tp]) for tp in partitions]
         patience = self._patience()
         while unread := [reading for reading in readings if reading.position < reading.end]:
             before = sum(reading.position for reading in unread)

@@ -226,29 +226,35 @@ class ConnectorStore:
         if is_other:
             self._topic, self._read_to = ConnectorsTopic(), 0
             self._names |= before.keys()
-        await self._take_new(log)
-        if is_other and before and not self._topic.connectors:
-            # It was deleted, and nothing was written since.
+        is_cut = await self._take_new(log)
+        if is_cut or (is_other and before and not self._topic.connectors):
+            # It lost its end, or was deleted and nothing was written since.
             writer = await self._opened(log)
             await self._take_new(log)
-            if not self._topic.connectors:
-                await self._append(writer, log, _contents(before))
+            if is_cut or not self._topic.connectors:
+                known = self._topic.connectors if is_cut else before
+                await self._append(writer, log, _contents(known))
                 await self._take_new(log)
-                self._events.emit(ConnectorsRefilled(log.topic, cluster.alias, len(before)))
+                self._events.emit(ConnectorsRefilled(log.topic, cluster.alias, len(known)))
         self._topic_id = seen or self._topic_id
         self._settle(cluster)
 
-    async def _take_new(self, log: TopicLog) -> None:
-        async for records in log.read_from({0: self._read_to}):
+    async def _take_new(self, log: TopicLog) -> bool:
+        """Take what was written since. Return whether what was read before is not all there: it is read again then."""
+        read_to, is_cut = self._read_to, False
+        async for records in log.read_from({0: read_to}):
             for record in records:
-                self._read_to = (record.offset or 0) + 1
+                offset = record.offset or 0
+                is_again = offset < read_to
+                self._read_to, is_cut = offset + 1, is_cut or is_again
                 found = self._topic.take(record.key, record.value)
                 if isinstance(found, UnreadableRecord):
-                    self._events.emit(ConnectorRecordUnreadable(log.topic, record.offset or 0, found.problem))
+                    self._events.emit(ConnectorRecordUnreadable(log.topic, offset, found.problem))
                 elif isinstance(found, RestartRequest):
-                    self._restarts.append(found)
+                    self._restarts += [] if is_again else [found]
                 elif found is not None:
                     self._names.add(found)
+        return is_cut
 
     def _settle(self, cluster: Cluster) -> None:
         """Use what was read."""

@@ -70,7 +70,7 @@ class ConnectorRecordUnreadable(Event):
 
 @attrs.frozen
 class ConnectorsRefilled(Event):
-    """The config topic was deleted: it was created again, with all connectors."""
+    """The config topic was deleted, or had lost its end: all connectors are in it again."""
 
     level = Level.WARN
 

@@ -138,14 +138,20 @@ async def test_what_is_appended_is_read(log: TopicLog) -> None:
 
 
 async def test_reading_on(log: TopicLog) -> None:
-    """From given positions only what is behind them comes, and what a position leaves out comes from its start."""
+    """
+    From given positions only what is behind them comes, and what a position leaves out comes from its start.
+
+    So does what ends before its position: an unclean election took records away, and others stand where they stood.
+    """
     await log.append([LogRecord(b"a", b"%d" % number, partition=number % 2) for number in range(6)])
     await log.append([LogRecord(b"b", b"6", partition=0)])
     read = [record async for chunk in log.read_from({0: 2}) for record in chunk]
     rest = [record async for chunk in log.read_from({0: 4, 1: 3}) for record in chunk]
+    cut = [record async for chunk in log.read_from({0: 5, 1: 3}) for record in chunk]
 
     assert sorted(record.value or b"" for record in read) == [b"1", b"3", b"4", b"5", b"6"]
     assert rest == []
+    assert [record.value for record in cut] == [b"0", b"2", b"4", b"6"]
 
 
 async def test_following_a_partition_is_one_fetch(brokers: FakeBrokers, log: TopicLog) -> None:

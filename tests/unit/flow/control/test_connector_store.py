@@ -13,15 +13,16 @@ from mm2py.config.flow_settings import StorageSettings
 from mm2py.errors import ConnectorsNotStoredError
 from mm2py.flow.control import connector_store
 from mm2py.flow.control.connector_store import ConnectorStore
-from mm2py.model.connector_configs import KeyValue, config_record
+from mm2py.model.connector_configs import KeyValue, RestartRequest, config_record
 from mm2py.model.endpoint import ClusterEndpoint, Security
-from mm2py.telemetry.events import ConnectorsFollowed, ConnectorsNotFollowed
+from mm2py.telemetry.events import ConnectorsFollowed, ConnectorsNotFollowed, ConnectorsRefilled
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.fenced_writer import FencedWriter
 from mm2py.wire.security.access import BrokerAccessError
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.clocks import LoopClock
-from tests.support.fake_brokers import FakeBrokers, FakeConnection
+from tests.support.fake_brokers import FakeBrokers, FakeConnection, topics_with
 
 
 def _store(brokers: FakeBrokers, events: EventLog) -> ConnectorStore:
@@ -98,3 +99,43 @@ async def test_connectors_are_followed_by_another_login(monkeypatch: pytest.Monk
     assert former
     assert all(it.is_closed for it in former)
     assert set(store.connectors) == {"m"}
+
+
+async def test_a_topic_that_lost_its_end_is_read_again_and_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    An unclean election takes connectors away, and another one is created where they stood.
+
+    That one is known, the others go on and are written again; no restart that was asked for once is done again.
+    """
+    brokers, clock = FakeBrokers(), LoopClock()
+    brokers.topics = topics_with("configs", [0])
+    events, restarts = EventLog(clock), list[RestartRequest]()
+
+    async def unguarded(*_: object) -> FencedWriter:
+        return FencedWriter("connect-cluster-g")
+
+    monkeypatch.setattr(connector_store, "Cluster", partial(Cluster, opener=brokers.open))
+    monkeypatch.setattr(ConnectorStore, "_opened", unguarded)
+    store, later = _store(brokers, events), _store(brokers, EventLog(clock))
+    store._on_restart = restarts.append
+    restart = (b"restart-connector-a", b'{"include-tasks": false, "only-failed": false}')
+    async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster, asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(store.follow())
+        await asyncio.sleep(5)
+        log = TopicLog(cluster, "configs")
+        for key, value in (config_record("a", {"topics": "1"}), restart, config_record("b", {"topics": "2"})):
+            await log.append([LogRecord(key, value, partition=0)])
+        await asyncio.sleep(5)
+        partition = brokers.topics["configs"].partitions[0]
+        partition.batches[-1:], partition.end = [], 2
+        await asyncio.sleep(5)
+        await log.append([LogRecord(*config_record("c", {"topics": "3"}), partition=0)])
+        await asyncio.sleep(5)
+        reading = tasks.create_task(later.follow())
+        await asyncio.sleep(5)
+        following.cancel()
+        reading.cancel()
+
+    assert set(store.connectors) == set(later.connectors) == {"a", "b", "c"}
+    assert len(restarts) == 1
+    assert len(events.of(ConnectorsRefilled)) == 1
