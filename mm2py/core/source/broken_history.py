@@ -78,7 +78,8 @@ class Stop:
 class GoOn:
     """Continue at upstream offset *position*; *downstream* is the target's end minus one. Without a *downstream* the
     target's last record is searched for in the source from *position* on. `lost` records will never be at the target,
-    `repeated` ones may be there twice.
+    `repeated` ones may be there twice. What `keeps_producer` gets its next epoch: a batch that was sent before may
+    arrive late, with the sequence that a record after *position* would have.
     """
 
     position: int
@@ -187,7 +188,7 @@ def reset(state: PartitionState, act: GoOn, look: Observation, *, now: float) ->
         is_unsure=act.downstream is None,
         topic_id=look.topic_id,
         remote_topic_id=look.remote_topic_id,
-        producer=state.producer if act.keeps_producer else None,
+        producer=None,
         leader=None,
         repair=act.repair,
         stray_from=state.stray_from if act.repair is not None else None,

@@ -176,6 +176,24 @@ def test_after_retention_was_faster() -> None:
     assert act(STATE, seen, on_source_expired="latest") == GoOn(1130, 99, lost=30)
 
 
+def test_what_arrives_late_takes_no_sequence_of_what_is_left() -> None:
+    """
+    A batch is sent, its answer does not come, and what it holds expires before it arrives.
+
+    What is copied instead would get its sequences, and the broker take the one for the other. So the producer's next
+    epoch is claimed first; the position names the former one, which that replaces.
+    """
+    before, seen = attrs.evolve(STATE, written=STATE.standing), look(log_start=1120)
+    done = act(before, seen)
+    assert isinstance(done, GoOn)
+    stored = position_after(done, before, seen)
+    after = attrs.evolve(reset(before, done, seen, now=5.0), written=stored)
+
+    assert before.is_fenced
+    assert stored.producer == STATE.producer
+    assert not after.is_fenced
+
+
 def test_after_a_truncation_of_the_source() -> None:
     """Copying goes on where histories part; without leader epochs that is unknown, and nothing is copied."""
     seen, unknown = look(log_end=1500, history_end=1080), look(log_end=1090, history_end=None)
