@@ -226,8 +226,7 @@ def account(
         return Accounted(moved, (*occurrences, Occurrence.QUESTIONED))
     match outcome.ended:
         case Ended.OK:
-            if state.stage is not PartitionStage.COPYING or state.failures or state.failed_at or state.retry_at:
-                moved = _copying(moved, is_unsure=outcome.is_unsure)
+            moved = _gone_well(state, moved, outcome)
         case Ended.UNPROVEN:
             occurrences.append(Occurrence.RESUME_UNPROVEN if state.repair is None else Occurrence.RECORDS_SKIPPED)
             # From here on at least once: the target's records prove nothing, and the copy is appended.
@@ -252,6 +251,22 @@ def _found(state: PartitionState, outcome: PartitionOutcome) -> list[Occurrence]
     if outcome.foreign_records and not state.foreign_records:
         found.append(Occurrence.FOREIGN_RECORDS)
     return found
+
+
+def _gone_well(state: PartitionState, moved: PartitionState, outcome: PartitionOutcome) -> PartitionState:
+    """Return what has *moved* in an epoch without a failure; what is stopped stays so until it is known to get on."""
+    if state.stage is PartitionStage.STOPPED and _is_untried(state, outcome):
+        return attrs.evolve(moved, ended=state.ended, failure=state.failure)
+    if state.stage is not PartitionStage.COPYING or state.failures or state.failed_at or state.retry_at:
+        return _copying(moved, is_unsure=outcome.is_unsure)
+    return moved
+
+
+def _is_untried(state: PartitionState, outcome: PartitionOutcome) -> bool:
+    """Whether there is something to copy that the target has not answered for: held back by a quota, for example."""
+    ends = [it for it in (outcome.log.high_watermark, outcome.log.last_stable) if it >= 0]
+    has_moved = outcome.records > 0 or outcome.position > state.position
+    return not has_moved and outcome.position < min(ends, default=math.inf)
 
 
 def followed(rate: float, known: float | None) -> float:

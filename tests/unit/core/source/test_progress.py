@@ -255,6 +255,31 @@ def test_a_stop_is_over_when_it_is_reported(ended: Ended, occurrences: tuple[Occ
     assert (moved.stage, reported) == (PartitionStage.COPYING, occurrences)
 
 
+@pytest.mark.parametrize(
+    ("log", "stage"),
+    [
+        (LogOffsets(high_watermark=160), PartitionStage.STOPPED),
+        (LogOffsets(), PartitionStage.STOPPED),
+        (LogOffsets(high_watermark=100), PartitionStage.COPYING),
+        (LogOffsets(high_watermark=160, last_stable=100), PartitionStage.COPYING),
+    ],
+)
+def test_what_was_not_tried_has_not_recovered(log: LogOffsets, stage: PartitionStage) -> None:
+    """
+    A quota of the target holds back what it would refuse, for a whole epoch: the stop is not over, nor is its reason
+    forgotten, and it is tried on. Where nothing is left to copy, there is nothing that could be refused.
+    """
+    stopped, _ = after(state(), outcome(ended=Ended.FAILED, failure=FAILURE, records=0, position=100, downstream=99))
+    held, reported = after(
+        attrs.evolve(stopped, retry_at=NOW), outcome(records=0, bytes=0, position=100, downstream=99, log=log)
+    )
+
+    assert held.stage is stage
+    assert held.failure == (FAILURE if stage is PartitionStage.STOPPED else None)
+    assert (Occurrence.RECOVERED in reported) is (stage is PartitionStage.COPYING)
+    assert len(next_plans(held, now=NOW)) == 1
+
+
 def test_a_lost_epoch_leaves_everything_unsure() -> None:
     """Nothing is taken over from a lost epoch, and the partition waits until it can no longer write."""
     sure = state(is_unsure=False)
