@@ -48,7 +48,7 @@ from mm2py.wire.fenced_writer import fence
 from mm2py.wire.groups.membership import Assign, Heartbeat, Membership
 from tests.support.checkpointing import checkpoints_in
 from tests.support.eventually import eventually
-from tests.support.flows import RunningFlow, flow_settings, running_flow, sharing
+from tests.support.flows import RunningFlow, asking_nothing, flow_settings, running_flow, sharing
 from tests.support.groups import commit_as_admin
 from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import mm2_properties
@@ -190,7 +190,7 @@ async def test_a_node_whose_place_was_taken_meanwhile_begins_again(
     """
     A node was frozen for longer than its session, and another has had its share: it writes nothing more, and joins.
 
-    Here its member is removed instead; the other one, which then assigns the work, leaves later.
+    Here its member is removed while it asks nothing; the other one, which then assigns the work, leaves later.
     """
     settings = _settings(primary, backup, prefix)
     everything = Candidate(ELSEWHERE, whole_share(1))
@@ -204,8 +204,9 @@ async def test_a_node_whose_place_was_taken_meanwhile_begins_again(
     async with _member(backup, settings) as other, running_flow(settings, tmp_path) as flow:
         await eventually(lambda: flow.events.of(FlowStarted), within_s=20, what="the flow starts")
         (ours,) = (await other.look()).members
-        await other.remove(ours.member_id)
-        assert await other.join(encode_candidate(everything), keep)
+        async with asking_nothing(flow):
+            await other.remove(ours.member_id)
+            assert await other.join(encode_candidate(everything), keep)
         rejoining = asyncio.create_task(_keep_in(other, everything, keep))
         drained = (await eventually(lambda: flow.events.of(FlowDrained), within_s=20, what="it ends its work"))[0]
         await eventually(lambda: flow.runner.view().state is FlowState.STANDBY, within_s=20, what="it stands by")

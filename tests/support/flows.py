@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
+from unittest import mock
 
 import attrs
 
@@ -24,6 +25,7 @@ from mm2py.model.state import FlowState
 from mm2py.pipeline.copy.epoch import copy_epoch
 from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.groups.membership import Membership
 from tests.support.epochs import Spark
 from tests.support.eventually import eventually, long_enough
 from tests.support.mm2_file import mm2_properties
@@ -164,3 +166,23 @@ async def sharing(*flows: RunningFlow, tasks: int) -> None:
         return True
 
     await eventually(is_so, within_s=30, what=f"{len(flows)} nodes share the tasks")
+
+
+@asynccontextmanager
+async def asking_nothing(flow: RunningFlow) -> AsyncIterator[None]:
+    """Hold back what a flow asks its group, such as to be let in again, until the end of the block."""
+    assert flow.runner.sharing is not None
+    membership = flow.runner.sharing.membership
+    decide, is_held, thawed = membership._decide, asyncio.Event(), asyncio.Event()
+
+    async def decide_late(place: Membership) -> None:
+        is_held.set()
+        await thawed.wait()
+        await decide(place)
+
+    with mock.patch.object(membership, "_decide", decide_late):
+        await is_held.wait()
+        try:
+            yield
+        finally:
+            thawed.set()
