@@ -40,7 +40,11 @@ async def test_a_pause_is_told_once_and_a_busy_loop_is_not() -> None:
 
 
 def test_a_blocked_event_loop_is_told_when_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Something in this process blocks the loop, here for half a second where a tenth is allowed."""
+    """
+    Something in this process blocks the loop, here for half a second where a tenth is allowed.
+
+    A busy machine may do so too, before and after that.
+    """
 
     async def block() -> EventLog:
         clock = SystemClock()
@@ -57,5 +61,4 @@ def test_a_blocked_event_loop_is_told_when_it_goes_on(monkeypatch: pytest.Monkey
     with asyncio.Runner() as runner:
         told = runner.run(block()).of(DaemonStoodStill)
 
-    assert len(told) == 1
-    assert told[0].stood_still_s >= 0.4
+    assert max(event.stood_still_s for event in told) >= 0.4
