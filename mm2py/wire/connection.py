@@ -1,11 +1,10 @@
 """
 One connection to one broker.
 
-aiokafka opens it: TCP, TLS, ApiVersions. Then this room takes the transport over with a protocol of its own, because
-the copy path must not pay for what a stream reader does: an answer is received straight into a buffer of its own
-size (`wire.frames`), and a request leaves as the pieces it is made of. Ordinary requests still are aiokafka's request
-classes. Logging in comes last (`wire.security.sasl`), and again before the broker's session ends; requests are held
-back meanwhile.
+It is a protocol of its own, because the copy path must not pay for what a stream reader does: an answer is received
+straight into a buffer of its own size (`wire.frames`), and a request leaves as the pieces it is made of. Ordinary
+requests are aiokafka's request classes. Logging in comes last (`wire.security.sasl`), and again before the broker's
+session ends; requests are held back meanwhile.
 
 Every request has a deadline. When the oldest one passes it the connection is closed, and everything unanswered on it
 fails with `BrokerConnectionError`: a broker answers in order, so nothing after a lost answer would ever arrive.
@@ -18,15 +17,16 @@ import collections
 import math
 import os
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from aiokafka import errors as aiokafka_errors
-from aiokafka.conn import create_conn
+import attrs
+from aiokafka.protocol.admin import ApiVersionRequest
 
 from mm2py.errors import BrokerConnectionError
-from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.wire.answers import MalformedAnswerError, read_response
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.frames import FrameReader
@@ -51,8 +51,11 @@ _SASL_HANDSHAKE = 17
 _SOME_MECHANISM = b"\x00\x05PLAIN"
 _HEADER_V1 = struct.Struct(">ihhih")
 _HEADER_V1_AFTER_SIZE = _HEADER_V1.size - _SIZE.size
-#: What opening a connection raises beside what the network does, where names, ports or answers make no sense.
-_NONSENSE = (ValueError, OverflowError, TypeError, AssertionError)
+#: What opening a connection raises beside what the network does, where names or ports make no sense. asyncio finds no
+#: error in its list if there is no such port.
+_NONSENSE = (ValueError, OverflowError, TypeError, IndexError)
+#: A host's next address is tried if the last one has been silent for so long: it may be one of a machine that is gone.
+_NEXT_ADDRESS_AFTER_S = 1.0
 
 #: How long a broker has to answer without TLS.
 _PROBE_MS = 2_000
@@ -130,7 +133,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._client_id = endpoint.client_id.encode()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._writer: Any = None
         self._waiting: collections.deque[tuple[int, float, FrameHandler]] = collections.deque()
         self._correlation_id = 0
         self._deadline_timer: asyncio.TimerHandle | None = None
@@ -146,42 +148,34 @@ class BrokerConnection(asyncio.BufferedProtocol):
             context = tls_context(endpoint)
         except SecuritySettingsError as error:
             raise _kept_out(endpoint, broker, Refused(str(error), error.hint)) from error
+        connection = cls(endpoint, broker, {}, host=host)
         try:
-            opened = await create_conn(
-                host,
-                port,
-                client_id=endpoint.client_id,
-                request_timeout_ms=endpoint.request_timeout_ms,
-                ssl_context=context,
-                security_protocol="SSL" if context else "PLAINTEXT",
-            )
-        except (OSError, TimeoutError, EOFError, aiokafka_errors.KafkaError) as error:
-            refused = await _refusal(endpoint, host, port, error)
+            await connection._connect(port, context)
+        except (OSError, TimeoutError, BrokerConnectionError) as error:
+            is_lost = connection._was_silent or lost_before_answer(error)
+            refused = await _refusal(endpoint, host, port, tls_refusal(error), is_lost=is_lost)
             if refused is not None:
                 raise _kept_out(endpoint, broker, refused) from error
             raise BrokerConnectionError(endpoint.alias, broker, _why(error)) from error
         except _NONSENSE as error:
-            cause = f"its address or its answer makes no sense: {error}"
-            raise BrokerConnectionError(endpoint.alias, broker, cause) from error
-        versions = dict(opened._versions)  # noqa: SLF001 - pinned, see pyproject.toml
-        connection = cls(endpoint, broker, versions, host=host)
-        connection._take_over(opened)
+            raise BrokerConnectionError(endpoint.alias, broker, f"its address makes no sense: {error}") from error
         if endpoint.security.uses_sasl:
             await connection._first_login()
         return connection
 
-    def _take_over(self, opened: Any) -> None:
-        # Nothing is in flight here, so the stream reader's buffer is empty and its task can go. With its reader gone
-        # aiokafka's object counts as closed and will not close the transport when it is collected.
-        # A stream writer closes its transport when it is collected, so it is kept.
-        self._writer = opened._writer  # noqa: SLF001
-        transport = self._writer.transport
-        opened._read_task.cancel()  # noqa: SLF001
-        opened._reader = opened._writer = None  # noqa: SLF001
-        _size_buffers(transport.get_extra_info("socket"), self._endpoint)
-        transport.set_protocol(self)
-        transport.resume_reading()
-        self._transport = transport
+    async def _connect(self, port: int, context: ssl.SSLContext | None) -> None:
+        """Connect to one of the host's addresses, and learn which versions of requests the broker takes."""
+        try:
+            async with asyncio.timeout(self._endpoint.request_timeout_ms / 1000):
+                await self._loop.create_connection(
+                    lambda: self, self._host, port, ssl=context, happy_eyeballs_delay=_NEXT_ADDRESS_AFTER_S
+                )
+            answer = await self.send(ApiVersionRequest())
+        except BaseException:
+            self.close("it was not opened")
+            raise
+        self.versions = {key: (lowest, highest) for key, lowest, highest in answer.api_versions}
+        self._is_answered = False  # with a login missing, that is all that a broker answers
 
     async def _first_login(self) -> None:
         try:
@@ -245,7 +239,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             frame = await future
         except BrokerConnectionError as error:
-            if self._was_silent and not self._endpoint.security.uses_sasl and await self._wants_login():
+            is_refusal = self._was_silent and self.versions and not self._endpoint.security.uses_sasl
+            if is_refusal and await self._wants_login():
                 raise _kept_out(self._endpoint, self._broker, WANTS_LOGIN) from error
             raise
         try:
@@ -283,7 +278,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.send_raw(api_key, api_version, pieces, _FutureFrame(future), extra_wait_s=extra_wait_s)
         return await future
 
-    def close(self, cause: str = "closed by us") -> None:
+    def close(self, cause: str = "closed by us", because: Exception | None = None) -> None:
         """Close at once; unanswered requests fail."""
         if self.is_closed:
             return
@@ -293,6 +288,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
         error = BrokerConnectionError(self._endpoint.alias, self._broker, cause)
+        error.__cause__ = because
         waiting, self._waiting = self._waiting, collections.deque()
         held, self._held = self._held or [], None
         for handler in (*(handler for _, _, handler in waiting), *(handler for *_, handler in held)):
@@ -350,6 +346,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     # The transport's side.
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        _size_buffers(transport.get_extra_info("socket"), self._endpoint)
+        self._transport = cast("asyncio.Transport", transport)
+
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         return self._frames.buffer()
 
@@ -379,12 +379,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lost(str(exc) if exc else "the broker closed the connection")
+        self._lost(str(exc) if exc else "the broker closed the connection", exc)
 
-    def _lost(self, cause: str) -> None:
+    def _lost(self, cause: str, because: Exception | None = None) -> None:
         if not self.is_closed:
             self._was_silent, self.is_hung_up = not self._is_answered, True
-            self.close(cause)
+            self.close(cause, because)
 
     async def _wants_login(self) -> bool:
         """Whether the broker, which hung up at the first request, expects SASL. One that just ended, or whose proxy
@@ -421,6 +421,8 @@ async def _at_once(log_in: Callable[[], Awaitable[None]]) -> None:
 
 def _why(error: BaseException) -> str:
     """Return why a connection failed: the system's message, without the address, which is reported separately."""
+    if isinstance(error, BrokerConnectionError):
+        return error.cause
     if isinstance(error, socket.gaierror):
         return f"the host's name is not known ({error.strerror})"
     if isinstance(error, TimeoutError):
@@ -437,10 +439,11 @@ def _kept_out(
     return BrokerAccessError(endpoint.alias, broker, refused.cause, who, refused.hint, refused.may_lock)
 
 
-async def _refusal(endpoint: ClusterEndpoint, host: str, port: int, error: Exception) -> Refused | None:
-    """Return the TLS cause of a failure to connect; None if there is none."""
-    refused = tls_refusal(error)
-    if refused is None and lost_before_answer(error):
+async def _refusal(
+    endpoint: ClusterEndpoint, host: str, port: int, refused: Refused | None, *, is_lost: bool
+) -> Refused | None:
+    """Return why the broker keeps us out; None if it does not. *is_lost*: it hung up before it answered anything."""
+    if refused is None and is_lost:
         refused = WANTS_PLAINTEXT if endpoint.security.uses_tls else WANTS_TLS
     # A broker that ends, or a proxy without its broker, hangs up just like one that is spoken to in the wrong way.
     if refused is WANTS_TLS:
@@ -452,11 +455,10 @@ async def _refusal(endpoint: ClusterEndpoint, host: str, port: int, error: Excep
 
 async def _speaks_plaintext(endpoint: ClusterEndpoint, host: str, port: int) -> bool:
     """Whether a broker answers there without TLS."""
+    plain = attrs.evolve(endpoint, security=Security("PLAINTEXT"), request_timeout_ms=_PROBE_MS)
     try:
-        opened = await create_conn(
-            host, port, client_id=endpoint.client_id, request_timeout_ms=_PROBE_MS, security_protocol="PLAINTEXT"
-        )
-    except (OSError, TimeoutError, EOFError, aiokafka_errors.KafkaError, *_NONSENSE):
+        opened = await BrokerConnection.open(plain, host, port)
+    except BrokerConnectionError:
         return False
     opened.close()
     return True

@@ -1,9 +1,12 @@
-"""A connection over a real socket: opened by aiokafka, taken over, closed; the other end is a fake broker."""
+"""A connection over a real socket: opened, used, closed; the other end is a fake broker."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import struct
+from collections.abc import Iterator
 from typing import Self
 
 import pytest
@@ -60,8 +63,8 @@ class FakeBroker:
 _API_VERSIONS = struct.pack(">hi", 0, 3) + struct.pack(">hhhhhhhhh", 0, 0, 9, 1, 0, 11, 18, 0, 0)
 
 
-async def test_open_takes_a_real_socket_over() -> None:
-    """A connection that aiokafka opened goes on as ours: versions known, raw requests answered, nothing left open."""
+async def test_open_over_a_real_socket() -> None:
+    """An open connection knows the broker's versions, raw requests are answered, and nothing is left open."""
     async with FakeBroker() as broker:
         connection = await BrokerConnection.open(ENDPOINT, "127.0.0.1", broker.port)
         first = await connection.request_raw(1, 11, [b"abc"])
@@ -85,3 +88,32 @@ async def test_open_raises_our_error_if_the_connection_is_refused() -> None:
         await BrokerConnection.open(ENDPOINT, "127.0.0.1", port)
     assert (caught.value.cluster, caught.value.broker) == ("A", f"127.0.0.1:{port}")
     assert caught.value.cause
+
+
+async def test_a_machine_that_is_gone_does_not_stand_before_its_name_s_other_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a name's two addresses the first one is silent, as that of a machine that is gone: the second one is used."""
+    async with FakeBroker() as broker:
+        with silent(broker.port) as address:
+            found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (it, broker.port)) for it in (address, "127.0.0.1")]
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+            connection = await BrokerConnection.open(ENDPOINT, "brokers.example", broker.port)
+            connection.close()
+            await asyncio.sleep(0)
+
+    assert connection.versions[1] == (0, 11)
+
+
+@contextlib.contextmanager
+def silent(port: int) -> Iterator[str]:
+    """Yield an address that lets no connection at *port* come about: its queue of those not accepted is full."""
+    with contextlib.ExitStack() as opened:
+        listening = opened.enter_context(socket.socket())
+        listening.bind(("127.0.0.2", port))
+        listening.listen(0)
+        for _ in range(4):
+            waiting = opened.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.2", port))
+        yield "127.0.0.2"

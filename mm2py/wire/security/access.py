@@ -10,7 +10,6 @@ import ssl
 from typing import ClassVar, Final
 
 import attrs
-from aiokafka import errors as aiokafka_errors
 
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error, shortened
 from mm2py.model.endpoint import ClusterEndpoint
@@ -204,9 +203,7 @@ def login_failure(mechanism: str, said: str) -> Refused:
 
 def lost_before_answer(error: BaseException) -> bool:
     """Whether a connection was closed by its other end, rather than never opened."""
-    if isinstance(error, aiokafka_errors.KafkaConnectionError | EOFError | ConnectionResetError | BrokenPipeError):
-        return True
-    return isinstance(error, ssl.SSLError)
+    return isinstance(error, ConnectionResetError | BrokenPipeError | ssl.SSLError)
 
 
 #: Requests whose answers speak of topic-partitions; permissions are on topics.
