@@ -149,6 +149,16 @@ class WrongTimeError(BrokerAnsweredError):
 
 
 @attrs.define(eq=False)
+class NoAnswerError(BrokerAnsweredError):
+    """A broker did not answer; where each partition has an answer of its own, this is it."""
+
+    hint: ClassVar[str] = "check the network, and that the brokers are up"
+
+    def __str__(self) -> str:
+        return f"cluster {self.cluster} did not answer {self.request} ({self.detail})"
+
+
+@attrs.define(eq=False)
 class CorruptBatchError(Mm2Error):
     """A record batch of the source does not match its own checksum or structure."""
 

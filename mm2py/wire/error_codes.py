@@ -12,6 +12,7 @@ import enum
 from mm2py.errors import (
     BrokerAnsweredError,
     CoordinatorAwayError,
+    NoAnswerError,
     NoLeaderError,
     OpenTransactionError,
     WrongTimeError,
@@ -258,6 +259,8 @@ def _kind(code: int, request: str, detail: str | None) -> type[BrokerAnsweredErr
     match code:
         case ErrorCode.INVALID_TIMESTAMP:
             return WrongTimeError
+        case ErrorCode.NETWORK_EXCEPTION:
+            return NoAnswerError
         case ErrorCode.LEADER_NOT_AVAILABLE if detail:
             return NoLeaderError
         case ErrorCode.COORDINATOR_NOT_AVAILABLE:
