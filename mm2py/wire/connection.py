@@ -54,6 +54,7 @@ _HEADER_V1_AFTER_SIZE = _HEADER_V1.size - _SIZE.size
 #: What opening a connection raises beside what the network does, where names or ports make no sense. asyncio finds no
 #: error in its list if there is no such port.
 _NONSENSE = (ValueError, OverflowError, TypeError, IndexError)
+_HUNG_UP = "it closed the new connection at once: it is stopping, or allows no more of them (max.connections.per.ip)"
 #: A host's next address is tried if the last one has been silent for so long: it may be one of a machine that is gone.
 _NEXT_ADDRESS_AFTER_S = 1.0
 
@@ -156,7 +157,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             refused = await _refusal(endpoint, host, port, tls_refusal(error), is_lost=is_lost)
             if refused is not None:
                 raise _kept_out(endpoint, broker, refused) from error
-            raise BrokerConnectionError(endpoint.alias, broker, _why(error)) from error
+            raise BrokerConnectionError(endpoint.alias, broker, _HUNG_UP if is_lost else _why(error)) from error
         except _NONSENSE as error:
             raise BrokerConnectionError(endpoint.alias, broker, f"its address makes no sense: {error}") from error
         if endpoint.security.uses_sasl:

@@ -56,3 +56,5 @@ async def test_a_proxy_without_its_broker_refuses_nothing(protocol: str, answers
 
     assert left == 0
     assert not isinstance(caught.value, ClusterAccessError)
+    # Nor does a broker that takes no more connections from this machine answer the first request of another one.
+    assert ("max.connections.per.ip" in str(caught.value)) == (answers == 0)
