@@ -26,7 +26,7 @@ from mm2py.daemon import MirrorMaker
 from mm2py.model.endpoint import Security
 from mm2py.rest.access.gate import Gate
 from mm2py.rest.app import make_app, openapi
-from mm2py.rest.connections import LimitedServer
+from mm2py.rest.connections import LimitedServer, Tls
 from mm2py.rest.page.files import Page
 from mm2py.rest.page.snapshots import UNWATCHED_PART, Snapshots
 from mm2py.rest.route import Rest
@@ -43,7 +43,7 @@ _CERTIFICATES_EVERY_S: Final = 10.0
 _END_WITHIN_S: Final = 2.0
 _KEEP_ALIVE_S: Final = 75.0
 _BACKLOG: Final = 128
-#: How long TLS may take to begin and to end: a connection has a file then, but does not count as one of its listener's.
+#: How long TLS may take to begin and to end: a connection has a file then.
 _HANDSHAKE_S: Final = 10.0
 _PARTING_S: Final = 5.0
 _HINTS: Final = {
@@ -139,16 +139,10 @@ class RestServer:
         try:
             await runner.setup()
             assert runner.server is not None  # noqa: S101 - it is set up
-            limited, loop = LimitedServer(runner.server), asyncio.get_running_loop()
+            tls = None if context is None else Tls(context, _HANDSHAKE_S, _PARTING_S)
+            limited, loop = LimitedServer(runner.server, tls), asyncio.get_running_loop()
             for one in opened:
-                server = await loop.create_server(
-                    limited,
-                    sock=one,
-                    ssl=context,
-                    backlog=_BACKLOG,
-                    ssl_handshake_timeout=None if context is None else _HANDSHAKE_S,
-                    ssl_shutdown_timeout=None if context is None else _PARTING_S,
-                )
+                server = await loop.create_server(limited, sock=one, backlog=_BACKLOG)
                 servers.append(server)  # at once: those before one that fails are closed
             self._tell(attrs.evolve(listener, port=opened[0].getsockname()[1]), listener)
             yield context

@@ -19,7 +19,7 @@ from mm2py.devkit.ports import HOST, free_ports
 from mm2py.model.flow import Flow
 from mm2py.rest import server as rest_server
 from mm2py.rest.access.users import hash_password
-from mm2py.rest.connections import MOST_CONNECTIONS
+from mm2py.rest.connections import MOST_CONNECTIONS, MOST_HANDSHAKES
 from mm2py.rest.server import RestServer
 from mm2py.telemetry.events import RestListening, RestUnavailable
 from tests.support.certificates import Authority, Certificate
@@ -324,7 +324,7 @@ async def test_connections_that_ask_for_nothing_give_way(tmp_path: Path) -> None
 async def test_a_handshake_does_not_take_a_minute(
     tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until TLS is agreed on, nobody counts a connection, and it has a file of the process."""
+    """Until TLS is agreed on, a connection has a file of the process, and its client may have gone."""
     monkeypatch.setattr(rest_server, "_HANDSHAKE_S", 0.1)
     async with serving(tmp_path, *_https(tmp_path, authority)) as running:
         port = int((await running.url()).rpartition(":")[2])
@@ -334,6 +334,33 @@ async def test_a_handshake_does_not_take_a_minute(
         writer.close()
 
     assert said == b""
+
+
+async def test_handshakes_that_do_not_end_give_way(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A client opens many connections at once, and begins TLS on none.
+
+    Each has a file of the process, which the mirror would soon lack: beyond some, the oldest ones are closed.
+    """
+    monkeypatch.setattr(rest_server, "_HANDSHAKE_S", 600.0)
+    async with serving(tmp_path, *_https(tmp_path, authority)) as running:
+        url = await running.url()
+        port = int(url.rpartition(":")[2])
+        begun = await asyncio.gather(*(asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_HANDSHAKES + 44)))
+        status, _ = await _get(f"{url}/health/live", tls=_client(authority, tmp_path))
+
+        def closed() -> int:
+            return sum(reader.at_eof() for reader, _ in begun)
+
+        await eventually(lambda: closed() >= 45, within_s=10, what="the oldest connections are closed")
+        by_age = [reader.at_eof() for reader, _ in begun]
+        for _, writer in begun:
+            writer.close()
+
+    assert status == 200
+    assert by_age == sorted(by_age, reverse=True)
 
 
 async def test_what_is_no_http_does_not_matter(tmp_path: Path) -> None:
