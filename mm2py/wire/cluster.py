@@ -51,6 +51,9 @@ class Cluster:
         self._timeout_s = endpoint.request_timeout_ms / 1000
         #: Whose offsets were waited for in vain, and not answered since: all others would wait again and again.
         self._given_up: set[TopicPartition] = set()
+        #: Whether a connection was given up while it was opened, and what is known of brokers is older than that. One
+        #: may listen elsewhere by now, and its former address need not refuse anything.
+        self.may_have_moved = False
 
     async def __aenter__(self) -> Self:
         try:
@@ -139,6 +142,7 @@ class Cluster:
         The answer to a request that was sent after this call began is as good as one of its own, and so is its failure.
         """
         await self._upkeep.refresh(topics)
+        self.may_have_moved = False
         self._connections.drop_moved(self.brokers)
 
     async def _ask_for_metadata(self, topics: Collection[str] | None) -> Any:
@@ -181,7 +185,11 @@ class Cluster:
         broker = self.brokers.get(node_id)
         if broker is None:
             raise BrokerConnectionError(self.alias, str(node_id), "the cluster has no such broker now")
-        return await self._connections.get(broker, purpose)
+        try:
+            return await self._connections.get(broker, purpose)
+        except asyncio.CancelledError:
+            self.may_have_moved = True
+            raise
 
     async def send_to(self, node_id: int, request: Any, purpose: str = "") -> Any:
         """Send *request* to one broker and give its response."""

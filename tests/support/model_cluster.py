@@ -232,6 +232,7 @@ class ModelCluster:
     is_manual: bool = False
     is_frozen: bool = False
     is_unreachable: bool = False
+    may_have_moved: bool = False
     throttle_ms: int = 0
     #: What its brokers write in a second, for all connections together; produce requests wait for those before them of
     #: their connection.

@@ -63,15 +63,17 @@ async def follow_leaders(cluster: Cluster, wanted: WantedTopics) -> None:
 
 async def renew_aged(cluster: Cluster, topics: Iterable[str]) -> None:
     """
-    Refresh what has aged of the metadata of *topics*, while records are copied.
+    Refresh what has aged of the metadata of *topics*, while records are copied, and where a broker is that was silent.
 
     It is read a part at a time: they would wait for as long as an answer about thousands of partitions takes to decode.
     """
-    for some in _parts(cluster, cluster.aged(set(topics))):
-        try:
+    try:
+        if cluster.may_have_moved:
+            await cluster.refresh_metadata(())
+        for some in _parts(cluster, cluster.aged(set(topics))):
             await cluster.ensure_metadata(some)
-        except ClusterUnreachableError:
-            return  # as above; the next epoch tries again
+    except ClusterUnreachableError:
+        return  # as above; the next epoch tries again
 
 
 def _parts(cluster: Cluster, topics: Iterable[str]) -> Iterator[list[str]]:

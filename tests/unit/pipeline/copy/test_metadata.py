@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from mm2py.errors import ClusterUnreachableError
+from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.pipeline.copy.metadata import WantedTopics, follow_leaders, renew_aged
+from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
 from tests.support.copy_rig import rig_of
+from tests.support.fake_brokers import FakeConnection, brokers_of_foo
 from tests.support.model_cluster import ModelCluster
 
 
@@ -19,6 +22,7 @@ class _Cluster:
     """A cluster whose topics have ten partitions each and have all aged; each answer takes a second."""
 
     clock = LoopClock()
+    may_have_moved = False
 
     def __init__(self, topics: Collection[str] = (), *, fails_after: int = 1_000) -> None:
         self.asked: list[list[str]] = []
@@ -66,6 +70,32 @@ async def test_what_has_aged_is_renewed_a_part_at_a_time() -> None:
 
     assert cluster.asked == [topics[:50], topics[50:100], topics[100:110]]
     assert len(gone.asked) == 2
+
+
+async def test_a_broker_that_moved_from_an_address_where_nothing_answers() -> None:
+    """
+    A broker comes back under another address, and its former one is silent, so that no attempt to connect fails.
+
+    The epoch ends before it would; the next one asks where the brokers are, although no topic has aged.
+    """
+    brokers = brokers_of_foo()
+
+    async def open_there(endpoint: ClusterEndpoint, host: str, port: int) -> FakeConnection:
+        if host not in brokers.hosts.values():
+            await asyncio.sleep(60)
+        return await brokers.open(endpoint, host, port)
+
+    async with Cluster(brokers.endpoint, LoopClock(), opener=open_there) as cluster:
+        brokers.hosts[1] = "b1-new"
+        for _ in range(2):
+            await renew_aged(cluster, ())
+            opening = asyncio.ensure_future(cluster.connection(1))
+            await asyncio.wait([opening], timeout=5)
+            opening.cancel()
+            await asyncio.wait([opening])
+
+    assert brokers.attempts[-1] == "b1-new"
+    assert not opening.cancelled()
 
 
 async def test_records_do_not_wait_for_metadata_that_has_only_aged(monkeypatch: pytest.MonkeyPatch) -> None:
