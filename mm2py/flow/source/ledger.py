@@ -82,16 +82,15 @@ class Ledger:
         """
         now = self._clock.monotonic()
         gone = [self.states[it] for it in self.states.keys() - self.places.keys() - mirrored.places.keys()]
+        free = [state for state in gone if state.quiet_until <= now and not self._holders.is_held(state.source)]
         written = [
             # Brokers forget its producer, however long it stays away.
             attrs.evolve(state.written, written_ms=state.produced_ms)
-            for state in gone
-            if state.written is not None
-            and state.written == state.standing
-            and state.quiet_until <= now
-            and not self._holders.is_held(state.source)
+            for state in free
+            if state.written is not None and state.written == state.standing
         ]
-        self.forget(position.source for position in written)
+        # What never had a position was never copied.
+        self.forget([*(it.source for it in written), *(state.source for state in free if state.written is None)])
         return written
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:

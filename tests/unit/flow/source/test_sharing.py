@@ -197,6 +197,19 @@ async def test_what_is_gone_is_let_go_once_it_is_written() -> None:
     assert records == 0
 
 
+async def test_what_goes_before_its_first_position_is_let_go() -> None:
+    """A topic is deleted in the seconds before the mirror has written where it begins: nothing will ever be written."""
+    rig = Rig(mirrored(0, topic="short-lived"), next_upstream=0)
+    rig.stored.known.clear()
+    found = []
+    for look in (mirrored(0, topic="short-lived"), mirrored(), mirrored()):
+        await rig.keeper.adopt(look)
+        found.append(len(rig.tasks.ledger.states))
+
+    assert found == [1, 1, 0]
+    assert not rig.stored.known
+
+
 async def test_what_cannot_begin_is_no_news_in_each_refresh() -> None:
     """A partition of the source has no leader for hours: topics are refreshed every few seconds meanwhile."""
     look = mirrored(0)
