@@ -5,7 +5,7 @@ are not planned. `flow.source.broken_history` checks them and decides.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import attrs
 
@@ -25,6 +25,8 @@ from mm2py.model.topic import is_other_topic
 BreakListener = Callable[[PartitionState], None]
 #: After this many interruptions in a row the topics' existence is checked.
 _SUSPECT_FAILURES = 3
+#: How long a remote topic that is to be created again waits for epochs to end; on a Spark cluster they may take longer.
+_MISSING_S = 5.0
 
 
 class Doubts:
@@ -70,6 +72,21 @@ class Doubts:
         elif is_other_topic(state.remote_topic_id, remote_topic_id):
             message = f"{state.remote_topic} at the target is another topic of that name"
             self.question(state, Ended.TARGET_REWOUND, PartitionFailure(message))
+
+    async def miss(self, remote_topics: Collection[str]) -> None:
+        """
+        Question what was copied to *remote_topics*, which are gone, and wait until nothing of it is copied.
+
+        They are created again now. A record that came to the source right after that would be the first in the new
+        topic, before all that are copied again: its leader is known from the former one, and takes any sequence.
+        """
+        lost = [state for state in self._ledger.mirrored() if state.remote_topic in remote_topics]
+        for state in lost:
+            failure = PartitionFailure(f"{state.remote_topic} is missing at the target")
+            self.question(state, Ended.TARGET_REWOUND, failure)
+        until = self._clock.monotonic() + _MISSING_S
+        while any(self._holders.is_held(state.source) for state in lost) and self._clock.monotonic() < until:
+            await self._clock.sleep(_MISSING_S / 100)
 
     def question(self, state: PartitionState, ended: Ended, failure: PartitionFailure) -> None:
         """Request a check of both clusters before the partition is planned again."""

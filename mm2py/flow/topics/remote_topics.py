@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import ClassVar
 
 import attrs
@@ -114,6 +114,8 @@ class Topics:
         self.memory = memory
         self._creation = TopicCreation(settings, source, target, memory, context.events)
         self._watchers: list[Callable[[Mapping[str, str]], None]] = []
+        #: Called with remote topics that are missing, and awaited, before they are created.
+        self.on_missing: Callable[[Collection[str]], Awaitable[None]] = _nothing_rests_on
         #: What is mirrored, as of the last refresh.
         self.latest = Mirrored({}, is_settled=False)
         #: How many partitions the source's topics have had ever since the first look.
@@ -268,6 +270,8 @@ class Topics:
     ) -> dict[str, BrokerAnsweredError | None]:
         """Perform the changes that can be made now; return per remote topic None, or why the target refused it."""
         new = [action for action in actions if isinstance(action, CreateTopic)]
+        if new:
+            await self.on_missing(frozenset(action.remote_topic for action in new))
         grown = [action for action in actions if isinstance(action, GrowPartitions)]
         created = await self._creation.create(new, source_topics)
         extended = await self._target.grow_partitions({it.remote_topic: it.after for it in grown})
@@ -370,6 +374,10 @@ class Topics:
             near = near_misses(self._settings.topics.names, source)
             hint = f"near are {', '.join(near)}" if near else "see topics, topics.exclude and replication.policy.class"
             self._events.emit(NoTopicsMatched(self._settings.flow, len(source), hint))
+
+
+async def _nothing_rests_on(_remote_topics: Collection[str]) -> None:
+    return
 
 
 def _least(first: Mapping[str, int], now: Mapping[str, int]) -> Mapping[str, int]:

@@ -9,19 +9,24 @@ from typing import Any, cast
 import attrs
 import pytest
 
+from mm2py.core.topics.topology import CreateTopic
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.source.group import SourceGroup, SourceLife
 from mm2py.flow.source.partitions import SourceTasks
+from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import EpochPlan
+from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import Wanted
 from mm2py.model.share import ALL_SLOTS, NO_SHARE, Share, whole_share
 from mm2py.model.state import FlowState
+from mm2py.model.topic import TopicsView
 from mm2py.pipeline.copy_job import EpochLostError
 from mm2py.telemetry.events import FlowDrained, TaskRestarted
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import DRAIN_S, EPOCH_S, flow_context
-from tests.support.source_tasks import Answer, PretendedEpochs, copied, mirrored, positions
+from tests.support.source_tasks import MARK, Answer, PretendedEpochs, copied, mirrored, positions
 
 
 WHOLE = whole_share(2)
@@ -167,3 +172,39 @@ async def test_a_loop_beside_copying_that_fails_counts_as_a_fall_of_the_group() 
 
     assert (group.view().falls, group.view().restarts) == (2, 0)
     assert [event.task for event in events.of(TaskRestarted)] == ["A->B/source/watch"] * 2
+
+
+async def test_nothing_is_written_to_a_remote_topic_that_is_created_again() -> None:
+    """
+    An operator deletes a remote topic, and right after the mirror has created it again the source gets a record.
+
+    The partition was idle, so its epoch knows the leader of the former topic, which takes any sequence: the record
+    would come before all that are copied again.
+    """
+    clock, doubtful = LoopClock(), list[TopicPartition]()
+    context = flow_context(clock, EventLog(clock))
+    group = SourceGroup(context, PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
+    clusters = [Cluster(ClusterEndpoint(alias, ("127.0.0.1:1",)), clock) for alias in "AB"]
+    life = group._make_life(*clusters)
+    look = mirrored(0, 1)
+    other = mirrored(0, topic="u")
+    look = attrs.evolve(look, places={**look.places, **other.places})
+    life.tasks.adopt(look, positions(look))
+    life.tasks.note_fenced([attrs.evolve(it.standing, producer=MARK) for it in life.tasks.ledger.unfenced()])
+    copying = [task for task in range(2) if life.tasks.take_partitions(task)]
+
+    def end_epochs() -> None:
+        for task in copying:
+            life.tasks.holders.put_back(task)
+
+    asyncio.get_running_loop().call_later(1.0, end_epochs)
+
+    async def create(*_: object) -> dict[str, None]:
+        doubtful.extend(state.source for state in life.tasks.doubts.questions())
+        return {}
+
+    life.topics._creation.create = create  # type: ignore[assignment]
+    await life.topics._act((CreateTopic("t", "A.t", 2),), TopicsView({}))
+
+    assert copying
+    assert doubtful == [TopicPartition("t", 0), TopicPartition("t", 1)]
