@@ -94,6 +94,8 @@ class ConnectorStore:
         self._on_restart = on_restart
         self._topic = ConnectorsTopic()
         self._read_to = 0
+        #: Whether the topic lost its end, and has not been filled again since.
+        self._is_cut = False
         #: What was read and not used yet.
         self._names: set[str] = set()
         self._restarts: list[RestartRequest] = []
@@ -224,29 +226,30 @@ class ConnectorStore:
         before, seen = self.connectors, cluster.topic_id(log.topic)
         is_other = is_other_topic(self._topic_id, seen) or (was_made and self.is_read)
         if is_other:
-            self._topic, self._read_to = ConnectorsTopic(), 0
+            self._topic, self._read_to, self._is_cut = ConnectorsTopic(), 0, False
             self._names |= before.keys()
-        is_cut = await self._take_new(log)
-        if is_cut or (is_other and before and not self._topic.connectors):
+        await self._take_new(log)
+        if self._is_cut or (is_other and before and not self._topic.connectors):
             # It lost its end, or was deleted and nothing was written since.
             writer = await self._opened(log)
             await self._take_new(log)
-            if is_cut or not self._topic.connectors:
-                known = self._topic.connectors if is_cut else before
+            if self._is_cut or not self._topic.connectors:
+                known = self._topic.connectors if self._is_cut else before
                 await self._append(writer, log, _contents(known))
                 await self._take_new(log)
                 self._events.emit(ConnectorsRefilled(log.topic, cluster.alias, len(known)))
+                self._is_cut = False
         self._topic_id = seen or self._topic_id
         self._settle(cluster)
 
-    async def _take_new(self, log: TopicLog) -> bool:
-        """Take what was written since. Return whether what was read before is not all there: it is read again then."""
-        read_to, is_cut = self._read_to, False
+    async def _take_new(self, log: TopicLog) -> None:
+        """Take what was written since; if what was read before is not all there, what is left of it again."""
+        read_to = self._read_to
         async for records in log.read_from({0: read_to}):
             for record in records:
                 offset = record.offset or 0
                 is_again = offset < read_to
-                self._read_to, is_cut = offset + 1, is_cut or is_again
+                self._read_to, self._is_cut = offset + 1, self._is_cut or is_again
                 found = self._topic.take(record.key, record.value)
                 if isinstance(found, UnreadableRecord):
                     self._events.emit(ConnectorRecordUnreadable(log.topic, offset, found.problem))
@@ -254,7 +257,6 @@ class ConnectorStore:
                     self._restarts += [] if is_again else [found]
                 elif found is not None:
                     self._names.add(found)
-        return is_cut
 
     def _settle(self, cluster: Cluster) -> None:
         """Use what was read."""

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from mm2py.config.flow_settings import StorageSettings
-from mm2py.errors import ConnectorsNotStoredError
+from mm2py.errors import BrokerConnectionError, ConnectorsNotStoredError
 from mm2py.flow.control import connector_store
 from mm2py.flow.control.connector_store import ConnectorStore
 from mm2py.model.connector_configs import KeyValue, RestartRequest, config_record
@@ -105,13 +105,17 @@ async def test_a_topic_that_lost_its_end_is_read_again_and_filled(monkeypatch: p
     """
     An unclean election takes connectors away, and another one is created where they stood.
 
-    That one is known, the others go on and are written again; no restart that was asked for once is done again.
+    That one is known, the others go on and are written again, also if brokers are away when that is tried first; no
+    restart that was asked for once is done again.
     """
     brokers, clock = FakeBrokers(), LoopClock()
     brokers.topics = topics_with("configs", [0])
     events, restarts = EventLog(clock), list[RestartRequest]()
+    away = [BrokerConnectionError("B", "b1:9092", "it is gone")]
 
     async def unguarded(*_: object) -> FencedWriter:
+        if away:
+            raise away.pop()
         return FencedWriter("connect-cluster-g")
 
     monkeypatch.setattr(connector_store, "Cluster", partial(Cluster, opener=brokers.open))
