@@ -252,7 +252,7 @@ class BrokenHistory(BackgroundLoop):
         """
         target, states = self._life.target, self._life.tasks.ledger.states
         known, mirrored = self._leader_epochs, self._life.tasks.ledger.mirrored()
-        self._leader_epochs = epochs = {it.source: target.leader_epoch(_remote_of(it)) for it in mirrored}
+        epochs = {it.source: target.leader_epoch(_remote_of(it)) for it in mirrored}
         moved = [it for it in mirrored if known.get(it.source, epochs[it.source]) != epochs[it.source]]
         # What is unsure is compared before it is copied. Of the others these ends are newer than what is known here.
         sure = [it for it in moved if not (it.is_unsure or it.is_questioned or it.is_transformed)]
@@ -264,6 +264,7 @@ class BrokenHistory(BackgroundLoop):
             elif state.downstream is not None and end <= state.downstream and source in states:
                 failure = too_short(_remote_of(state), end, state.downstream)
                 self._doubts.question(states[source], Ended.TARGET_REWOUND, failure)
+        self._leader_epochs = epochs  # only now: if the cluster did not answer, they are asked for again
 
     # Acting.
 

@@ -14,7 +14,7 @@ from mm2py.config.flow_settings import BrokenHistorySettings
 from mm2py.core.offsets.translation import Precision, Translated
 from mm2py.core.source.broken_history import Observation
 from mm2py.core.source.progress import PartitionState
-from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, Mm2Error
 from mm2py.flow.offsets.translations import Translations, chunk_record
 from mm2py.flow.source.broken_history import About, BrokenHistory
 from mm2py.flow.source.group import SourceLife
@@ -200,15 +200,18 @@ async def test_a_quiet_remote_partition_that_lost_records_is_questioned(
     """
     Two partitions get another leader at the target: one lost its end by that, the other one is as it was.
 
-    Nothing is copied to either, so no answer shows it; nor do listings before or after it. A leader that does not tell
-    its end yet is asked again.
+    Nothing is copied to either, so no answer shows it; nor do listings before or after it. Brokers that do not answer
+    yet are asked again, and so is a leader that does not tell its end yet.
     """
-    ends: list[dict[int, object]] = [{0: BrokerAnsweredError("B", "ListOffsets", 78, "OFFSET_NOT_AVAILABLE")}, {0: 60}]
+    unknown = BrokerAnsweredError("B", "ListOffsets", 78, "OFFSET_NOT_AVAILABLE")
+    ends: list[dict[int, object] | None] = [None, {0: unknown}, {0: 60}]
     asked, questioned, epoch = list[set[int]](), list[tuple[TopicPartition, str]](), 3
 
     async def whole_ends(_: object, partitions: Collection[TopicPartition]) -> dict[TopicPartition, object]:
         asked.append({it.partition for it in partitions})
-        found = {1: 100, **ends.pop(0)}
+        if (some := ends.pop(0)) is None:
+            raise BrokerConnectionError("B", "b1:9092", "it is gone")
+        found = {1: 100, **some}
         return {it: found[it.partition] for it in partitions}
 
     monkeypatch.setattr("mm2py.flow.source.broken_history.whole_ends", whole_ends)
@@ -226,10 +229,12 @@ async def test_a_quiet_remote_partition_that_lost_records_is_questioned(
     truth = BrokenHistory(flow_context(LoopClock(), events), cast("SourceLife", life))
     await truth._look_for_losses()
     epoch = 4
+    with pytest.raises(BrokerConnectionError):
+        await truth._look_for_losses()
     for _ in range(3):
         await truth._look_for_losses()
 
-    assert asked == [{0, 1}, {0}]
+    assert asked == [{0, 1}, {0, 1}, {0}]
     ((source, why),) = questioned
     assert source.partition == 0
     assert "A.t-0 ends at 60 at the target, but offset 99 was written to it" in why
