@@ -55,6 +55,7 @@ _HEADER_V1_AFTER_SIZE = _HEADER_V1.size - _SIZE.size
 #: error in its list if there is no such port.
 _NONSENSE = (ValueError, OverflowError, TypeError, IndexError)
 _HUNG_UP = "it closed the new connection at once: it is stopping, or allows no more of them (max.connections.per.ip)"
+_FOREIGN = "what it said is not how a Kafka broker answers, or it was cut off: is this the port of one?"
 #: A host's next address is tried if the last one has been silent for so long: it may be one of a machine that is gone.
 _NEXT_ADDRESS_AFTER_S = 1.0
 
@@ -157,7 +158,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             refused = await _refusal(endpoint, host, port, tls_refusal(error), is_lost=is_lost)
             if refused is not None:
                 raise _kept_out(endpoint, broker, refused) from error
-            raise BrokerConnectionError(endpoint.alias, broker, _HUNG_UP if is_lost else _why(error)) from error
+            raise BrokerConnectionError(endpoint.alias, broker, connection._why_lost(error, is_lost=is_lost)) from error
         except _NONSENSE as error:
             raise BrokerConnectionError(endpoint.alias, broker, f"its address makes no sense: {error}") from error
         if endpoint.security.uses_sasl:
@@ -177,6 +178,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise
         self.versions = {key: (lowest, highest) for key, lowest, highest in answer.api_versions}
         self._is_answered = False  # with a login missing, that is all that a broker answers
+
+    def _why_lost(self, error: Exception, *, is_lost: bool) -> str:
+        """Return why it could not be opened, in words; *is_lost*: the other end hung up."""
+        # No hand-shake, and the beginning of an answer, if it is one.
+        is_foreign = isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError)
+        if is_lost and (is_foreign or self.is_receiving):
+            return _FOREIGN
+        return _HUNG_UP if is_lost else _why(error)
 
     async def _first_login(self) -> None:
         try:
@@ -205,8 +214,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 await self.renewed(lambda: self._log_in(self._send_ahead))
         except Exception as error:  # noqa: BLE001 - whatever it is, what was held back must not wait for ever
             # The next connection attempt gets the reason.
-            cause = error.cause if isinstance(error, BrokerAccessError) else _why(error)
-            self.close(f"the login could not be renewed: {cause}")
+            self.close(f"the login could not be renewed: {_why(error)}")
             return
         held, self._held, self._renewal = self._held or [], None, None
         for message, correlation_id, deadline, handler in held:

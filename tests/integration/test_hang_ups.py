@@ -8,10 +8,11 @@ import struct
 import pytest
 
 from mm2py.clock import SystemClock
-from mm2py.errors import ClusterUnreachableError
+from mm2py.errors import BrokerConnectionError, ClusterUnreachableError
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.security.access import ClusterAccessError
+from mm2py.wire.connection import BrokerConnection
+from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError
 from mm2py.wire.security.tls_probe import speaks_tls
 
 
@@ -58,3 +59,22 @@ async def test_a_proxy_without_its_broker_refuses_nothing(protocol: str, answers
     assert not isinstance(caught.value, ClusterAccessError)
     # Nor does a broker that takes no more connections from this machine answer the first request of another one.
     assert ("max.connections.per.ip" in str(caught.value)) == (answers == 0)
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "PLAINTEXT"])
+async def test_what_is_no_broker_is_not_one_that_takes_no_more_connections(protocol: str) -> None:
+    """The port is that of a web server: it answers, in its own way, and only then closes the connection."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    end = ClusterEndpoint("A", (f"127.0.0.1:{port}",), security=Security(protocol))
+    async with server:
+        with pytest.raises(BrokerConnectionError, match="not how a Kafka broker answers") as caught:
+            await BrokerConnection.open(end, "127.0.0.1", port)
+
+    assert not isinstance(caught.value, BrokerAccessError)
