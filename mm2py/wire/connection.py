@@ -167,6 +167,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     async def _connect(self, port: int, context: ssl.SSLContext | None) -> None:
         """Connect to one of the host's addresses, and learn which versions of requests the broker takes."""
+        # An alert of TLS, or what a web server says, claims to be hundreds of megabytes.
+        self._frames.trust(is_broker=False)
         try:
             async with asyncio.timeout(self._endpoint.request_timeout_ms / 1000):
                 await self._loop.create_connection(
@@ -176,6 +178,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except BaseException:
             self.close("it was not opened")
             raise
+        self._frames.trust(is_broker=True)
         self.versions = {key: (lowest, highest) for key, lowest, highest in answer.api_versions}
         self._is_answered = False  # with a login missing, that is all that a broker answers
 

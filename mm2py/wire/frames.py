@@ -24,6 +24,7 @@ class _FramePool:
 
     def __init__(self) -> None:
         self._buffers: list[bytearray] = []
+        self.believed_bytes = _BELIEVED_BYTES
 
     def allocate(self, size: int) -> memoryview:
         """Return memory for an answer of *size*; less of it, to be grown, for one that is not to be believed yet."""
@@ -32,7 +33,7 @@ class _FramePool:
         for buffer in self._buffers:
             if len(buffer) >= size and _is_free(buffer):
                 return memoryview(buffer)[:size]
-        size = min(size, _BELIEVED_BYTES)
+        size = min(size, self.believed_bytes)
         return self._fresh(size)
 
     def grown(self, frame: memoryview, size: int) -> memoryview:
@@ -88,6 +89,10 @@ class FrameReader:
     def held_bytes(self) -> int:
         """The memory of large answers that are still referenced."""
         return self._pool.held_bytes
+
+    def trust(self, *, is_broker: bool) -> None:
+        """Give answers little memory at once, however large they claim to be, unless a broker answers."""
+        self._pool.believed_bytes = _BELIEVED_BYTES if is_broker else POOLED_FROM_BYTES
 
     @property
     def has_begun(self) -> bool:

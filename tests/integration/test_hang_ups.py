@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import tracemalloc
 
 import pytest
 
@@ -73,8 +74,12 @@ async def test_what_is_no_broker_is_not_one_that_takes_no_more_connections(proto
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     end = ClusterEndpoint("A", (f"127.0.0.1:{port}",), security=Security(protocol))
+    tracemalloc.start()
     async with server:
         with pytest.raises(BrokerConnectionError, match="not how a Kafka broker answers") as caught:
             await BrokerConnection.open(end, "127.0.0.1", port)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
 
     assert not isinstance(caught.value, BrokerAccessError)
+    assert most_bytes < 16 << 20  # of what it claims to answer, a billion bytes
