@@ -307,6 +307,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             handler.frame_lost(error)
         if self._renewal is not None and self._renewal is not asyncio.current_task():
             self._renewal.cancel()
+        # What was given knows this connection: its buffers would wait for a collection of old garbage, which is rare.
+        self.renewed = _at_once
 
     def give_up(self, cause: str) -> BrokerConnectionError:
         """Close, because the broker is silent or violates the protocol; return the error."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from pathlib import Path
 
 import attrs
@@ -185,6 +186,16 @@ async def test_a_renewal_counts_for_what_is_opened(clock: ManualClock, gate: Gat
 
     assert (paused, renewed) == ("BrokerAccessError", "in")
     assert await _try_nine(clock, gate) == (9, ["in"] * 9)
+
+
+async def test_a_connection_that_was_closed_keeps_no_memory(clock: ManualClock, gate: Gate) -> None:
+    """Answers have large buffers, and old garbage is collected once an hour: there must be no cycle."""
+    connection = await Door(_endpoint(), clock, gate).open("b", 1)
+    kept = weakref.ref(connection)
+    connection.close()
+    del connection
+
+    assert kept() is None
 
 
 async def test_what_is_open_is_renewed_at_a_broker_that_is_not_trusted_any_more(clock: ManualClock, gate: Gate) -> None:
