@@ -212,8 +212,10 @@ async def _damage(running: Daemon, *clusters: KafkaCluster) -> None:
             continue
         cluster = clusters[number % 2]
         cluster.pause(0)
-        await asyncio.sleep(_FROZEN_S)
-        cluster.resume(0)
+        try:
+            await asyncio.sleep(_FROZEN_S)
+        finally:
+            cluster.resume(0)
 
 
 def _rows(samples: list[_Sample]) -> list[_Row]:
