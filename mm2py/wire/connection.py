@@ -27,6 +27,7 @@ from aiokafka.protocol.admin import ApiVersionRequest
 
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint, Security
+from mm2py.wire.addresses import connected
 from mm2py.wire.answers import MalformedAnswerError, read_response
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.frames import FrameReader
@@ -51,13 +52,10 @@ _SASL_HANDSHAKE = 17
 _SOME_MECHANISM = b"\x00\x05PLAIN"
 _HEADER_V1 = struct.Struct(">ihhih")
 _HEADER_V1_AFTER_SIZE = _HEADER_V1.size - _SIZE.size
-#: What opening a connection raises beside what the network does, where names or ports make no sense. asyncio finds no
-#: error in its list if there is no such port.
-_NONSENSE = (ValueError, OverflowError, TypeError, IndexError)
+#: What opening a connection raises beside what the network does, where names or ports make no sense.
+_NONSENSE = (ValueError, OverflowError, TypeError)
 _HUNG_UP = "it closed the new connection at once: it is stopping, or allows no more of them (max.connections.per.ip)"
 _FOREIGN = "what it said is not how a Kafka broker answers, or it was cut off: is this the port of one?"
-#: A host's next address is tried if the last one has been silent for so long: it may be one of a machine that is gone.
-_NEXT_ADDRESS_AFTER_S = 1.0
 
 #: How long a broker has to answer without TLS.
 _PROBE_MS = 2_000
@@ -171,8 +169,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._frames.trust(is_broker=False)
         try:
             async with asyncio.timeout(self._endpoint.request_timeout_ms / 1000):
+                line = await connected(self._host, port)
                 await self._loop.create_connection(
-                    lambda: self, self._host, port, ssl=context, happy_eyeballs_delay=_NEXT_ADDRESS_AFTER_S
+                    lambda: self, sock=line, ssl=context, server_hostname=self._host if context else None
                 )
             answer = await self.send(ApiVersionRequest())
         except BaseException:

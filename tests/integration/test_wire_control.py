@@ -55,7 +55,8 @@ async def test_sockets_get_the_buffers_that_are_asked_for(backup: KafkaCluster) 
     host, _, port = backup.bootstrap_servers.split(",")[0].partition(":")
     endpoint = ClusterEndpoint("B", (backup.bootstrap_servers,), send_buffer_bytes=20_000, receive_buffer_bytes=30_000)
     connection = await BrokerConnection.open(endpoint, host, int(port))
-    line = connection._writer.transport.get_extra_info("socket")
+    assert connection._transport is not None
+    line = connection._transport.get_extra_info("socket")
     sizes = [line.getsockopt(socket.SOL_SOCKET, option) for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)]
     connection.close()
 
