@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from mm2py.core.source.due import WRITE_AHEAD_BYTES
+from mm2py.core.source import due
 from mm2py.core.source.progress import PartitionState
 from mm2py.model.epoch import Ended
 from mm2py.model.flow import TopicPartition
@@ -19,7 +19,7 @@ def _is_notable(state: PartitionState) -> bool:
         or state.is_transformed
         or state.stage is not PartitionStage.COPYING
         or state.ended is Ended.INTERRUPTED
-        or state.unwritten_bytes >= WRITE_AHEAD_BYTES
+        or state.unwritten_bytes >= due.WRITE_AHEAD_BYTES
         or state.log.last_stable == state.position < state.log.high_watermark
     )
 
