@@ -7,6 +7,7 @@ asyncio can do so itself (`happy_eyeballs_delay`), but loses the socket if it is
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 from functools import partial
 from typing import Any
@@ -62,8 +63,15 @@ def _close(line: socket.socket, attempt: asyncio.Task[None]) -> None:
 async def _addresses(host: str, port: int) -> list[Any]:
     if not 0 < port <= _MOST_PORT:
         raise ValueError(f"there is no port {port}")
+    # Of an address, nobody needs to be asked; a name may take its time, in a thread.
+    if _is_address(host):
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+def _is_address(host: str) -> bool:
     try:
-        # Of an address, nobody needs to be asked.
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except socket.gaierror:
-        return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
