@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -145,32 +146,31 @@ async def test_open_connections_try_refused_credentials_once_for_all(clock: Manu
     assert (at_once, later) == (1, 1)
 
 
-async def test_a_renewal_that_ends_with_its_connection_may_have_been_refused(clock: ManualClock, gate: Gate) -> None:
-    """Brokers refuse it by closing the connection, without a word. What is opened next finds out alone."""
+@pytest.mark.parametrize(
+    ("end", "tries"),
+    [
+        pytest.param(BrokerConnection.eof_received, 1, id="closed by the broker"),
+        pytest.param(BrokerConnection.close, 9, id="closed by us"),
+    ],
+)
+async def test_a_renewal_that_ends_with_its_connection(
+    clock: ManualClock, gate: Gate, end: Callable[[BrokerConnection], object], tries: int
+) -> None:
+    """
+    Brokers refuse it by closing the connection, without a word. What is opened next finds out alone.
+
+    That we end it says nothing of our password: a broker that is frozen is given up, and others do not wait for it.
+    """
     connection = await Door(_endpoint(), clock, gate).open("b", 1)
     gate.takes_s = 0.001
     renewal = asyncio.create_task(_renew(connection, gate))
     await asyncio.sleep(0)
-    connection.eof_received()
+    end(connection)
     renewal.cancel()
     await asyncio.wait([renewal])
     gate.refuse(may_lock=True)
 
-    assert (await _try_nine(clock, gate))[0] == 1
-
-
-async def test_a_renewal_that_we_end_says_nothing_of_our_password(clock: ManualClock, gate: Gate) -> None:
-    """A broker that is frozen is given up, and others are not to wait for it."""
-    connection = await Door(_endpoint(), clock, gate).open("b", 1)
-    gate.takes_s = 0.001
-    renewal = asyncio.create_task(_renew(connection, gate))
-    await asyncio.sleep(0)
-    connection.close()
-    renewal.cancel()
-    await asyncio.wait([renewal])
-    gate.refuse(may_lock=True)
-
-    assert (await _try_nine(clock, gate))[0] == 9
+    assert (await _try_nine(clock, gate))[0] == tries
 
 
 async def test_a_renewal_counts_for_what_is_opened(clock: ManualClock, gate: Gate) -> None:
