@@ -107,14 +107,18 @@ class Reach:
         """Record that *step* is done for now, or that there was nothing to do."""
         self._steps.setdefault(step, _Step()).succeeded_ms = self._clock.wall_ms()
 
-    def answered(self, clusters: Iterable[str], step: str = "") -> None:
-        """Record that *clusters* responded, and that *step* is no longer refused."""
+    def answered(self, clusters: Iterable[str], step: str = "", *, begun: float = math.inf) -> None:
+        """Record that *clusters* responded, and that *step* is no longer refused. What a step got that was *begun*
+        before its cluster went away a moment ago may have been on its way then, and is no sign that it is back.
+        """
         self._refusals.pop(step, None)
+        now = self._clock.monotonic()
         for alias in clusters:
-            absence = self._absences.pop(alias, None)
-            if absence is None:
+            absence = self._absences.get(alias)
+            if absence is None or begun < absence.since > now - _BRIEF_S:
                 continue
-            self._back_at[alias] = now = self._clock.monotonic()
+            del self._absences[alias]
+            self._back_at[alias] = now
             if absence.is_told:
                 away_s = now - absence.since
                 if away_s < _BRIEF_S:
@@ -244,7 +248,7 @@ class Reach:
                 raise
             self.failed(step, error, begun=begun)
             return ()
-        self.answered(clusters, step)
+        self.answered(clusters, step, begun=begun)
         self.succeeded(step)
         return (result,)
 

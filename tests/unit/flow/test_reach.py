@@ -75,6 +75,26 @@ async def test_what_waited_in_vain_makes_no_second_absence(reach: Reach, clock: 
     assert len(events.of(ClusterRecovered)) == 1
 
 
+async def test_an_answer_on_its_way_makes_no_recovery(reach: Reach, clock: ManualClock, events: EventLog) -> None:
+    """
+    A broker dies. One step fails at once; the answer that another one had asked for before still arrives. That is no
+    sign of life, but an answer is that takes longer, as retries got it.
+    """
+
+    async def get_it_after(pause_s: float) -> None:
+        clock.advance(0.1)
+        reach.failed("look", AWAY)
+        clock.advance(pause_s)
+
+    await reach.once("write", ["B"], lambda: get_it_after(0.01))
+    is_back, recovered = reach.is_complete, len(events.of(ClusterRecovered))
+    await reach.once("write", ["B"], lambda: get_it_after(2))
+
+    assert (is_back, recovered) == (False, 0)
+    assert reach.is_complete
+    assert (len(events.of(ClusterUnreachable)), len(events.of(ClusterRecovered))) == (1, 1)
+
+
 def test_failing_and_answering_by_turns_makes_no_noise(reach: Reach, clock: ManualClock, events: EventLog) -> None:
     """
     A broker takes no more connections (max.connections): what has one works, all else fails after ten seconds.
