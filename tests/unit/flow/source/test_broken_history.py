@@ -14,7 +14,7 @@ from mm2py.config.flow_settings import BrokenHistorySettings
 from mm2py.core.offsets.translation import Precision, Translated
 from mm2py.core.source.broken_history import Observation
 from mm2py.core.source.progress import PartitionState
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, Mm2Error
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
 from mm2py.flow.offsets.translations import Translations, chunk_record
 from mm2py.flow.source.broken_history import About, BrokenHistory
 from mm2py.flow.source.group import SourceLife
@@ -25,7 +25,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.state import PartitionStage
-from mm2py.telemetry.events import PartitionStopped, RemoteTopicRecreated, StepFailed
+from mm2py.telemetry.events import ClusterRecovered, PartitionStopped, RemoteTopicRecreated, StepFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.fenced_writer import TakenOverError
 from mm2py.wire.kept_log import TopicVanishedError
@@ -238,6 +238,27 @@ async def test_a_quiet_remote_partition_that_lost_records_is_questioned(
     ((source, why),) = questioned
     assert source.partition == 0
     assert "A.t-0 ends at 60 at the target, but offset 99 was written to it" in why
+
+
+async def test_a_look_for_lost_records_that_asks_nothing_makes_no_recovery(events: EventLog) -> None:
+    """Topics were listed, then the target's broker died. No leader has moved since, so it is not asked for any end."""
+    life = SimpleNamespace(
+        target=SimpleNamespace(leader_epoch=lambda _: 3),
+        tasks=SimpleNamespace(
+            doubts=SimpleNamespace(has_questions=asyncio.Event(), questions=tuple, suspects=tuple),
+            ledger=SimpleNamespace(states={}, mirrored=tuple),
+        ),
+        topics=SimpleNamespace(latest="a listing"),
+    )
+    context = flow_context(LoopClock(), events)
+    context.reach.failed("write positions", ClusterUnreachableError("B", "b:9092", "connection refused"))
+    looking = asyncio.create_task(BrokenHistory(context, cast("SourceLife", life)).run())
+    await asyncio.sleep(10)
+    looking.cancel()
+
+    assert context.reach.steps()[0].step == "look for lost records"
+    assert not context.reach.is_complete
+    assert events.of(ClusterRecovered) == ()
 
 
 async def test_where_records_went_is_removed_before_the_position_of_a_new_copy(monkeypatch: pytest.MonkeyPatch) -> None:
