@@ -387,14 +387,18 @@ async def test_a_target_whose_disk_was_wiped_is_filled_again(
         await mirror.write(mirror.topic, 100, 20)
         await mirror.holds(mirror.topic, range(120))
         await mirror.holds(mirror.other, range(100))
+        # If the group has to join again first, it starts with what the topic of synchronised configs holds by then.
+        written = internal - {"mm2-synced.A.internal"}
         await eventually(
-            lambda: {event.topic for event in flow.events.of(InternalTopicRecreated)} == internal,
+            lambda: written <= {event.topic for event in flow.events.of(InternalTopicRecreated)},
             within_s=30,
-            what="it is told of every internal topic",
+            what="it is told of every internal topic that is written",
         )
         await flow.drain()
 
-    assert len(flow.events.of(InternalTopicRecreated)) == len(internal)
+    told = [event.topic for event in flow.events.of(InternalTopicRecreated)]
+    assert internal >= set(told)
+    assert len(told) == len(set(told))
     assert {event.source.topic for event in flow.events.of(RemoteTopicRecreated)} == {mirror.topic, mirror.other}
     assert len(flow.events.of(RemoteTopicRecreated)) == 2
     assert internal <= await list_topics(mirror.target)
