@@ -211,22 +211,24 @@ async def test_broker_s_certificates(secure: SecureCluster) -> None:
     expired = await _refusal_with(keys, "expired")
     await secure.show_certificate("TLS", secure.authority.sign("broker", "elsewhere.example.com"))
     elsewhere = await _refusal_with(keys, "another host")
-    async with Cluster(endpoint(keys | {"ssl.endpoint.identification.algorithm": ""}), SystemClock()) as unchecked:
-        brokers = unchecked.brokers
+    unchecked = keys | {"ssl.endpoint.identification.algorithm": ""}
+    await eventually(lambda: _enters(unchecked), within_s=20, what="the host of the certificate is not checked")
     await secure.show_certificate("TLS", secure.authority.sign("broker", *HOSTS))
     await eventually(lambda: _enters(keys), within_s=20, what="the mended certificate is shown")
 
     assert "advertised.listeners" not in expired.hint
     assert "advertised.listeners" in elsewhere.hint
-    assert len(brokers) == 1
 
 
 async def _enters(keys: Mapping[str, str]) -> bool | None:
+    """Whether each of the broker's network threads lets us in: they take a new certificate one after the other."""
     try:
-        async with Cluster(endpoint(keys), SystemClock()):
-            return True
+        for _ in range(4):  # two threads take connections in turn
+            async with Cluster(endpoint(keys), SystemClock()):
+                pass
     except ClusterAccessError:
         return None
+    return True
 
 
 async def _refusal_with(keys: Mapping[str, str], word: str) -> ClusterAccessError:
