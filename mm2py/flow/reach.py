@@ -81,7 +81,8 @@ class Reach:
         self._back_at: dict[str, float] = {}
         self._told_at: dict[tuple[str, str], float] = {}
         self._brief_at: dict[str, float] = {}
-        self._refusals: dict[str, str] = {}
+        #: Why clusters refuse steps now, with a hint.
+        self._refusals: dict[str, tuple[str, str]] = {}
         self._steps: dict[str, _Step] = {}
 
     @property
@@ -101,10 +102,14 @@ class Reach:
 
     def steps(self) -> tuple[StepView, ...]:
         """Return the steps tried so far, by name."""
-        return tuple(StepView(name, step.succeeded_ms, step.failures) for name, step in sorted(self._steps.items()))
+        return tuple(
+            StepView(name, step.succeeded_ms, step.failures, *self._refusals.get(name, ()))
+            for name, step in sorted(self._steps.items())
+        )
 
     def succeeded(self, step: str) -> None:
         """Record that *step* is done for now, or that there was nothing to do."""
+        self._refusals.pop(step, None)
         self._steps.setdefault(step, _Step()).succeeded_ms = self._clock.wall_ms()
 
     def answered(self, clusters: Iterable[str], step: str = "", *, begun: float = math.inf) -> None:
@@ -136,9 +141,9 @@ class Reach:
         if isinstance(error, ClusterUnreachableError | BrokerConnectionError):
             if self._back_at.get(error.cluster, -math.inf) <= begun:
                 self._away(error)
-        elif self._refusals.get(step) != str(error):
-            self._refusals[step] = str(error)
-            self._events.emit(StepFailed(self._flow, step, str(error), self.hint_for(error)))
+        elif self._refusals.get(step, ("",))[0] != str(error):
+            self._refusals[step] = str(error), self.hint_for(error)
+            self._events.emit(StepFailed(self._flow, step, *self._refusals[step]))
 
     def count(self, step: str) -> None:
         """Count a failure of *step*; `failed` reports it as well."""

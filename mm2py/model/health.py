@@ -18,6 +18,7 @@ import attrs
 
 from mm2py.model.state import (
     NOT_HERE,
+    WRITE_POSITIONS,
     ClusterView,
     FlowState,
     FlowView,
@@ -68,6 +69,8 @@ class IssueCode(enum.Enum):
     NODE_DRAINED = 19
     #: No node runs what a flow runs once: remote topics, configs and ACLs, checkpoints.
     NO_OWNER = 20
+    #: All of them: they are written together.
+    POSITIONS_NOT_WRITTEN = 21
 
 
 @attrs.frozen
@@ -151,7 +154,8 @@ def node_issues(view: MirrorView) -> tuple[HealthIssue, ...]:
 
 def flow_issues(flow: FlowView) -> tuple[HealthIssue, ...]:
     """Return the issues of *flow*, the worst first."""
-    found = [*_clusters(flow), *_connectors(flow), *_partitions(flow), *_tasks(flow), *_paused(flow), *_nodes(flow)]
+    found = [*_clusters(flow), *_connectors(flow), *_partitions(flow), *_steps(flow), *_tasks(flow)]
+    found += [*_paused(flow), *_nodes(flow)]
     return tuple(sorted(found, key=lambda issue: -issue.severity.value))
 
 
@@ -228,6 +232,13 @@ def _names(those: list[PartitionView]) -> str:
     names = ", ".join(str(it.source) for it in those[:_NAMED_AT_MOST])
     more = len(those) - _NAMED_AT_MOST
     return f"partition{_s(len(those))} {names}" + (f" and {more} more" if more > 0 else "")
+
+
+def _steps(flow: FlowView) -> Iterator[HealthIssue]:
+    for step in flow.steps if flow.state in _WORKING else ():
+        if step.step == WRITE_POSITIONS and step.error:
+            message = "no partition's position can be written"
+            yield HealthIssue(IssueCode.POSITIONS_NOT_WRITTEN, Severity.WARNING, message, step.error, step.hint)
 
 
 def _tasks(flow: FlowView) -> Iterator[HealthIssue]:

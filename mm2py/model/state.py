@@ -330,15 +330,22 @@ class GroupOffsetsView:
     synced_ms: int | None = None
 
 
+#: The step without which a restart copies again, or compares, what was copied since its last success.
+WRITE_POSITIONS: Final = "write positions"
+
+
 @attrs.frozen
 class StepView:
     """A periodic step of a flow besides copying, named as in the log. `succeeded_ms` is the wall time of the last
-    success, None if there was none; `failures` are those since the daemon started.
+    success, None if there was none; `failures` are those since the daemon started. `error` is why a cluster refuses it
+    now, with a hint; empty if none does.
     """
 
     step: str
     succeeded_ms: int | None = None
     failures: int = 0
+    error: str = ""
+    hint: str = ""
 
 
 def total_lag(each: Iterable[int | None]) -> int | None:

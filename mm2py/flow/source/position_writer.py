@@ -19,6 +19,7 @@ from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.run_chunk import KeptChunk
+from mm2py.model.state import WRITE_POSITIONS
 from mm2py.telemetry.events import PositionsWritten, TranslationsWritten
 from mm2py.wire.kept_log import KeptLog
 from mm2py.wire.topic_log import LogRecord
@@ -102,13 +103,13 @@ class PositionWriter:
         # What another node copies, that node writes.
         changes = [change for change in changes if self._positions.is_kept_here(change.source)]
         if not due and not changes:
-            self._reach.succeeded("write positions")
+            self._reach.succeeded(WRITE_POSITIONS)
             return True
         begun, is_written = self._clock.monotonic(), False
         before = self._records(changes)
         write = partial(self._positions.write, due, before)
         try:
-            is_written = await self._reach.done("write positions", self._target, write)
+            is_written = await self._reach.done(WRITE_POSITIONS, self._target, write)
         finally:
             if not is_written:
                 self._translations.put_back(changes)

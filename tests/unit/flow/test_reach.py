@@ -249,6 +249,18 @@ async def test_each_step_remembers_its_last_success_and_its_failures(reach: Reac
     )
 
 
+def test_a_step_says_why_it_is_refused_until_it_succeeds(reach: Reach) -> None:
+    """What an event said once, hours ago, is seen for as long as it holds; having nothing to do ends it as well."""
+    denied = BrokerAnsweredError("B", "Produce", 29, "TOPIC_AUTHORIZATION_FAILED")
+    for _ in range(2):
+        reach.failed("write positions", denied)
+    refused = reach.steps()
+    reach.succeeded("write positions")
+
+    assert refused == (StepView("write positions", None, 2, str(denied), denied.hint),)
+    assert [step.error for step in reach.steps()] == [""]
+
+
 async def test_only_the_limit_itself_counts_as_over_time(reach: Reach, events: EventLog) -> None:
     """A step is given up at its limit; a `TimeoutError` of its own, before that, is a bug and passes."""
 
@@ -259,6 +271,7 @@ async def test_only_the_limit_itself_counts_as_over_time(reach: Reach, events: E
         await reach.once("refresh topics", ["A"], attempt, within_ms=5)
     result = await reach.once("refresh topics", ["A"], asyncio.Event().wait, within_ms=5)
 
+    error = "given up after 0.005 s (admin.timeout.ms)"
     assert result is None
-    assert [event.error for event in events.of(StepFailed)] == ["given up after 0.005 s (admin.timeout.ms)"]
-    assert reach.steps() == (StepView("refresh topics", None, 1),)
+    assert [event.error for event in events.of(StepFailed)] == [error]
+    assert [(step.failures, step.error) for step in reach.steps()] == [(1, error)]

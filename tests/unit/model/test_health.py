@@ -26,6 +26,7 @@ from mm2py.model.state import (
     PartitionStage,
     PartitionView,
     SparkView,
+    StepView,
     TaskState,
     TaskView,
 )
@@ -131,6 +132,12 @@ def _codes(issues: tuple[HealthIssue, ...]) -> list[tuple[IssueCode, Severity]]:
             (IssueCode.TASKS_LATE, Severity.ERROR),
             "the epoch of copy task 3 is late",
             id="late",
+        ),
+        pytest.param(
+            {"steps": (StepView("write positions", 1, 2, "mm2-offsets.A.internal-3 has no leader"),)},
+            (IssueCode.POSITIONS_NOT_WRITTEN, Severity.WARNING),
+            "no partition's position can be written: mm2-offsets.A.internal-3 has no leader",
+            id="positions",
         ),
     ],
 )  # fmt: skip
