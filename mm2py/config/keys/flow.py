@@ -24,6 +24,7 @@ from mm2py.config.keys.row import (
 _NOT_YET = False
 _INTERVAL = at_least(1)
 _JAVA = "org.apache.kafka.connect.mirror."
+_NEW_NAMES = "metrics have their names of legacy; Prometheus can rename them: docs/metrics.md, Kafka 4.3's names"
 _ALIAS = "clusters' alias is used; Java would use this one for positions, checkpoints and offset syncs"
 
 _FLOW = Section(
@@ -67,7 +68,8 @@ _FLOW = Section(
         Key("connector.plugin.version", Kind.STRING, None, Place.FLOW, "Version of Java's connectors.", _NOT_YET),
         Key("metric.reporters", Kind.LIST, "org.apache.kafka.common.metrics.JmxReporter", Place.FLOW,
             "Java metric reporters.", _NOT_YET),
-        Key("metric.names.formats", Kind.LIST, "legacy", Place.FLOW, "`legacy`, `new` or both.", _NOT_YET),
+        Key("metric.names.formats", Kind.LIST, "legacy", Place.FLOW, "`legacy`, `new` or both; see [Kafka 4.3's "
+            "names](metrics.md#kafka-43s-names).", _NOT_YET, remark=_NEW_NAMES, fits=("legacy",)),
         Key("config.action.reload", Kind.STRING, "restart", Place.FLOW,
             "What a changed provider value does: `none` or `restart`.", _NOT_YET, one_of("none", "restart")),
     ),

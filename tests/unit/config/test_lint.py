@@ -52,6 +52,10 @@ def _key(lines: str) -> str:
         ),
         ("A.log.format = json", "has no effect for a cluster (write log.format)"),
         ("errors.log.enable = true", "accepted, without effect in this version"),
+        (
+            "metric.names.formats = legacy, new",
+            "metrics have their names of legacy; Prometheus can rename them: docs/metrics.md, Kafka 4.3's names",
+        ),
         ("A.ssl.provider = secret", "accepted, without effect in this version"),
         ("A.consumer.sasl.oauthbearer.jwks.endpoint.url = https://x/", "accepted, without effect in this version"),
         ("A.sasl.login.retry.backoff.ms = 5", "accepted, without effect in this version"),
