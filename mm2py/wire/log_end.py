@@ -86,10 +86,10 @@ async def log_ends(cluster: Cluster, partitions: Collection[TopicPartition]) -> 
 
 
 async def whole_ends(
-    cluster: Cluster, partitions: Collection[TopicPartition]
+    cluster: Cluster, partitions: Collection[TopicPartition], *, patience_s: float | None = None
 ) -> dict[TopicPartition, int | BrokerAnsweredError]:
-    """Return the end offset of each partition, what is not on all replicas yet included."""
-    ends = await cluster.list_offsets(partitions, LATEST)
+    """Return the end offset of each partition, what is not on all replicas yet included; see `Cluster.list_offsets`."""
+    ends = await cluster.list_offsets(partitions, LATEST, patience_s=patience_s)
     for partition, log_end in (await log_ends(cluster, partitions)).items():
         end = ends[partition]
         if isinstance(end, int):

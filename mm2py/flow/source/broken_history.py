@@ -54,6 +54,8 @@ from mm2py.wire.topics.admin import Admin
 _TICK_S = 1.0
 #: How often partitions that are interrupted again and again are asked about.
 _SUSPECTS_EVERY_S = 5.0
+#: How long a leader is awaited of a partition that may have lost records: those in question wait as well.
+_PATIENCE_S = 3.0
 _EVENTS = {
     HistoryBreak.RECREATED: SourceTopicRecreated,
     HistoryBreak.EXPIRED: SourceRecordsExpired,
@@ -257,7 +259,7 @@ class BrokenHistory(BackgroundLoop):
         moved = [it for it in mirrored if known.get(it.source, epochs[it.source]) != epochs[it.source]]
         # What is unsure is compared before it is copied. Of the others these ends are newer than what is known here.
         sure = [it for it in moved if not (it.is_unsure or it.is_questioned or it.is_transformed)]
-        ends = await whole_ends(target, set(map(_remote_of, sure))) if sure else {}
+        ends = await whole_ends(target, set(map(_remote_of, sure)), patience_s=_PATIENCE_S) if sure else {}
         for state in sure:
             end, source = ends[_remote_of(state)], state.source
             if not isinstance(end, int):

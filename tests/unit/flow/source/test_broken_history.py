@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Collection, Sequence
 from types import SimpleNamespace
 from typing import cast
@@ -141,6 +142,8 @@ class Side:
 
     topic_id_now: str
     ends: dict[int, int] = attrs.field(factory=dict)
+    epoch: int = UNKNOWN_EPOCH
+    has_leaders: bool = True
 
     async def refresh_metadata(self, _topics: Collection[str]) -> None:
         return
@@ -155,9 +158,14 @@ class Side:
         return 0
 
     def leader_epoch(self, _partition: TopicPartition) -> int:
-        return UNKNOWN_EPOCH
+        return self.epoch
 
-    async def list_offsets(self, partitions: Collection[TopicPartition], when: int) -> dict[TopicPartition, int]:
+    async def list_offsets(
+        self, partitions: Collection[TopicPartition], when: int, *, patience_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        if not self.has_leaders:
+            await asyncio.sleep(30 if patience_s is None else patience_s)
+            raise BrokerConnectionError("B", "b1:9092", "it is gone")
         return {it: 0 if when == EARLIEST else self.ends.get(it.partition, 0) for it in partitions}
 
 
@@ -207,7 +215,9 @@ async def test_a_quiet_remote_partition_that_lost_records_is_questioned(
     ends: list[dict[int, object] | None] = [None, {0: unknown}, {0: 60}]
     asked, questioned, epoch = list[set[int]](), list[tuple[TopicPartition, str]](), 3
 
-    async def whole_ends(_: object, partitions: Collection[TopicPartition]) -> dict[TopicPartition, object]:
+    async def whole_ends(
+        _: object, partitions: Collection[TopicPartition], **_wait: float
+    ) -> dict[TopicPartition, object]:
         asked.append({it.partition for it in partitions})
         if (some := ends.pop(0)) is None:
             raise BrokerConnectionError("B", "b1:9092", "it is gone")
@@ -238,6 +248,28 @@ async def test_a_quiet_remote_partition_that_lost_records_is_questioned(
     ((source, why),) = questioned
     assert source.partition == 0
     assert "A.t-0 ends at 60 at the target, but offset 99 was written to it" in why
+
+
+async def test_what_is_in_question_waits_for_no_leader_of_another_partition(events: EventLog) -> None:
+    """
+    The only broker of a remote partition dies, which shows in its leader epoch; its end can be learnt from none.
+
+    A partition that is in question is not copied, so it is asked about within seconds all the same.
+    """
+    asked, clock, target = list[float](), LoopClock(), Side("r", epoch=3, has_leaders=False)
+    states = {it: PartitionState(it, "A.t", 100, 99, is_unsure=False) for it in [TopicPartition("t", 0)]}
+    topics = SimpleNamespace(latest="a listing")
+    doubts = SimpleNamespace(has_questions=asyncio.Event(), suspects=tuple)
+    doubts.questions = lambda: asked.append(clock.monotonic()) or ()
+    ledger = SimpleNamespace(states=states, mirrored=lambda: list(states.values()))
+    life = SimpleNamespace(target=target, tasks=SimpleNamespace(doubts=doubts, ledger=ledger), topics=topics)
+    looking = asyncio.create_task(BrokenHistory(flow_context(clock, events), cast("SourceLife", life)).run())
+    await asyncio.sleep(10)
+    target.epoch, topics.latest = 4, "another listing"
+    await asyncio.sleep(100)
+    looking.cancel()
+
+    assert max(after - before for before, after in itertools.pairwise(asked)) < 10
 
 
 async def test_a_look_for_lost_records_that_asks_nothing_makes_no_recovery(events: EventLog) -> None:
