@@ -142,7 +142,8 @@ def _of_source(state: PartitionState, look: Observation, position: int) -> Findi
         return Finding(HistoryBreak.TRUNCATED, max(0, position - look.log_end), message)
     if position < look.log_start:
         gone = look.log_start - position
-        message = f"{gone} records of {state.source} were removed at the source before they were copied"
+        copied = "known to be copied" if state.is_unsure else "copied"
+        message = f"{gone} records of {state.source} were removed at the source before they were {copied}"
         return Finding(HistoryBreak.EXPIRED, gone, message)
     return None
 

@@ -55,6 +55,10 @@ _ABORTED_RECORDS: Final = (1_000, 10_000)
 _ALIGN_RECORDS: Final = 4_000_000
 
 _HINT_UNPROVEN: Final = "check whether the remote topic has another writer; only the mirror may write to it"
+_HINT_REMOVED: Final = (
+    "if the source has removed that record since, by retention or DeleteRecords, nothing is repeated; if not, the "
+    "remote topic has another writer"
+)
 
 
 @attrs.frozen
@@ -334,8 +338,9 @@ class Resumer:
         why = f"the last record of {copy.remote} at the target is not in the source from offset {copy.position} on"
         timestamp = NO_TIMESTAMP if tail.is_stamped else tail.records[-1].timestamp
         log_start, first = await self._logs.search_bounds(copy.plan.source, timestamp)
+        hint = _HINT_REMOVED if 0 < log_start >= copy.position else ""
         if first is None:
-            return self._unproven(copy, why, downstream)
+            return self._unproven(copy, why, downstream, hint)
         walked = self._walked(copy, first)
         start = max(log_start, walked.position - len(tail.records))
         window: collections.deque[WalkedRecord] = collections.deque(maxlen=len(tail.records))
@@ -355,7 +360,7 @@ class Resumer:
                     return True
             if after > walked.position:
                 self._walks[self._key(copy)] = Walked(after, records)
-        return self._unproven(copy, why, downstream)
+        return self._unproven(copy, why, downstream, hint)
 
     def _walked(self, copy: PartitionCopy, first: int) -> Walked:
         """Return from where on the walk goes, which need not begin before *first*."""

@@ -173,6 +173,8 @@ def test_after_retention_was_faster() -> None:
     assert act(STATE, seen) == GoOn(1120, 99, lost=20, keeps_producer=True)
     assert act(state(is_unsure=True), seen) == GoOn(1120, None, lost=20)
     assert act(state(is_unsure=True), attrs.evolve(seen, remote_end=115)) == GoOn(1120, None, lost=5)
+    assert found(STATE, seen).message.endswith("before they were copied")
+    assert found(state(is_unsure=True), seen).message.endswith("before they were known to be copied")
     assert act(STATE, seen, on_source_expired="latest") == GoOn(1130, 99, lost=30)
 
 

@@ -264,6 +264,20 @@ async def test_match_is_not_found_before_the_position(rig: ResumeRig) -> None:
     assert "is not in the source from offset 30 on" in known(copy.failure).message
 
 
+@pytest.mark.parametrize(("log_start", "is_removed"), [(30, True), (20, False)])
+async def test_a_record_that_the_source_has_removed_is_no_other_writer_s(
+    rig: ResumeRig, log_start: int, *, is_removed: bool
+) -> None:
+    """The copy begins with all that is left after a DeleteRecords: the hint does not send operators after a writer."""
+    rig.write_source(range(40))
+    rig.upstream.start = log_start
+    rig.write_target(range(10))
+    copy = await rig.resume(30, None)
+
+    assert copy.ended is Ended.UNPROVEN
+    assert ("nothing is repeated" in known(copy.failure).hint) is is_removed
+
+
 async def test_equal_last_records_are_told_apart_by_those_before(rig: ResumeRig) -> None:
     """A value that repeats does not match too early: the records before it are compared as well."""
     numbers = [1, 2, 7, 3, 4, 7, 5, 6, 7, 8, 9]
