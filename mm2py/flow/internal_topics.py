@@ -65,7 +65,7 @@ async def report_expiry(cluster: Cluster, topic: str, events: EventLog) -> None:
 
 def recreated(flow: Flow, refilled: Refilled) -> InternalTopicRecreated:
     """Report that an internal topic was recreated."""
-    cause = "it was deleted" if refilled.was_made else "another topic has taken its place"
+    cause = "it was deleted" if refilled.was_made else "another one has taken its place, or it lost all its records"
     hint = ""
     if refilled.wrong_policy is not None:
         hint = f"its cleanup.policy is {refilled.wrong_policy}: set it to compact, or what it holds expires"

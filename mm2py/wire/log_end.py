@@ -75,6 +75,14 @@ class EpochEnd:
     end: int
 
 
+async def end_of(cluster: Cluster, partition: TopicPartition) -> int:
+    """Return where a partition ends. It is 0 only of one that has held nothing, or has lost all that it held."""
+    end = (await cluster.list_offsets([partition], LATEST))[partition]
+    if isinstance(end, BrokerAnsweredError):
+        raise end
+    return end
+
+
 async def log_ends(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     """
     Return the end of the leader's log for each partition that has one which knows its epoch and answers.

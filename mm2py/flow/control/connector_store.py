@@ -29,6 +29,7 @@ from mm2py.model.connector_configs import (
     state_record,
 )
 from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.flow import TopicPartition
 from mm2py.model.foreign import UnreadableRecord
 from mm2py.model.topic import is_other_topic
 from mm2py.telemetry.events import (
@@ -42,6 +43,7 @@ from mm2py.telemetry.events import (
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fenced_writer import FencedWriter, TakenOverError, hint_of, is_hopeless
+from mm2py.wire.log_end import end_of
 from mm2py.wire.security.access import hint_at
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.transactions import TransactionalProducer
@@ -244,8 +246,9 @@ class ConnectorStore:
 
     async def _take_new(self, log: TopicLog) -> None:
         """Take what was written since; if what was read before is not all there, what is left of it again."""
-        read_to = self._read_to
+        read_to, has_read = self._read_to, False
         async for records in log.read_from({0: read_to}):
+            has_read = True
             for record in records:
                 offset = record.offset or 0
                 is_again = offset < read_to
@@ -257,6 +260,10 @@ class ConnectorStore:
                     self._restarts += [] if is_again else [found]
                 elif found is not None:
                     self._names.add(found)
+        if read_to and not has_read:
+            end = await end_of(log.cluster, TopicPartition(log.topic, 0))
+            if end < read_to:  # nothing is left of it
+                self._read_to, self._is_cut = end, bool(self._topic.connectors)
 
     def _settle(self, cluster: Cluster) -> None:
         """Use what was read."""

@@ -20,7 +20,7 @@ from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error, OverrideConflictError, shortened
 from mm2py.flow.internal_topics import SMALLEST_SEGMENTS, report_expiry
-from mm2py.model.flow import Flow
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.overrides import Overrides
 from mm2py.model.stored_overrides import (
     NOTHING_STORED,
@@ -35,6 +35,7 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.kept_log import Refilled, wrong_policy
+from mm2py.wire.log_end import end_of
 from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
@@ -130,14 +131,16 @@ class OverrideStore:
 
     async def refill(self, kept: StoredOverrides, topic_id: str | None) -> tuple[str | None, Refilled | None]:
         """
-        Write *kept* again if its topic was deleted, or has another id than *topic_id* and no overrides.
+        Write *kept* again if its topic was deleted, or has no overrides and another id than *topic_id*, or never held
+        a record: its broker lost its disk.
 
         Return the topic's id, and what was done. A record that was removed from the topic stays removed.
         """
         async with self._open() as cluster:
             records = await self._records(cluster)
             is_there, seen = bool(cluster.partitions_of(self.topic)), cluster.topic_id(self.topic)
-            if is_there and (records or not is_other_topic(topic_id, seen)):
+            is_other = is_other_topic(topic_id, seen)
+            if is_there and (records or not (is_other or await end_of(cluster, TopicPartition(self.topic, 0)) == 0)):
                 return seen, None
             log = TopicLog(cluster, self.topic)
             was_made = await self._ensure(log)

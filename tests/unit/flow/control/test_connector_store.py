@@ -101,6 +101,36 @@ async def test_connectors_are_followed_by_another_login(monkeypatch: pytest.Monk
     assert set(store.connectors) == {"m"}
 
 
+async def test_a_topic_that_lost_all_records_is_filled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only broker that holds it lost its disk. A worker that starts before the next change finds all connectors."""
+    brokers, clock = FakeBrokers(), LoopClock()
+    brokers.topics = topics_with("configs", [0])
+    events = EventLog(clock)
+
+    async def unguarded(*_: object) -> FencedWriter:
+        return FencedWriter("connect-cluster-g")
+
+    monkeypatch.setattr(connector_store, "Cluster", partial(Cluster, opener=brokers.open))
+    monkeypatch.setattr(ConnectorStore, "_opened", unguarded)
+    store, later = _store(brokers, events), _store(brokers, EventLog(clock))
+    async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster, asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(store.follow())
+        await asyncio.sleep(5)
+        for key, value in (config_record("a", {"topics": "1"}), config_record("b", {"topics": "2"})):
+            await TopicLog(cluster, "configs").append([LogRecord(key, value, partition=0)])
+        await asyncio.sleep(5)
+        partition = brokers.topics["configs"].partitions[0]
+        partition.batches[:], partition.end = [], 0
+        await asyncio.sleep(5)
+        following.cancel()
+        reading = tasks.create_task(later.follow())
+        await asyncio.sleep(5)
+        reading.cancel()
+
+    assert set(store.connectors) == set(later.connectors) == {"a", "b"}
+    assert [event.connectors for event in events.of(ConnectorsRefilled)] == [2]
+
+
 async def test_a_topic_that_lost_its_end_is_read_again_and_filled(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     An unclean election takes connectors away, and another one is created where they stood.
