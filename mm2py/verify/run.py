@@ -50,6 +50,8 @@ from mm2py.wire.topics.admin import Admin
 #: No more Spark tasks than that for each slot: each costs some milliseconds.
 _TASKS_PER_SLOT = 16
 _TRANSFORMED = "a transform changes its records on their way"
+#: Policies that leave what was copied of a topic in the remote topic when it is created again.
+_APPENDING = frozenset({"earliest", "latest"})
 _PLAIN_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -317,7 +319,12 @@ class Verification:
 
     def _whole(self, look: PartitionBounds) -> Whole:
         remote = TopicPartition(look.remote_topic, look.source.partition)
-        return whole_of(look, self._downstream(look.source), lambda at: _exact(self._translations.upstream(remote, at)))
+        return whole_of(
+            look,
+            self._downstream(look.source),
+            lambda at: _exact(self._translations.upstream(remote, at)),
+            is_appended=self._settings.broken_history.on_source_recreated in _APPENDING,
+        )
 
     def _downstream(self, source: TopicPartition) -> Callable[[int], int | None]:
         return lambda at: _exact(self._translations.downstream(source, at))

@@ -15,7 +15,7 @@ from functools import reduce
 import attrs
 
 from mm2py.model.flow import TopicPartition
-from mm2py.verify.values import Counts, Equality, PartitionReport, Slice, SliceOutcome
+from mm2py.verify.values import Counts, DifferenceKind, Equality, PartitionReport, Slice, SliceOutcome
 
 
 #: How many differences of a partition are described.
@@ -49,12 +49,15 @@ class PartitionBounds:
 
 @attrs.frozen
 class Whole:
-    """A partition's comparison in one piece, with notes known beforehand."""
+    """A partition's comparison in one piece, with notes known beforehand. What the target holds before `copied_from`
+    may be of a topic that had the source topic's name before; None if not.
+    """
 
     slice: Slice
     is_exact: bool
     counts: Counts = attrs.field(factory=Counts)
     notes: tuple[str, ...] = ()
+    copied_from: int | None = None
 
 
 def requested(look: PartitionBounds) -> tuple[int, int]:
@@ -63,14 +66,18 @@ def requested(look: PartitionBounds) -> tuple[int, int]:
     return begin, max(begin, look.source_end if look.asked_to is None else min(look.asked_to, look.source_end))
 
 
-def whole_of(look: PartitionBounds, downstream: Translate, upstream: Translate) -> Whole:
-    """Return what of a partition is to be compared with what."""
+def whole_of(look: PartitionBounds, downstream: Translate, upstream: Translate, *, is_appended: bool = False) -> Whole:
+    """Return what of a partition is to be compared with what; *is_appended* says that a topic that is created again is
+    copied after what was copied of the former one.
+    """
     begin, end = requested(look)
     begins_with_log = begin == look.source_start
     notes: list[str] = []
     counts = Counts()
     first = downstream(begin)
     is_exact = first is not None
+    # Of a topic of which nothing is known to be copied the target has nothing yet.
+    copied_from = look.target_end if is_appended and look.proven == begin == 0 else None
     if first is None:
         first = look.target_start if begins_with_log else None
     else:
@@ -91,6 +98,7 @@ def whole_of(look: PartitionBounds, downstream: Translate, upstream: Translate) 
             counts = Counts(only_target=first - look.target_start)
         elif begin == 0 and first > look.target_start:
             # Nothing has expired at the source, so what comes first at the target is foreign or repeated.
+            copied_from = first if is_appended else None
             first = look.target_start
     last = None if look.asked_to is None or end == look.source_end else downstream(end)
     part = Slice(
@@ -108,7 +116,7 @@ def whole_of(look: PartitionBounds, downstream: Translate, upstream: Translate) 
         target_has_expired=not is_exact and look.target_start > 0,
         topic_ids=look.topic_ids,
     )
-    return Whole(part, is_exact, counts, tuple(notes))
+    return Whole(part, is_exact, counts, tuple(notes), copied_from)
 
 
 def cut(whole: Whole, downstream: Translate, span: int, *, anywhere: bool = False) -> Iterator[Slice]:
@@ -181,14 +189,16 @@ def judge(
     whole: Whole, outcomes: Sequence[SliceOutcome], *, share: float = 1.0, ignore_expired: bool = False
 ) -> PartitionReport:
     """Return the verdict on a partition."""
-    counts = reduce(Counts.plus, (outcome.counts for outcome in outcomes), whole.counts)
+    counts = _set_apart(whole, reduce(Counts.plus, (outcome.counts for outcome in outcomes), whole.counts), outcomes)
     reasons = list(dict.fromkeys(_reasons(outcomes)))
     notes = list(whole.notes)
     excused = _excused(counts, outcomes)
     if excused:
         reasons.append(excused)
     if counts.only_source + counts.only_target:
-        (notes if ignore_expired else reasons).append(_expired(counts))
+        (notes if ignore_expired else reasons).append(
+            _expired(counts) if whole.copied_from is None else _former(counts)
+        )
     if counts.pending:
         if whole.slice.proven is None:
             reasons.append(
@@ -202,7 +212,12 @@ def judge(
     verdict = Equality.CANNOT_TELL if reasons else Equality.EQUAL
     if counts.differing and not excused:
         verdict = Equality.DIFFERENT
-    differences = [difference for outcome in outcomes for difference in outcome.differences]
+    differences = [
+        difference
+        for outcome in outcomes
+        for difference in outcome.differences
+        if counts.foreign or difference.kind is not DifferenceKind.FOREIGN
+    ]
     part = whole.slice
     return PartitionReport(
         source=part.source,
@@ -215,6 +230,24 @@ def judge(
         reasons=tuple(reasons),
         notes=tuple(notes),
         share=share,
+    )
+
+
+def _set_apart(whole: Whole, counts: Counts, outcomes: Sequence[SliceOutcome]) -> Counts:
+    """Count foreign records as the target's alone if all of them are before what was copied of the present topic."""
+    copied_from, start = whole.copied_from, whole.slice.downstream_from or 0
+    if copied_from is None or counts.foreign > copied_from - start:
+        return counts
+    listed = [it for outcome in outcomes for it in outcome.differences if it.kind is DifferenceKind.FOREIGN]
+    if any(it.downstream is None or it.downstream >= copied_from for it in listed):
+        return counts
+    return attrs.evolve(counts, foreign=0, only_target=counts.only_target + counts.foreign)
+
+
+def _former(counts: Counts) -> str:
+    return (
+        f"{counts.only_target:,} records at the beginning are at the target only: of the topic that had this name "
+        "before it was created again (copy.on.source.recreated), or of another writer"
     )
 
 

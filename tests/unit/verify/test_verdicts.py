@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from mm2py.core.offsets.translation import RunIndex, Translated, Translation
 from mm2py.model.epoch import Run
 from mm2py.model.flow import TopicPartition
-from mm2py.verify.values import Counts, Equality, PartitionReport, SliceOutcome, VerifyReport
+from mm2py.verify.values import (
+    Counts,
+    Difference,
+    DifferenceKind,
+    Equality,
+    PartitionReport,
+    SliceOutcome,
+    VerifyReport,
+)
 from mm2py.verify.verdicts import PartitionBounds, Whole, cut, judge, needs_one_piece, sampled, span_for, whole_of
 
 
@@ -187,6 +195,54 @@ def test_what_expired_may_be_ignored() -> None:
 
     assert report.verdict is Equality.EQUAL
     assert report.notes
+
+
+_OLD = [Difference(DifferenceKind.FOREIGN, 0, at) for at in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("is_appended", "counts", "differences", "verdict"),
+    [
+        pytest.param(True, {"foreign": 100}, _OLD, Equality.CANNOT_TELL, id="both lives of a topic"),
+        pytest.param(False, {"foreign": 100}, _OLD, Equality.DIFFERENT, id="they are never in one remote topic"),
+        pytest.param(True, {"foreign": 101}, _OLD, Equality.DIFFERENT, id="and one among the new ones"),
+        pytest.param(
+            True,
+            {"foreign": 1},
+            [Difference(DifferenceKind.FOREIGN, 0, 100)],
+            Equality.DIFFERENT,
+            id="only one among the new ones",
+        ),
+        pytest.param(True, {"foreign": 99, "repeated": 1}, _OLD, Equality.DIFFERENT, id="one of them is there twice"),
+        pytest.param(True, {"foreign": 100, "missing": 1}, _OLD, Equality.DIFFERENT, id="a new one is missing"),
+    ],
+)
+def test_what_a_former_topic_of_the_name_left_is_set_apart(
+    is_appended: bool, counts: dict[str, int], differences: list[Difference], verdict: Equality
+) -> None:
+    """A source topic was created again, and is copied after what the target has of the former one: the rest counts."""
+    index = _index((0, 100, 800))
+    whole = whole_of(
+        LOOK, lambda at: _exact(index.downstream(at)), lambda at: _exact(index.upstream(at)), is_appended=is_appended
+    )
+    outcome = SliceOutcome(0, Counts(equal=800, **counts), tuple(differences))
+    report, lenient = judge(whole, [outcome]), judge(whole, [outcome], ignore_expired=True)
+
+    assert report.verdict is verdict
+    assert lenient.verdict is (Equality.EQUAL if verdict is Equality.CANNOT_TELL else verdict)
+    if verdict is Equality.CANNOT_TELL:
+        assert "100 records at the beginning are at the target only" in report.reasons[0]
+        assert (report.counts.foreign, report.differences) == (0, ())
+
+
+def test_a_topic_that_was_created_again_and_is_empty_has_only_a_former_one_s_records() -> None:
+    """Its position says that nothing of it was copied, so what the target holds is of the former topic."""
+    look = attrs.evolve(LOOK, source_end=0, proven=0)
+    whole = whole_of(look, lambda _: None, lambda _: None, is_appended=True)
+    report = judge(whole, [SliceOutcome(0, Counts(foreign=900), tuple(_OLD))])
+
+    assert report.verdict is Equality.CANNOT_TELL
+    assert "900 records at the beginning are at the target only" in report.reasons[0]
 
 
 def test_when_slices_tell_too_little() -> None:
