@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
+import attrs
 from aiokafka.errors import IncompatibleBrokerVersion
 
 from mm2py.clock import Clock
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.answers import by_asked
@@ -33,6 +35,24 @@ from mm2py.wire.security.door import Opener
 
 #: An offset, or why there is none.
 Offset = int | BrokerAnsweredError
+
+
+#: How long bootstrap servers have to say which cluster they are of.
+_TELL_S = 2.0
+
+
+@attrs.define(eq=False)
+class MixedClustersError(Mm2Error):
+    """The bootstrap servers of an alias are brokers of different clusters."""
+
+    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
+    hint: ClassVar[str] = "name only servers of one cluster; give another cluster an alias of its own"
+
+    alias: str
+    servers: str
+
+    def __str__(self) -> str:
+        return f"bootstrap.servers of {self.alias} are of different clusters: {self.servers}"
 
 
 class Cluster:
@@ -173,6 +193,32 @@ class Cluster:
                 return response
             cause = BrokerConnectionError(self.alias, server, "it knows of no brokers yet")
         raise _unreachable(self.alias, ",".join(servers), cause or "no bootstrap server is set")
+
+    async def refuse_mixed_servers(self) -> None:
+        """Raise `MixedClustersError` if bootstrap servers are of different clusters: a connection would be made to one
+        or the other by chance. Those that do not answer at once are left out.
+        """
+        servers, found = self.endpoint.bootstrap_servers, dict[str, str]()
+        if len(servers) == 1:
+            return
+
+        async def ask(server: str) -> None:
+            with suppress(BrokerConnectionError, BrokerAnsweredError):
+                connection = await self._connections.open_server(server)
+                try:
+                    response = await self._send(connection, MetadataRequest(()))
+                finally:
+                    connection.close()
+                if response.cluster_id:
+                    found[server] = response.cluster_id
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_TELL_S), asyncio.TaskGroup() as tasks:
+                for server in servers:
+                    tasks.create_task(ask(server), name=f"{self.alias}/which-cluster/{server}")
+        if len(set(found.values())) > 1:
+            named = ", ".join(f"{server} is of {found[server]}" for server in servers if server in found)
+            raise MixedClustersError(self.alias, named)
 
     # Requests.
 

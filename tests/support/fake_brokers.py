@@ -117,6 +117,8 @@ class FakeBrokers:
         self.versions = NEW_VERSIONS
         #: Those of brokers that differ from the others, by node.
         self.versions_of: dict[int, dict[int, tuple[int, int]]] = {}
+        #: The cluster of those that are of another one, by node.
+        self.cluster_of: dict[int, str] = {}
         self.latency_s = 0.01
         self.requests: list[tuple[int, Any]] = []
         self.attempts: list[str] = []
@@ -177,7 +179,8 @@ class FakeBrokers:
         rows = [self._topic_row(name, tags, has_ids=has_ids) for name in (self.topics if wanted is None else wanted)]
         alive = [(node, host, 9092, None, *tags) for node, host in self.hosts.items() if node not in self.down]
         operations = (0,) if is_flexible and not has_ids else ()
-        return request.RESPONSE_TYPE(0, alive, "the-cluster", self.controller, rows, *operations, *tags)
+        cluster = self.cluster_of.get(node_id, "the-cluster")
+        return request.RESPONSE_TYPE(0, alive, cluster, self.controller, rows, *operations, *tags)
 
     def _topic_row(self, name: str, tags: tuple[Any, ...], *, has_ids: bool) -> tuple[Any, ...]:
         topic = self.topics.get(name)

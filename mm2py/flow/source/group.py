@@ -98,6 +98,8 @@ class SourceGroup(FlowGroup):
         self._source_tasks: SourceTasks | None = None
         self._overrides = NO_OVERRIDES
         self._is_refreshing = False
+        #: Whether the bootstrap servers were asked which clusters they are of.
+        self._is_sure_of_clusters = False
         #: Whether an epoch was lost, or not back in time, when its last life ended.
         self.has_lost = False
         #: Called with each of its lives, before anything is copied.
@@ -163,6 +165,10 @@ class SourceGroup(FlowGroup):
         async with self._connected(settings.source, settings.target) as (source, target):
             if not await self._goes_on():
                 return
+            if not self._is_sure_of_clusters:
+                await source.refuse_mixed_servers()
+                await target.refuse_mixed_servers()
+                self._is_sure_of_clusters = True
             self._context.writers.tasks.restart()
             life = self._make_life(source, target)
             positions, tasks = life.positions, life.tasks

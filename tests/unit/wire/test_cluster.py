@@ -11,7 +11,7 @@ import pytest
 
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
 from mm2py.model.flow import TopicPartition
-from mm2py.wire.cluster import Cluster
+from mm2py.wire.cluster import Cluster, MixedClustersError
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.requests import JoinGroupRequest
 from mm2py.wire.requests import EARLIEST, LATEST, MAX_TIMESTAMP, MetadataRequest
@@ -42,6 +42,31 @@ async def test_one_bootstrap_server_is_enough(brokers: FakeBrokers) -> None:
     async with Cluster(endpoint, LoopClock(), opener=brokers.open) as cluster:
         assert [broker.host for broker in cluster.brokers.values()] == ["b0", "b1", "b2"]
         assert (cluster.metadata.cluster_id, cluster.metadata.controller_id) == ("the-cluster", 0)
+
+
+async def test_bootstrap_servers_of_two_clusters_are_refused(brokers: FakeBrokers) -> None:
+    """
+    A connection would be made to one or the other by chance. The error says which server is of which cluster.
+
+    A server that is down, or hangs, is none of another cluster, nor is an old one that does not say.
+    """
+    servers = ("b0:9092", "b1:9092", "b2:9092", "nowhere:1")
+    async with Cluster(
+        attrs.evolve(brokers.endpoint, bootstrap_servers=servers), LoopClock(), opener=brokers.open
+    ) as cluster:
+        brokers.cluster_of[1] = ""
+        brokers.down = {0}
+        await cluster.refuse_mixed_servers()
+        before, brokers.latency_s = now(), 600
+        await cluster.refuse_mixed_servers()
+        took_s, brokers.latency_s = now() - before, 0.01
+        brokers.cluster_of[1] = "another"
+        with pytest.raises(MixedClustersError) as caught:
+            await cluster.refuse_mixed_servers()
+
+    assert took_s < 5
+    assert "b1:9092 is of another, b2:9092 is of the-cluster" in str(caught.value)
+    assert brokers.open_connections == []
 
 
 async def test_an_unreachable_cluster_is_told_shortly(brokers: FakeBrokers) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,9 +23,9 @@ from mm2py.model.share import ALL_SLOTS, NO_SHARE, Share, whole_share
 from mm2py.model.state import FlowState
 from mm2py.model.topic import TopicsView
 from mm2py.pipeline.copy_job import EpochLostError
-from mm2py.telemetry.events import FlowDrained, TaskRestarted
+from mm2py.telemetry.events import FlowDrained, FlowFailed, TaskRestarted
 from mm2py.telemetry.journal import EventLog
-from mm2py.wire.cluster import Cluster
+from mm2py.wire.cluster import Cluster, MixedClustersError
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import DRAIN_S, EPOCH_S, flow_context
 from tests.support.source_tasks import MARK, Answer, PretendedEpochs, copied, mirrored, positions
@@ -108,6 +110,32 @@ def test_when_all_that_is_copied_is_followed(
     group.state, group._applied = state, applied
 
     assert group.follows_all is expected
+
+
+async def test_nothing_begins_with_servers_of_two_clusters() -> None:
+    """Which cluster is written to would be up to chance, so the flow fails before it reads a position."""
+    clock = LoopClock()
+    events = EventLog(clock)
+    group = SourceGroup(flow_context(clock, events), PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
+    error = MixedClustersError("B", "b1:9092 is of x, b2:9092 is of y")
+
+    async def are_of_one() -> None:
+        return
+
+    async def are_mixed() -> None:
+        raise error
+
+    @asynccontextmanager
+    async def connected(*_: object) -> AsyncIterator[list[object]]:
+        yield [SimpleNamespace(refuse_mixed_servers=it) for it in (are_of_one, are_mixed)]
+
+    group._connected = connected  # type: ignore[assignment]
+    running = asyncio.create_task(group.run())
+    await asyncio.sleep(10)
+    running.cancel()
+
+    assert group.state is FlowState.FAILED
+    assert [(event.error, event.hint) for event in events.of(FlowFailed)] == [(str(error), error.hint)]
 
 
 async def _forever(*_: object, **__: object) -> None:
