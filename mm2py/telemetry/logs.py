@@ -56,8 +56,8 @@ def log_sink(*, log_format: str, log_level: str, stream: TextIO | None = None) -
     )
 
     def write(event: Event) -> None:
-        if event.level.value >= least.value:
-            logger.info(event.name, level=event.level.name.lower(), **event.fields())
+        if event.severity.value >= least.value:
+            logger.info(event.name, level=event.severity.name.lower(), **event.fields())
 
     return write
 

@@ -107,7 +107,7 @@ class RecentEvents:
         if isinstance(event, SparkStarted | SparkEnded):
             self.spark = event
         # Regular summaries of all flows would displace everything else, and their figures are in every view.
-        if event.level.value < _LEAST.value or isinstance(event, FlowSummary):
+        if event.severity.value < _LEAST.value or isinstance(event, FlowSummary):
             return
         self._last_id += 1
         facts = event.fields()
@@ -120,7 +120,7 @@ class RecentEvents:
                 mark=f"{self._life}.{self._last_id}",
                 wall_ms=wall_ms,
                 name=event.name,
-                level=event.level.name.lower(),
+                level=event.severity.name.lower(),
                 flow=flow,
                 text=shortened(worded(facts), _LONGEST_TEXT),
                 run=run.mark,

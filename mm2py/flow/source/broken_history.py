@@ -108,6 +108,8 @@ class BrokenHistory(BackgroundLoop):
         self._doubts = life.tasks.doubts
         self._undone = {} if undone is None else undone
         self._told: dict[TopicPartition, About] = dict(self._undone)
+        #: What was reported last of a source topic that was created again.
+        self._told_topics: dict[str, tuple[object, ...]] = {}
         self._remaking: set[str] = set()
         #: The remote topics whose deletion the target refused, with what it said.
         self._undeleted: dict[str, str] = {}
@@ -280,6 +282,18 @@ class BrokenHistory(BackgroundLoop):
             return
         self._told[state.source] = case.about
         setting, policy = policy_of(finding.kind, self._settings.broken_history)
+        more: dict[str, int | None] = {}
+        if finding.kind is HistoryBreak.RECREATED:
+            topic, about = state.source.topic, (*case.about, type(act))
+            others = [
+                it
+                for it in self._life.tasks.ledger.of_topic(topic)
+                if it.source != state.source and is_other_topic(it.topic_id, case.look.topic_id)
+            ]
+            more = {"others": None if self._told_topics.get(topic) == about else len(others)}
+            self._told_topics[topic] = about
+            for other in others:
+                self._doubts.question(other, Ended.RECREATED, RECREATED)
         self._events.emit(
             _EVENTS[finding.kind](
                 flow=self._settings.flow,
@@ -293,12 +307,9 @@ class BrokenHistory(BackgroundLoop):
                 goes_on_at=act.position if isinstance(act, GoOn) else None,
                 lost=act.lost if isinstance(act, GoOn) else None,
                 repeated=act.repeated if isinstance(act, GoOn) else None,
+                **more,
             )
         )
-        if finding.kind is HistoryBreak.RECREATED:
-            for other in self._life.tasks.ledger.of_topic(state.source.topic):
-                if is_other_topic(other.topic_id, case.look.topic_id):
-                    self._doubts.question(other, Ended.RECREATED, RECREATED)
 
     async def _go_on(self, cases: Iterable[_Case]) -> None:
         """Store positions, then copy from them; what is a guess is stored once it is proven."""

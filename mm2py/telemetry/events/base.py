@@ -40,6 +40,11 @@ class Event:
     def name(self) -> str:
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
 
+    @property
+    def severity(self) -> Level:
+        """Its level; a lower one of an event that only repeats what another one says."""
+        return self.level
+
     def fields(self) -> dict[str, object]:
         """Return the fields for a log line: plain values, without empty ones."""
         facts: dict[str, object] = {}

@@ -174,7 +174,16 @@ class _HistoryBroke(Event):
 
 @attrs.frozen
 class SourceTopicRecreated(_HistoryBroke):
-    """A source topic was deleted and created again; `records` of the old one were never copied."""
+    """A source topic was deleted and created again; `records` of the old one were never copied. Of its partitions on
+    this node the first one has the number of the `others`; of these, such as lose nothing are logged as DEBUG.
+    """
+
+    #: None if it is one of the others.
+    others: int | None = 0
+
+    @property
+    def severity(self) -> Level:
+        return Level.DEBUG if self.others is None and not self.records and not self.lost else self.level
 
 
 @attrs.frozen

@@ -21,12 +21,19 @@ from mm2py.flow.source.broken_history import About, BrokenHistory
 from mm2py.flow.source.group import SourceLife
 from mm2py.flow.source.position_writer import PositionWriter
 from mm2py.flow.source.positions import Positions
-from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure, PartitionOutcome, Run, Runs
+from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, LogOffsets, PartitionFailure, PartitionOutcome, Run, Runs
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.state import PartitionStage
-from mm2py.telemetry.events import ClusterRecovered, PartitionStopped, RemoteTopicRecreated, StepFailed
+from mm2py.telemetry.events import (
+    ClusterRecovered,
+    PartitionStopped,
+    RemoteTopicRecreated,
+    SourceTopicRecreated,
+    StepFailed,
+)
+from mm2py.telemetry.events.base import Level
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.fenced_writer import TakenOverError
 from mm2py.wire.kept_log import TopicVanishedError
@@ -134,6 +141,39 @@ async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.
     assert (stopped.stage, goes_on.stage) == (PartitionStage.STOPPED, PartitionStage.COPYING)
     assert group.tasks.ledger.states[first.source].stage is PartitionStage.COPYING
     assert [position.next_upstream for position in written.positions] == [0]
+
+
+async def test_a_topic_that_was_created_again_is_one_line_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Of many partitions the first one says how many others there are, and another one has a line if it lost something.
+
+    Each is reported all the same, for the metrics, and for those who look closer.
+    """
+
+    async def look(_: BrokenHistory, states: Collection[PartitionState]) -> list[tuple[PartitionState, Observation]]:
+        ends = {2: 5}  # of the former topic, of which nothing was copied
+        seen = [attrs.evolve(it, log=LogOffsets(0, ends.get(it.source.partition, 0)), position=0) for it in states]
+        return [(state, Observation("another", 0, 0, state.remote_topic_id, 0)) for state in seen]
+
+    monkeypatch.setattr(BrokenHistory, "_look", look)
+    async with running(partitions=4, tasks_max=1) as group:
+        tasks = group.tasks
+        life = SimpleNamespace(tasks=tasks, writer=Written(), topics=TOPICS)
+        await asyncio.sleep(10)
+        states = tasks.ledger.states
+        for state in list(states.values()):
+            states[state.source] = attrs.evolve(state, topic_id="id-1")
+        first = next(iter(states.values()))
+        context = flow_context(tasks._clock, group.events)
+        truth = asyncio.create_task(BrokenHistory(context, cast("SourceLife", life)).run())
+        tasks.doubts.question(first, Ended.RECREATED, PartitionFailure("another topic"))
+        await asyncio.sleep(100)
+        truth.cancel()
+
+    told = group.events.of(SourceTopicRecreated)
+    assert sorted(event.source.partition for event in told) == [0, 1, 2, 3]
+    assert [event.others for event in told] == [3, None, None, None]
+    assert {event.source.partition for event in told if event.severity is Level.ERROR} == {told[0].source.partition, 2}
 
 
 @attrs.define
