@@ -54,6 +54,11 @@ async def connected(host: str, port: int) -> socket.socket:
             attempt.cancel()
 
 
+def host_and_port(host: str, port: int) -> str:
+    """Return how an address is written: that of IPv6 in brackets, or its port would look like the end of it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _close(line: socket.socket, attempt: asyncio.Task[None]) -> None:
     if not attempt.cancelled():
         attempt.exception()

@@ -27,7 +27,7 @@ from aiokafka.protocol.admin import ApiVersionRequest
 
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint, Security
-from mm2py.wire.addresses import connected
+from mm2py.wire.addresses import connected, host_and_port
 from mm2py.wire.answers import MalformedAnswerError, read_response
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.frames import FrameReader
@@ -143,7 +143,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Connect to the broker at *host*:*port* and log in if required. Raise `BrokerAccessError` if the broker
         refuses the login, `BrokerConnectionError` if it is unreachable.
         """
-        broker = f"{host}:{port}"
+        broker = host_and_port(host, port)
         try:
             context = tls_context(endpoint)
         except SecuritySettingsError as error:
@@ -405,7 +405,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         host, _, port = self._broker.rpartition(":")
         try:
-            probe = await BrokerConnection.open(self._endpoint, host, int(port))
+            probe = await BrokerConnection.open(self._endpoint, host.strip("[]"), int(port))
         except BrokerConnectionError:
             return False
         try:

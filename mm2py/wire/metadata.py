@@ -19,6 +19,7 @@ from mm2py.clock import Clock
 from mm2py.errors import ClusterUnreachableError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
+from mm2py.wire.addresses import host_and_port
 from mm2py.wire.error_codes import ErrorCode
 
 
@@ -50,7 +51,7 @@ class Broker:
     rack: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return host_and_port(self.host, self.port)
 
 
 @attrs.frozen

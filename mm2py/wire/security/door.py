@@ -22,6 +22,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.wire.addresses import host_and_port
 from mm2py.wire.connection import BrokerConnection
 from mm2py.wire.security.access import BrokerAccessError, Penalty, next_penalty
 from mm2py.wire.security.contexts import state_of_files
@@ -126,9 +127,8 @@ class Door:
         return done
 
     def _not_connected(self, broker: _Address) -> BrokerConnectionError:
-        host, port = broker
         return BrokerConnectionError(
-            self._endpoint.alias, f"{host}:{port}", f"not connected within {self._limit_s:g} s"
+            self._endpoint.alias, host_and_port(*broker), f"not connected within {self._limit_s:g} s"
         )
 
     @property

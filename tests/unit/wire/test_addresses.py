@@ -7,7 +7,11 @@ import socket
 
 import pytest
 
+from mm2py.errors import BrokerConnectionError
+from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.wire.addresses import connected
+from mm2py.wire.connection import BrokerConnection
+from mm2py.wire.metadata import Broker
 
 
 _TURNS = 12
@@ -55,3 +59,11 @@ async def test_addresses_that_refuse_and_ports_that_cannot_be() -> None:
 
     with pytest.raises(ValueError, match="there is no port 99999"):
         await connected("127.0.0.1", 99_999)
+
+
+async def test_an_address_of_ipv6_is_told_from_its_port() -> None:
+    """Operators see it in brackets, as they write it; ``2001:db8::5:9092`` is another address."""
+    with pytest.raises(BrokerConnectionError, match=r"broker \[::1\]:1 of"):  # nothing listens there
+        await BrokerConnection.open(ClusterEndpoint("A", ("[::1]:1",)), "::1", 1)
+
+    assert (str(Broker(1, "2001:db8::5", 9092)), str(Broker(2, "b", 9092))) == ("[2001:db8::5]:9092", "b:9092")
