@@ -126,7 +126,7 @@ class RestServer:
     @contextlib.asynccontextmanager
     async def _listening(self, listener: Listener) -> AsyncIterator[ssl.SSLContext | None]:
         context = await asyncio.to_thread(self._context) if listener.scheme == "https" else None
-        opened = await _opened(listener)
+        opened = await _opened(listener, self._settings.listeners)
         runner = web.AppRunner(
             make_app(self.rest, listener),
             access_log=None,
@@ -185,9 +185,9 @@ class RestServer:
                     self._events.emit(RestUnavailable("https", problem, hint, 0.0))
 
 
-async def _opened(listener: Listener) -> list[socket.socket]:
+async def _opened(listener: Listener, all_listeners: Sequence[Listener]) -> list[socket.socket]:
     """Open a listener's sockets in a thread, because names are resolved; none stays open after a cancellation."""
-    opening = asyncio.get_running_loop().run_in_executor(None, _open, listener)
+    opening = asyncio.get_running_loop().run_in_executor(None, _open, listener, all_listeners)
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
@@ -197,12 +197,12 @@ async def _opened(listener: Listener) -> list[socket.socket]:
         raise
 
 
-def _open(listener: Listener) -> list[socket.socket]:
+def _open(listener: Listener, all_listeners: Sequence[Listener]) -> list[socket.socket]:
     """Open a listener's sockets: one for each address of its host. Raise OSError if one cannot be opened."""
     opened: list[socket.socket] = []
     port = listener.port
     try:
-        for family, address in _addresses(listener):
+        for family, address in _addresses(listener, all_listeners):
             made = socket.socket(family, socket.SOCK_STREAM)
             opened.append(made)
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -219,8 +219,10 @@ def _open(listener: Listener) -> list[socket.socket]:
     return opened
 
 
-def _addresses(listener: Listener) -> Sequence[tuple[int, str]]:
-    if not listener.host:
+def _addresses(listener: Listener, all_listeners: Sequence[Listener]) -> Sequence[tuple[int, str]]:
+    # [::] is all addresses, those of IPv4 too, as in Java; unless another line has these.
+    is_alone = all(other is listener or other.port != listener.port for other in all_listeners)
+    if not listener.host or (listener.host == "::" and is_alone):
         both = [(socket.AF_INET, "0.0.0.0")]  # noqa: S104 - that is what was asked for
         return [*both, (socket.AF_INET6, "::")] if _has_ipv6() else both
     found = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

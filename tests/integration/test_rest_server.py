@@ -127,6 +127,17 @@ async def test_ipv6(tmp_path: Path) -> None:
     assert status == 200
 
 
+async def test_all_addresses_in_ipv6_s_form(tmp_path: Path) -> None:
+    """As in Java, that also listens at those of IPv4; unless another listener has that port of these."""
+    (port,) = free_ports(1)
+    async with serving(tmp_path, "listeners = http://[::]:0") as running:
+        alone, _ = await _get(f"http://127.0.0.1:{(await running.url()).rpartition(':')[2]}/status")
+    async with serving(tmp_path, f"listeners = http://[::]:{port}, http://127.0.0.1:{port}") as running:
+        await eventually(lambda: len(running.urls()) == 2, within_s=10, what="both listen")
+
+    assert alone == 200
+
+
 async def test_metrics_are_compressed_for_clients_that_accept_it(tmp_path: Path) -> None:
     """Both forms hold the same text."""
     found = {}
