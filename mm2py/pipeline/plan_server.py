@@ -55,6 +55,7 @@ class PlanServer:
         if self._port == NO_PORT:
             return None
         self._drop_ended()
+        self._drop_removed()
         if self._clock.monotonic() < self._not_before:
             return None
         async with self._starting:  # all copy tasks begin at the same moment
@@ -85,6 +86,12 @@ class PlanServer:
             del self._expected[place.job]
             if not isinstance(place.address, str) and (worker := job.unconnected_worker) is not None:
                 self._give_up(place.address, worker, "it did not connect")
+
+    def _drop_removed(self) -> None:
+        """Listen no more at a socket that was removed, with Spark's own files."""
+        if self._server is not None and self._port is None and not os.path.exists(self._path):  # noqa: PTH110
+            self._server.close()
+            self._server = None
 
     def _give_up(self, address: tuple[str, int], worker: str, problem: str) -> None:
         self._not_before = self._clock.monotonic() + _PAUSE_S

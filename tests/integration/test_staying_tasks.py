@@ -93,6 +93,19 @@ async def test_tasks_that_begin_at_the_same_moment_share_one_socket(tmp_path: Pa
     assert made == 1
 
 
+async def test_a_socket_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    """With the daemon's other temporary files: without it each epoch would be a job of its own from then on."""
+    clock = SystemClock()
+    server, path = PlanServer(tmp_path, clock, EventLog(clock), port=None), tmp_path / "epoch-plans.sock"
+    await server.expect(CopyJob(cast("SparkSession", None)))
+    path.unlink()
+    await server.expect(CopyJob(cast("SparkSession", None)))
+    is_there = path.exists()
+    server.close()
+
+    assert is_there
+
+
 async def test_no_task_stays_where_another_needs_its_slot(spark: Spark) -> None:
     """Five copy tasks on three slots take turns: none keeps a slot between two epochs, and none waits for long."""
     await until_idle(spark)

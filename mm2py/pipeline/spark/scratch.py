@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -12,13 +13,15 @@ from typing import ClassVar
 import attrs
 
 from mm2py.errors import Mm2Error
+from mm2py.pipeline.spark.sealing import make_key_file
 
 
 _PREFIX = "mm2py-"
 #: Tells it from other directories of that name, and is there only once the directory is locked.
 _MARK = ".scratch"
 #: What the daemon itself keeps there: the key of its plans, and the files by which it ends epochs.
-_OURS = (_MARK, "secrets.key", "epoch-")
+_KEY = "secrets.key"
+_OURS = (_MARK, _KEY, "epoch-")
 
 
 @attrs.define(eq=False)
@@ -41,17 +44,41 @@ class Scratch:
     """
 
     def __init__(self) -> None:
+        self._lock, self._has_key = -1, False
         try:
             _sweep()
             self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-            (self.path / _MARK).touch()
+            self._claim()
         except OSError as error:
             raise NoScratchError(str(error)) from error
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing has removed it, or what in it is old: cleaners of /tmp other than systemd's heed no lock."""
+        return (self.path / _MARK).exists() and (not self._has_key or self._key.exists())
+
+    def make_key(self) -> str:
+        """Make a key to seal plans with; return its file. Without a place for it there is no directory either."""
+        try:
+            self._has_key = True
+            return make_key_file(str(self._key))
+        except OSError as error:
+            self.remove()
+            raise NoScratchError(str(error)) from error
+
     def clear(self) -> None:
-        """Remove what an earlier life of Spark left there: a JVM that is killed, or crashes, removes nothing."""
+        """
+        Remove what an earlier life of Spark left there: a JVM that is killed, or crashes, removes nothing.
+
+        What of our own was removed is made again, under the names that are in use.
+        """
+        if not self.is_whole:
+            self.path.mkdir(mode=0o700, exist_ok=True)
+            if self.path.lstat().st_uid != os.geteuid():
+                raise PermissionError(errno.EPERM, "it was removed, and another user has its name now", str(self.path))
+            self._claim()
+            if self._has_key and not self._key.exists():
+                make_key_file(str(self._key))
         for entry in self.path.iterdir():
             if entry.name.startswith(_OURS):
                 continue
@@ -63,6 +90,19 @@ class Scratch:
     def remove(self) -> None:
         """Remove it with all that is in it; a second time does nothing."""
         shutil.rmtree(self.path, ignore_errors=True)
+        self._let_go()
+
+    @property
+    def _key(self) -> Path:
+        return self.path / _KEY
+
+    def _claim(self) -> None:
+        self._let_go()
+        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        (self.path / _MARK).touch()
+
+    def _let_go(self) -> None:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

@@ -52,10 +52,14 @@ class SecretsKeyError(Mm2Error):
 
 
 def make_key_file(path: str) -> str:
-    """Write a new key to *path*, readable only for this user; return the path."""
+    """Write a new key to *path*, readable only for this user; return the path. Nothing is left where it has no room."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123
-        file.write(secrets.token_hex(32))
+    try:
+        with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123
+            file.write(secrets.token_hex(32))
+    except OSError:  # the disk is full: an empty one would be taken for a key
+        os.unlink(path)  # noqa: PTH108
+        raise
     return path
 
 

@@ -38,8 +38,8 @@ from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.pipeline.spark import internals, processes, worker
 from mm2py.pipeline.spark.internals import LaunchArguments, collected, forget_gateway
 from mm2py.pipeline.spark.patience import Patience, done_within
-from mm2py.pipeline.spark.scratch import NoScratchError, Scratch
-from mm2py.pipeline.spark.sealing import check_key_file, make_key_file
+from mm2py.pipeline.spark.scratch import Scratch
+from mm2py.pipeline.spark.sealing import check_key_file
 from mm2py.pipeline.spark.settings import LOOPBACK, SparkSettings, class_archive, spark_settings
 from mm2py.pipeline.spark.stderr_log import LAST_WORDS, listen, reason
 from mm2py.telemetry.events import SparkEnded, SparkHung, SparkLogged, SparkStarted
@@ -160,11 +160,7 @@ class SparkHost:
         #: Holds the key that plans with secrets are sealed with; None where Spark encrypts what it sends.
         self.secrets_key_file: str | None = secrets_key_file or None
         if self.secrets_key_file is None and self.settings.is_on_this_machine:
-            try:
-                self.secrets_key_file = make_key_file(str(self.scratch / "secrets.key"))
-            except OSError as error:
-                self._scratch.remove()
-                raise NoScratchError(str(error)) from error
+            self.secrets_key_file = self._scratch.make_key()
         self._clock = clock
         self._events = events
         self._starting = asyncio.Lock()
@@ -195,10 +191,12 @@ class SparkHost:
     async def session(self) -> SparkSession:
         """Return the live session; start Spark, and warm its workers up, if there is none."""
         async with self._starting:
-            if self._session is not None and self._session.is_alive and not self._is_spoilt:
+            is_whole = self._scratch.is_whole
+            if self.is_up and is_whole and self._session is not None:
                 return self._session
             if self._session is not None:
                 how = "its context was stopped" if self._session.is_alive else "its JVM ended"
+                how = how if is_whole else "its temporary files were removed"
                 self._events.emit(SparkEnded(reason=f"{how}; it is started again"))
                 await self._discard(self._session)
             self._session = await self._start()
@@ -260,11 +258,14 @@ class SparkHost:
 
     async def _start(self) -> SparkSession:
         _require_java()
+        try:
+            await asyncio.to_thread(self._scratch.clear)
+        except OSError as error:
+            raise SparkStartError(self.settings.master, str(error)) from error
         if self.secrets_key_file is not None:
             check_key_file(self.secrets_key_file)
         begun = self._clock.monotonic()
         loop, given_up = asyncio.get_running_loop(), threading.Event()
-        await asyncio.to_thread(self._scratch.clear)
 
         def tell(line: str) -> None:
             if not given_up.is_set():

@@ -1,10 +1,11 @@
-"""The disk with temporary files is full: that stops nothing that runs, and is explained."""
+"""The disk with temporary files is full, or cleaned: that stops nothing that runs, and is explained."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import os
+import shutil
 import tempfile
 import threading
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, NoReturn
 import pytest
 
 from mm2py.pipeline import epoch_jobs
-from mm2py.pipeline.spark import session
+from mm2py.pipeline.spark import scratch, session
 from mm2py.pipeline.spark.scratch import NoScratchError
 from mm2py.pipeline.spark.session import SparkHost, SparkStartError
 from mm2py.telemetry.journal import EventLog
@@ -39,7 +40,7 @@ def _host() -> SparkHost:
 
 def test_a_node_that_has_no_room_for_its_key_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder can be made on a full disk, a file with something in it cannot; what was made is gone again."""
-    monkeypatch.setattr(session, "make_key_file", _is_full)
+    monkeypatch.setattr(scratch, "make_key_file", _is_full)
     with pytest.raises(NoScratchError, match="No space left"):
         _host()
 
@@ -65,3 +66,26 @@ async def test_an_epoch_that_no_file_can_end_ends_in_time(monkeypatch: pytest.Mo
     epoch_jobs._end_early(epoch_jobs._Running(plan, Path("epoch-1.stop"), job, outcome))
 
     assert asked == ["end"]
+
+
+async def test_spark_whose_files_were_removed_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something cleans /tmp: Spark would fail each of its next jobs, for as long as it lives."""
+    host = _host()
+    first, second = SimpleNamespace(is_alive=True), SimpleNamespace(is_alive=True)
+    started, ended = iter([first, second]), []
+
+    async def start() -> Any:
+        host._scratch.clear()
+        return next(started)
+
+    async def discard(it: Any) -> None:
+        ended.append(it)
+
+    monkeypatch.setattr(host, "_start", start)
+    monkeypatch.setattr(host, "_discard", discard)
+    before = [await host.session(), await host.session()]
+    shutil.rmtree(host.scratch)
+    after = [await host.session(), await host.session()]
+    host._scratch.remove()
+
+    assert (before, after, ended) == ([first, first], [second, second], [first])

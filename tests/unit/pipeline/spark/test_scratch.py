@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from mm2py.pipeline.spark.scratch import NoScratchError, Scratch
+from mm2py.pipeline.spark.sealing import check_key_file
 
 
 @pytest.fixture(autouse=True)
@@ -62,4 +64,39 @@ def test_what_a_dead_jvm_left_is_cleared(folder: Path) -> None:
 
     assert {it.name for it in made.path.iterdir()} == {".scratch", "secrets.key", "epoch-1.stop"}
     assert (folder / "elsewhere").exists()
+    made.remove()
+
+
+@pytest.mark.parametrize("is_all_gone", [True, False])
+def test_what_a_cleaner_of_tmp_removed_is_made_again(folder: Path, *, is_all_gone: bool) -> None:
+    """Under the same name, which workers have, with a key, and locked: the next daemon does not take it for a ruin."""
+    made = Scratch()
+    key = made.make_key()
+    was_whole = made.is_whole
+    if is_all_gone:
+        shutil.rmtree(made.path)
+    else:
+        Path(key).unlink()
+    is_whole = made.is_whole
+    made.clear()
+    check_key_file(key)
+    other = Scratch()
+
+    assert (was_whole, is_whole, made.is_whole) == (True, False, True)
+    assert {it.name for it in folder.iterdir()} == {made.path.name, other.path.name}
+    made.remove()
+    other.remove()
+
+
+def test_a_name_that_another_user_has_taken_is_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody may make a directory in /tmp by the name of the one that was removed."""
+    made = Scratch()
+    shutil.rmtree(made.path)
+    made.path.mkdir()
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(PermissionError, match="another user has its name"):
+        made.clear()
+
+    assert list(made.path.iterdir()) == []
     made.remove()
