@@ -281,8 +281,9 @@ class EpochRunner:
             running.job.end()
         if self._running.get(key) is running:
             del self._running[key]
-        running.stop_file.unlink(missing_ok=True)
-        running.worker_file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the file system was made read-only, as after an error of its disk
+            running.stop_file.unlink(missing_ok=True)
+            running.worker_file.unlink(missing_ok=True)
         if not outcome.cancelled():
             outcome.exception()  # without an awaiter, the loss is irrelevant
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import signal
 from collections import UserDict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from py4j.java_gateway import JavaMember, JavaObject, is_magic_member
@@ -108,7 +109,8 @@ def end_accumulators(context: SparkContext) -> None:
     """End what PySpark does for a JVM in a thread of this process, which outlives it with its sockets."""
     server = context._accumulatorServer  # noqa: SLF001
     if server is not None:
-        server.shutdown()
+        with suppress(OSError):  # it ends first, and then removes its socket: not from a read-only file system
+            server.shutdown()
 
 
 def forget_gateway() -> None:

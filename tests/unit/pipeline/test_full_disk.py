@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 
 import pytest
 
+from mm2py.model.flow import Flow
 from mm2py.pipeline import epoch_jobs
-from mm2py.pipeline.spark import scratch, session
+from mm2py.pipeline.spark import internals, scratch, session
 from mm2py.pipeline.spark.scratch import NoScratchError
 from mm2py.pipeline.spark.session import SparkHost, SparkStartError
 from mm2py.telemetry.journal import EventLog
@@ -31,6 +32,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _is_full(*_: object, **__: object) -> NoReturn:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _is_read_only(*_: object, **__: object) -> NoReturn:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
 def _host() -> SparkHost:
@@ -66,6 +71,26 @@ async def test_an_epoch_that_no_file_can_end_ends_in_time(monkeypatch: pytest.Mo
     epoch_jobs._end_early(epoch_jobs._Running(plan, Path("epoch-1.stop"), job, outcome))
 
     assert asked == ["end"]
+
+
+async def test_nothing_that_cannot_be_removed_stops_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk with errors is made read-only: an epoch ends as ever, and so does Spark, on SIGTERM or for a new one."""
+    host, clock = _host(), LoopClock()
+    runner = epoch_jobs.EpochRunner(host, clock, EventLog(clock))
+    asked: list[str] = []
+    job: Any = SimpleNamespace(end=lambda: asked.append("end"), rest=lambda _s: asked.append("rest"))
+    plan: Any = None
+    outcome: Any = asyncio.get_running_loop().create_future()
+    outcome.set_result(None)
+    monkeypatch.setattr(Path, "unlink", _is_read_only)
+    runner._ended((Flow("A", "B"), 0), epoch_jobs._Running(plan, Path("epoch-1.stop"), job, outcome), outcome)
+    context: Any = SimpleNamespace(_accumulatorServer=SimpleNamespace(shutdown=_is_read_only))
+    internals.end_accumulators(context)
+    runner.close()
+    monkeypatch.undo()
+    await host.stop(within_s=1)
+
+    assert len(asked) == 1
 
 
 async def test_spark_whose_files_were_removed_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
