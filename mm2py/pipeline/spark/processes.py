@@ -7,6 +7,7 @@ Python workers learn that Spark is gone.
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import time
@@ -20,6 +21,8 @@ import psutil
 #: pyspark tells the JVM that it starts by this where to leave its port.
 _LAUNCHED: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _LOOK_EVERY_S: Final = 0.05
+#: Processes whose parent has ended become children of the one with this number.
+_FIRST: Final = 1
 
 
 def below(pid: int) -> tuple[psutil.Process, ...]:
@@ -62,6 +65,21 @@ def end_launched(*, grace_s: float = 0.0) -> None:
     for jvm in filter(_is_alive, launched):
         kill_tree(jvm.pid)
     kill(children)
+
+
+def reap_orphans() -> None:
+    """
+    Let go of what has ended among the processes that Spark left to a container's first process, which is this one.
+
+    To be called when the JVM has been waited for. Spark's processes have groups of their own; what
+    is in ours belongs to the one that started it, and asks how it ended.
+    """
+    if os.getpid() != _FIRST:
+        return
+    for child in psutil.Process().children():
+        with suppress(psutil.Error, OSError):
+            if child.status() == psutil.STATUS_ZOMBIE and os.getpgid(child.pid) != os.getpgrp():
+                os.waitpid(child.pid, os.WNOHANG)
 
 
 def _is_launched(child: psutil.Process) -> bool:

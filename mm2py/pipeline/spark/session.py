@@ -493,8 +493,8 @@ def _bury(session: SparkSession) -> None:
 def _bury_process(process: subprocess.Popen[bytes]) -> None:
     if process.stdin is not None:
         process.stdin.close()  # the JVM's own sign to leave
-    try:
+    with suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    process.kill()
+    process.wait()
+    processes.reap_orphans()

@@ -22,7 +22,8 @@ def test_a_warning_is_no_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     def launch(_conf: object, popen_kwargs: Any) -> Any:
         os.write(popen_kwargs["stderr"], b"WARN Elsewhere: the moon is full\n")
-        return SimpleNamespace(proc=SimpleNamespace(stdin=None, wait=lambda _within_s: 1), shutdown=lambda: None)
+        jvm = SimpleNamespace(stdin=None, wait=lambda *_within_s: 1, kill=lambda: None)
+        return SimpleNamespace(proc=jvm, shutdown=lambda: None)
 
     def refuse(**_arguments: object) -> Never:
         assert warned.wait(10)
