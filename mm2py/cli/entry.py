@@ -4,14 +4,18 @@ still load, which takes a second or more; a reload does not end what is to run a
 
 from __future__ import annotations
 
+import codecs
 import importlib
+import io
 import os
 import signal
+import sys
 
 from mm2py.cli.exit_code import ExitCode
 
 
 _INIT = 1
+_ESCAPED = "mm2py-escaped"
 
 
 def mm2py() -> int:
@@ -55,6 +59,17 @@ def _run_node(module: str, function: str = "main") -> int:
 
 def _run(module: str, function: str = "main") -> int:
     try:
+        codecs.register_error(_ESCAPED, _escaped)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors=_ESCAPED)
         return int(getattr(importlib.import_module(f"mm2py.cli.{module}"), function)())
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Escape what the terminal's encoding does not have as JSON does, so that output in that form can be read, too."""
+    import json  # noqa: PLC0415
+
+    assert isinstance(error, UnicodeEncodeError)  # noqa: S101 - what is printed
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
