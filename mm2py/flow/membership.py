@@ -166,7 +166,10 @@ class FlowMembership:
                 while True:
                     self._has_news.clear()
                     self._writer.begin_asking()
-                    await reach.done(_STEP, aliases, lambda: self._tend(place))
+                    if self._gives_up():
+                        await reach.done(_STEP, (), lambda: self._rest(place))  # the target is asked once at most
+                    else:
+                        await reach.done(_STEP, aliases, lambda: self._tend(place))
                     await until_set(self._has_news, self._pause_s())
         finally:
             # The flow ends, or is being cancelled: other nodes must not have to wait for the session to expire.
@@ -182,9 +185,6 @@ class FlowMembership:
 
     async def _tend(self, place: Membership) -> None:
         """Keep the membership or join, if possible, and inform the groups."""
-        if self._gives_up():
-            await self._rest(place)
-            return
         try:
             await self._decide(place)
         except BrokerAnsweredError as error:

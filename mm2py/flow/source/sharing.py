@@ -130,7 +130,8 @@ class ShareKeeper(BackgroundLoop):
         tasks.ledger.forget(lost)
 
     async def _gain(self, tasks: Collection[int]) -> None:
-        reach, flow = self._context.reach, self._context.flow
+        # The source is asked only about partitions that have no position yet.
+        reach, asked = self._context.reach, [self._context.flow.target]
 
         async def gain() -> None:
             # A node that vanished may have left a transaction open, or may be about to write.
@@ -138,7 +139,7 @@ class ShareKeeper(BackgroundLoop):
             await self.follow()
             await self.adopt(self._topics.latest)
 
-        while not self._is_over() and not await reach.done("take over partitions", flow.aliases, gain):
+        while not self._is_over() and not await reach.done("take over partitions", asked, gain):
             await self._clock.sleep(_RETRY_S)
 
     async def follow(self) -> None:

@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE
+from mm2py.errors import ClusterUnreachableError
 from mm2py.flow import membership
 from mm2py.model.group import GroupMember, GroupMembers
 from mm2py.model.share import (
@@ -20,6 +21,7 @@ from mm2py.model.share import (
     whole_share,
 )
 from mm2py.telemetry.events import (
+    ClusterRecovered,
     FlowRunsElsewhere,
     FlowShared,
     FlowTakenOver,
@@ -256,6 +258,19 @@ async def test_a_flow_that_is_down_for_good_gives_its_place_up(run: Run) -> None
         after = place.is_in
 
     assert (before, after) == (True, False)
+
+
+async def test_a_flow_that_is_down_for_good_reports_no_recovery_of_the_target(run: Run) -> None:
+    """It has left the flow's group and asks the target no more: other loops of it may see that the target is away."""
+    async with run(NOBODY) as (place, group, events):
+        await asyncio.sleep(4)
+        group.has_failed = True
+        await asyncio.sleep(4)
+        place.its._context.reach.failed("report to the other nodes", ClusterUnreachableError("B", "b:9092", "refused"))
+        await asyncio.sleep(60)
+
+    assert not place.is_in
+    assert events.of(ClusterRecovered) == ()
 
 
 async def test_a_flow_whose_source_group_is_down_for_good_is_left_to_other_nodes(run: Run) -> None:

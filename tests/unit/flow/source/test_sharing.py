@@ -14,6 +14,7 @@ from mm2py.core.offsets.translation import Precision, Translated
 from mm2py.core.source import due
 from mm2py.core.source.due import RemotePartition
 from mm2py.core.source.progress import PartitionState
+from mm2py.errors import ClusterUnreachableError
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.source.partitions import SourceTasks
@@ -24,7 +25,7 @@ from mm2py.model.positions import Position
 from mm2py.model.run_chunk import KeptChunk
 from mm2py.model.share import ALL_SLOTS, Share, slot_of
 from mm2py.model.transform import FlowTransforms, TopicRule, Transform
-from mm2py.telemetry.events import PositionsRead
+from mm2py.telemetry.events import ClusterRecovered, PositionsRead
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import SETTINGS, flow_context
@@ -58,7 +59,8 @@ class Rig:
 
     def __init__(self, look: Mirrored, next_upstream: int, settings: FlowSettings = SETTINGS) -> None:
         clock = LoopClock()
-        context = flow_context(clock, EventLog(clock), settings)
+        self.events = EventLog(clock)
+        self.context = context = flow_context(clock, self.events, settings)
         self.stored = Stored(positions(look, next_upstream))
         self.tasks = SourceTasks(context, PretendedEpochs())
         self.translations = Translations(flow_runs=100, partition_runs=100)
@@ -147,6 +149,18 @@ async def test_slots_that_come_before_a_copy_task_wait_for_it() -> None:
     assert found[0] == (set(of_records), of_records)
     assert found[1] == (set(look.places), {**of_records, **dict.fromkeys(plain.places, 2)})
     assert {state.position for state in rig.tasks.ledger.states.values()} == {100}
+
+
+async def test_a_share_that_is_taken_makes_no_recovery_of_the_source() -> None:
+    """Another node has left while the source is away. Where its partitions go on is known from the target alone."""
+    rig = Rig(mirrored(0), 100)
+    rig.context.reach.failed("refresh topics", ClusterUnreachableError("A", "a:9092", "connection refused"))
+    await asyncio.sleep(60)
+    rig.tasks.holders.share = attrs.evolve(everything := rig.tasks.holders.share, tasks=frozenset())
+    await rig.keeper.apply(everything)
+
+    assert set(rig.tasks.ledger.states) == {TopicPartition("t", 0)}
+    assert rig.events.of(ClusterRecovered) == ()
 
 
 async def test_a_node_with_all_slots_follows_one_that_has_a_record_task() -> None:

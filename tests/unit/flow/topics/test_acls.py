@@ -17,6 +17,7 @@ from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
 from mm2py.model.synced import SyncedAcl
 from mm2py.telemetry.events import (
     AclSyncIdle,
+    ClusterRecovered,
     ClusterUnreachable,
     StepFailed,
     TopicAclsChanged,
@@ -158,6 +159,17 @@ async def test_a_cluster_that_is_away_is_asked_again_soon() -> None:
 
     assert rig.target.acls == {REMOTE}
     assert len(rig.events.of(ClusterUnreachable)) == 1
+
+
+async def test_a_round_that_ends_at_the_source_makes_no_recovery_of_the_target() -> None:
+    """Without an authorizer at the source, as in most clusters, the target is not asked for anything."""
+    rig = AclSyncRig()
+    rig.source.failure = error_of(ErrorCode.SECURITY_DISABLED, "A", "DescribeAcls")
+    rig.reach.failed("write positions", ClusterUnreachableError("B", "b:9092", "connection refused"))
+    await rig.live(2.5 * INTERVAL_S)
+
+    assert (rig.source.looks, rig.target.looks) == (3, 0)
+    assert rig.events.of(ClusterRecovered) == ()
 
 
 async def test_a_round_that_hangs_is_given_up_and_tried_again() -> None:
