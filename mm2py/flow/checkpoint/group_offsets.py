@@ -21,7 +21,7 @@ from mm2py.flow.task_group import FlowContext
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset, GroupDescription
 from mm2py.telemetry.events import GroupOffsetsSynced, GroupSyncResumed, GroupSyncSkipped
-from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.error_codes import ErrorCode, is_retriable
 from mm2py.wire.groups.consumer_groups import Groups
 
 
@@ -85,12 +85,15 @@ class GroupOffsets:
         self._events = context.events
         self._reach = context.reach
         self._seen: dict[str, dict[TopicPartition, int]] = {}
+        #: Groups whose last write failed as it does while a coordinator moves.
+        self._delayed: set[str] = set()
 
     async def sync_once(self, wanted: Mapping[str, Offsets]) -> frozenset[str]:
         """Bring the target up to *wanted*, group by group, as far as allowed; return the groups that are up to date."""
         for gone in self.states.keys() - wanted.keys():
             del self.states[gone]
             self._seen.pop(gone, None)
+        self._delayed &= wanted.keys()
         self._groups.keep(wanted)
         described = await self._groups.describe(wanted)
         committed = await self._groups.committed(wanted)
@@ -142,6 +145,10 @@ class GroupOffsets:
         errors = [error for error in answers.values() if error is not None]
         if any(error.code == ErrorCode.OPERATION_NOT_ATTEMPTED for error in errors):
             return False
+        if group not in self._delayed and any(is_retriable(error.code) for error in errors):
+            self._delayed.add(group)
+            return False
+        self._delayed.discard(group)
         written = {tp: due[tp] for tp, error in answers.items() if error is None}
         if any(error.code in _JOINED for error in errors):
             self._note(group, AtTarget.ACTIVE, current)

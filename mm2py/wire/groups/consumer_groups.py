@@ -180,31 +180,36 @@ class Groups:
         Commit *offsets* for an empty group; return per partition None or the broker's error.
 
         A group that has members is refused with UNKNOWN_MEMBER_ID: that is Kafka's own compare-and-set. *may_send* is
-        asked right before each attempt; if it says no, the error is OPERATION_NOT_ATTEMPTED.
+        asked right before each attempt; if it says no at the first one, the error is OPERATION_NOT_ATTEMPTED.
         """
         topics: dict[str, list[tuple[int, int, str]]] = {}
         for tp, committed in offsets.items():
             topics.setdefault(tp.topic, []).append((tp.partition, committed.offset, committed.metadata))
         rows = list(topics.items())
         request = OffsetCommitRequest(group, _NO_GENERATION, _NO_MEMBER, _DEFAULT_RETENTION, rows)
-        name = "OffsetCommit"
+        name, failures = "OffsetCommit", list[Failure]()
 
         async def commit(node: int, _groups: Sequence[str]) -> Mapping[str, dict[TopicPartition, int] | Failure]:
             if not may_send():
                 return {group: self._error(ErrorCode.OPERATION_NOT_ATTEMPTED, name, group)}
             response = await self._send(node, request)
             if isinstance(response, Failure):
+                failures.append(response)
                 return {group: response}
             codes = {
                 TopicPartition(topic, number): code for topic, rows in response.topics for number, code, *_ in rows
             }
             # A coordinator that moved says so in each partition's code.
             moved = next((code for code in codes.values() if needs_lookup(code)), None)
-            return {group: codes if moved is None else self._error(moved, name, group)}
+            if moved is None:
+                return {group: codes}
+            failures.append(self._error(moved, name, group))
+            return {group: failures[-1]}
 
         answer = (await self._at_coordinators([group], commit))[group]
         if isinstance(answer, Failure):
-            return dict.fromkeys(offsets, answer)
+            is_given_up = answer.code == ErrorCode.OPERATION_NOT_ATTEMPTED and failures
+            return dict.fromkeys(offsets, failures[-1] if is_given_up else answer)
         silent = int(ErrorCode.UNKNOWN_SERVER_ERROR)
         codes = {tp: answer.get(tp, silent) for tp in offsets}
         return {tp: self._error(code, name, f"{group} {tp}") if code else None for tp, code in codes.items()}

@@ -348,6 +348,29 @@ async def test_a_refusal_is_shown_with_the_broker_s_words(rig: GroupOffsetsRig) 
     assert len(rig.events.of(GroupSyncSkipped)) == 1
 
 
+async def test_a_coordinator_that_cannot_write_is_reported_but_not_one_that_moves(rig: GroupOffsetsRig) -> None:
+    """
+    __consumer_offsets has too few replicas: groups are described and read as ever, and no commit succeeds.
+
+    What was read counts for less time than the coordinator is asked again: that it was asked at all must not get lost.
+    """
+    rig.target.failing[OFFSET_COMMIT] = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    settled = [await rig.sync(100)]
+    early = rig.events.of(GroupSyncSkipped)
+    settled += [await rig.sync(110), await rig.sync(120), await rig.sync(130)]
+    state = rig.state
+    del rig.target.failing[OFFSET_COMMIT]
+    settled.append(await rig.sync(140))
+
+    assert early == ()
+    assert state is AtTarget.REFUSED
+    (skipped,) = rig.events.of(GroupSyncSkipped)
+    assert "COORDINATOR_NOT_AVAILABLE" in skipped.reason
+    assert "__consumer_offsets" in skipped.hint
+    assert settled == [frozenset()] * 4 + [{"g"}]
+    assert [event.state for event in rig.events.of(GroupSyncResumed)] == ["refused"]
+
+
 async def test_a_group_that_is_gone_is_forgotten(rig: GroupOffsetsRig) -> None:
     """What is no longer wanted is no longer shown."""
     await rig.sync(100)
