@@ -74,11 +74,23 @@ class _Epoch:
         self._reader: SourceReader | None = None
 
     async def run(self) -> EpochOutcome:
-        if await self._prepare():
+        if self._is_in_time() and await self._prepare():
             await self._copy()
         else:
             self._hosted.begin_sessions_again(self._source.alias)
         return self._outcome()
+
+    def _is_in_time(self) -> bool:
+        """Whether the plan is so new that its batches may be sent; else nothing need be read."""
+        void_after_ms = self._plan.void_after_ms
+        if void_after_ms is None or self._clock.wall_ms() <= void_after_ms:
+            return True
+        for copy in self._copies:
+            copy.retried_failure = PartitionFailure(
+                f"by the clock of Spark's worker {worker_name()} this epoch was planned hours ago",
+                "set the clocks of the daemon's host and of the Spark executors' hosts right",
+            )
+        return False
 
     async def _prepare(self) -> bool:
         """Learn of unknown topics; False when the time was over before both clusters answered."""

@@ -12,8 +12,10 @@ import pytest
 from mm2py.model.epoch import RECREATED, Ended, LogOffsets, ProducerMark, Run
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.pipeline.copy import epoch
+from mm2py.pipeline.copy.worker_state import worker_name
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.batches import START_MS, Content, build_batch
+from tests.support.clocks import LoopClock
 from tests.support.copy_rig import EPOCH_MS, NEW_ID, OLD_ID, REMOTE, TOPIC, CopyRig, known, of, rig_of, worker_of
 from tests.support.model_partition import ModelPartition
 
@@ -86,6 +88,20 @@ async def test_stop_file_ends_the_epoch_early(rig: CopyRig, tmp_path: Path) -> N
 
     assert rig.values() == list(range(9))
     assert outcome.elapsed_s == pytest.approx(2.2, abs=0.2)
+
+
+async def test_an_executor_whose_clock_is_hours_ahead_is_named(rig: CopyRig) -> None:
+    """By its time each plan is too old to be sent by, as on a machine that was suspended: nothing else tells why."""
+    rig.load(0, 3)
+    clock = LoopClock()
+    plan = attrs.evolve(rig.plan(), void_after_ms=clock.wall_ms() - 1)
+    outcome = await epoch.copy_epoch(plan, clock, rig.worker)
+
+    assert rig.values() == []
+    assert [p.ended for p in outcome.partitions] == [Ended.INTERRUPTED] * 2
+    failure = known(of(outcome).failure)
+    assert f"{worker_name()} this epoch was planned hours ago" in failure.message
+    assert "clocks" in failure.hint
 
 
 async def test_a_settled_epoch_does_not_look_at_its_partitions_again(
