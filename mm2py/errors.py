@@ -139,6 +139,25 @@ class OpenTransactionError(BrokerAnsweredError):
 
 
 @attrs.define(eq=False)
+class UnendedTransactionError(BrokerAnsweredError):
+    """The last transaction of a producer of the mirror's own is still being ended by the brokers."""
+
+    hint: ClassVar[str] = (
+        "it is tried again by itself. If it stays, a partition that was written to has no leader, or fewer replicas in "
+        "sync than its min.insync.replicas: kafka-transactions.sh describe names them"
+    )
+
+
+@attrs.define(eq=False)
+class TooFewReplicasError(BrokerAnsweredError):
+    """A partition takes no records, because too few of its replicas are in sync; `detail` names it."""
+
+    hint: ClassVar[str] = (
+        "it is tried again by itself; if all brokers are up, the topic has fewer replicas than its min.insync.replicas"
+    )
+
+
+@attrs.define(eq=False)
 class WrongTimeError(BrokerAnsweredError):
     """A broker refused a record of the mirror's own, which has the time of this host."""
 

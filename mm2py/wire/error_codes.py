@@ -8,6 +8,7 @@ a request with an unknown error is pointless.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 
 from mm2py.errors import (
     BrokerAnsweredError,
@@ -15,6 +16,8 @@ from mm2py.errors import (
     NoAnswerError,
     NoLeaderError,
     OpenTransactionError,
+    TooFewReplicasError,
+    UnendedTransactionError,
     WrongTimeError,
 )
 from mm2py.wire.security.access import NotAuthorizedError, grant_for
@@ -224,6 +227,16 @@ _REFUSES_PRINCIPAL = frozenset(
     }
 )
 
+_KINDS: Mapping[int, type[BrokerAnsweredError]] = {
+    ErrorCode.LEADER_NOT_AVAILABLE: NoLeaderError,
+    ErrorCode.NETWORK_EXCEPTION: NoAnswerError,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: CoordinatorAwayError,
+    ErrorCode.NOT_ENOUGH_REPLICAS: TooFewReplicasError,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: TooFewReplicasError,
+    ErrorCode.INVALID_TIMESTAMP: WrongTimeError,
+    ErrorCode.CONCURRENT_TRANSACTIONS: UnendedTransactionError,
+}
+
 _NAMES = {int(code): code.name for code in ErrorCode}
 
 
@@ -256,16 +269,9 @@ def error_of(code: int, cluster: str, request: str, detail: str | None = None) -
 
 
 def _kind(code: int, request: str, detail: str | None) -> type[BrokerAnsweredError]:
-    match code:
-        case ErrorCode.INVALID_TIMESTAMP:
-            return WrongTimeError
-        case ErrorCode.NETWORK_EXCEPTION:
-            return NoAnswerError
-        case ErrorCode.LEADER_NOT_AVAILABLE if detail:
-            return NoLeaderError
-        case ErrorCode.COORDINATOR_NOT_AVAILABLE:
-            return CoordinatorAwayError
-        # What holds an offset back; of an answer to a producer it says that its own transaction is just being ended.
-        case ErrorCode.CONCURRENT_TRANSACTIONS if request == "ListOffsets":
-            return OpenTransactionError
-    return BrokerAnsweredError
+    if code == ErrorCode.LEADER_NOT_AVAILABLE and not detail:
+        return BrokerAnsweredError
+    # What holds an offset back; of an answer to a producer it says that its own transaction is just being ended.
+    if code == ErrorCode.CONCURRENT_TRANSACTIONS and request == "ListOffsets":
+        return OpenTransactionError
+    return _KINDS.get(code, BrokerAnsweredError)

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from mm2py.clock import Clock
+from mm2py.errors import TooFewReplicasError
 from mm2py.model.epoch import CopyLimits, Ended, PartitionFailure
 from mm2py.pipeline.copy.broker_sender import BrokerSender
 from mm2py.pipeline.copy.metadata import HINT_REWOUND, WantedTopics, end_remade, is_remade
@@ -53,9 +54,7 @@ _RETRIED: Final[Mapping[int, str]] = {
     ErrorCode.KAFKA_STORAGE_ERROR: (
         "it is tried again by itself; a disk of the broker that leads it at the target is full, or has failed"
     ),
-    ErrorCode.NOT_ENOUGH_REPLICAS: (
-        "it is tried again by itself; if all brokers are up, the topic has fewer replicas than its min.insync.replicas"
-    ),
+    ErrorCode.NOT_ENOUGH_REPLICAS: TooFewReplicasError.hint,
 }
 _REFUSED: Final = {
     ErrorCode.MESSAGE_TOO_LARGE: "raise max.message.bytes of the remote topic, or message.max.bytes of its brokers",

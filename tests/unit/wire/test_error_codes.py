@@ -68,10 +68,22 @@ def test_a_record_of_ours_with_a_wrong_time_names_the_clocks() -> None:
             "cluster B answered FindTransactionCoordinator with COORDINATOR_NOT_AVAILABLE [15] (positions-1)",
             "__transaction_state",
         ),
+        (
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            "Produce",
+            "cluster B answered Produce with NOT_ENOUGH_REPLICAS [19] (positions-1)",
+            "min.insync.replicas",
+        ),
+        (
+            ErrorCode.CONCURRENT_TRANSACTIONS,
+            "EndTxn",
+            "cluster B answered EndTxn with CONCURRENT_TRANSACTIONS [51] (positions-1)",
+            "min.insync.replicas",
+        ),
     ],
 )
 def test_what_is_away_is_named(code: ErrorCode, request_name: str, message: str, hint: str) -> None:
-    """A partition whose brokers are all down, and one of a log of the brokers' own: what to look at is said."""
+    """A partition without enough brokers, also if only the end of a transaction shows it: what to look at is said."""
     error = pickle.loads(pickle.dumps(error_of(code, "B", request_name, "positions-1")))
 
     assert str(error) == message
