@@ -124,7 +124,8 @@ class CoordinatorAwayError(BrokerAnsweredError):
 
     hint: ClassVar[str] = (
         "check that __consumer_offsets (groups) and __transaction_state (transactional ids) of that cluster have their "
-        "partitions online; they cannot be created with fewer brokers than their replication factor"
+        "partitions online, with as many replicas in sync as their min.insync.replicas; they cannot be created with "
+        "fewer brokers than their replication factor"
     )
 
 

@@ -30,8 +30,8 @@ class NoCoordinatorError(Mm2Error):
     """No broker coordinates a flow's group, so it is unknown who runs the flow."""
 
     hint: ClassVar[str] = (
-        "check that __consumer_offsets of that cluster has its partitions online; it cannot be created with fewer "
-        "brokers than offsets.topic.replication.factor"
+        "check that __consumer_offsets of that cluster has its partitions online, with as many replicas in sync as its "
+        "min.insync.replicas; it cannot be created with fewer brokers than offsets.topic.replication.factor"
     )
 
     cluster: str

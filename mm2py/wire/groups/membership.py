@@ -128,8 +128,15 @@ class Membership:
         """
         Join with *metadata*, and return what the group's leader assigns to us; where that is us, *assign* is asked.
 
-        None if the group was overtaken by one rebalance after another.
+        None if the group was overtaken by one rebalance after another. That it cannot be stored, because
+        __consumer_offsets has too few replicas, looks the same: the coordinator says so once, and has all join again.
         """
+        answered: list[int] = []
+
+        def note(synced: Any) -> int:
+            answered.append(synced.error_code)
+            return answered[-1]
+
         for _ in range(_ROUNDS):
             answer = await self._ask(self._join_request(metadata), "JoinGroup")
             if not isinstance(answer, BrokerAnsweredError):
@@ -138,13 +145,15 @@ class Membership:
                 if answer.leader_id == answer.member_id:
                     joined = {row[0]: bytes(row[-1] or b"") for row in answer.members}
                     shares = await assign(answer.generation_id, joined)
-                answer = await self._ask(self._sync_request(shares), "SyncGroup")
+                answer = await self._ask(self._sync_request(shares), "SyncGroup", note)
                 if not isinstance(answer, BrokerAnsweredError):
                     return bytes(answer.member_assignment)
             if answer.code in _THROWN_OUT or answer.code == _FENCED:
                 self._forget()
             if answer.code not in _AGAIN:
                 raise answer
+        if ErrorCode.COORDINATOR_NOT_AVAILABLE in answered:
+            raise error_of(ErrorCode.COORDINATOR_NOT_AVAILABLE, self._cluster.alias, "SyncGroup", self.group)
         return None
 
     async def beat(self) -> Heartbeat:

@@ -109,6 +109,21 @@ async def test_a_round_that_another_overtakes_is_gone_through_again() -> None:
     assert coordinators.names == ["JoinGroup", "SyncGroup"] * 2
 
 
+async def test_a_group_that_cannot_be_stored_is_an_error() -> None:
+    """
+    __consumer_offsets has too few replicas: the coordinator says so to a SyncGroup, and has all join again.
+
+    Else it would be joined for ever, as if other members came and went, and nothing would tell why the flow waits.
+    """
+    codes = [OK, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REBALANCE_IN_PROGRESS]
+    member, coordinators = _member(*codes * 20)
+
+    with pytest.raises(BrokerAnsweredError, match="SyncGroup with COORDINATOR_NOT_AVAILABLE"):
+        await member.join(b"", _assign)
+    coordinators.answers = codes
+    assert await member.join(b"", _assign)
+
+
 @pytest.mark.parametrize(
     ("answer", "is_known"),
     [
