@@ -33,6 +33,9 @@ from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError
 from mm2py.wire.security.door import Opener
 
 
+#: A connection that is given up after this long, while it is opened, leads to a silent broker.
+_SILENT_S = 1.0
+
 #: An offset, or why there is none.
 Offset = int | BrokerAnsweredError
 
@@ -231,11 +234,22 @@ class Cluster:
         broker = self.brokers.get(node_id)
         if broker is None:
             raise BrokerConnectionError(self.alias, str(node_id), "the cluster has no such broker now")
+        asked_at = self.clock.monotonic()
         try:
             return await self._connections.get(broker, purpose)
         except asyncio.CancelledError:
             self.may_have_moved = True
+            if self.clock.monotonic() - asked_at >= _SILENT_S:
+                self.doubt(node_id)
             raise
+
+    def doubt(self, node_id: int) -> None:
+        """
+        Note that *node_id* did not answer in time, as a frozen broker. Others are asked first, and soon, where it
+        listens and who leads by now what it led: the request timeout may be longer than what waits for it.
+        """
+        self._connections.doubt(node_id)
+        self._upkeep.doubt(node_id)
 
     async def send_to(self, node_id: int, request: Any, purpose: str = "") -> Any:
         """Send *request* to one broker and give its response."""

@@ -70,6 +70,8 @@ class Connections:
         self._door = Door(endpoint, clock, opener)
         self._lines: dict[tuple[int, str], _Line] = {}
         self._backoffs: dict[int, _Backoff] = {}
+        #: Brokers that did not answer in time, and have not been connected to since.
+        self._doubted: set[int] = set()
         self._is_closed = False
         # It spreads load and guards nothing.
         self._random = random.Random()  # noqa: S311
@@ -104,6 +106,7 @@ class Connections:
                 connection.close()
                 raise BrokerConnectionError(alias, str(broker), "the broker moved meanwhile")
             backoff.failures, backoff.not_before = 0, 0.0
+            self._doubted.discard(broker.node_id)
             line.connection = connection
             return connection
 
@@ -129,6 +132,13 @@ class Connections:
         host, port = address_of(server)
         return await self._door.open(host, port)
 
+    def doubt(self, node_id: int) -> None:
+        """Close the connection for questions to *node_id*, which did not answer in time, and ask others before it."""
+        self._doubted.add(node_id)
+        line = self._lines.get((node_id, ""))
+        if line is not None and not line.lock.locked():
+            line.close()
+
     def drop_moved(self, brokers: Mapping[int, Broker]) -> None:
         """Close the connections to addresses that *brokers* have left."""
         # A broker that is merely missing may be fenced for a moment while its connections still work.
@@ -138,13 +148,15 @@ class Connections:
                 del self._lines[node_id, purpose]
 
     def by_promise(self, brokers: Mapping[int, Broker], purpose: str) -> list[int]:
-        """Order the brokers: connected ones, then those that may be tried at once, then those in back-off."""
+        """Order the brokers: connected ones, those that may be tried at once, those in back-off, doubted ones."""
         now = self._clock.monotonic()
 
         def promise(node_id: int) -> int:
             line = self._lines.get((node_id, purpose))
             if line is not None and line.open_connection() is not None:
                 return 0
+            if node_id in self._doubted:
+                return 3
             return 1 if self._backoffs.get(node_id, _Backoff()).not_before <= now else 2
 
         nodes = list(brokers)

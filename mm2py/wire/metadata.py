@@ -111,6 +111,7 @@ class MetadataUpkeep:
         self._lock = asyncio.Lock()
         self._refreshed_at: float | None = None
         self._learnt_at: dict[str, float] = {}
+        self._doubted: set[str] = set()
         self._tickets_issued = 0
         self._tickets_served = 0
         self._failure: ClusterUnreachableError | None = None
@@ -118,13 +119,19 @@ class MetadataUpkeep:
         self._wants_all_topics = False
 
     def unknown(self, topics: Collection[str]) -> list[str]:
-        """Return which of *topics* were never asked for."""
-        return [topic for topic in topics if topic not in self._learnt_at]
+        """Return which of *topics* were never asked for, or are doubted."""
+        return [topic for topic in topics if topic not in self._learnt_at or topic in self._doubted]
 
     def stale(self, topics: Collection[str]) -> list[str]:
         """Return which of *topics* are unknown or too old."""
         oldest = self._clock.monotonic() - self._max_age_s
-        return [topic for topic in topics if self._learnt_at.get(topic, oldest) <= oldest]
+        return [it for it in topics if it in self._doubted or self._learnt_at.get(it, oldest) <= oldest]
+
+    def doubt(self, node_id: int) -> None:
+        """Count as unknown all topics of which *node_id* leads a partition: another broker may by now."""
+        for name, topic in self.view.topics.items():
+            if any(partition.leader == node_id for partition in topic.partitions.values()):
+                self._doubted.add(name)
 
     async def refresh(self, topics: Collection[str] | None) -> None:
         """Ask for *topics*, or take part in the answer, or the failure, of a request sent after this call began."""
@@ -163,6 +170,7 @@ class MetadataUpkeep:
         fresh = await asyncio.to_thread(view_of, response) if in_thread else view_of(response)
         self.view = merged(self.view, fresh, is_complete=topics is None)
         now = self._refreshed_at = self._clock.monotonic()
+        self._doubted = set() if topics is None else self._doubted.difference(topics)
         if topics is None:
             self._learnt_at.clear()
         for topic in self.view.topics if topics is None else topics:

@@ -242,6 +242,7 @@ class ModelCluster:
     connections: list[ModelConnection] = attrs.field(factory=list)
     sent: list[tuple[int, int]] = attrs.field(factory=list)
     refreshes: int = 0
+    doubted: list[int] = attrs.field(factory=list)
     producer_ids: int = 1000
     clock: LoopClock = attrs.field(factory=LoopClock)
     known_leaders: dict[TopicPartition, int | None] | None = None
@@ -312,6 +313,9 @@ class ModelCluster:
         self.refreshes += 1
         if self.known_leaders is not None:
             self.known_leaders = {tp: partition.leader for tp, partition in self.partitions.items()}
+
+    def doubt(self, node: int) -> None:
+        self.doubted.append(node)
 
     async def connection(self, node: int, purpose: str = "") -> ModelConnection:
         if node in self.unlisted:

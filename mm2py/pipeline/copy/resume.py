@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 import attrs
@@ -138,9 +138,8 @@ class Resumer:
                     copy.retried_failure = failure_of(error)
             except asyncio.CancelledError:
                 # A topic that is gone has no leader that could answer: without a word of it nobody would look.
-                for copy in unsure if self._clock.monotonic() - asked_at >= SILENT_S else ():
-                    is_led = self._target.leader(copy.remote) is not None
-                    copy.retried_failure = copy.retried_failure or (untold if is_led else leaderless)(copy.remote)
+                if self._clock.monotonic() - asked_at >= SILENT_S:
+                    self._note_silence(unsure)
                 raise
             else:
                 async with asyncio.TaskGroup() as tasks:
@@ -151,6 +150,15 @@ class Resumer:
             if not unsure:
                 return
             await self._clock.sleep(_PAUSE_S)
+
+    def _note_silence(self, copies: Iterable[PartitionCopy]) -> None:
+        """Note that nothing was learnt of *copies* because their leaders did not answer, or they have none."""
+        leaders = {copy.remote: self._target.leader(copy.remote) for copy in copies}
+        for copy in copies:
+            is_led = leaders[copy.remote] is not None
+            copy.retried_failure = copy.retried_failure or (untold if is_led else leaderless)(copy.remote)
+        for leader in {it for it in leaders.values() if it is not None}:
+            self._target.doubt(leader)
 
     async def _settled_ends(
         self, partitions: Collection[TopicPartition]

@@ -95,6 +95,7 @@ async def test_a_target_that_tells_no_end_is_named(
     told = copy.retried_failure
     assert (told is not None) is is_told
     assert told is None or told.message == "the target did not say within the epoch's time where A.orders-0 ends"
+    assert rig.target.doubted == ([0] if is_told else [])
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
