@@ -240,15 +240,15 @@ class Cluster:
         except asyncio.CancelledError:
             self.may_have_moved = True
             if self.clock.monotonic() - asked_at >= _SILENT_S:
-                self.doubt(node_id)
+                self.doubt(node_id, purpose)
             raise
 
-    def doubt(self, node_id: int) -> None:
+    def doubt(self, node_id: int, purpose: str = "") -> None:
         """
         Note that *node_id* did not answer in time, as a frozen broker. Others are asked first, and soon, where it
         listens and who leads by now what it led: the request timeout may be longer than what waits for it.
         """
-        self._connections.doubt(node_id)
+        self._connections.doubt(node_id, purpose)
         self._upkeep.doubt(node_id)
 
     async def send_to(self, node_id: int, request: Any, purpose: str = "") -> Any:

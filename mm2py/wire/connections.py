@@ -132,12 +132,12 @@ class Connections:
         host, port = address_of(server)
         return await self._door.open(host, port)
 
-    def doubt(self, node_id: int) -> None:
-        """Close the connection for questions to *node_id*, which did not answer in time, and ask others before it."""
+    def doubt(self, node_id: int, purpose: str) -> None:
+        """Close the connections for *purpose* and for questions to a silent broker, and ask others before it."""
         self._doubted.add(node_id)
-        line = self._lines.get((node_id, ""))
-        if line is not None and not line.lock.locked():
-            line.close()
+        for line in map(self._lines.get, [(node_id, ""), (node_id, purpose)]):
+            if line is not None and not line.lock.locked():
+                line.close()
 
     def drop_moved(self, brokers: Mapping[int, Broker]) -> None:
         """Close the connections to addresses that *brokers* have left."""

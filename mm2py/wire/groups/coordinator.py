@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -25,22 +26,34 @@ class Coordinator:
         self._purpose = purpose
         self._node: int | None = None
 
-    async def ask(self, request: Any, name: str, judge: Callable[[Any], BrokerAnsweredError | None]) -> Any:
+    async def ask(
+        self,
+        request: Any,
+        name: str,
+        judge: Callable[[Any], BrokerAnsweredError | None],
+        *,
+        within_s: float | None = None,
+    ) -> Any:
         """
         Ask once; return the answer, or the error that it is: *judge* returns that of a response.
 
-        A failed connection is an error too, NETWORK_EXCEPTION. Raise where no broker of the cluster answers.
+        A failed connection is an error too, NETWORK_EXCEPTION, and so is a coordinator that does not answer *within_s*.
+        Raise where no broker of the cluster answers.
         """
         try:
-            if self._node is None:
-                self._node = await self._find()
-            response = await self._cluster.send_to(self._node, request, self._purpose)
+            async with asyncio.timeout(within_s):
+                if self._node is None:
+                    self._node = await self._find()
+                response = await self._cluster.send_to(self._node, request, self._purpose)
         except BrokerAnsweredError as error:
             return error
-        except (BrokerConnectionError, ClusterUnreachableError) as error:
+        except (BrokerConnectionError, ClusterUnreachableError, TimeoutError) as error:
+            why = str(error) or f"no answer within {within_s or 0:g} s"
+            if isinstance(error, TimeoutError) and self._node is not None:
+                self._cluster.doubt(self._node, self._purpose)
             self._node = None
             await self._cluster.refresh_metadata(())  # raises if the cluster is unreachable
-            return error_of(ErrorCode.NETWORK_EXCEPTION, self._cluster.alias, name, f"{self._key}: {error}")
+            return error_of(ErrorCode.NETWORK_EXCEPTION, self._cluster.alias, name, f"{self._key}: {why}")
         answered = judge(response)
         if answered is None:
             return response

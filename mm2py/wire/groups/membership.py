@@ -29,6 +29,9 @@ from mm2py.wire.patience import Patience
 _PURPOSE: Final = "membership"
 #: How long a moving or loading coordinator is awaited; callers retry soon.
 _PATIENCE_S: Final = 15.0
+#: Part of a session after which a heartbeat is not awaited any more: a frozen coordinator answers none, and another
+#: broker may have its groups long before the request timeout is over.
+_BEAT_SHARE: Final = 1 / 3
 #: A round of joining may be overtaken by another; more often than this in a row is an error.
 _ROUNDS: Final = 10
 #: The coordinator does not know the member, or not in this generation.
@@ -158,7 +161,7 @@ class Membership:
 
     async def beat(self) -> Heartbeat:
         """Send a heartbeat."""
-        answer = await self._ask(self._heartbeat(), "Heartbeat")
+        answer = await self._ask(self._heartbeat(), "Heartbeat", within_s=self._session_ms / 1000 * _BEAT_SHARE)
         if not isinstance(answer, BrokerAnsweredError):
             return Heartbeat.OK
         if answer.code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -214,7 +217,14 @@ class Membership:
 
     # Its coordinator.
 
-    async def _ask(self, request: Any, name: str, judge: Callable[[Any], int] = lambda it: it.error_code) -> Any:
+    async def _ask(
+        self,
+        request: Any,
+        name: str,
+        judge: Callable[[Any], int] = lambda it: it.error_code,
+        *,
+        within_s: float | None = None,
+    ) -> Any:
         """Ask the coordinator until it answers what it will answer; return that, or the error."""
 
         def error(response: Any) -> BrokerAnsweredError | None:
@@ -225,7 +235,7 @@ class Membership:
 
         patience = Patience(self._cluster.clock, _PATIENCE_S)
         while True:
-            answer = await self._coordinator.ask(request, name, error)
+            answer = await self._coordinator.ask(request, name, error, within_s=within_s)
             if not isinstance(answer, BrokerAnsweredError) or answer.code in _AGAIN:
                 return answer
             if patience.is_over_for(answer.code):

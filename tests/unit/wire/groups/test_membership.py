@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +18,7 @@ from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.membership import Heartbeat, Membership
 from mm2py.wire.groups.requests import HeartbeatRequest, JoinGroupRequest
 from mm2py.wire.security.access import NotAuthorizedError
+from tests.support.clocks import now
 from tests.support.coordinators import Coordinators
 
 
@@ -166,6 +168,24 @@ async def test_what_a_heartbeat_meets(answer: Any, found: Heartbeat, *, is_in: b
     assert await member.beat() is found
     assert member.is_in is is_in
     assert coordinators.asked == [(node, "Heartbeat") for node in asked]
+
+
+async def test_a_frozen_coordinator_is_looked_up_again_within_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a heartbeat and answers nothing; its groups are another broker's long before the request would fail."""
+    member, coordinators = await _joined()
+    send, frozen = GroupCoordinators.send_to, coordinators.lookups
+
+    async def send_unless_frozen(its: GroupCoordinators, node: int, request: Any, purpose: str) -> Any:
+        await asyncio.sleep(30 if node == frozen else 0)
+        return await send(its, node, request, purpose)
+
+    monkeypatch.setattr(GroupCoordinators, "send_to", send_unless_frozen)
+    started = now()
+    beat = await member.beat()
+
+    assert beat is Heartbeat.OK
+    assert now() - started < 10 * 2 / 3
+    assert coordinators.doubted == [(frozen, "membership")]
 
 
 async def test_a_refusal_names_what_lacks() -> None:
