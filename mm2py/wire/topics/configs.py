@@ -17,7 +17,7 @@ from typing import Any
 from aiokafka.protocol.api import Request, RequestStruct
 from aiokafka.protocol.types import Boolean, Int8, Int16, Schema, String
 
-from mm2py.errors import BrokerAnsweredError
+from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
 from mm2py.wire.answers import by_asked
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of
@@ -113,6 +113,11 @@ async def _alter_once(cluster: Cluster, changes: Mapping[str, Changes]) -> dict[
         response = await cluster.send_to_any(IncrementalAlterConfigsRequest(changes))
     except BrokerAnsweredError as error:
         return dict.fromkeys(changes, error)
+    except ClusterUnreachableError as error:
+        # Brokers pass it on to the controller: while there is none they answer all but this.
+        await cluster.refresh_metadata(())  # raises if the cluster is unreachable
+        lost = error_of(ErrorCode.NETWORK_EXCEPTION, cluster.alias, _REQUEST, f"is there a controller? {error.cause}")
+        return dict.fromkeys(changes, lost)
     silent = error_of(ErrorCode.UNKNOWN_SERVER_ERROR, cluster.alias, _REQUEST, "left out of the answer")
     rows = (
         (topic, error_of(code, cluster.alias, _REQUEST, f"{topic}: {message}" if message else topic) if code else None)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+
+import pytest
 
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topics.configs import Refusals, alter_topic_configs
-from tests.support.fake_brokers import ALTER_CONFIGS, OLD_VERSIONS, FakeBrokers
+from tests.support.fake_brokers import ALTER_CONFIGS, OLD_VERSIONS, FakeBrokers, FakeConnection
 
 
 INVALID_CONFIG, NOT_CONTROLLER, TOPIC_AUTHORIZATION_FAILED = 40, 41, 29
@@ -73,6 +76,23 @@ async def test_what_may_pass_is_repeated(brokers: FakeBrokers, cluster: Cluster)
     asked = [[topic for _, topic, _ in request.resources] for _, request in brokers.requests_of(ALTER_CONFIGS)]
 
     assert (refused, asked) == ({}, [["t", "u"], ["t"]])
+
+
+async def test_a_change_without_a_controller_does_not_make_the_cluster_unreachable(
+    brokers: FakeBrokers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers whose controllers have no majority answer everything but what they have to pass on to one."""
+    send = FakeConnection.send
+
+    async def pass_on(connection: FakeConnection, request: Any) -> Any:
+        await asyncio.sleep(3_600 if type(request).__name__ == "IncrementalAlterConfigsRequest" else 0)
+        return await send(connection, request)
+
+    monkeypatch.setattr(FakeConnection, "send", pass_on)
+    refused = await alter_topic_configs(cluster, {"t": {"a": "1"}})
+
+    assert names(refused) == {"t": {"a": "NETWORK_EXCEPTION"}}
+    assert "controller" in str(refused["t"]["a"])
 
 
 async def test_brokers_that_are_too_old(brokers: FakeBrokers, cluster: Cluster) -> None:
