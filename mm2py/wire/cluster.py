@@ -240,20 +240,22 @@ class Cluster:
         except asyncio.CancelledError:
             self.may_have_moved = True
             if self.clock.monotonic() - asked_at >= _SILENT_S:
-                self.doubt(node_id, purpose)
+                self.doubt(node_id)
             raise
 
-    def doubt(self, node_id: int, purpose: str = "") -> None:
+    def doubt(self, node_id: int) -> None:
         """
         Note that *node_id* did not answer in time, as a frozen broker. Others are asked first, and soon, where it
         listens and who leads by now what it led: the request timeout may be longer than what waits for it.
         """
-        self._connections.doubt(node_id, purpose)
+        self._connections.doubt(node_id)
         self._upkeep.doubt(node_id)
 
     async def send_to(self, node_id: int, request: Any, purpose: str = "") -> Any:
         """Send *request* to one broker and give its response."""
-        return await self._send(await self.connection(node_id, purpose), request)
+        response = await self._send(await self.connection(node_id, purpose), request)
+        self._connections.trust(node_id)
+        return response
 
     async def send_to_any(self, request: Any, purpose: str = "") -> Any:
         """

@@ -70,7 +70,7 @@ class Connections:
         self._door = Door(endpoint, clock, opener)
         self._lines: dict[tuple[int, str], _Line] = {}
         self._backoffs: dict[int, _Backoff] = {}
-        #: Brokers that did not answer in time, and have not been connected to since.
+        #: Brokers that did not answer in time, and have not since.
         self._doubted: set[int] = set()
         self._is_closed = False
         # It spreads load and guards nothing.
@@ -106,7 +106,7 @@ class Connections:
                 connection.close()
                 raise BrokerConnectionError(alias, str(broker), "the broker moved meanwhile")
             backoff.failures, backoff.not_before = 0, 0.0
-            self._doubted.discard(broker.node_id)
+            self.trust(broker.node_id)
             line.connection = connection
             return connection
 
@@ -132,12 +132,15 @@ class Connections:
         host, port = address_of(server)
         return await self._door.open(host, port)
 
-    def doubt(self, node_id: int, purpose: str) -> None:
-        """Close the connections for *purpose* and for questions to a silent broker, and ask others before it."""
+    def doubt(self, node_id: int) -> None:
+        """Ask other brokers before a silent one. Its connections stay open: on a busy machine it may only be slow, and
+        what waits for its answers must not fail.
+        """
         self._doubted.add(node_id)
-        for line in map(self._lines.get, [(node_id, ""), (node_id, purpose)]):
-            if line is not None and not line.lock.locked():
-                line.close()
+
+    def trust(self, node_id: int) -> None:
+        """Note that a broker has answered."""
+        self._doubted.discard(node_id)
 
     def drop_moved(self, brokers: Mapping[int, Broker]) -> None:
         """Close the connections to addresses that *brokers* have left."""
@@ -152,11 +155,11 @@ class Connections:
         now = self._clock.monotonic()
 
         def promise(node_id: int) -> int:
+            if node_id in self._doubted:
+                return 3
             line = self._lines.get((node_id, purpose))
             if line is not None and line.open_connection() is not None:
                 return 0
-            if node_id in self._doubted:
-                return 3
             return 1 if self._backoffs.get(node_id, _Backoff()).not_before <= now else 2
 
         nodes = list(brokers)

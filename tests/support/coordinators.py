@@ -25,7 +25,7 @@ class Coordinators:
     #: The ids that were opened or renewed.
     opened: list[str] = attrs.field(factory=list)
     lookups: int = 0
-    doubted: list[tuple[int, str]] = attrs.field(factory=list)
+    doubted: list[int] = attrs.field(factory=list)
     brokers: dict[int, str] = attrs.field(factory=lambda: {1: "one", 2: "two", 3: "three"})
     alias: str = "B"
     endpoint: ClusterEndpoint = attrs.field(factory=lambda: ClusterEndpoint("B", ("b:1",)))
@@ -45,8 +45,8 @@ class Coordinators:
     async def refresh_metadata(self, _topics: object) -> None:
         return
 
-    def doubt(self, node: int, purpose: str) -> None:
-        self.doubted.append((node, purpose))
+    def doubt(self, node: int) -> None:
+        self.doubted.append(node)
 
     async def send_to(self, node: int, request: Any, _purpose: str) -> Any:
         self.asked.append((node, type(request).__name__.removesuffix("Request")))

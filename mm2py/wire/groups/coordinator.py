@@ -50,7 +50,7 @@ class Coordinator:
         except (BrokerConnectionError, ClusterUnreachableError, TimeoutError) as error:
             why = str(error) or f"no answer within {within_s or 0:g} s"
             if isinstance(error, TimeoutError) and self._node is not None:
-                self._cluster.doubt(self._node, self._purpose)
+                self._cluster.doubt(self._node)
             self._node = None
             await self._cluster.refresh_metadata(())  # raises if the cluster is unreachable
             return error_of(ErrorCode.NETWORK_EXCEPTION, self._cluster.alias, name, f"{self._key}: {why}")

@@ -185,7 +185,7 @@ async def test_a_frozen_coordinator_is_looked_up_again_within_the_session(monkey
 
     assert beat is Heartbeat.OK
     assert now() - started < 10 * 2 / 3
-    assert coordinators.doubted == [(frozen, "membership")]
+    assert coordinators.doubted == [frozen]
 
 
 async def test_a_refusal_names_what_lacks() -> None:
