@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import resource
 from collections.abc import Callable, Iterable, Sequence
@@ -32,6 +33,8 @@ from mm2py.pipeline.copy.worker_state import Views, WorkerState, worker_name
 
 
 _POLL_S: Final = 0.1
+#: How often a stop file is looked for where the daemon says itself that the epoch is to end.
+_FILE_POLL_S: Final = 1.0
 #: How many partitions are started before those that were get their turn.
 _STARTED_AT_ONCE: Final = 100
 #: How long those to which nothing has happened wait for the first answers to the others.
@@ -46,15 +49,18 @@ async def copy_epoch(
     """Run the epoch of *plan*, which ends early where the event is set, and return its outcome. Failures of clusters,
     brokers and partitions are part of the outcome. Only a bug raises, and then the daemon treats the epoch as lost.
     """
-    return await _Epoch(plan, clock, hosted, is_asked_to_end or asyncio.Event()).run()
+    return await _Epoch(plan, clock, hosted, is_asked_to_end).run()
 
 
 class _Epoch:
-    def __init__(self, plan: EpochPlan, clock: Clock, hosted: WorkerState, is_asked_to_end: asyncio.Event) -> None:
+    def __init__(
+        self, plan: EpochPlan, clock: Clock, hosted: WorkerState, is_asked_to_end: asyncio.Event | None
+    ) -> None:
         self._plan = plan
         self._clock = clock
         self._hosted = hosted
-        self._is_asked_to_end = is_asked_to_end
+        self._is_asked_to_end = is_asked_to_end or asyncio.Event()
+        self._file_poll_s = _POLL_S if is_asked_to_end is None else _FILE_POLL_S
         self._loop = asyncio.get_running_loop()
         self._source = hosted.cluster(plan.source, clock)
         self._target = hosted.cluster(plan.target, clock)
@@ -228,8 +234,10 @@ class _Epoch:
             if not is_settled and not self._is_settling(reader, sender):
                 is_settled = True
                 self._deadline = reader.deadline = max(self._end, self._loop.time())
-            left = self._deadline - self._loop.time()
-            await self._clock.sleep(min(left, _POLL_S) if self._plan.stop_file or not is_settled else left)
+            longest_s = _POLL_S if not is_settled else self._file_poll_s if self._plan.stop_file else math.inf
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(min(self._deadline, self._loop.time() + longest_s)):
+                    await self._is_asked_to_end.wait()
 
     def _is_settling(self, reader: SourceReader, sender: BatchSender) -> bool:
         """Whether there is something that may take longer than the epoch; it looks at all partitions."""

@@ -12,6 +12,7 @@ import pytest
 from mm2py.model.epoch import RECREATED, Ended, LogOffsets, ProducerMark, Run
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.pipeline.copy import epoch
+from mm2py.pipeline.copy.epoch import copy_epoch
 from mm2py.pipeline.copy.worker_state import worker_name
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.batches import START_MS, Content, build_batch
@@ -102,6 +103,20 @@ async def test_an_executor_whose_clock_is_hours_ahead_is_named(rig: CopyRig) -> 
     failure = known(of(outcome).failure)
     assert f"{worker_name()} this epoch was planned hours ago" in failure.message
     assert "clocks" in failure.hint
+
+
+async def test_an_epoch_that_is_asked_to_end_does_so_at_once(rig: CopyRig, tmp_path: Path) -> None:
+    """Where the daemon can ask, the stop file is looked for once a second, in case that what it asks gets lost."""
+    loop, stop_file, ends = asyncio.get_running_loop(), tmp_path / "stop", []
+    for file, is_lost in ((None, False), (str(stop_file), False), (str(stop_file), True)):
+        is_asked_to_end = asyncio.Event()
+        loop.call_later(2.03, stop_file.touch if is_lost else is_asked_to_end.set)
+        plan = attrs.evolve(rig.plan(), epoch_ms=60_000, stop_file=file)
+        ends.append((await copy_epoch(plan, LoopClock(), rig.worker, is_asked_to_end)).elapsed_s)
+
+    # What is fetched has a tenth of a second to arrive.
+    assert ends[:2] == pytest.approx([2.13, 2.13], abs=0.02)
+    assert 3.0 <= ends[2] <= 3.12
 
 
 async def test_a_settled_epoch_does_not_look_at_its_partitions_again(
