@@ -221,14 +221,16 @@ def view_of(response: Any) -> ClusterMetadata:
 
 def merged(known: ClusterMetadata, fresh: ClusterMetadata, *, is_complete: bool) -> ClusterMetadata:
     """
-    Return the view that follows from what was *known* and a *fresh* answer.
+    Return the view that follows from what was *known* and a *fresh* answer: *known* itself if nothing is new.
 
     *is_complete* says that the answer was about all topics, so that what it does not name is gone.
     """
     topics = {} if is_complete else dict(known.topics)
     for name, topic in fresh.topics.items():
         topics[name] = _merged_topic(known.topics.get(name), topic)
-    return attrs.evolve(fresh, cluster_id=fresh.cluster_id or known.cluster_id, topics=topics)
+    view = attrs.evolve(fresh, cluster_id=fresh.cluster_id or known.cluster_id, topics=topics)
+    # What was compared with it, thousands of partitions, need not be compared again.
+    return known if view == known else view
 
 
 def _merged_topic(known: TopicMetadata | None, fresh: TopicMetadata) -> TopicMetadata:
