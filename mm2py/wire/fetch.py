@@ -102,6 +102,8 @@ class FetchSession:
         self._wanted: dict[bytes, dict[int, FetchPosition]] = {}
         self._changed: dict[bytes, dict[int, FetchPosition]] = {}
         self._forgotten: dict[bytes, set[int]] = {}
+        #: What was entered last; None once something else was wanted or dropped.
+        self._entered: frozenset[FetchPosition] | None = None
         self._answered_at = 0.0
 
     @property
@@ -115,6 +117,7 @@ class FetchSession:
 
     def want(self, position: FetchPosition) -> None:
         """Fetch from *position* from the next request on; call again whenever its fields change."""
+        self._entered = None
         key = self._form.key(position)
         partitions = self._wanted.setdefault(key, {})
         if position.partition not in partitions:
@@ -126,14 +129,17 @@ class FetchSession:
 
     def enter(self, positions: Collection[FetchPosition]) -> None:
         """Fetch from *positions* alone; the broker is told only of what an earlier epoch did not leave so."""
+        entered = frozenset(positions)
+        if entered == self._entered:
+            return
         for position in positions:
             self._adopt(position)
-        if sum(map(len, self._wanted.values())) == len(positions):
-            return
-        stay = {(self._form.key(position), position.partition) for position in positions}
-        for key, partitions in list(self._wanted.items()):
-            for position in [p for number, p in partitions.items() if (key, number) not in stay]:
-                self.drop(position)
+        if sum(map(len, self._wanted.values())) != len(positions):
+            stay = {(self._form.key(position), position.partition) for position in positions}
+            for key, partitions in list(self._wanted.items()):
+                for position in [p for number, p in partitions.items() if (key, number) not in stay]:
+                    self.drop(position)
+        self._entered = entered
 
     def _adopt(self, position: FetchPosition) -> None:
         key = self._form.key(position)
@@ -147,6 +153,7 @@ class FetchSession:
 
     def drop(self, position: FetchPosition) -> None:
         """Stop fetching that partition."""
+        self._entered = None
         key = self._form.key(position)
         partitions = self._wanted.get(key)
         if partitions is None or partitions.pop(position.partition, None) is None:

@@ -21,6 +21,7 @@ from mm2py.model.epoch import (
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.rates import RateShare
 from mm2py.pipeline.copy.epoch import copy_epoch
+from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.worker_state import WorkerState
 from tests.support.batches import START_MS, Content, build_batch
 from tests.support.clocks import LoopClock
@@ -45,6 +46,7 @@ class CopyRig:
     plans: dict[int, PartitionPlan]
     limits: CopyLimits = attrs.field(factory=CopyLimits)
     outcomes: list[EpochOutcome] = attrs.field(factory=list)
+    _planned: tuple[PartitionPlan, ...] = ()
 
     async def epoch(
         self,
@@ -94,10 +96,16 @@ class CopyRig:
         return self.target.partitions[TopicPartition(REMOTE, number)]
 
     def plan(self) -> EpochPlan:
-        """Plan the next epoch."""
+        """Plan the next epoch: the same partitions as before, if nothing is new of any."""
         self._fence()
-        clusters, partitions = (self.source.endpoint, self.target.endpoint), tuple(self.plans.values())
-        return EpochPlan(Flow("A", "B"), 0, len(self.outcomes), *clusters, partitions, self.limits, EPOCH_MS, DRAIN_MS)
+        if tuple(map(id, self.plans.values())) != tuple(map(id, self._planned)):
+            self._planned = tuple(self.plans.values())
+        clusters, epoch = (self.source.endpoint, self.target.endpoint), len(self.outcomes)
+        return EpochPlan(Flow("A", "B"), 0, epoch, *clusters, self._planned, self.limits, EPOCH_MS, DRAIN_MS)
+
+    def untouched(self) -> dict[TopicPartition, PartitionCopy]:
+        """Return what the worker keeps, of partitions to which nothing has happened in the last epoch."""
+        return {copy.plan.source: copy for kept in self.worker.untouched.values() for copy in kept.copies}
 
     def _account(self, outcome: EpochOutcome) -> None:
         for partition in outcome.partitions:

@@ -24,7 +24,7 @@ from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionFailure
 from mm2py.pipeline.copy.fetching import SourceReader
 from mm2py.pipeline.copy.log_walk import LogWalker
 from mm2py.pipeline.copy.metadata import UNREACHABLE_PAUSE_S, end_all_remade, follow_leaders, renew_aged
-from mm2py.pipeline.copy.partition import PartitionCopy
+from mm2py.pipeline.copy.partition import ByFetcher, PartitionCopy
 from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of, late
 from mm2py.pipeline.copy.resume import Resumer
 from mm2py.pipeline.copy.sending import BatchSender
@@ -64,12 +64,11 @@ class _Epoch:
         self._loop = asyncio.get_running_loop()
         self._source = hosted.cluster(plan.source, clock)
         self._target = hosted.cluster(plan.target, clock)
-        self._views = Views(self._source.metadata, self._target.metadata)
+        self._views = self._views_at_first = self._known()
         #: The cluster that is asked about its topics.
         self._asked = self._source
-        #: What has to be compared with the metadata of the clusters, and what was in the last epoch.
-        self._new, self._compared = hosted.copies_of(plan, self._views)
-        self._copies = [*self._new, *self._compared]
+        self._planned = hosted.copies_of(plan, self._views)
+        self._copies = self._planned.all
         self._started = self._loop.time()
         self._end = self._started + plan.epoch_ms / 1000
         #: Later than the epoch's own end while there is something to settle first.
@@ -78,6 +77,9 @@ class _Epoch:
         self._drain_started = self._deadline
         self._sender: BatchSender | None = None
         self._reader: SourceReader | None = None
+
+    def _known(self) -> Views:
+        return Views(self._source.metadata, self._target.metadata)
 
     async def run(self) -> EpochOutcome:
         if self._is_in_time() and await self._prepare():
@@ -123,12 +125,12 @@ class _Epoch:
 
     async def _compare(self) -> None:
         """Learn of the topics of what is new, and end what is not in its remote topic any more."""
-        source, target, new = self._source, self._target, self._new
+        source, target, new = self._source, self._target, self._planned.new
         self._asked = source
         await source.ensure_known({copy.plan.source.topic for copy in new})
         self._asked = target
         await target.ensure_known({copy.remote.topic for copy in new})
-        views = Views(source.metadata, target.metadata)
+        views = self._known()
         if not views.are(self._views):
             new = self._copies
         for copy in new:
@@ -198,15 +200,19 @@ class _Epoch:
                 if not copy.is_unsure:
                     start(copy)
 
-        first, others = self._new, self._compared
+        planned = self._planned
+        first: Sequence[PartitionCopy] = planned.new
         if self._plan.rates:
             # If a limit is less than a batch, the first partition gets it: not the same one in each epoch.
             first = sorted(self._copies, key=lambda it: crc32(b"%d %d" % (self._plan.epoch, it.plan.source.partition)))
-            others = []
         await self._in_turns(start_sure, reader.busy_first(first))
-        if others:
+        if len(first) < len(self._copies):
             await self._clock.sleep(_STARTS_APART_S)
-            await self._in_turns(reader.assign_again, others)
+            if reader.throttle.is_limiting or not self._views_at_first.are(self._known()):
+                await self._in_turns(reader.assign_again, self._copies[len(first) :])
+            else:
+                reader.assign_as_before(planned.as_before)
+                await self._in_turns(reader.assign_again, planned.others)
         reader.are_assigned.set()
         logs = LogWalker(
             self._source,
@@ -216,7 +222,8 @@ class _Epoch:
             epoch_ms=self._plan.epoch_ms,
         )
         resumer = Resumer(self._source, self._target, self._clock, self._hosted.walks, logs)
-        await resumer.resolve([copy for copy in self._copies if copy.is_unsure and not copy.has_ended], start)
+        # None of the others is unsure.
+        await resumer.resolve([copy for copy in planned.new if copy.is_unsure and not copy.has_ended], start)
 
     async def _in_turns(
         self, start: Callable[[Sequence[PartitionCopy]], None], copies: Sequence[PartitionCopy]
@@ -274,13 +281,18 @@ class _Epoch:
     def _outcome(self) -> EpochOutcome:
         now = self._loop.time()
         sender, reader = self._sender, self._reader
+        as_before = {} if reader is None else reader.untouched()
+        news: list[PartitionCopy] = []
+        others: list[PartitionCopy] = []
+        for copy in self._copies_beside(as_before):
+            (news if copy.has_news else others).append(copy)
         # While the daemon plans the next epoch.
-        self._loop.call_soon(self._hosted.keep, self._plan, self._copies, self._views)
+        self._loop.call_soon(self._hosted.keep, self._plan, self._views, news, others, as_before)
         outcome = EpochOutcome(
             flow=self._plan.flow,
             task=self._plan.task,
             epoch=self._plan.epoch,
-            partitions=tuple([copy.outcome() for copy in self._copies if copy.has_news]),
+            partitions=tuple([copy.outcome() for copy in news]),
             elapsed_s=now - self._started,
             drain_s=max(0.0, now - self._drain_started),
             cpu_s=_cpu_s() - self._cpu_started,
@@ -300,6 +312,15 @@ class _Epoch:
             paced_ms=reader.throttle.paced_ms,
             rates=reader.throttle.uses(),
         )
+
+    def _copies_beside(self, as_before: ByFetcher) -> Iterable[PartitionCopy]:
+        """Return the partitions of the epoch that are not among those *as_before*."""
+        if not as_before:
+            return self._copies
+        if sum(map(len, as_before.values())) == len(self._copies):
+            return ()
+        known = set().union(*(some.values() for some in as_before.values()))
+        return (copy for copy in self._copies if copy not in known)
 
 
 def _is_resuming(copy: PartitionCopy) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 from zlib import crc32
 
@@ -92,6 +92,7 @@ class Reading(Protocol):
     sizes: FetchSizes
     age: Tally
     heard: set[PartitionCopy]
+    touched: set[PartitionCopy]
     requests: int
     retries: int
     throttled_ms: int
@@ -166,6 +167,15 @@ class Fetcher:
             self._session.want(copy.fetching.position)
         self._has_work.set()
 
+    def add_as_before(self, copies: Mapping[FetchPosition, PartitionCopy]) -> None:
+        """Fetch *copies* as they were in the last epoch, without a look at each; nothing limits how much."""
+        self._copies.update(copies)
+        self._has_new = True
+        if self._session is not None:
+            for position in copies:
+                self._session.want(position)
+        self._has_work.set()
+
     @property
     def is_for_quiet(self) -> bool:
         return is_for_quiet(self.fetcher_id)
@@ -207,6 +217,7 @@ class Fetcher:
 
     def _pause(self, copy: PartitionCopy) -> None:
         """Leave *copy* out until `SourceReader.resume_paused` finds that it may be fetched again."""
+        self._reader.touched.add(copy)
         self._waiting.add(copy)
         self.remove(copy)
 
@@ -217,6 +228,7 @@ class Fetcher:
         The connection would say so itself, but the request timeout may be longer than epochs are.
         """
         if self.is_connecting or asyncio.get_running_loop().time() - self._due_at >= SILENT_S:
+            self._reader.touched.update(self._copies.values())
             for copy in self._copies.values():
                 copy.retried_failure = copy.retried_failure or silent(self.node)
         if self.task is not None:
@@ -376,6 +388,7 @@ class Fetcher:
             if not self.has(copy):
                 # While others had their turn, a fetcher took it over; that one fetches this from its position on.
                 continue
+            reader.touched.add(copy)
             if copy.has_ended:
                 self.remove(copy)
                 continue

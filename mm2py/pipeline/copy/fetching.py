@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from mm2py.clock import Clock
@@ -22,7 +22,7 @@ from mm2py.model.epoch import RECREATED, Ended, EpochPlan
 from mm2py.pipeline.copy.fetcher import Fetcher, behind_fetcher_id, busy_fetcher_id, fetcher_id_of, is_for_quiet
 from mm2py.pipeline.copy.leader_epochs import HistoryCheck
 from mm2py.pipeline.copy.metadata import WantedTopics, is_recreated
-from mm2py.pipeline.copy.partition import PartitionCopy, Tally
+from mm2py.pipeline.copy.partition import ByFetcher, PartitionCopy, Tally
 from mm2py.pipeline.copy.refusals import kept_out, tried_again
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.sent_plan import MANY
@@ -82,6 +82,10 @@ class SourceReader:
         self.age = Tally()
         #: Those of which records have arrived.
         self.heard: set[PartitionCopy] = set()
+        #: Those that are fetched as they were in the last epoch, by their fetchers; and all to which anything may have
+        #: happened in this one. Others are not looked at: of very many, that would be most of what an epoch costs.
+        self.as_before: ByFetcher = {}
+        self.touched: set[PartitionCopy] = set()
         self.requests = 0
         self.retries = 0
         self.throttled_ms = 0
@@ -136,12 +140,13 @@ class SourceReader:
                 if fetcher.task in late:
                     fetcher.give_up()
 
-    def busy_first(self, copies: list[PartitionCopy]) -> list[PartitionCopy]:
+    def busy_first(self, copies: Sequence[PartitionCopy]) -> Sequence[PartitionCopy]:
         """Return *copies* in their order, but busy ones first: they would wait for the assignment of many others."""
         return sorted(copies, key=lambda copy: not self._is_busy(copy)) if self._has_many else copies
 
     def assign(self, copy: PartitionCopy) -> None:
         """Assign *copy* to the fetcher of its broker; without a leader, retry soon."""
+        self.touched.add(copy)
         if self.is_stopped or copy.has_ended:
             return
         node = self.source.leader(copy.plan.source)
@@ -178,21 +183,36 @@ class SourceReader:
 
         Of very many, that is most. Quiet ones stay quiet, and without news of the source all is as it was then.
         """
+        known, is_limiting = self.source.metadata, self.throttle.is_limiting
+        as_before: ByFetcher = {}
+        for copy in copies:
+            fetching = copy.fetching
+            is_as_before = fetching.assigned_by is known and is_for_quiet(fetching.fetcher_id) and not copy.has_ended
+            is_limited = is_limiting or fetching.position.max_bytes is not None
+            if fetching.node is not None and is_as_before and not is_limited:
+                as_before.setdefault((fetching.node, fetching.fetcher_id), {})[fetching.position] = copy
+            else:
+                self.assign(copy)
+        self.assign_as_before(as_before)
+
+    def assign_as_before(self, by_fetcher: ByFetcher) -> None:
+        """Assign partitions without a look at each."""
         if self.is_stopped or self._tasks is None:
             return
-        known = self.source.metadata
-        as_before: dict[tuple[int, int], list[PartitionCopy]] = {}
-        for copy in copies:
-            node, fetcher_id = copy.fetching.node, copy.fetching.fetcher_id
-            if copy.fetching.assigned_by is not known or node is None or not is_for_quiet(fetcher_id) or copy.has_ended:
-                self.assign(copy)
-            else:
-                as_before.setdefault((node, fetcher_id), []).append(copy)
-        for (node, fetcher_id), some in as_before.items():
-            fetcher = self.fetcher(node, fetcher_id, self._tasks)
-            add = self.assign if fetcher.is_in_long_fetch else fetcher.add
-            for copy in some:
-                add(copy)
+        for (node, fetcher_id), some in by_fetcher.items():
+            self.fetcher(node, fetcher_id, self._tasks).add_as_before(some)
+            known = self.as_before.setdefault((node, fetcher_id), some)
+            if known is not some:
+                known.update(some)
+
+    def untouched(self) -> ByFetcher:
+        """Return those that are fetched as they were, and to which nothing has happened."""
+        return {
+            place: {position: copy for position, copy in some.items() if copy not in self.touched}
+            if not self.touched.isdisjoint(some.values())
+            else some
+            for place, some in self.as_before.items()
+        }
 
     def fetcher(self, node: int, fetcher_id: int, tasks: asyncio.TaskGroup) -> Fetcher:
         """Return that fetcher of a broker, which runs from now on."""
@@ -255,6 +275,7 @@ class SourceReader:
 
     def retry(self, copy: PartitionCopy, why: str, error: BrokerConnectionError | None = None) -> None:
         """Take *copy* from its fetcher and look its leader up after a pause."""
+        self.touched.add(copy)
         self.read_leader(copy)
         fetching = copy.fetching
         fetching.node = None

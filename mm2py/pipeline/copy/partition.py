@@ -472,3 +472,7 @@ class PartitionCopy(Counters):
             latency=sending.latency.measured(),
             **self.counts(),
         )
+
+
+#: Partitions by the broker and the fetcher that have them, and by what is fetched.
+ByFetcher = dict[tuple[int, int], dict[FetchPosition, PartitionCopy]]

@@ -91,10 +91,13 @@ class KeptPlans:
         if not sent.is_whole:
             if kept is None or kept.number != sent.since:
                 return None
-            by_source = {**kept.by_source, **by_source}
-            for source in sent.dropped:
-                del by_source[source]
-            plan = attrs.evolve(plan, partitions=tuple(by_source.values()))
+            by_source, partitions = kept.by_source, kept.partitions
+            if plan.partitions or sent.dropped:
+                by_source = {**by_source, **plan.by_source}
+                for source in sent.dropped:
+                    del by_source[source]
+                partitions = tuple(by_source.values())
+            plan = attrs.evolve(plan, partitions=partitions)
         self._plans[key] = KeptPlan(sent.number, by_source, plan.partitions)
         keep_few(self._plans)
         return plan

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -12,12 +13,12 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.epoch import EpochPlan
+from mm2py.model.epoch import EpochPlan, PartitionPlan
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.pipeline.copy.catch_up import CatchUp
 from mm2py.pipeline.copy.far_behind import FarBehind
 from mm2py.pipeline.copy.leader_epochs import Checked
-from mm2py.pipeline.copy.partition import PartitionCopy
+from mm2py.pipeline.copy.partition import ByFetcher, PartitionCopy
 from mm2py.pipeline.copy.read_replicas import ReadReplicas
 from mm2py.pipeline.copy.resume import Walks
 from mm2py.pipeline.copy.sent_plan import MANY, KeptPlans, keep_few
@@ -45,10 +46,39 @@ class Views:
 
 @attrs.frozen(eq=False)
 class Untouched:
-    """Partitions to which nothing has happened in an epoch, and the *views* that they were compared with."""
+    """
+    Those of the *planned* partitions to which nothing has happened in an epoch, and the *views* that they were compared
+    with. Of those *as_before* that is known without a look at each.
+    """
 
-    copies: Mapping[TopicPartition, PartitionCopy]
+    planned: tuple[PartitionPlan, ...]
     views: Views
+    others: Sequence[PartitionCopy]
+    as_before: ByFetcher
+
+    @property
+    def copies(self) -> list[PartitionCopy]:
+        return [*self.others, *itertools.chain.from_iterable(it.values() for it in self.as_before.values())]
+
+    def are_all(self, plan: EpochPlan) -> bool:
+        """Whether they are what *plan* has, all of it, as it was planned then."""
+        count = len(self.others) + sum(map(len, self.as_before.values()))
+        return self.planned is plan.partitions and len(plan.partitions) == count
+
+
+@attrs.frozen(eq=False)
+class Copies:
+    """
+    The partitions of an epoch: *new* ones have to be compared with what is known of the clusters now.
+
+    To the others nothing has happened in the last epoch, nor have the clusters changed since. Those *as_before* can go
+    to their fetchers without a look at each.
+    """
+
+    all: list[PartitionCopy]
+    new: Sequence[PartitionCopy]
+    others: Sequence[PartitionCopy] = ()
+    as_before: ByFetcher = attrs.field(factory=dict)
 
 
 @attrs.define(eq=False)
@@ -125,17 +155,16 @@ class WorkerState:
         found.begin(copies, plan.limits.fetch_partition_max_bytes)
         return found
 
-    def copies_of(self, plan: EpochPlan, views: Views) -> tuple[list[PartitionCopy], list[PartitionCopy]]:
-        """
-        Return what is to be copied: first what has to be compared with what is known of the clusters now, *views*.
-
-        The others are partitions to which nothing has happened in the last epoch, and since which no view has changed.
-        """
+    def copies_of(self, plan: EpochPlan, views: Views) -> Copies:
+        """Return what is to be copied, while *views* are what is known of the clusters."""
         last = self.untouched.pop((plan.flow, plan.task), None)
-        known = last.copies if last is not None else {}
+        is_same = last is not None and last.views.are(views)
+        if last is not None and is_same and last.are_all(plan):
+            return Copies(last.copies, (), last.others, last.as_before)
+        known = {} if last is None else {copy.plan.source: copy for copy in last.copies}
         new: list[PartitionCopy] = []
         others: list[PartitionCopy] = []
-        compared = others if last is not None and last.views.are(views) else new
+        compared = others if is_same else new
         for partition in plan.partitions:
             copy = known.get(partition.source)
             if copy is not None and copy.plan is partition:
@@ -144,19 +173,30 @@ class WorkerState:
                 new.append(PartitionCopy.of(partition))
                 if copy is not None:
                     copy.let_go()
-        return new, others
+        return Copies([*new, *others], new, others)
 
-    def keep(self, plan: EpochPlan, copies: Iterable[PartitionCopy], views: Views) -> None:
-        """Keep those of *copies*, all of *plan*, for the next epoch to which nothing has happened in this one."""
-        kept: dict[TopicPartition, PartitionCopy] = {}
+    def keep(
+        self,
+        plan: EpochPlan,
+        views: Views,
+        told: Iterable[PartitionCopy],
+        others: Iterable[PartitionCopy],
+        as_before: ByFetcher,
+    ) -> None:
+        """Keep the partitions of *plan* for the next epoch to which nothing has happened in this one: those *as_before*
+        and, of the *others*, which had no news to be *told*, those that are as they were planned.
+        """
         has_many = len(plan.partitions) > MANY
-        for copy in copies:
-            if has_many and not copy.has_news and copy.is_as_planned:
-                kept[copy.plan.source] = copy
+        kept: list[PartitionCopy] = []
+        for copy in told:
+            copy.let_go()
+        for copy in others:
+            if has_many and copy.is_as_planned:
+                kept.append(copy)
             else:
                 copy.let_go()
         if has_many:
-            self.untouched[plan.flow, plan.task] = Untouched(kept, views)
+            self.untouched[plan.flow, plan.task] = Untouched(plan.partitions, views, kept, as_before)
             keep_few(self.untouched)
 
     def cluster(self, endpoint: ClusterEndpoint, clock: Clock) -> Cluster:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -275,7 +276,9 @@ async def test_fetching_once_tells_an_error_of_the_whole_answer(broker: FetchBro
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from(["want", "move", "drop", "fetch", "fail"]), st.integers(0, 4)), min_size=1, max_size=40
+    st.tuples(st.sampled_from(["want", "move", "drop", "enter", "fetch", "fail"]), st.integers(0, 4)),
+    min_size=1,
+    max_size=40,
 )
 
 
@@ -295,6 +298,10 @@ async def test_broker_always_knows_what_is_wanted(plan: list[tuple[str, int]]) -
             session.want(wanted[number])
         elif step == "drop" and number in wanted:
             session.drop(wanted.pop(number))
+        elif step == "enter":
+            made = {it: attrs.evolve(place) for it, place in wanted.items() if it == number - 1}
+            wanted = {it: place for it, place in (wanted | made).items() if it != number}
+            session.enter(wanted.values())
         elif step in {"fetch", "fail"}:
             broker.will_answer(error=0 if step == "fetch" else FETCH_SESSION_ID_NOT_FOUND)
             await session.fetch(SIZES, 500)

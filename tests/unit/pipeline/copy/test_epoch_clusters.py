@@ -362,6 +362,7 @@ async def run(rig: CopyRig, events: Sequence[tuple[str, int, int]], faults: list
 
     assert all(p.ended in {Ended.OK, Ended.INTERRUPTED} for p in outcome.partitions), outcome.partitions
     assert outcome.elapsed_s <= (SETTLING_MS + 500) / 1000 + 0.2
+    assert not [copy for copy in rig.untouched().values() if copy.has_news or not copy.is_as_planned]
     if end == "lost":
         rig.doubt()
     await asyncio.sleep(SHORT_MS / 1000)

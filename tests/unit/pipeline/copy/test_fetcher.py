@@ -15,6 +15,7 @@ from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.sent_plan import MANY
 from mm2py.pipeline.copy.slow_lines import SlowLines
 from mm2py.pipeline.spark.worker import uncollected
+from mm2py.wire.fetch import FetchSession
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
 from tests.support import model_cluster
 from tests.support.batches import LOG_APPEND_TIME, build_batch
@@ -186,12 +187,12 @@ async def test_of_many_partitions_those_without_news_are_made_once(rates: tuple[
     rig = rig_of(MANY + 1)
     for _ in range(2):
         await rig.epoch(rates=rates)
-    (before,) = (it.copies for it in rig.worker.untouched.values())
+    before = rig.untouched()
     rig.load(3, 1)
     await rig.epoch(rates=rates)
-    (after,) = (it.copies for it in rig.worker.untouched.values())
+    after = rig.untouched()
     await rig.epoch(rates=rates)
-    (later,) = (it.copies for it in rig.worker.untouched.values())
+    later = rig.untouched()
 
     assert {it.partition for it in before} == set(range(MANY + 1))
     assert {it.partition for it in before if after.get(it) is not before[it]} == {3}
@@ -228,6 +229,36 @@ async def test_of_many_partitions_those_without_news_are_not_assigned_one_by_one
     assert without_news == []
     assert moved == set(range(MANY + 1))
     assert rig.values(3) == rig.values(5) == [0, 1, 2]
+
+
+async def test_of_many_partitions_those_without_news_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it is known that they have none, an epoch costs what the others do: tens of thousands may stand still."""
+    rig = rig_of(MANY + 1)
+    looked: set[int] = set()
+    has_news, adopt = vars(PartitionCopy)["has_news"].fget, FetchSession._adopt
+
+    def noted_news(copy: PartitionCopy) -> bool:
+        looked.add(copy.plan.source.partition)
+        return bool(has_news(copy))
+
+    def noted_adopt(session: FetchSession, position: FetchPosition) -> None:
+        looked.add(position.partition)
+        adopt(session, position)
+
+    monkeypatch.setattr(PartitionCopy, "has_news", property(noted_news))
+    monkeypatch.setattr(FetchSession, "_adopt", noted_adopt)
+    told = []
+    for number in range(5):
+        looked.clear()
+        if number == 4:
+            rig.load(3, 1)
+        outcome = await rig.epoch()
+        told.append(({it.source.partition for it in outcome.partitions}, set(looked)))
+
+    everything = set(range(MANY + 1))
+    assert told[:2] == [(everything, everything), (set(), everything)]
+    assert told[2:] == [(set(), set()), (set(), set()), ({3}, {3})]
+    assert rig.values(3) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("partitions", [MANY, MANY + 1])

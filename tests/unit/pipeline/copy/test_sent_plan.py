@@ -76,6 +76,19 @@ def test_of_many_partitions_only_what_is_different_is_sent() -> None:
     assert got.partitions[0] is arrived.partitions[1]
 
 
+def test_of_many_partitions_none_of_which_has_changed_nothing_is_made_again() -> None:
+    """The daemon plans the same tuple then, and so does the worker have the one of the last epoch."""
+    plan = plan_of(dict.fromkeys(range(MANY + 1), 5))
+    worker = KeptPlans()
+    first = worker.whole(sent(SentPlan(plan, 0)))
+    second = worker.whole(sent(difference(attrs.evolve(plan, epoch=1), 1, kept(plan, 0))))
+
+    assert first is not None
+    assert second is not None
+    assert second.epoch == 1
+    assert second.partitions is first.partitions
+
+
 def test_few_partitions_are_sent_whole() -> None:
     """Where there is nothing to save, no worker has to ask."""
     plan = plan_of(dict.fromkeys(range(MANY), 5))
