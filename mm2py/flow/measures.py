@@ -414,9 +414,13 @@ def _view_of(
         latency=reading.latency,
         lag_s=waiting[0],
         seconds_until_loss=waiting[1],
-        seconds_until_level=None if state.lag is None else seconds_until_level([measured.weighed(1.0)], now),
+        seconds_until_level=None if state.lag is None else _until_level(measured, now),
         last_timestamp_ms=last_ms if last_ms >= 0 else None,
     )
+
+
+def _until_level(measured: PartitionMeasures, now: float) -> float | None:
+    return seconds_until_level([measured.weighed(1.0)], now) if measured.descent.left else 0.0
 
 
 def paused(view: PartitionView, *, is_held: bool) -> PartitionView:

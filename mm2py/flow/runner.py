@@ -235,6 +235,11 @@ class FlowRunner:
         view = self._own_view(has_partitions=has_partitions)
         return view if self.sharing is None else attrs.evolve(view, nodes=self.sharing.nodes.views(view))
 
+    async def prepare_views(self) -> None:
+        """Have the next view take less time at once: see `SourceGroup.prepare_views`."""
+        if self._source is not None:
+            await self._source.prepare_views()
+
     def node_views(self) -> tuple[NodeView, ...]:
         """Return the nodes that run the flow, even if this is the only one."""
         return () if self.sharing is None else self.sharing.nodes.all_views(self._own_view())

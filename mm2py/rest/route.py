@@ -7,6 +7,7 @@ The application and the OpenAPI document are made from one table of routes, so t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -37,6 +38,8 @@ Json = dict[str, Any]
 #: How long a client may take to send a body.
 _BODY_WITHIN_S: Final = 15.0
 _MOST_PARTITION: Final = 2**31 - 1
+#: How long a view is prepared. What is missing then is made at once.
+_READY_WITHIN_S: Final = 2.0
 
 
 #: The caller of the current request.
@@ -161,6 +164,15 @@ class Rest:
     @property
     def settings(self) -> RestSettings:
         return self.node.settings.rest
+
+    async def ready(self) -> None:
+        """Have the first view, and one after a long time, not hold up all other work; on a busy machine, as far as the
+        client need not wait much longer for that.
+        """
+        if self.snapshots.is_cold:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_READY_WITHIN_S):
+                    await self.node.prepare_views()
 
     def view(self) -> MirrorView:
         """Return a view of all flows, each as all of its nodes run it."""

@@ -322,6 +322,7 @@ class NodeDouble:
     settings: MirrorSettings
     events: EventLog
     pictures: int = 0
+    prepared: int = 0
     shown: MirrorView = attrs.field(factory=some_view)
     make_worker: Callable[[], ConnectWorker | None] = lambda: None
     control: ControlDouble = attrs.field(init=False)
@@ -336,6 +337,9 @@ class NodeDouble:
         if not self._worker:
             self._worker.append(self.make_worker())
         return self._worker[0]
+
+    async def prepare_views(self) -> None:
+        self.prepared += 1
 
     def view(self, *, has_partitions: bool = True) -> MirrorView:  # noqa: ARG002
         self.pictures += 1

@@ -402,6 +402,11 @@ class SourceGroup(FlowGroup):
         tasks = self._source_tasks.task_views() if self._source_tasks is not None else ()
         return sum(task.bytes_per_s for task in tasks), len(tasks)
 
+    async def prepare_views(self) -> None:
+        """Make what the next view with partitions needs of them, as far as it is kept."""
+        if self._source_tasks is not None and self.state is not FlowState.STANDBY:
+            await self._source_tasks.prepare_views()
+
     def show(self, view: FlowView, *, has_partitions: bool = True) -> FlowView:
         """Put into a flow's *view* what the group copies and how fast; without its partitions, only how far these are
         behind together is known of them.

@@ -34,6 +34,8 @@ from mm2py.pipeline.epoch_jobs import EpochRunner
 _BALANCE_EVERY_S = 30.0
 #: Poll interval for pauses that end while their copy task is busy with other partitions.
 _RETRY_TICK_S = 0.5
+#: How many views are made in one turn of the event loop.
+_VIEWS_AT_ONCE = 1_000
 #: How often in a producer's life its age is checked: once a minute.
 _RENEWALS_IN_A_LIFE = 720
 
@@ -257,6 +259,13 @@ class SourceTasks:
     def task_views(self) -> tuple[TaskView, ...]:
         owned = self.holders.owned
         return tuple(self._measures.task(self._tasks[task].view(owned(task))) for task in self.holders.running)
+
+    async def prepare_views(self) -> None:
+        """Make those views that are kept, those of partitions that stand still, in turns with all other work."""
+        states = self.ledger.mirrored()
+        for at in range(0, len(states), _VIEWS_AT_ONCE):
+            self._measures.partitions(states[at : at + _VIEWS_AT_ONCE], self.holders.owners)
+            await self._clock.sleep(0)
 
     def partition_views(self) -> tuple[PartitionView, ...]:
         views = self._measures.partitions(self.ledger.mirrored(), self.holders.owners)

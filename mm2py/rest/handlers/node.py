@@ -29,6 +29,7 @@ async def get_clusters(ask: Ask) -> object:
 
 @routes.add("GET", "/status", "The node, and the main figures of its flows", answers={200: ref("NodeStatus")})
 async def get_status(ask: Ask) -> object:
+    await ask.rest.ready()
     return node_status(ask.rest.view(), ask.rest.worker_id)
 
 
@@ -98,6 +99,7 @@ def _takers(nodes: Iterable[NodeView]) -> list[NodeView]:
     ignores_query=True,
 )
 async def get_metrics(ask: Ask) -> object:
+    await ask.rest.ready()
     if wants_json(ask.request):
         return ask.rest.metrics.snapshot(ask.rest.own_view())
     accepted = ask.request.headers.get("Accept", "")

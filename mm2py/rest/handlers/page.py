@@ -62,6 +62,7 @@ async def get_static(ask: Ask) -> object:
 )
 async def get_stream(ask: Ask) -> object:
     ask.choice("only", ("", "events"))
+    await ask.rest.ready()
     return await ask.rest.page.get_stream(ask.request)
 
 

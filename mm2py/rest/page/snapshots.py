@@ -19,6 +19,8 @@ _FRESH_S: Final = 1.0
 _WATCHED_PART: Final = 1 / 20
 UNWATCHED_PART: Final = 1 / 200
 _MOST_FRESH_S: Final = 10.0
+#: After so long without a view much of the next one may have to be made again.
+_COLD_S: Final = 60.0
 
 
 @attrs.define(eq=False)
@@ -30,7 +32,7 @@ class Snapshots:
     _part: float = _WATCHED_PART
     _last: MirrorView | None = attrs.field(default=None, init=False)
     _whole: MirrorView | None = attrs.field(default=None, init=False)
-    _taken_s: float = attrs.field(default=0.0, init=False)
+    _taken_s: float | None = attrs.field(default=None, init=False)
     _took_s: float = attrs.field(default=0.0, init=False)
 
     def view(self) -> MirrorView:
@@ -48,10 +50,15 @@ class Snapshots:
         """Return the same with the figures of this node alone."""
         now = self._clock.monotonic()
         holds_s = min(_MOST_FRESH_S, max(_FRESH_S, self._took_s / self._part))
-        if self._last is None or now - self._taken_s >= holds_s:
+        if self._last is None or self._taken_s is None or now - self._taken_s >= holds_s:
             self._last, self._whole, self._taken_s = self._take(), None, now
             self._took_s = self._clock.monotonic() - now
         return self._last
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether there was no view for so long that the next one may take long."""
+        return self._taken_s is None or self._clock.monotonic() - self._taken_s >= _COLD_S
 
     def forget(self) -> None:
         """Take a new view for the next request, because something changed."""

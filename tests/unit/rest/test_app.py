@@ -371,7 +371,7 @@ async def test_an_allowed_origin(tmp_path: Path) -> None:
 
 
 async def test_a_picture_is_taken_once_for_all(ask: Asking) -> None:
-    """A request within a second gets the same snapshot; after a change there is a new one."""
+    """A request within a second gets the same snapshot; after a change there is a new one. The first is prepared."""
     for path in ("/status", FLOW + "/status", FLOW + "/topics", "/metrics"):
         await ask("GET", path)
     before = ask.node.pictures
@@ -379,7 +379,7 @@ async def test_a_picture_is_taken_once_for_all(ask: Asking) -> None:
     await ask("GET", "/status")
 
     assert before == 1
-    assert ask.node.pictures == 2
+    assert (ask.node.pictures, ask.node.prepared) == (2, 1)
 
 
 async def test_a_draining_node_shows_and_takes_no_orders(ask: Asking) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from typing import Any
 
 import attrs
 import pytest
 
 from mm2py.core.source.progress import PartitionState
+from mm2py.flow import measures as flow_measures
+from mm2py.flow.source import partitions as source_partitions
 from mm2py.flow.source.partitions import SourceTasks
 from mm2py.model.epoch import (
     RECREATED,
@@ -18,7 +21,7 @@ from mm2py.model.epoch import (
     PartitionFailure,
 )
 from mm2py.model.flow import TopicPartition
-from mm2py.model.state import PartitionStage, TaskState
+from mm2py.model.state import PartitionStage, PartitionView, TaskState
 from mm2py.pipeline.copy_job import EpochLostError
 from mm2py.pipeline.spark.session import JavaMissingError, SparkStartError
 from mm2py.telemetry.events import (
@@ -54,6 +57,38 @@ async def test_epoch_follows_epoch() -> None:
         assert [plan.epoch for plan in plans] == list(range(len(plans)))
         assert [plan.partitions[0].position for plan in plans] == [10 * number for number in range(len(plans))]
         assert [plan.partitions[0].is_unsure for plan in plans[:2]] == [True, False]
+
+
+async def test_views_are_prepared_in_turns_with_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of tens of thousands of partitions that takes a second; the next view finds those that stand still."""
+    made: list[int] = []
+    view_of = flow_measures._view_of
+
+    def noted(state: PartitionState, *rest: Any) -> PartitionView:
+        made.append(state.source.partition)
+        return view_of(state, *rest)
+
+    async def others() -> None:
+        while True:
+            turns.append(len(made))
+            await asyncio.sleep(0)
+
+    def nothing_left(plan: EpochPlan) -> EpochOutcome:
+        return copied(plan) if plan.epoch == 0 else attrs.evolve(copied(plan), partitions=())
+
+    monkeypatch.setattr(source_partitions, "_VIEWS_AT_ONCE", 3)
+    monkeypatch.setattr(flow_measures, "_view_of", noted)
+    turns: list[int] = []
+    async with running(nothing_left, partitions=8) as group:
+        await asyncio.sleep(200)
+        beside = asyncio.create_task(others())
+        await group.tasks.prepare_views()
+        beside.cancel()
+        prepared = len(made)
+        views = group.tasks.partition_views()
+
+    assert {3, 6, 8} <= set(turns)
+    assert prepared == len(made) == len(views) == 8
 
 
 async def test_boundaries_of_copy_tasks_do_not_coincide() -> None:

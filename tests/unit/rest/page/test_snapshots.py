@@ -28,6 +28,7 @@ def test_a_view_that_took_long_is_shown_for_longer(part: float, took_s: float, h
         return MirrorView(0, is_ready=True, flows=())
 
     snapshots = Snapshots(take, clock, part)
+    assert snapshots.is_cold
     first = snapshots.own()
     clock.advance(holds_s - took_s - 0.001)
     again = snapshots.own()
@@ -36,3 +37,6 @@ def test_a_view_that_took_long_is_shown_for_longer(part: float, took_s: float, h
 
     assert again is first
     assert later is not first
+    assert not snapshots.is_cold
+    clock.advance(60.0)
+    assert snapshots.is_cold
