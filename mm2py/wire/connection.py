@@ -273,8 +273,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         Send a request with a version 1 header whose body is *pieces*.
 
-        The pieces are copied or sent before this returns. *extra_wait_s* is added to the request timeout, for
-        requests that the broker holds back on purpose.
+        The pieces must stay as they are until the answer comes: from Python 3.12 on, what the socket does not take at
+        once is not copied. *extra_wait_s* is added to the request timeout, for requests that the broker holds back on
+        purpose.
         """
         size = _HEADER_V1_AFTER_SIZE + len(self._client_id) + sum(map(len, pieces))
         correlation_id = self._next_correlation_id()
@@ -341,7 +342,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._waiting.append((correlation_id, deadline, handler))
         if self._deadline_timer is None:
             self._deadline_timer = self._loop.call_at(deadline, self._check_deadline)
-        self._transport.writelines(pieces)
+        # One that has failed may not have said so yet. Python 3.12 to 3.13.5 would wait until its socket takes more,
+        # even once that is closed, and the next connection with the number of that socket would never open.
+        if not self._transport.is_closing():
+            self._transport.writelines(pieces)
 
     def _check_deadline(self) -> None:
         self._deadline_timer = None

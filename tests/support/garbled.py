@@ -101,6 +101,9 @@ class _Transport(asyncio.Transport):
         self._connection = connection
         self._answer = answer
 
+    def is_closing(self) -> bool:
+        return False
+
     def writelines(self, list_of_data: Any) -> None:
         message = b"".join(list_of_data)
         asyncio.get_running_loop().call_later(0.001, self._say, self._answer(message), message[8:12])

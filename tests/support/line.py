@@ -22,6 +22,10 @@ class FakeTransport(asyncio.Transport):
         super().__init__()
         self.written: list[bytes] = []
         self.is_aborted = False
+        self.has_failed = False
+
+    def is_closing(self) -> bool:
+        return self.is_aborted or self.has_failed
 
     def writelines(self, list_of_data: object) -> None:
         self.written.append(b"".join(list_of_data))  # type: ignore[call-overload]

@@ -255,6 +255,23 @@ async def test_loss_fails_every_request_once(line: Line, end: Callable[[BrokerCo
     assert line.connection.is_closed
 
 
+async def test_nothing_more_is_written_once_a_write_has_failed(line: Line) -> None:
+    """
+    The socket fails with a request; before asyncio reports that, another one is sent.
+
+    Python 3.12 to 3.13.5 would keep it, and the socket's number, with which the next connection would never be open.
+    """
+    line.ask()
+    line.transport.has_failed = True
+    line.ask()
+
+    assert len(line.transport.written) == 1
+
+    line.connection.connection_lost(ConnectionResetError("reset by peer"))
+
+    assert len(line.frames.lost) == 2
+
+
 async def test_closed_connection_takes_no_requests(line: Line) -> None:
     """Sending on a closed connection raises at once, and the handler is not asked."""
     line.connection.close()
