@@ -106,6 +106,17 @@ def test_ways_in_that_make_no_sense(words: list[str], said: str, monkeypatch: py
         read(*words)
 
 
+def test_certificates_need_no_key_identifiers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.13 and newer insist on them by default; many an authority of one's own issues certificates without."""
+    strict = ssl.create_default_context()
+    strict.verify_flags |= ssl.VERIFY_X509_STRICT
+    monkeypatch.setattr(ssl, "create_default_context", lambda **_: strict)
+    made = read("--url", "https://mirror:8443").tls
+
+    assert made is not None
+    assert not made.verify_flags & ssl.VERIFY_X509_STRICT
+
+
 def test_secrets_on_open_lines_are_warned_of(token_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A token that leaves this machine unencrypted is worth a line."""
     read("--url", "http://mirror:8083", "--token-file", str(token_file))
