@@ -27,6 +27,8 @@ IMPORTS: Final = "MM2PY_WORKER_IMPORTS"
 _TASKS = ("mm2py.pipeline.copy.spark_task", "mm2py.pipeline.transform.spark_task")
 #: What ends a process.
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM)
+#: What writing to a Spark that hung up fails with.
+_HUNG_UP: Final = (BrokenPipeError, ConnectionResetError)
 #: What Spark puts first in the path of its workers: archives within the folder of pyspark, and one of its jars.
 _ARCHIVE: Final = re.compile(r"/pyspark/(python/lib|jars)/(?P<name>[^/]+)\.(zip|jar)")
 
@@ -105,10 +107,17 @@ def unpacked_first(paths: Sequence[str]) -> list[str]:
 def work_quietly(work: Callable[[socket.socket, bool], int], sock: socket.socket, authenticated: bool) -> int:  # noqa: FBT001 - Spark's form
     """Do what pyspark's worker does, but say nothing where Spark hung up: it does so when a task has failed."""
     let_forks_end()
+    # What is left to be sent is tried once more when its file is collected: Python 3.13 and newer say that this failed.
+    sys.unraisablehook = _say_unless_hung_up
     try:
         return work(sock, authenticated)
-    except (BrokenPipeError, ConnectionResetError):
+    except _HUNG_UP:
         return 1
+
+
+def _say_unless_hung_up(unraisable: Any) -> None:
+    if not isinstance(unraisable.exc_value, _HUNG_UP):
+        sys.__unraisablehook__(unraisable)
 
 
 if __name__ == "__main__":
