@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import os
+import socket
 from pathlib import Path
 from typing import Final
 
@@ -72,8 +72,14 @@ class PlanServer:
 
     async def _start(self, session: SparkSession) -> None:
         if self._port is None:
-            with contextlib.suppress(OSError), short_path(self._path) as short:
-                self._server = await asyncio.start_unix_server(self._serve, short)
+            # From Python 3.13 on start_unix_server would remove the socket at the end, by a name that is gone by then.
+            listening = socket.socket(socket.AF_UNIX)
+            try:
+                with short_path(self._path) as short:
+                    listening.bind(short)
+                self._server = await asyncio.start_server(self._serve, sock=listening)
+            except OSError:
+                listening.close()
             return
         try:
             self._server = await asyncio.start_server(self._serve, session.bind_address, self._port)
