@@ -186,9 +186,9 @@ class Comparison:
         """Add the next records of a side, with their offsets, after `Want.SEARCH`."""
         return list(self._windows[side])
 
-    def jump(self, passed: Passed) -> None:
-        """Continue after records that are on one side only. The windows are discarded: the reader restarts after the
-        skipped records.
+    def jump(self, passed: Passed, downstream: int) -> None:
+        """Continue after records that are on one side only, at the target with *downstream*. The windows are discarded:
+        the reader restarts after the skipped records.
         """
         for side, name in enumerate(("source", "target")):
             waiting = len(self._windows[side]) + self._rows[side].left
@@ -210,6 +210,8 @@ class Comparison:
         else:
             self.findings.add("foreign", more_theirs)
             self.findings.unlisted_extra += more_theirs
+            if more_theirs:
+                self.findings.foreign_to = max(self.findings.foreign_to, downstream)
         self._reach = FIRST_REACH
         self._has_ended = [passed.is_end, passed.is_end]
 

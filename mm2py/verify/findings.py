@@ -25,6 +25,8 @@ class Findings:
     def __init__(self, part: Slice, *, ignore_timestamps: bool) -> None:
         self.differences: list[Difference] = []
         self.unlisted_extra = 0
+        #: After the last record that was foreign when it was found.
+        self.foreign_to = 0
         #: Has any record been the same on both sides? Before that the slice explains what is on one side only.
         self.has_matched = False
         self._slice = part
@@ -109,6 +111,7 @@ class Findings:
             self.moved(upstream, downstream)
         else:
             self.add("foreign")
+            self.foreign_to = max(self.foreign_to, downstream + 1)
             self._describe(Difference(DifferenceKind.FOREIGN, upstream, downstream))
 
     def _is_elsewhere(self, other: int, mark: Mark, side: int, offset: int) -> bool:

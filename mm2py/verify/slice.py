@@ -84,6 +84,7 @@ class _Reading:
             hint=hint,
             source_holes=sum(side.holes for side in ours),
             target_holes=sum(side.holes for side in theirs),
+            foreign_to=self._comparison.findings.foreign_to,
             is_aligned=self._comparison.is_aligned,
             ignored_timestamps=self._ignore_timestamps,
             source_bytes=sum(side.bytes for side in ours),
@@ -236,8 +237,8 @@ class _Reading:
                     scouting.has_ended[which] = True
         for side in scouts:
             side.close()
-        self._comparison.jump(scouting.passed())
         starts = scouting.meets_at or (self._sides[SOURCE].end, self._sides[TARGET].end)
+        self._comparison.jump(scouting.passed(), starts[TARGET])
         self._sides = (
             self._side(tasks, SOURCE, starts[SOURCE], self._sides[SOURCE].end),
             self._side(tasks, TARGET, starts[TARGET], self._sides[TARGET].end),

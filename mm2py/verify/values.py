@@ -133,8 +133,9 @@ class Counts:
 @attrs.frozen
 class SliceOutcome:
     """The result of one slice. `reason` is why it could not be compared to its end, with a `hint`. Holes are offsets
-    without a record, which compaction leaves. `is_aligned` is False if the first records of both sides differ, as they
-    do if the target does not match the flow's index of runs.
+    without a record, which compaction leaves. All foreign records are before the target's offset `foreign_to`.
+    `is_aligned` is False if the first records of both sides differ, as they do if the target does not match the flow's
+    index of runs.
     """
 
     number: int
@@ -145,6 +146,7 @@ class SliceOutcome:
     hint: str = ""
     source_holes: int = 0
     target_holes: int = 0
+    foreign_to: int = 0
     is_aligned: bool = True
     #: The target stamps records itself (LogAppendTime): timestamps were not compared.
     ignored_timestamps: bool = False

@@ -76,10 +76,11 @@ def whole_of(look: PartitionBounds, downstream: Translate, upstream: Translate, 
     counts = Counts()
     first = downstream(begin)
     is_exact = first is not None
-    # Of a topic of which nothing is known to be copied the target has nothing yet.
-    copied_from = look.target_end if is_appended and look.proven == begin == 0 else None
+    copied_from = None
     if first is None:
         first = look.target_start if begins_with_log else None
+        # Of a topic of which nothing is known to be copied the target has nothing yet.
+        copied_from = look.target_end if is_appended and look.proven == begin == 0 else None
     else:
         mirrored_from = upstream(first)
         if mirrored_from is not None and begin < mirrored_from <= end:
@@ -235,11 +236,7 @@ def judge(
 
 def _set_apart(whole: Whole, counts: Counts, outcomes: Sequence[SliceOutcome]) -> Counts:
     """Count foreign records as the target's alone if all of them are before what was copied of the present topic."""
-    copied_from, start = whole.copied_from, whole.slice.downstream_from or 0
-    if copied_from is None or counts.foreign > copied_from - start:
-        return counts
-    listed = [it for outcome in outcomes for it in outcome.differences if it.kind is DifferenceKind.FOREIGN]
-    if any(it.downstream is None or it.downstream >= copied_from for it in listed):
+    if whole.copied_from is None or any(outcome.foreign_to > whole.copied_from for outcome in outcomes):
         return counts
     return attrs.evolve(counts, foreign=0, only_target=counts.only_target + counts.foreign)
 

@@ -14,6 +14,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.verify import compare as verify
 from mm2py.verify.anchors import find_anchor, paired
 from mm2py.verify.compare import Comparison
+from mm2py.verify.findings import Findings
 from mm2py.verify.terms import SOURCE, TARGET, Content, Mark, Passed, Want
 from mm2py.verify.values import Counts, Difference, DifferenceKind, Slice
 
@@ -50,6 +51,7 @@ class Found:
     counts: Counts
     differences: list[Difference]
     is_aligned: bool
+    foreign_to: int
 
 
 def _walk(
@@ -79,7 +81,8 @@ def _compare(
     if comparison.findings.has_extra:
         recognise = comparison.findings.recogniser(_mark_of)
         recognise(content for _, content in source)
-    return Found(comparison.findings.counts(), comparison.findings.differences, comparison.is_aligned)
+    findings = comparison.findings
+    return Found(findings.counts(), findings.differences, comparison.is_aligned, findings.foreign_to)
 
 
 def _differing(counts: Counts) -> dict[str, int]:
@@ -134,6 +137,7 @@ def test_a_foreign_record(at: int, seed: int) -> None:
 
     assert _differing(found.counts) == {"foreign": 1}
     assert [(it.kind, it.downstream) for it in found.differences] == [(DifferenceKind.FOREIGN, at)]
+    assert found.foreign_to == at + 1
 
 
 @example(one=LENGTH - 4, other=LENGTH - 1, seed=2)
@@ -288,20 +292,32 @@ def test_a_first_record_that_differs_says_that_the_slices_may_not_meet() -> None
 
 
 def test_a_search_is_asked_for_where_nothing_is_within_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For more missing records than can be remembered the comparison asks for a search, then goes on."""
+    """For more records on one side than can be remembered the comparison asks for a search, then goes on."""
     monkeypatch.setattr(verify, "REACH", 256)
-    source = _records(2_000)
-    contents = [*_copy(source)[:100], *_copy(source)[1_500:]]
-    comparison = Comparison(PART, _mark_of)
+    many = _records(2_000)
+    few = [*_copy(many)[:100], *_copy(many)[1_500:]]
 
-    def search() -> list[int]:
-        near = comparison.window(SOURCE)
-        comparison.jump(Passed((near, []), (1_400 - len(near), 0)))
-        return [1_500, 100]
+    def compare(sides: tuple[Records, Records], longer: int) -> Findings:
+        comparison = Comparison(PART, _mark_of)
 
-    _walk(comparison, (source, _renumbered(contents)), random.Random(0), search)
+        def search() -> list[int]:
+            near = comparison.window(longer)
+            further = 1_400 - len(near)
+            if longer == SOURCE:
+                comparison.jump(Passed((near, []), (further, 0)), 100)
+                return [1_500, 100]
+            comparison.jump(Passed(([], near), (0, further)), 1_500)
+            return [100, 1_500]
 
-    assert comparison.findings.counts() == Counts(source=2_000, target=600, equal=600, missing=1_400)
+        _walk(comparison, sides, random.Random(0), search)
+        return comparison.findings
+
+    lacking = compare((many, _renumbered(few)), SOURCE)
+    foreign = compare((_renumbered(few), _renumbered(_copy(many))), TARGET)
+
+    assert lacking.counts() == Counts(source=2_000, target=600, equal=600, missing=1_400)
+    assert foreign.counts() == Counts(source=600, target=2_000, equal=600, foreign=1_400)
+    assert (lacking.foreign_to, foreign.foreign_to) == (0, 1_500)
 
 
 @given(st.permutations(range(12)))
