@@ -84,6 +84,17 @@ class OverridesUnavailableError(Mm2Error):
         return f"cluster {self.cluster} does not let us use {self.topic}: {self.cause}"
 
 
+@attrs.frozen
+class SeenTopic:
+    """The topic when it was last looked at: its id, None if unknown, and where it ended."""
+
+    topic_id: str | None = None
+    end: int = 0
+
+
+NOT_SEEN: Final = SeenTopic()
+
+
 class OverrideStore:
     """Reads and writes the overrides of one flow. Each call opens a connection to the target and closes it."""
 
@@ -129,24 +140,26 @@ class OverrideStore:
             await log.append([LogRecord(winner.key, winner.value, partition=0)])
             raise conflict(self.flow, self._decoded(winner))
 
-    async def refill(self, kept: StoredOverrides, topic_id: str | None) -> tuple[str | None, Refilled | None]:
+    async def refill(self, kept: StoredOverrides, before: SeenTopic) -> tuple[SeenTopic, Refilled | None]:
         """
-        Write *kept* again if its topic was deleted, or has no overrides and another id than *topic_id*, or never held
-        a record: its broker lost its disk.
+        Write *kept* again if its topic was deleted, or if it has no overrides and is another one than *before*, or ends
+        earlier: its broker lost its disk. Others may have written to it since.
 
-        Return the topic's id, and what was done. A record that was removed from the topic stays removed.
+        Return the topic as it was seen, and what was done. A record that was removed from the topic stays removed.
         """
         async with self._open() as cluster:
             records = await self._records(cluster)
-            is_there, seen = bool(cluster.partitions_of(self.topic)), cluster.topic_id(self.topic)
-            is_other = is_other_topic(topic_id, seen)
-            if is_there and (records or not (is_other or await end_of(cluster, TopicPartition(self.topic, 0)) == 0)):
-                return seen, None
+            is_there, topic_id = bool(cluster.partitions_of(self.topic)), cluster.topic_id(self.topic)
+            end = await end_of(cluster, TopicPartition(self.topic, 0)) if is_there else 0
+            is_lost = is_other_topic(before.topic_id, topic_id) or end == 0 or end < before.end
+            if is_there and (records or not is_lost):
+                return SeenTopic(topic_id, end), None
             log = TopicLog(cluster, self.topic)
             was_made = await self._ensure(log)
             await log.append([LogRecord(overrides_key(self.flow), encode_overrides(self.flow, kept), partition=0)])
             policy = await wrong_policy(cluster, self.topic)
-            return cluster.topic_id(self.topic), Refilled(cluster.alias, self.topic, 1, was_made, policy)
+            seen = SeenTopic(cluster.topic_id(self.topic), end)
+            return seen, Refilled(cluster.alias, self.topic, 1, was_made, policy)
 
     async def _ensure(self, log: TopicLog) -> bool:
         """Create the topic if it is missing; return whether it was."""

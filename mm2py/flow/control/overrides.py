@@ -26,7 +26,13 @@ from mm2py.errors import (
     UnknownFlowError,
 )
 from mm2py.flow.control.connect_worker import ConnectWorker
-from mm2py.flow.control.override_store import OverrideStore, OverridesUnavailableError, conflict
+from mm2py.flow.control.override_store import (
+    NOT_SEEN,
+    OverrideStore,
+    OverridesUnavailableError,
+    SeenTopic,
+    conflict,
+)
 from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.internal_topics import recreated
 from mm2py.flow.runner import FlowRunner
@@ -87,8 +93,8 @@ class OverrideControl:
         self._clock = clock
         self._events = events
         self._stored: dict[Flow, StoredOverrides] = {}
-        #: Ids of the topics that store them, as last seen.
-        self._topic_ids: dict[Flow, str | None] = {}
+        #: The topics that store them, as last seen.
+        self._seen: dict[Flow, SeenTopic] = {}
         self._lines: dict[Flow, Lines] = {}
         #: Settings of flows that keep running with them, because their overrides no longer fit the file.
         self._pinned: dict[Flow, FlowSettings] = {}
@@ -273,8 +279,8 @@ class OverrideControl:
         if not stored.revision:
             return
         store = OverrideStore(_of_flow(self.file, flow), self._clock)
-        topic_id, refilled = await self._await_store(flow, store.refill(stored, self._topic_ids.get(flow)))
-        self._topic_ids[flow] = topic_id
+        seen, refilled = await self._await_store(flow, store.refill(stored, self._seen.get(flow, NOT_SEEN)))
+        self._seen[flow] = seen
         if refilled is not None:
             self._events.emit(recreated(flow, refilled))
 
@@ -363,7 +369,7 @@ class OverrideControl:
                 old = before.get(settings.flow)
                 if old is not None and _topic_of(old) != _topic_of(settings):
                     self._stored.pop(settings.flow, None)  # they are stored elsewhere now
-                    self._topic_ids.pop(settings.flow, None)
+                    self._seen.pop(settings.flow, None)
             there = {settings.flow for settings in file.flows}
             self._stored = {flow: stored for flow, stored in self._stored.items() if flow in there}
             await self._rebase(running, self._stored)

@@ -7,9 +7,11 @@ from functools import partial
 import attrs
 import pytest
 
+from mm2py.config.flow_settings import StorageSettings
 from mm2py.core.control import overrides as verbs
 from mm2py.flow.control import override_store
-from mm2py.flow.control.override_store import OverrideStore
+from mm2py.flow.control.override_store import NOT_SEEN, OverrideStore
+from mm2py.model.flow import Flow
 from mm2py.model.overrides import NO_OVERRIDES
 from mm2py.model.stored_overrides import NOTHING_STORED
 from mm2py.wire.cluster import Cluster
@@ -32,9 +34,29 @@ async def test_overrides_whose_topic_lost_all_records_are_kept_again(
     brokers.topics = topics_with(store.topic, [0])
     monkeypatch.setattr(override_store, "Cluster", partial(Cluster, opener=brokers.open))
     kept = await store.write(verbs.pause_topic(NO_OVERRIDES, "orders"), before=NOTHING_STORED, by="ann")
-    topic_id, _ = await store.refill(kept, None)
+    seen, _ = await store.refill(kept, NOT_SEEN)
     partition = brokers.topics[store.topic].partitions[0]
     partition.batches[:], partition.start, partition.end = [], start, start
-    _, refilled = await store.refill(kept, topic_id)
+    _, refilled = await store.refill(kept, seen)
 
     assert (await store.read(), refilled is not None) == ((kept, True) if start == 0 else (NOTHING_STORED, False))
+
+
+async def test_overrides_of_each_flow_are_kept_again_in_a_topic_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One topic has those of several flows, and a worker's connectors: what is kept again first is not all of it."""
+    brokers = FakeBrokers()
+    brokers.topics = topics_with("configs", [0])
+    settings = attrs.evolve(SETTINGS, target=brokers.endpoint, config_storage=StorageSettings("configs"))
+    stores = [OverrideStore(attrs.evolve(settings, flow=Flow(it, "B")), LoopClock()) for it in ("A", "C")]
+    monkeypatch.setattr(override_store, "Cluster", partial(Cluster, opener=brokers.open))
+    pause = verbs.pause_topic(NO_OVERRIDES, "orders")
+    kept = [await store.write(pause, before=NOTHING_STORED, by="ann") for store in stores]
+    seen = [(await store.refill(one, NOT_SEEN))[0] for store, one in zip(stores, kept, strict=True)]
+    partition = brokers.topics["configs"].partitions[0]
+    partition.batches[:], partition.end = [], 0
+    for _ in range(2):  # the second time all are there
+        done = [await store.refill(*it) for store, *it in zip(stores, kept, seen, strict=True)]
+        seen = [it for it, _ in done]
+
+    assert [await store.read() for store in stores] == kept
+    assert [refilled for _, refilled in done] == [None, None]

@@ -15,7 +15,7 @@ from mm2py.core.control.live_config import put_config
 from mm2py.core.control.overrides import SOURCE
 from mm2py.errors import OverrideRejectedError, OverridesNotStoredError, UnknownFlowError
 from mm2py.flow.control import overrides as override_control
-from mm2py.flow.control.override_store import conflict
+from mm2py.flow.control.override_store import SeenTopic, conflict
 from mm2py.flow.control.overrides import OverrideControl
 from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.runner import FlowRunner
@@ -62,8 +62,8 @@ class Store:
     async def read(self, *, events: EventLog | None = None) -> StoredOverrides:  # noqa: ARG002
         return self.targets.kept.get(self.flow, NOTHING_STORED)
 
-    async def refill(self, _kept: StoredOverrides, _topic_id: str | None) -> tuple[None, None]:
-        return None, None
+    async def refill(self, _kept: StoredOverrides, before: SeenTopic) -> tuple[SeenTopic, None]:
+        return before, None
 
     async def write(self, overrides: Overrides, *, before: StoredOverrides, by: str) -> StoredOverrides:
         now = await self.read()
