@@ -108,8 +108,8 @@ class BrokenHistory(BackgroundLoop):
         self._doubts = life.tasks.doubts
         self._undone = {} if undone is None else undone
         self._told: dict[TopicPartition, About] = dict(self._undone)
-        #: What was reported last of a source topic that was created again.
-        self._told_topics: dict[str, tuple[object, ...]] = {}
+        #: What was reported last of a source topic that was created again, by what follows for its partitions.
+        self._told_topics: dict[tuple[str, type[Act]], About] = {}
         self._remaking: set[str] = set()
         #: The remote topics whose deletion the target refused, with what it said.
         self._undeleted: dict[str, str] = {}
@@ -284,14 +284,14 @@ class BrokenHistory(BackgroundLoop):
         setting, policy = policy_of(finding.kind, self._settings.broken_history)
         more: dict[str, int | None] = {}
         if finding.kind is HistoryBreak.RECREATED:
-            topic, about = state.source.topic, (*case.about, type(act))
+            place = state.source.topic, type(act)
             others = [
                 it
-                for it in self._life.tasks.ledger.of_topic(topic)
+                for it in self._life.tasks.ledger.of_topic(state.source.topic)
                 if it.source != state.source and is_other_topic(it.topic_id, case.look.topic_id)
             ]
-            more = {"others": None if self._told_topics.get(topic) == about else len(others)}
-            self._told_topics[topic] = about
+            more = {"others": None if self._told_topics.get(place) == case.about else len(others)}
+            self._told_topics[place] = case.about
             for other in others:
                 self._doubts.question(other, Ended.RECREATED, RECREATED)
         self._events.emit(

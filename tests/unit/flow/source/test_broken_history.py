@@ -143,7 +143,10 @@ async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.
     assert [position.next_upstream for position in written.positions] == [0]
 
 
-async def test_a_topic_that_was_created_again_is_one_line_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_untouched", [False, True], ids=["all stop", "all but one go on"])
+async def test_a_topic_that_was_created_again_is_one_line_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, *, is_untouched: bool
+) -> None:
     """
     Of many partitions the first one says how many others there are, and another one has a line if it lost something.
 
@@ -152,8 +155,10 @@ async def test_a_topic_that_was_created_again_is_one_line_of_the_log(monkeypatch
 
     async def look(_: BrokenHistory, states: Collection[PartitionState]) -> list[tuple[PartitionState, Observation]]:
         ends = {2: 5}  # of the former topic, of which nothing was copied
-        seen = [attrs.evolve(it, log=LogOffsets(0, ends.get(it.source.partition, 0)), position=0) for it in states]
-        return [(state, Observation("another", 0, 0, state.remote_topic_id, 0)) for state in seen]
+        logs = {it.source: LogOffsets(0, ends.get(it.source.partition, 0)) for it in states}
+        seen = [attrs.evolve(it, log=logs[it.source], position=0, downstream=-1) for it in states]
+        found = Observation("another", 0, 0, None, 0, is_untouched=is_untouched)
+        return [(state, found) for state in seen]
 
     monkeypatch.setattr(BrokenHistory, "_look", look)
     async with running(partitions=4, tasks_max=1) as group:
@@ -172,7 +177,7 @@ async def test_a_topic_that_was_created_again_is_one_line_of_the_log(monkeypatch
 
     told = group.events.of(SourceTopicRecreated)
     assert sorted(event.source.partition for event in told) == [0, 1, 2, 3]
-    assert [event.others for event in told] == [3, None, None, None]
+    assert [event.others for event in told] == [3, None, 2 if is_untouched else None, None]
     assert {event.source.partition for event in told if event.severity is Level.ERROR} == {told[0].source.partition, 2}
 
 
