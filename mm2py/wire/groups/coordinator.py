@@ -48,7 +48,7 @@ class Coordinator:
         except BrokerAnsweredError as error:
             return error
         except (BrokerConnectionError, ClusterUnreachableError, TimeoutError) as error:
-            why = str(error) or f"no answer within {within_s or 0:g} s"
+            why = str(error) or "no answer in time"
             if isinstance(error, TimeoutError) and self._node is not None:
                 self._cluster.doubt(self._node)
             self._node = None

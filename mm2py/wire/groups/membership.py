@@ -240,6 +240,8 @@ class Membership:
                 return answer
             if patience.is_over_for(answer.code):
                 return answer
+            if within_s is not None:
+                within_s *= 2  # a broker that is only slow to be connected to would never be reached
             await patience.pause()
 
 

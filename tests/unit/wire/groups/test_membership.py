@@ -188,6 +188,20 @@ async def test_a_frozen_coordinator_is_looked_up_again_within_the_session(monkey
     assert coordinators.doubted == [frozen]
 
 
+async def test_a_coordinator_that_takes_long_to_reach_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection is opened in several seconds where the first of two name servers is silent, each time."""
+    member, coordinators = await _joined()
+    send = GroupCoordinators.send_to
+
+    async def send_slowly(its: GroupCoordinators, node: int, request: Any, purpose: str) -> Any:
+        await asyncio.sleep(5)
+        return await send(its, node, request, purpose)
+
+    monkeypatch.setattr(GroupCoordinators, "send_to", send_slowly)
+    assert await member.beat() is Heartbeat.OK
+    assert coordinators.names == ["Heartbeat"]
+
+
 async def test_a_refusal_names_what_lacks() -> None:
     """The right to the group is asked for in an operator's words."""
     member, _ = _member(ErrorCode.GROUP_AUTHORIZATION_FAILED)
