@@ -33,7 +33,7 @@ from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError
 from mm2py.wire.security.door import Opener
 
 
-#: A connection that is given up after this long, while it is opened, leads to a silent broker.
+#: A broker that is given up after this long, while it is connected to or asked, is silent.
 _SILENT_S = 1.0
 
 #: An offset, or why there is none.
@@ -253,7 +253,15 @@ class Cluster:
 
     async def send_to(self, node_id: int, request: Any, purpose: str = "") -> Any:
         """Send *request* to one broker and give its response."""
-        response = await self._send(await self.connection(node_id, purpose), request)
+        connection = await self.connection(node_id, purpose)
+        asked_at = self.clock.monotonic()
+        try:
+            response = await self._send(connection, request)
+        except asyncio.CancelledError:
+            # What it led is for those to doubt who know that it is silent: a group's coordinator holds answers back.
+            if self.clock.monotonic() - asked_at >= _SILENT_S:
+                self._connections.doubt(node_id)
+            raise
         self._connections.trust(node_id)
         return response
 

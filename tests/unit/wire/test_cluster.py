@@ -428,6 +428,28 @@ async def test_what_a_frozen_broker_led_is_looked_up_before_it_is_asked_again(
     assert cluster.aged(["foo"]) == []
 
 
+async def test_a_frozen_broker_is_not_asked_for_metadata_twice(
+    brokers: FakeBrokers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch that begins with a question to it ends with that; the next one asks another broker."""
+    send, frozen = FakeConnection.send, set[int]()
+
+    async def send_unless_frozen(connection: FakeConnection, request: Any) -> Any:
+        frozen.update({connection.node_id} if not frozen else ())  # whichever is asked first
+        await asyncio.sleep(60 if connection.node_id in frozen else 0)
+        return await send(connection, request)
+
+    await cluster.list_offsets(FOO, LATEST)  # all are connected
+    monkeypatch.setattr(FakeConnection, "send", send_unless_frozen)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(5):
+            await cluster.refresh_metadata(["foo"])
+    for _ in range(20):
+        started = now()
+        await cluster.refresh_metadata(["foo"])
+        assert now() - started < 1
+
+
 async def test_offsets_wait_for_a_leader(brokers: FakeBrokers, cluster: Cluster) -> None:
     """A partition without a leader is waited for."""
     brokers.topics["foo"].partitions[0].leader = -1
