@@ -55,7 +55,8 @@ class Scratch:
     @property
     def is_whole(self) -> bool:
         """Whether nothing has removed it, or what in it is old: cleaners of /tmp other than systemd's heed no lock."""
-        return (self.path / _MARK).exists() and (not self._has_key or self._key.exists())
+        # Unlike those of pathlib, these raise nothing where a disk is broken, or /tmp has lost its rights.
+        return os.path.exists(self.path / _MARK) and (not self._has_key or os.path.exists(self._key))  # noqa: PTH110
 
     def make_key(self) -> str:
         """Make a key to seal plans with; return its file. Without a place for it there is no directory either."""
