@@ -113,20 +113,25 @@ async def test_a_node_that_runs_a_flow_is_found_by_its_listener(tmp_path: Path) 
     assert (other, ended) == (None, None)
 
 
-@pytest.mark.skipif(not socket.has_ipv6, reason="there is no IPv6")
+@pytest.fixture
+def _has_ipv6() -> None:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        pytest.skip("this machine has no ::1")
+
+
+@pytest.mark.usefixtures("_has_ipv6")
 async def test_ipv6(tmp_path: Path) -> None:
     """An address in brackets is one of IPv6."""
-    with socket.socket(socket.AF_INET6) as probe:
-        try:
-            probe.bind(("::1", 0))
-        except OSError:
-            pytest.skip("this machine has no ::1")
     async with serving(tmp_path, "listeners = http://[::1]:0") as running:
         status, _ = await _get(await running.url() + "/status")
 
     assert status == 200
 
 
+@pytest.mark.usefixtures("_has_ipv6")
 async def test_all_addresses_in_ipv6_s_form(tmp_path: Path) -> None:
     """As in Java, that also listens at those of IPv4; unless another listener has that port of these."""
     (port,) = free_ports(1)
