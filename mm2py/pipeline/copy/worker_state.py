@@ -40,7 +40,7 @@ class Views:
     target: ClusterMetadata
 
     def are(self, other: Views) -> bool:
-        """Whether *other* is no newer: metadata that is read again is another object."""
+        """Whether *other* is no newer: metadata is another object once anything in it is new."""
         return self.source is other.source and self.target is other.target
 
 
