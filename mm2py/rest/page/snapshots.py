@@ -19,8 +19,8 @@ _FRESH_S: Final = 1.0
 _WATCHED_PART: Final = 1 / 20
 UNWATCHED_PART: Final = 1 / 200
 _MOST_FRESH_S: Final = 10.0
-#: After so long without a view much of the next one may have to be made again.
-_COLD_S: Final = 60.0
+#: After so long without a view, longer than Prometheus pauses, much of the next one may have to be made again.
+_COLD_S: Final = 90.0
 
 
 @attrs.define(eq=False)

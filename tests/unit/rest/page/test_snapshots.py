@@ -38,5 +38,5 @@ def test_a_view_that_took_long_is_shown_for_longer(part: float, took_s: float, h
     assert again is first
     assert later is not first
     assert not snapshots.is_cold
-    clock.advance(60.0)
+    clock.advance(90.0)
     assert snapshots.is_cold
