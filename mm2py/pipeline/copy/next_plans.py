@@ -110,7 +110,9 @@ class Messages:
     def write(self, content: bytes) -> None:
         """Send *content*, as soon as the other end takes it."""
         content = content if self._cipher is None else self._cipher.seal(content)
-        self._writer.writelines((_HEAD.pack(len(content)), content))
+        head = _HEAD.pack(len(content))
+        # Python 3.12 and newer never get rid of an empty last piece, and would not close the connection any more.
+        self._writer.writelines((head, content) if content else (head,))
 
     def close(self) -> None:
         self._writer.close()

@@ -56,6 +56,15 @@ async def test_messages_arrive_in_their_order(wire: Wire, is_sealed: bool) -> No
     assert [await receiver.read() for _ in range(4)] == [*sent, None]
 
 
+async def test_an_empty_message_is_written_without_an_empty_piece(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From Python 3.12 on it would keep the connection open for good, and the event loop busy with it."""
+    written: list[bytes] = []
+    monkeypatch.setattr(wire.writer, "writelines", written.extend)
+    wire.end().write(NOTHING)
+
+    assert written == [bytes(8)]
+
+
 @pytest.mark.parametrize(
     "told",
     [
