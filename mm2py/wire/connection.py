@@ -407,9 +407,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Whether the broker, which hung up at the first request, expects SASL. One that just ended, or whose proxy
         takes connections without it, does so too, but answers no hand-shake.
         """
-        host, _, port = self._broker.rpartition(":")
+        _, _, port = self._broker.rpartition(":")
         try:
-            probe = await BrokerConnection.open(self._endpoint, host.strip("[]"), int(port))
+            probe = await BrokerConnection.open(self._endpoint, self._host, int(port))
         except BrokerConnectionError:
             return False
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -32,7 +33,7 @@ class Snapshots:
     _part: float = _WATCHED_PART
     _last: MirrorView | None = attrs.field(default=None, init=False)
     _whole: MirrorView | None = attrs.field(default=None, init=False)
-    _taken_s: float | None = attrs.field(default=None, init=False)
+    _taken_s: float = attrs.field(default=-math.inf, init=False)
     _took_s: float = attrs.field(default=0.0, init=False)
 
     def view(self) -> MirrorView:
@@ -50,7 +51,7 @@ class Snapshots:
         """Return the same with the figures of this node alone."""
         now = self._clock.monotonic()
         holds_s = min(_MOST_FRESH_S, max(_FRESH_S, self._took_s / self._part))
-        if self._last is None or self._taken_s is None or now - self._taken_s >= holds_s:
+        if self._last is None or now - self._taken_s >= holds_s:
             self._last, self._whole, self._taken_s = self._take(), None, now
             self._took_s = self._clock.monotonic() - now
         return self._last
@@ -58,7 +59,7 @@ class Snapshots:
     @property
     def is_cold(self) -> bool:
         """Whether there was no view for so long that the next one may take long."""
-        return self._taken_s is None or self._clock.monotonic() - self._taken_s >= _COLD_S
+        return self._clock.monotonic() - self._taken_s >= _COLD_S
 
     def forget(self) -> None:
         """Take a new view for the next request, because something changed."""
