@@ -13,13 +13,11 @@ from typing import Any, Final, Protocol
 
 import attrs
 
+from mm2py.wire.flexible import NO_TAGS, TOPIC_ID_BYTES, behind_tags, packed_varint, varint
+
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-_TOPIC_ID_BYTES: Final = 16
-_LONGEST_VARINT_BYTES: Final = 5
-#: Set in each byte of a varint but the last.
-_MORE: Final = 0x80
 
 
 @attrs.define(eq=False)
@@ -205,8 +203,6 @@ class ById:
     _ANSWER: Final = struct.Struct(">ihqqqBi")
     _ABORTED_AT: Final = 30
     _ABORTED: Final = struct.Struct(">qq")
-    #: No tagged fields.
-    _NO_TAGS: Final = b"\x00"
 
     @staticmethod
     def key(position: FetchPosition) -> bytes:
@@ -215,23 +211,23 @@ class ById:
 
     @staticmethod
     def request(head: bytes, named: Wanted, forgotten: Mapping[bytes, Collection[int]], sizes: FetchSizes) -> bytes:
-        pack, most, end = ById._WANTED.pack, sizes.partition_max_bytes, ById._NO_TAGS
+        pack, most, end = ById._WANTED.pack, sizes.partition_max_bytes, NO_TAGS
         # The first byte ends the request's header.
-        out = [end, head, _packed_varint(len(named) + 1)]
+        out = [end, head, packed_varint(len(named) + 1)]
         for topic_id, partitions in named.items():
-            out.append(topic_id + _packed_varint(len(partitions) + 1))
+            out.append(topic_id + packed_varint(len(partitions) + 1))
             out += [
                 pack(number, p.leader_epoch, p.offset, -1, -1, p.max_bytes or most, 0)
                 for number, p in partitions.items()
             ]
             out.append(end)
-        out.append(_packed_varint(len(forgotten) + 1))
+        out.append(packed_varint(len(forgotten) + 1))
         for topic_id, numbers in forgotten.items():
-            out.append(topic_id + _packed_varint(len(numbers) + 1))
+            out.append(topic_id + packed_varint(len(numbers) + 1))
             out += [_INT32.pack(number) for number in numbers]
             out.append(end)
         rack = sizes.rack.encode()
-        out.append(_packed_varint(len(rack) + 1) + rack + end)
+        out.append(packed_varint(len(rack) + 1) + rack + end)
         return b"".join(out)
 
     @staticmethod
@@ -243,15 +239,15 @@ class ById:
 
     @staticmethod
     def read(frame: memoryview, at: int, wanted: Wanted, into: list[PartitionAnswer]) -> int:
-        topics, at = _varint(frame, at)
+        topics, at = varint(frame, at)
         for _ in range(topics - 1):
-            at += _TOPIC_ID_BYTES
-            positions = wanted.get(bytes(frame[at - _TOPIC_ID_BYTES : at]), {})
-            count, at = _varint(frame, at)
+            at += TOPIC_ID_BYTES
+            positions = wanted.get(bytes(frame[at - TOPIC_ID_BYTES : at]), {})
+            count, at = varint(frame, at)
             for _ in range(count - 1):
                 at = ById._partition(frame, at, positions, into)
-            at = _behind_tags(frame, at)
-        return _behind_tags(frame, at)
+            at = behind_tags(frame, at)
+        return behind_tags(frame, at)
 
     @staticmethod
     def _partition(
@@ -267,7 +263,7 @@ class ById:
             aborted, at = ById._aborted(frame, at + ById._ABORTED_AT)
             (preferred,) = _INT32.unpack_from(frame, at)
             at += 4
-        size, at = _varint(frame, at)
+        size, at = varint(frame, at)
         after = at + size - 1 if size else at
         position = positions.get(number)
         # The partition was dropped while the request was in flight.
@@ -278,46 +274,13 @@ class ById:
                     position, error_code, high_watermark, last_stable, log_start, aborted, record_set, preferred
                 )
             )
-        return after + 1 if not frame[after] else _behind_tags(frame, after)
+        return after + 1 if not frame[after] else behind_tags(frame, after)
 
     @staticmethod
     def _aborted(frame: memoryview, at: int) -> tuple[tuple[tuple[int, int], ...], int]:
-        count, at = _varint(frame, at)
+        count, at = varint(frame, at)
         found = []
         for _ in range(count - 1):
             found.append(ById._ABORTED.unpack_from(frame, at))
-            at = _behind_tags(frame, at + ById._ABORTED.size)
+            at = behind_tags(frame, at + ById._ABORTED.size)
         return tuple(found), at
-
-
-def _packed_varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= _MORE:
-        out.append(value & 0x7F | _MORE)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _varint(frame: memoryview, at: int) -> tuple[int, int]:
-    """Read an unsigned number; return it and where it ends."""
-    value = frame[at]
-    if value < _MORE:
-        return value, at + 1
-    value &= ~_MORE
-    for place in range(1, _LONGEST_VARINT_BYTES):
-        byte = frame[at + place]
-        value |= (byte & ~_MORE) << (7 * place)
-        if byte < _MORE:
-            return value, at + place + 1
-    raise struct.error("a number has no end")
-
-
-def _behind_tags(frame: memoryview, at: int) -> int:
-    """Pass over tagged fields (KIP-482): a leader that moved, an epoch that ended, whatever brokers may add."""
-    count, at = _varint(frame, at)
-    for _ in range(count):
-        _, at = _varint(frame, at)
-        size, at = _varint(frame, at)
-        at += size
-    return at

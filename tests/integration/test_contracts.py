@@ -25,8 +25,8 @@ from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.fetch import FetchSession, fetch_once
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
 from mm2py.wire.groups.consumer_groups import Groups
-from mm2py.wire.produce import API_KEY, API_VERSION, init_producer_id, read_answer, request_pieces
-from mm2py.wire.requests import EARLIEST, LATEST
+from mm2py.wire.produce import API_KEY, init_producer_id, read_answer, request_pieces, spoken_version
+from mm2py.wire.requests import EARLIEST, LATEST, id_bytes
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.topics.admin import Admin
 from tests.support.batches import CONTROL, build_batch, contents, flipped
@@ -52,10 +52,13 @@ class Log:
         """Send a batch with that first sequence; return the error code and the base offset."""
         return await self.send(build_batch(records, producer=(self.producer_id, 0, sequence)))
 
-    async def send(self, batch: bytes) -> tuple[int, int]:
+    async def send(self, batch: bytes, topic_id: bytes | None = None) -> tuple[int, int]:
+        """Send a batch, by its topic's id if there is one; return the error code and the base offset."""
         connection = await self.cluster.connection(self.cluster.leader(self.tp) or 0, "write")
-        rows = [(self.tp.topic.encode(), [(self.tp.partition, memoryview(batch))])]
-        ((ack,), _) = read_answer(await connection.request_raw(API_KEY, API_VERSION, request_pieces(rows, 30_000)))
+        version = spoken_version(connection.versions, has_ids=topic_id is not None)
+        rows = [(topic_id or self.tp.topic.encode(), [(self.tp.partition, memoryview(batch))])]
+        pieces = request_pieces(rows, 30_000, version=version)
+        ((ack,), _) = read_answer(await connection.request_raw(API_KEY, version, pieces), version)
         return ack.error_code, ack.base_offset
 
     async def fetch(self, offset: int, max_bytes: int = 1_000_000) -> PartitionAnswer:
@@ -105,6 +108,20 @@ async def test_sequences_begin_again_after_the_last_one(log: Log) -> None:
     found = [await log.produce(LAST_SEQUENCE - 1, 4), await log.produce(2)]
 
     assert found == [(0, 0), (0, 4)]
+
+
+async def test_a_batch_for_another_topic_than_the_one_of_the_name_is_not_appended(log: Log) -> None:
+    """Brokers are told topics' ids in produces; they know none that was deleted, whatever has its name now."""
+    if isinstance(log.cluster, ModelCluster):
+        log.cluster.topic_ids[log.tp.topic] = "AAAAAAAAAAAAAAAAAAAAAQ"
+    topic_id = id_bytes(log.cluster.topic_id(log.tp.topic))
+    assert topic_id is not None
+    batch = build_batch(3, producer=(log.producer_id, 0, 0))
+
+    assert await log.send(batch, bytes(reversed(topic_id))) == (ErrorCode.UNKNOWN_TOPIC_ID, -1)
+    assert await log.end() == 0
+    assert await log.send(batch, topic_id) == (0, 0)
+    assert await log.end() == 3
 
 
 @pytest.mark.parametrize(

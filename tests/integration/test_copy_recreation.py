@@ -229,3 +229,21 @@ async def test_a_transform_gets_no_records_of_another_topic_of_the_name(
     assert sum(len(columns) for columns in before) == OLD
     assert unreadable is not None
     assert unreadable.ended is Ended.RECREATED
+
+
+async def test_a_remote_topic_gets_no_record_from_the_middle_of_its_source(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """Once it was deleted and created again while nothing was sent to it, its broker knows the topic by another id."""
+    target, remote = backup.bootstrap_servers, f"A.{prefix}"
+    await create_topic(primary.bootstrap_servers, prefix, partitions=PARTITIONS)
+    await fill(primary.bootstrap_servers, prefix, "old", OLD)
+    async with copying(primary, backup, {prefix: remote}) as task:
+        task.plan(remote_topic_id=await topic_id(backup, remote))
+        await task.catch_up()
+        await recreate_topic(target, remote, partitions=PARTITIONS)
+        await fill(primary.bootstrap_servers, prefix, "new", NEW)
+        await task.run(lambda: len(task.stopped) == PARTITIONS, within_s=60)
+
+        assert {outcome.ended for outcome in task.stopped.values()} == {Ended.TARGET_REWOUND}
+        assert await end_offsets(target, remote) == dict.fromkeys(range(PARTITIONS), 0)

@@ -33,10 +33,11 @@ from mm2py.wire.requests import MetadataRequest_v11
 from tests.support.clocks import LoopClock
 from tests.support.fetch_v13 import FetchRequest_v13, FetchResponse_v13, tagged
 from tests.support.model_partition import ModelPartition
+from tests.support.produce_v13 import ProduceRequest_v13, told_by_id
 
 
 PRODUCE, FETCH = 0, 1
-#: The version of Fetch from which on topics have ids instead of names.
+#: The version of Produce and of Fetch from which on topics have ids instead of names.
 BY_ID = 13
 
 _LATENCY_S = 0.001
@@ -150,7 +151,7 @@ class ModelConnection:
 
     @property
     def versions(self) -> dict[int, tuple[int, int]]:
-        return {FETCH: self._cluster.fetch_versions}
+        return {PRODUCE: self._cluster.produce_versions, FETCH: self._cluster.fetch_versions}
 
     @property
     def is_receiving(self) -> bool:
@@ -247,6 +248,9 @@ class ModelCluster:
     clock: LoopClock = attrs.field(factory=LoopClock)
     known_leaders: dict[TopicPartition, int | None] | None = None
     topic_ids: dict[str, str] = attrs.field(factory=dict)
+    #: What clients know of them; None if they know them all.
+    known_topic_ids: dict[str, str] | None = None
+    produce_versions: tuple[int, int] = (0, 13)
     fetch_versions: tuple[int, int] = (4, 18)
     #: How often it was asked where epochs end.
     epochs_asked: int = 0
@@ -280,8 +284,9 @@ class ModelCluster:
     @property
     def metadata(self) -> dict[str, str]:
         """What is known of topics: the same object for as long as that is the same."""
-        if self._view != self.topic_ids:
-            self._view = dict(self.topic_ids)
+        known = self.topic_ids if self.known_topic_ids is None else self.known_topic_ids
+        if self._view != known:
+            self._view = dict(known)
         return self._view
 
     def leader(self, tp: TopicPartition) -> int | None:
@@ -294,7 +299,7 @@ class ModelCluster:
         return self.partitions[tp].leader_epoch
 
     def topic_id(self, topic: str) -> str | None:
-        return self.topic_ids.get(topic)
+        return self.metadata.get(topic)
 
     async def ensure_metadata(self, topics: Collection[str]) -> None:
         await self._reach()
@@ -313,6 +318,8 @@ class ModelCluster:
         self.refreshes += 1
         if self.known_leaders is not None:
             self.known_leaders = {tp: partition.leader for tp, partition in self.partitions.items()}
+        if self.known_topic_ids is not None:
+            self.known_topic_ids = dict(self.topic_ids)
 
     def doubt(self, node: int) -> None:
         self.doubted.append(node)
@@ -395,17 +402,26 @@ class ModelCluster:
         return self._produce(connection, request) if request.api_key == PRODUCE else self._fetch(connection, request)
 
     def _produce(self, connection: ModelConnection, request: _Request) -> bytes:
+        is_by_id = request.api_version >= BY_ID
         topics = []
-        for topic, wanted in ProduceRequest_v8.decode(request.body).topics:
+        for told, wanted, *_ in (ProduceRequest_v13 if is_by_id else ProduceRequest_v8).decode(request.body).topics:
+            topic = self._named(told) if is_by_id else told
             rows = [
-                (number, *self._append(connection.node, TopicPartition(topic, number), raw), 0, [], None)
-                for number, raw in wanted
+                (number, *self._append(connection.node, topic and TopicPartition(topic, number), raw), 0, [], None)
+                for number, raw, *_ in wanted
             ]
-            topics.append((topic, rows))
+            topics.append((told, rows))
+        if is_by_id:
+            return told_by_id(topics, self.throttle_ms)
         body: bytes = ProduceResponse_v8(topics, self.throttle_ms).encode()
         return body
 
-    def _append(self, node: int, tp: TopicPartition, raw: bytes) -> tuple[int, int, int]:
+    def _named(self, topic_id: str) -> str | None:
+        return next((topic for topic, known in self.topic_ids.items() if known == topic_id), None)
+
+    def _append(self, node: int, tp: TopicPartition | None, raw: bytes) -> tuple[int, int, int]:
+        if tp is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID, -1, -1
         partition = self.partitions.get(tp)
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import attrs
@@ -73,8 +73,12 @@ class _Request:
     #: How many are under way with it.
     in_flight: int
     sent_at: float
+    version: int
     carried: dict[tuple[bytes, int], tuple[PartitionCopy, BufferedBatch]] = attrs.field(factory=dict)
-    version: int = produce.API_VERSION
+
+    def told_topic(self, sending: SendingHalf) -> bytes:
+        """Return what the broker is told of a partition's topic: its id, or its name."""
+        return sending.topic_id if self.version >= produce.BY_ID_API_VERSION else sending.topic
 
     def frame_received(self, frame: memoryview) -> None:
         self.broker_sender.answered(self, frame)
@@ -136,7 +140,7 @@ class BrokerSender:
                 sender.open_in_background(self)
             return
         while self._ready and self._in_flight < self._most_in_flight():
-            request = self._fill()
+            request = self._fill(connection.versions)
             if not request.carried:
                 break
             self._send(connection, request)
@@ -166,9 +170,11 @@ class BrokerSender:
         part = self._shortest_s / took_s if took_s > 0 else 1.0
         self._useful = 1 + round(request.in_flight * part)
 
-    def _fill(self) -> _Request:
+    def _fill(self, versions: Mapping[int, tuple[int, int]]) -> _Request:
         """Take one batch of each ready partition, up to the request's size; at least one."""
-        request = _Request(self, self._in_flight + 1, self._sender.loop.time())
+        by_name = produce.spoken_version(versions)
+        by_id = by_name if self._sender.transactional_id else produce.spoken_version(versions, has_ids=True)
+        request = _Request(self, self._in_flight + 1, self._sender.loop.time(), by_name)
         room = self._sender.limits.produce_request_max_bytes
         again: list[PartitionCopy] = []
         while self._ready:
@@ -180,10 +186,11 @@ class BrokerSender:
                 if has_moved:
                     self._moved.append(copy)
                 continue
-            buffered = queue[0]
-            if buffered.size_bytes > room and request.carried:
+            buffered, version = queue[0], by_id if sending.topic_id else by_name
+            if request.carried and (buffered.size_bytes > room or version != request.version):
                 self._ready.appendleft(copy)
                 break
+            request.version = version
             queue.popleft()
             copy.buffer.in_flight.append(buffered)
             self._sender.sent(sending)
@@ -197,7 +204,7 @@ class BrokerSender:
                     buffered.sequence,
                     is_transactional=bool(self._sender.transactional_id),
                 )
-            request.carried[sending.topic, copy.remote.partition] = (copy, buffered)
+            request.carried[request.told_topic(sending), copy.remote.partition] = (copy, buffered)
             room -= buffered.size_bytes
             if queue:
                 again.append(copy)
@@ -219,8 +226,9 @@ class BrokerSender:
         for (topic, number), (_, buffered) in request.carried.items():
             by_topic.setdefault(topic, []).append((number, buffered.batch))
         timeout_ms = self._sender.target.endpoint.request_timeout_ms
-        pieces = produce.request_pieces(list(by_topic.items()), timeout_ms, self._sender.transactional_id)
-        request.version = produce.spoken_version(connection.versions)
+        pieces = produce.request_pieces(
+            list(by_topic.items()), timeout_ms, self._sender.transactional_id, version=request.version
+        )
         self._in_flight += 1
         self._sender.requests += 1
         try:

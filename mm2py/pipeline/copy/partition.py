@@ -252,6 +252,8 @@ class SendingHalf:
     """
 
     topic: bytes
+    #: Empty if it is unknown.
+    topic_id: bytes = b""
     producer_id: int = -1
     producer_epoch: int = -1
     sequence: int = 0
@@ -335,7 +337,7 @@ class PartitionCopy(Counters):
             plan=plan,
             remote=plan.remote,
             fetching=FetchingHalf(fetch),
-            sending=SendingHalf(plan.remote_topic.encode()),
+            sending=SendingHalf(plan.remote_topic.encode(), id_bytes(plan.remote_topic_id) or b""),
             position=plan.position,
             downstream=plan.downstream,
             is_unsure=plan.is_unsure,

@@ -26,7 +26,7 @@ from mm2py.wire.connection import BrokerConnection
 from mm2py.wire.groups.consumer_groups import Groups
 from mm2py.wire.groups.membership import Membership
 from mm2py.wire.log_end import epoch_ends, log_ends
-from mm2py.wire.produce import PartitionAck, init_producer_id, read_answer
+from mm2py.wire.produce import BY_ID_API_VERSION, PartitionAck, init_producer_id, read_answer
 from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.security.sasl import LoginRefusedError, log_in
 from mm2py.wire.topic_log import LogRecord, TopicLog
@@ -38,6 +38,7 @@ from tests.support.fake_brokers import FakePartition, FakeTopic
 from tests.support.garbled import GarbledBrokers, answer_to, damaged, structs
 from tests.support.group_brokers import FakeGroup
 from tests.support.line import ENDPOINT, Frames, Line, frame
+from tests.support.produce_v13 import told_by_id
 from tests.support.secure_clusters import plain_line
 
 
@@ -127,17 +128,21 @@ async def test_answers_that_grow_arrive_whole(monkeypatch: pytest.MonkeyPatch) -
     assert [received[4:] == body for received, body in zip(line.frames.received, bodies, strict=True)] == [True] * 3
 
 
+@pytest.mark.parametrize("version", [8, 13])
 @settings(max_examples=200)
 @given(random=RANDOMS, times=st.integers(1, 4), tail=st.binary(max_size=20))
-def test_any_answer_to_a_produce(random: Random, times: int, tail: bytes) -> None:
+def test_any_answer_to_a_produce(version: int, random: Random, times: int, tail: bytes) -> None:
     """What comes of an answer to a produce is acknowledgements or the one error that the connection knows."""
     row = struct.pack(">ihqqqi", 1, 0, 7, -1, 0, 1) + struct.pack(">ih1s", 0, 1, b"x") + struct.pack(">h", -1)
     answer = struct.pack(">iih1si", 1, 1, 1, b"t", 2) + row + row + struct.pack(">i", 0) + tail
-    assert len(read_answer(memoryview(answer))[0]) == 2
+    if version >= BY_ID_API_VERSION:
+        told = [(None, [(n, 0, 7, -1, 0, [(0, "x")], None) for n in (1, 2)])]
+        answer = struct.pack(">i", 1) + told_by_id(told) + tail
+    assert len(read_answer(memoryview(answer), version)[0]) == 2
     for _ in range(times):
         answer = answer[:4] + damaged(answer[4:], random)
     try:
-        acks, _ = read_answer(memoryview(answer))
+        acks, _ = read_answer(memoryview(answer), version)
     except MalformedAnswerError:
         return
     assert all(isinstance(ack, PartitionAck) for ack in acks)

@@ -10,7 +10,7 @@ import pytest
 
 from mm2py.model.epoch import SETTLING_MS, Ended, LeaderMark
 from mm2py.model.flow import TopicPartition
-from tests.support.copy_rig import REMOTE, CopyRig, known, of, rig_of
+from tests.support.copy_rig import NEW_ID, OLD_ID, REMOTE, CopyRig, known, of, rig_of
 from tests.support.model_cluster import ModelCluster
 from tests.support.model_partition import ModelPartition
 
@@ -172,6 +172,38 @@ async def test_a_remote_topic_that_is_created_again_within_an_epoch_is_not_writt
 
     assert of(outcome).ended is Ended.TARGET_REWOUND
     assert (of(outcome).position, rig.values(0)) == (6, [])
+
+
+@pytest.mark.parametrize("newest", [12, 13])
+async def test_a_remote_topic_that_is_created_again_unseen(rig: CopyRig, newest: int) -> None:
+    """While nothing is sent nobody notices; brokers that are told topics' ids take nothing for another one then."""
+    rig.target.topic_ids[REMOTE], rig.target.produce_versions = OLD_ID, (0, newest)
+    rig.target.known_topic_ids = dict(rig.target.topic_ids)
+    rig.plans = {0: attrs.evolve(rig.plans[0], remote_topic_id=OLD_ID)}
+    rig.load(0, 2)
+
+    def create_again() -> None:
+        rig.target.topic_ids[REMOTE] = NEW_ID
+        rig.target.partitions[TopicPartition(REMOTE, 0)] = ModelPartition()
+        rig.load(0, 2)
+
+    asyncio.get_running_loop().call_later(1.0, create_again)
+    outcome = await rig.epoch(epoch_ms=3_000)
+
+    assert of(outcome).ended is Ended.TARGET_REWOUND
+    assert (of(outcome).position, rig.values(0)) == (6, [] if newest >= 13 else list(range(6, 12)))
+
+
+async def test_partitions_of_which_no_topic_id_is_known_share_no_request_with_others(rig: CopyRig) -> None:
+    """All are copied, in order, whichever their broker is told of their topics."""
+    rig.target.topic_ids[REMOTE] = OLD_ID
+    rig.plans = {n: attrs.evolve(plan, remote_topic_id=OLD_ID if n else None) for n, plan in rig.plans.items()}
+    for number in rig.plans:
+        rig.load(number, 30)
+    outcome = await rig.epoch()
+
+    assert {one.ended for one in outcome.partitions} == {Ended.OK}
+    assert [rig.values(number) for number in rig.plans] == [list(range(90))] * len(rig.plans)
 
 
 async def test_a_search_ends_where_the_record_cannot_be_any_more() -> None:
