@@ -26,7 +26,7 @@ from mm2py.config.flow_settings import BrokenHistorySettings, FlowSettings, Memb
 from mm2py.config.importers.lines import Imported
 from mm2py.config.keys.row import LineLevel
 from mm2py.config.keys.table import find_key, nearest
-from mm2py.config.layers import Layers, Side
+from mm2py.config.layers import Layers, Side, level_of
 from mm2py.config.legacy import modernise
 from mm2py.config.lint import Line, classify_all, lint
 from mm2py.config.problem import ConfigError, Problem
@@ -391,10 +391,9 @@ def _hint_at_flow(layers: Layers, targets: Sequence[str]) -> str:
     if targets and enabled:
         named = ", ".join(str(flow) for flow in enabled)
         return f"enabled are {named}; none of them has the target {_TARGETS} {' '.join(targets)}"
-    strange = [line for line in layers.lines() if line.key.endswith(".enabled") and "->" in line.key]
-    for line in strange:
-        flow, _, _ = line.key.rpartition(".")
-        if line.text.strip().lower() == "true" and not set(flow.split("->", 1)) <= set(aliases):
+    for line in layers.lines():
+        is_strange = "->" in line.key and level_of(line.key, aliases)[0] is not LineLevel.FLOW
+        if is_strange and line.key.endswith(".enabled") and line.text.strip().lower() == "true":
             return f"{line.key} ({line.where}) names a cluster that clusters does not list"
     if (line_at_top := layers.get("enabled")) is not None and line_at_top.text.strip().lower() == "true":
         return (

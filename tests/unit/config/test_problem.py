@@ -94,6 +94,10 @@ _ALIASES = "bootstrap.servers = a:1\nemit.heartbeats.enabled = false\nclusters =
             ),
         ),
         (
+            BASE.replace("A->B.enabled", "A->B.emit.checkpoints.enabled") + "emit.heartbeats.enabled = false",
+            ": No source->target replication flows. (add A->B.enabled = true)",
+        ),
+        (
             BASE.replace("A->B.enabled", "enabled") + "emit.heartbeats.enabled = false",
             (
                 ": No source->target replication flows. (a top-level enabled applies only to flows that "
