@@ -268,7 +268,11 @@ def _example(row: Key, line: Line, aliases: Sequence[str]) -> Iterator[str]:
     first, second = (*aliases, "A", "B")[:2]
     flow = line.owner if line.level is LineLevel.FLOW else f"{first}->{second}"
     source, target = flow.split("->", 1)
-    cluster = line.owner if line.level is LineLevel.CLUSTER else target if row.place is not Place.CONSUMER else source
+    reads = row.place is Place.CONSUMER or line.name.startswith("consumer.")
+    cluster = line.owner if line.level is LineLevel.CLUSTER else source if reads else target
+    if row.place is Place.CLUSTER and line.name.startswith(tuple(f"{role}." for role in _ROLES)):
+        yield _written(cluster, row.name)
+        return
     for level, owner in ((LineLevel.FLOW, flow), (LineLevel.CLUSTER, cluster), (LineLevel.TOP, "")):
         if forms := FORMS[row.place].get(level):
             yield _written(owner, forms[0] + row.name)

@@ -67,6 +67,10 @@ def known_names(level: LineLevel) -> Iterable[str]:
     return (name for known, name in _EXACT if known is level)
 
 
+#: What a key is about in one of its words, and never about both: a hint leads from neither to the other.
+_OPPOSITES = {"consumer": "producer", "producer": "consumer", "source": "target", "target": "source"}
+
+
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate most similar to *name*, or None if none is close."""
     found = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.8)
@@ -76,5 +80,6 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
 # A comparison with all names costs milliseconds, and the settings of a node are read again and again.
 @functools.lru_cache(maxsize=1024)
 def nearest_name(level: LineLevel, name: str) -> str | None:
-    """Return the key that can be written at *level* and is most similar to *name*."""
-    return nearest(name, known_names(level))
+    """Return the key that can be written at *level* and is most similar to *name*, of the same client and cluster."""
+    others = {_OPPOSITES[word] for word in name.split(".") if word in _OPPOSITES}
+    return nearest(name, (known for known in known_names(level) if others.isdisjoint(known.split("."))))

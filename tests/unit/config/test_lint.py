@@ -142,6 +142,33 @@ def test_an_unknown_key_is_named_with_what_may_be_meant(notes: Notes, line: str,
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "A->B.consumer.override.bootstrap.servers = a:9092",
+        "A->B.producer.override.max.partition.fetch.bytes = 5",
+        "A->B.target.cluster.max.partition.fetch.bytes = 5",
+    ],
+)
+def test_no_hint_leads_to_the_other_client_or_cluster(notes: Notes, line: str) -> None:
+    """What is meant for the source's consumer would have the producer write to the source."""
+    (note,) = notes(line)
+
+    assert not {"producer", "source"} & set(note.partition("did you mean ")[2].replace("?", ".").split("."))
+
+
+@pytest.mark.parametrize(
+    ("line", "better"),
+    [
+        ("consumer.security.protocol = PLAINTEXT", "A.security.protocol"),
+        ("producer.sasl.mechanism = PLAIN", "B.sasl.mechanism"),
+    ],
+)
+def test_a_client_s_setting_at_the_top_level_belongs_to_its_cluster(notes: Notes, line: str, better: str) -> None:
+    """In a Connect worker's file it is there; the consumer's is the source's, the producer's the target's."""
+    assert notes(line) == [f"mm2.properties:5: {_key(line)}: has no effect at the top level (write {better})"]
+
+
+@pytest.mark.parametrize(
     ("line", "meant"),
     [
         ("rest.auth.user.file = users", "rest.auth.users.file"),
