@@ -24,13 +24,17 @@ from mm2py.model.flow import Flow
 #: Settings of the copying clients.
 _COPY = {Place.CONSUMER, Place.PRODUCER}
 _BOTH = (Side.SOURCE, Side.TARGET)
+#: What makes a flow run, one or the other.
+_RUN = {"enabled", "emit.heartbeats.enabled"}
 _WORDS = ("consumer.", "producer.", "admin.")
 _NAMED_AFTER_ALIAS = ("default", "DefaultReplicationPolicy")
 #: What a statement has in quotes, comments that end by themselves, and one that ends with its line.
 _SQL: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|/\*.*?\*/|(?P<comment>--.*)""", re.DOTALL)
 
 
-def note_unread(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[Flow]) -> Iterator[Problem]:
+def note_unread(
+    layers: Layers, lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[Flow]
+) -> Iterator[Problem]:
     """
     Name lines of clusters and flows that no flow reads, although this version acts on their keys.
 
@@ -42,10 +46,12 @@ def note_unread(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[
         row, value = line.row, line.value
         if row is None or not row.acts or row.stem is not None or line.level is LineLevel.TOP or value.key in read:
             continue
-        if line.level is LineLevel.FLOW and row.name == "enabled" and value.text.strip().lower() == "false":
+        if line.level is LineLevel.FLOW and row.name in _RUN and value.text.strip().lower() == "false":
             continue  # it says itself that the flow does not run
         if line.level is LineLevel.CLUSTER and line.owner not in ends and row.name != "bootstrap.servers":
             continue  # that no flow uses the cluster is said once
+        if row.place is Place.CLUSTER and _repeats(layers, line, row, flows):
+            continue
         yield _unread(line, row, flows)
 
 
@@ -64,6 +70,21 @@ def _read_lines(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[
 def _ways_to_a_cluster(row: Key, flow: Flow) -> tuple[str, ...]:
     # Clusters are also read independently of a flow.
     return tuple(f"{alias}.{row.name}" for alias in (flow.source, flow.target)) if row.place is Place.CLUSTER else ()
+
+
+def _repeats(layers: Layers, line: Line, row: Key, flows: Sequence[Flow]) -> bool:
+    """Whether a client's line has what is used anyway: Connect wants a worker's settings again for each client."""
+    if line.level is LineLevel.CLUSTER:
+        ends = [(flow, side) for flow in flows for side in _BOTH if line.owner == _end(flow, side)]
+    else:
+        sides = [side for side in _BOTH if line.name.startswith(f"{side.value}.")]
+        ends = [(flow, side) for flow in flows for side in sides or _BOTH if line.owner == str(flow)]
+    used = [layers.first(spellings(row, flow, side)) for flow, side in ends]
+    return bool(used) and all(it is not None and it.text.strip() == line.value.text.strip() for it in used)
+
+
+def _end(flow: Flow, side: Side) -> str:
+    return flow.source if side is Side.SOURCE else flow.target
 
 
 def _unread(line: Line, row: Key, flows: Sequence[Flow]) -> Problem:

@@ -250,7 +250,7 @@ def _advise(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
     """Check the file for all nodes together."""
     flows = running_flows(layers)
     enabled = [flow for flow in flows if FlowReader(layers, flow).flag("enabled")]
-    yield from note_unread(lines, flows, enabled)
+    yield from note_unread(layers, lines, flows, enabled)
     yield from note_exactly_once(layers, enabled)
     yield from note_unsynced(layers, enabled)
     for flow in enabled:

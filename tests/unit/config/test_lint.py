@@ -216,7 +216,7 @@ def test_disabled_flows_and_unused_clusters_are_no_noise(notes: Notes) -> None:
     """A flow that is disabled needs no note; of a cluster that no flow uses, one says so."""
     unused = (
         "clusters = A, B, C\nC.bootstrap.servers = c:1\nC.security.protocol = SSL\nemit.heartbeats.enabled = false\n"
-        "B->A.enabled = false"
+        "B->A.enabled = false\nB->A.emit.heartbeats.enabled = false"
     )
 
     assert [note.partition(": ")[2] for note in notes(unused) if "clusters" not in note] == [
@@ -267,6 +267,19 @@ def test_a_transaction_is_never_shorter_than_a_round(notes: Notes) -> None:
     assert notes(lines) == []
     assert [note.partition(": ")[2] for note in notes(enabled)] == [
         "B.producer.transaction.timeout.ms: counts as 10000: what a transform does between two commits takes seconds"
+    ]
+
+
+def test_what_a_client_has_again_is_no_noise(notes: Notes) -> None:
+    """Who writes a cluster's settings for each of its clients says nothing that is not so; another value is named."""
+    again = (
+        "A.security.protocol = PLAINTEXT\nsecurity.protocol = SSL\nA.admin.security.protocol = PLAINTEXT\n"
+        "B.consumer.security.protocol = SSL\nA->B.target.admin.security.protocol = SSL\n"
+    )
+
+    assert notes(again) == []
+    assert [note.split(": ")[1] for note in notes(f"{again}B.admin.security.protocol = PLAINTEXT")] == [
+        "B.admin.security.protocol"
     ]
 
 
