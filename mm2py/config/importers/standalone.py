@@ -25,6 +25,7 @@ from mm2py.config.legacy import RENAMED
 from mm2py.config.problem import Problem
 from mm2py.config.properties import Entry
 from mm2py.model.flow import Flow
+from mm2py.model.patterns import split_list
 
 
 NAME = "standalone worker"
@@ -33,7 +34,11 @@ _SIMPLE_HEADERS = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _PACKAGE = "org.apache.kafka.connect.mirror."
 _SERVERS = "bootstrap.servers"
-_NO_TASKS = "without effect: tasks.max of the MirrorSourceConnector sets the number of copy tasks"
+#: Why a connector's setting is not taken, by its name.
+_NOT_TAKEN = {
+    "tasks.max": "without effect: tasks.max of the MirrorSourceConnector sets the number of copy tasks",
+    "clusters": "without effect: source.cluster.alias and target.cluster.alias name a connector's clusters",
+}
 
 
 class ConnectorClass(enum.Enum):
@@ -208,6 +213,12 @@ def _is_of_process(key: str) -> bool:
     return row is not None and row.place is Place.TOP
 
 
+def _is_of_worker(key: str) -> bool:
+    row = find_key(LineLevel.CLUSTER, key)
+    is_worker_s = row is not None and row.place in {Place.WORKER, Place.WORKER_TOP} and row.acts
+    return is_worker_s and find_key(LineLevel.FLOW, key) is None
+
+
 # A flow.
 
 
@@ -253,8 +264,11 @@ def _take_connector(
         reader = only_reader_of(name)
         owner = connector.kind if reader is None else ConnectorClass(reader)
         owners = [other for other in group if other.kind is owner]
-        if not owners:
-            yield Problem(entry.where, entry.key, f"without effect: no file is of a {owner.value}")
+        if _is_of_worker(name):
+            yield Problem(entry.where, entry.key, "has no effect in a connector", "write it in the worker's file")
+        elif not owners:
+            if entry.value.strip().lower() != "false":
+                yield Problem(entry.where, entry.key, f"without effect: no file is of a {owner.value}")
         elif owner is connector.kind or all(other.get(entry.key) is None for other in owners):
             yield from _take_line(lines, connector, name, entry)
 
@@ -263,6 +277,10 @@ def _is_read_elsewhere(name: str, connector: Connector, worker: ParsedFile) -> b
     if name in {"name", "connector.class", "source.cluster.alias", "target.cluster.alias"}:
         entry = connector.get(name)
         return entry is not None and bool(entry.value.strip())  # Java takes an empty alias for what it is
+    if name == "clusters":
+        return set(split_list(connector.file.entries[name].value)) == {connector.flow.source, connector.flow.target}
+    if name == "tasks.max" and connector.kind in _SWITCH:
+        return connector.file.entries[name].value.strip() == "1"  # as many as there are
     if name.startswith("target.cluster.") and is_client_key(name.removeprefix("target.cluster.")):
         return _writer(connector, worker) is not None  # records go where the worker writes
     return name.startswith(_CONVERTERS)
@@ -277,7 +295,7 @@ def _take_line(lines: Lines, connector: Connector, name: str, entry: Entry) -> I
     mapped = name if _is_of_process(name) else f"{flow}.{name}"
     before = lines.get(mapped)
     if before is not None and before.value.strip() != entry.value.strip():
-        message = _NO_TASKS if name == "tasks.max" else f"overruled by {before.where}: a flow has one such setting"
+        message = _NOT_TAKEN.get(name, f"overruled by {before.where}: a flow has one such setting")
         yield Problem(entry.where, entry.key, message)
     elif name != "tasks.max" or kind is ConnectorClass.SOURCE:
         lines.take(mapped, entry)

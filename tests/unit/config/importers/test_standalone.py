@@ -194,6 +194,30 @@ def test_settings_of_a_connector_that_is_not_there_have_no_effect(load: Load) ->
     ]
 
 
+def test_what_connectors_have_by_habit_is_no_noise(load: Load) -> None:
+    """Samples name the clusters again, give each connector one task, and a worker's clients its own settings again."""
+    clients = "".join(f"{client}security.protocol = SSL\n" for client in ("", "producer.", "consumer.", "admin."))
+    named = "clusters = A,B\n"
+    worker, source = WORKER + clients, f"{SOURCE}{named}tasks.max = 4\nemit.heartbeats.enabled = false\n"
+
+    assert load(worker, source, f"{CHECKPOINT}{named}tasks.max = 1\n").notes == ()
+    assert [str(note) for note in load(worker, f"{SOURCE}clusters = A, C\n").notes] == [
+        (
+            "1.properties:6: clusters: without effect: source.cluster.alias and target.cluster.alias name "
+            "a connector's clusters"
+        )
+    ]
+
+
+def test_a_worker_s_setting_in_a_connector_belongs_to_the_worker_s_file(load: Load) -> None:
+    """No key that a connector could have instead is named."""
+    (note,) = load(WORKER, SOURCE + "offset.flush.interval.ms = 5\n").notes
+
+    assert str(note) == (
+        "1.properties:6: offset.flush.interval.ms: has no effect in a connector (write it in the worker's file)"
+    )
+
+
 def test_several_flows_run_in_one_worker(load: Load) -> None:
     """Connectors of different sources are flows of their own, and get what the worker says."""
     second = SOURCE.replace("= A", "= C").replace("source:9092", "third:9092").replace("name = source", "name = c")
