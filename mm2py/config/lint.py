@@ -26,7 +26,10 @@ from mm2py.model.patterns import split_patterns
 _FREE_TEXT = {Kind.STRING, Kind.PASSWORD}
 _NUMBERS_AND_FLAGS = {Kind.BOOLEAN, Kind.SHORT, Kind.INT, Kind.LONG}
 _ROLES = ("consumer", "producer")
-_WITHOUT_EFFECT = "accepted, without effect in this version"
+_UNKNOWN: Final = "unknown key, ignored"
+_WITHOUT_EFFECT: Final = "accepted, without effect in this version"
+#: Of lines that merely do nothing, so many with a hint have a note each.
+_FEW: Final = 3
 #: They are in no topic's name, nor in a group's.
 _NOT_IN_NAMES = "\"';"
 #: A class of characters, which may be about them: ``[^']*``.
@@ -83,15 +86,21 @@ def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Seq
     """Check *document* and its effective *lines*, including overrides."""
     problems = [Problem(f"{document.name}:{bad.line}", "", bad.message) for bad in document.malformed]
     notes = list(note_document(document))
+    idle: dict[str, list[tuple[Value, Problem]]] = {_UNKNOWN: [], _WITHOUT_EFFECT: []}
     entries = {(document.where(entry), entry.written or entry.key): entry for entry in document.entries}
     for line in lines:
         entry = entries.get((line.value.where, line.value.written or line.value.key))
         problem = _spaced_arrow(line, aliases) or _judge_value(line, entry) or _misspelt_security(line)
         if problem is not None:
             problems.append(problem)
-        else:
-            notes.extend(_note_line(line, entry, aliases))
-    notes.extend(_note_without_effect(lines))
+            continue
+        for note in _note_line(line, entry, aliases):
+            # Lines that an importer sets itself are of the document as a whole, and are left out later.
+            if note.message in idle and line.value.where != document.name:
+                idle[note.message].append((line.value, note))
+            else:
+                notes.append(note)
+    notes.extend(note for found in idle.values() for note in _joined(found))
     notes.extend(_note_shadowed(layers, lines))
     return LintFindings(tuple(problems), tuple(notes))
 
@@ -164,7 +173,7 @@ def _note_line(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Itera
         return
     if line.name not in {form + row.name for form in FORMS[row.place][line.level]} and row.stem is None:
         yield Problem(value.where, value.key, f"another name of {row.name}", f"write {row.name}")
-    if _is_without_effect(line) and (row.remark or _typo(line)):
+    if _is_without_effect(line):
         yield Problem(value.where, value.key, row.remark or _WITHOUT_EFFECT, _typo(line))
     yield from _note_nearest(row, value)
     yield from _note_repeated(row, value)
@@ -204,16 +213,25 @@ def _is_without_effect(line: Line) -> bool:
     return line.row is not None and not line.row.acts and line.value.text.strip() not in line.row.fits
 
 
-def _note_without_effect(lines: Sequence[Line]) -> Iterator[Problem]:
-    """List all lines that merely have no effect in one note."""
-    silent = [line for line in lines if _is_without_effect(line) and line.row and not line.row.remark]
-    found = [line.value for line in silent if not _typo(line)]
-    if len(found) == 1:
-        yield Problem(found[0].where, found[0].key, _WITHOUT_EFFECT)
-    elif found:
-        file, _, _ = found[0].where.rpartition(":")
-        named = ", ".join(f"{value.written or value.key} ({value.where.removeprefix(f'{file}:')})" for value in found)
-        yield Problem(file, "", f"{_WITHOUT_EFFECT}: {named}")
+def _joined(found: Sequence[tuple[Value, Problem]]) -> Iterator[Problem]:
+    """Return the notes on lines that merely do nothing, all for one reason, in one note; few hints stay apart."""
+    hinted = [note for _, note in found if note.hint]
+    apart = hinted if len(hinted) <= _FEW else []
+    yield from apart
+    rest = [pair for pair in found if pair[1] not in apart]
+    if len(rest) <= 1:
+        yield from (note for _, note in rest)
+        return
+    file, _, _ = rest[0][0].where.rpartition(":")
+    named = ", ".join(_named(value, note.hint, file) for value, note in rest)
+    yield Problem(file, "", f"{rest[0][1].message}: {named}")
+
+
+def _named(value: Value, hint: str, file: str) -> str:
+    """Return a key as the user wrote it, with its line and what may be meant, as they write it."""
+    written = value.written or value.key
+    meant = f"; {hint.replace(value.key.removesuffix(written), '')}" if hint else ""
+    return f"{written} ({value.where.removeprefix(f'{file}:')}{meant})"
 
 
 def _typo(line: Line) -> str:
@@ -238,7 +256,7 @@ def _unknown(line: Line, aliases: Sequence[str]) -> Problem:
     if line.level is LineLevel.TOP and (strangers := _unnamed_clusters(value.key, aliases)):
         message = f"clusters does not name {' and '.join(strangers)}"
         return Problem(value.where, value.key, message, f"known are {', '.join(aliases) or 'none'}")
-    return Problem(value.where, value.key, "unknown key, ignored", _hint_at_name(line))
+    return Problem(value.where, value.key, _UNKNOWN, _hint_at_name(line))
 
 
 def _hint_at_name(line: Line) -> str:

@@ -337,6 +337,27 @@ def test_lines_without_effect_are_named_in_one_note(notes: Notes) -> None:
     ]
 
 
+def test_many_lines_that_do_nothing_make_one_note_with_their_hints(notes: Notes) -> None:
+    """A file with a dozen settings of another kind of client is readable; up to three hints have a note each."""
+    few = ("A.max.poll.records = 1", "A.foo = 2", "A.compression.type = gzip", "A.bar = 3", "B.batch.size = 4")
+    unknown = "unknown key, ignored"
+
+    assert notes(*few) == [
+        f"mm2.properties:5: A.max.poll.records: {unknown} (did you mean A.consumer.max.poll.records?)",
+        f"mm2.properties:7: A.compression.type: {unknown} (did you mean A.producer.compression.type?)",
+        f"mm2.properties:9: B.batch.size: {unknown} (did you mean B.producer.batch.size?)",
+        f"mm2.properties: {unknown}: A.foo (6), A.bar (8)",
+    ]
+    assert notes(*few, "B.buffer.memory = 5") == [
+        (
+            f"mm2.properties: {unknown}: A.max.poll.records (5; did you mean A.consumer.max.poll.records?), A.foo (6), "
+            "A.compression.type (7; did you mean A.producer.compression.type?), A.bar (8), "
+            "B.batch.size (9; did you mean B.producer.batch.size?), "
+            "B.buffer.memory (10; did you mean B.producer.buffer.memory?)"
+        )
+    ]
+
+
 def test_a_repeated_key_is_named_with_the_line_that_counts(notes: Notes) -> None:
     """The overruled line is named, and the one that counts."""
     assert notes("tasks.max = 1\ntasks.max = 2") == [

@@ -63,6 +63,13 @@ def test_a_worker_may_have_no_connector(load: Load) -> None:
     assert {alias: end.bootstrap_servers for alias, end in settings.clusters.items()} == {"target": ("t:9092",)}
 
 
+def test_no_note_is_about_a_line_that_no_user_wrote(load: Load) -> None:
+    """The flow's group and transactional ids are the import's own; what is unknown of the user's is named once."""
+    (note,) = load({"us-west": {**SOURCE, "one": "1", "two": "2"}}).notes
+
+    assert str(note) == "unknown key, ignored: one (us-west), two (us-west)"
+
+
 def test_the_worker_is_in_its_group_as_its_file_says(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever flows it has; references are replaced as everywhere."""
     monkeypatch.setenv("MIRROR_GROUP", "mirrors")

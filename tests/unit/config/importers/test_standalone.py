@@ -218,6 +218,20 @@ def test_a_worker_s_setting_in_a_connector_belongs_to_the_worker_s_file(load: Lo
     )
 
 
+def test_lines_that_do_nothing_are_named_as_the_user_wrote_them(load: Load) -> None:
+    """In one note over all files, hints included."""
+    sizes = "".join(f"source.cluster.{name} = 5\n" for name in ("receive.buffer.bytes", "send.buffer.bytes", "foo"))
+    (note,) = load(WORKER, f"{SOURCE}{sizes}target.cluster.batch.size = 5\ntarget.cluster.buffer.memory = 5\n").notes
+
+    assert str(note) == (
+        "1.properties: accepted, without effect in this version: "
+        "source.cluster.receive.buffer.bytes (6; did you mean source.consumer.receive.buffer.bytes?), "
+        "source.cluster.send.buffer.bytes (7; did you mean source.consumer.send.buffer.bytes?), "
+        "source.cluster.foo (8), target.cluster.batch.size (9; did you mean target.producer.batch.size?), "
+        "target.cluster.buffer.memory (10; did you mean target.producer.buffer.memory?)"
+    )
+
+
 def test_several_flows_run_in_one_worker(load: Load) -> None:
     """Connectors of different sources are flows of their own, and get what the worker says."""
     second = SOURCE.replace("= A", "= C").replace("source:9092", "third:9092").replace("name = source", "name = c")
