@@ -22,6 +22,7 @@ from mm2py.model.patterns import NamePatterns, PatternError, split_list
 
 
 _JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
+_JAVA_ROOTS = ("com.", "io.", "net.", "org.")
 
 
 #: When a file was changed, its size, and which file it is; None if it is missing.
@@ -184,6 +185,9 @@ def _make_own(class_name: str, parameters: Mapping[str, str]) -> Provider:
         found = getattr(importlib.import_module(module_name), attribute)
         made = found(dict(parameters))
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and class_name.startswith(_JAVA_ROOTS):
+            message = f"{class_name}: a Java class cannot be used here; name a Python class, see docs/config.md"
+            raise ProviderError(message) from error
         # The text of a foreign error may contain a parameter, and parameters may be secrets.
         raise ProviderError(f"{class_name} cannot be created: {type(error).__name__}") from error
     if not callable(getattr(made, "get", None)):

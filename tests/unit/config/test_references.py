@@ -134,6 +134,10 @@ _BAD = "${file:/etc/secrets.properties:bad}"
         (f"{_FILE}{_PATHS} = var\ntopics = x", "allowed.paths names 'var', which is not absolute"),
         ("config.providers = vault\ntopics = x", "provider vault has no class (add config.providers.vault.class)"),
         (_named("v", "no.such.Vault") + "topics = x", "no.such.Vault cannot be created: ModuleNotFoundError"),
+        (
+            _named("v", "com.example.SecretsProvider") + "topics = x",
+            "com.example.SecretsProvider: a Java class cannot be used here; name a Python class, see docs/config.md",
+        ),
         (f"{_VAULT}topics = ${{v:broken:key}}", "${v:broken:key}: RuntimeError"),
         (f"{_FILE}tasks.max = {_BAD}", f"tasks.max: the value of {_BAD} is invalid here"),
         (f"{_FILE}B.bootstrap.servers = {_BAD}", f"B.bootstrap.servers: the value of {_BAD} is invalid here"),
