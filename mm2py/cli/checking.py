@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mm2py.config.layers import Side
 from mm2py.config.problem import Problem
 from mm2py.config.settings import MirrorSettings
 from mm2py.core.transform.matching import TopicTransforms
@@ -24,13 +25,14 @@ def refused_here(settings: MirrorSettings) -> list[Problem]:
             except PluginError as error:
                 line = written.get((str(flow.flow), error.key), "")
                 problems[Problem(line, error.key, f"{error.class_name}: {error.reason}", error.hint)] = None
-        for endpoint in (flow.source, flow.target):
+        for side, endpoint in ((Side.SOURCE, flow.source), (Side.TARGET, flow.target)):
             try:
                 tls_context(endpoint)
             except SecuritySettingsError as error:
-                name = f"{error.cluster}.{error.key}"
-                line = written.get((error.cluster, error.key), "") or written.get((str(flow.flow), error.key), "")
-                problems[Problem(line, name, error.problem, error.hint)] = None
+                # Some errors are about all settings of a store; the line with its file is the first to look at.
+                key = f"{side.value}.{error.key.replace('*', 'location')}"
+                line = written.get((str(flow.flow), key), "")
+                problems[Problem(line, f"{error.cluster}.{error.key}", error.problem, error.hint)] = None
     if settings.secrets_key_file:
         try:
             check_key_file(settings.secrets_key_file)

@@ -292,7 +292,7 @@ def test_strict_refuses_notes(file: Path, capsys: pytest.CaptureFixture[str]) ->
         ("A->B.group.filter.class = nowhere.Filter\n", ("group.filter.class: nowhere.Filter",)),
         (
             "A.security.protocol = SSL\nA.ssl.truststore.location = /nowhere/trust.pem\nA.ssl.truststore.type = PEM\n",
-            ("A.ssl.truststore.*", "/nowhere/trust.pem"),
+            (":18: A.ssl.truststore.*: ", "/nowhere/trust.pem"),
         ),
         ("secrets.key.file = /nowhere/key\n", (":17: secrets.key.file: /nowhere/key: No such file",)),
     ],
