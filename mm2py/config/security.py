@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from mm2py.config.keys.row import trimmed
-from mm2py.config.keys.security import BUILT_IN_HANDLERS, PROTOCOLS
+from mm2py.config.keys.security import BUILT_IN_HANDLERS, MECHANISMS, PROTOCOLS
 from mm2py.config.layers import Value
 from mm2py.config.problem import Problem
 from mm2py.model.endpoint import ClusterEndpoint, Security
@@ -16,6 +16,8 @@ from mm2py.model.jaas import JaasError, parse_jaas
 
 
 _CLIENT_KEY = re.compile(r"(?:\A|\.)((?:ssl|sasl)\..+)\Z")
+#: An empty value of any other key is none, as that of most is in Java.
+_MAY_BE_EMPTY = {"ssl.endpoint.identification.algorithm"}
 _FROM_URL = "sasl.oauthbearer.token.endpoint.url"
 #: Java's module for the default mechanism, GSSAPI.
 _MECHANISM_OF = {
@@ -45,6 +47,10 @@ def read_security(protocol: Value, lines: Mapping[str, Value]) -> Security | Pro
         return Problem(protocol.where, protocol.key, f"unknown security protocol {protocol.text!r}", hint)
     if name == "PLAINTEXT":
         return Security()
+    mechanism = lines.get("sasl.mechanism")
+    if name.startswith("SASL") and mechanism is not None and not trimmed(mechanism.text):
+        return _problem(mechanism, f"must not be empty with {name}", f"write one of {', '.join(MECHANISMS)}")
+    lines = {key: line for key, line in lines.items() if trimmed(line.text) or key in _MAY_BE_EMPTY}
     security = Security(name, tuple(sorted((key, trimmed(line.text)) for key, line in lines.items())))
     problems = [
         *(_judge_stores(lines) if security.uses_tls else ()),

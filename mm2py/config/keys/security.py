@@ -40,6 +40,11 @@ def _python_class(value: object) -> str | None:
     return "a Java class cannot be used here; name a Python class, see docs/security.md" if is_java else None
 
 
+def _unless_empty(check: Check) -> Check:
+    """Let an empty value pass, which is no value: templates have such lines for clusters that need none of them."""
+    return lambda value: check(value) if value else None
+
+
 def _url(value: object) -> str | None:
     is_known = str(value).startswith(("https://", "http://", "file:"))
     return None if is_known else "expected a URL that begins with https://, http:// or file:"
@@ -64,12 +69,12 @@ SECURITY = Section(
         _plain("ssl.truststore.location", "File with the trusted certificates; the system's if unset. It is reread "
                "when it changes."),
         _plain("ssl.truststore.type", "JKS, PKCS12 or PEM. As in Java, the first two are interchangeable.",
-               one_of_in_any_case(*_STORES), "JKS"),
+               _unless_empty(one_of_in_any_case(*_STORES)), "JKS"),
         _secret("ssl.truststore.password", "Its password."),
         _secret("ssl.truststore.certificates", "The certificates themselves, as PEM, instead of a file."),
         _plain("ssl.keystore.location", "File with the client's own key and certificate, for brokers that ask for one. "
                "It is reread when it changes."),
-        _plain("ssl.keystore.type", "JKS, PKCS12 or PEM.", one_of_in_any_case(*_STORES), "JKS"),
+        _plain("ssl.keystore.type", "JKS, PKCS12 or PEM.", _unless_empty(one_of_in_any_case(*_STORES)), "JKS"),
         _secret("ssl.keystore.password", "Its password."),
         _secret("ssl.key.password", "Password of the private key, if different from the store's."),
         _secret("ssl.keystore.certificate.chain", "The certificate and its chain themselves, as PEM."),
@@ -81,10 +86,10 @@ SECURITY = Section(
         Key("ssl.cipher.suites", Kind.LIST, None, Place.CLUSTER,
             "Cipher suites to offer for TLS 1.2, with Java's names."),
         _plain("sasl.mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI.",
-               one_of_in_any_case(*MECHANISMS), "GSSAPI"),
+               _unless_empty(one_of_in_any_case(*MECHANISMS)), "GSSAPI"),
         _secret("sasl.jaas.config", 'The login: `MODULE required username="…" password="…";`.'),
         _plain("sasl.oauthbearer.token.endpoint.url", "Where tokens come from: the URL of an endpoint for the client "
-               "credentials grant, or `file:` and the path of a file that holds one.", _url),
+               "credentials grant, or `file:` and the path of a file that holds one.", _unless_empty(_url)),
         _plain("sasl.oauthbearer.client.credentials.client.id", "The client's id (KIP-1139); else `clientId` in "
                "`sasl.jaas.config`."),
         _secret("sasl.oauthbearer.client.credentials.client.secret", "Its secret; else `clientSecret` there."),

@@ -57,6 +57,19 @@ def test_plaintext_carries_nothing(config: ConfigFile) -> None:
     assert {flow.source.security for flow in settings.flows} == {Security()}
 
 
+def test_an_empty_value_is_none(config: ConfigFile) -> None:
+    """Templates have lines for all that a cluster may need; only the check of host names is off by an empty one."""
+    empty = (
+        "sasl.mechanism", "sasl.jaas.config", "sasl.oauthbearer.token.endpoint.url", "ssl.truststore.type",
+        "ssl.truststore.location", "ssl.truststore.password", "ssl.keystore.type", "ssl.keystore.location",
+    )  # fmt: skip
+    lines = "".join(f"A.{key} =\n" for key in empty)
+    found = config.load(f"{lines}A.security.protocol = SSL\nA.ssl.endpoint.identification.algorithm =\n")
+
+    assert dict(found.clusters["A"].security.client_keys) == {"ssl.endpoint.identification.algorithm": ""}
+    assert config.load(lines).clusters["A"].security == Security()
+
+
 _SASL = "A.security.protocol = SASL_SSL\nA.sasl.mechanism = "
 
 
@@ -83,6 +96,7 @@ _SASL = "A.security.protocol = SASL_SSL\nA.sasl.mechanism = "
             _SASL + "PLAIN\nA.sasl.jaas.config = M required username=hush;",
             "7: A.sasl.jaas.config: password missing",
         ),
+        (_SASL, "6: A.sasl.mechanism: must not be empty with SASL_SSL (write one of PLAIN, SCRAM"),
         (
             _SASL + "NTLM",
             "6: A.sasl.mechanism: must be one of PLAIN, SCRAM-SHA-256",
