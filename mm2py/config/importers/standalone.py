@@ -266,11 +266,24 @@ def _take_connector(
         owners = [other for other in group if other.kind is owner]
         if _is_of_worker(name):
             yield Problem(entry.where, entry.key, "has no effect in a connector", "write it in the worker's file")
-        elif not owners:
-            if entry.value.strip().lower() != "false":
-                yield Problem(entry.where, entry.key, f"without effect: no file is of a {owner.value}")
-        elif owner is connector.kind or all(other.get(entry.key) is None for other in owners):
+        elif owner is connector.kind:
             yield from _take_line(lines, connector, name, entry)
+        else:
+            yield from _note_stray(entry, name, owner, owners)
+
+
+def _note_stray(entry: Entry, name: str, owner: ConnectorClass, owners: Sequence[Connector]) -> Iterator[Problem]:
+    """Note a setting that only another connector reads, in Connect too, unless that would do the same without it."""
+    row = find_key(LineLevel.FLOW, name)
+    is_switch = name.endswith(".enabled") and not owners
+    same = "false" if is_switch else row.default if row is not None else None
+    if entry.value.strip().lower() == same or any(other.get(entry.key) is not None for other in owners):
+        return
+    if owners:
+        message, hint = f"without effect: only a {owner.value} reads it", f"write it in {owners[0].file.name}"
+        yield Problem(entry.where, entry.key, message, hint)
+    else:
+        yield Problem(entry.where, entry.key, f"without effect: the flow has no {owner.value}")
 
 
 def _is_read_elsewhere(name: str, connector: Connector, worker: ParsedFile) -> bool:

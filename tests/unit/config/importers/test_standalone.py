@@ -189,8 +189,24 @@ def test_settings_of_a_connector_that_is_not_there_have_no_effect(load: Load) ->
 
     assert _groups(only_flow(settings)) == (True, False, False)
     assert [str(note) for note in settings.notes] == [
-        "1.properties:6: emit.heartbeats.enabled: without effect: no file is of a MirrorHeartbeatConnector",
-        "1.properties:7: sync.group.offsets.enabled: without effect: no file is of a MirrorCheckpointConnector",
+        "1.properties:6: emit.heartbeats.enabled: without effect: the flow has no MirrorHeartbeatConnector",
+        "1.properties:7: sync.group.offsets.enabled: without effect: the flow has no MirrorCheckpointConnector",
+    ]
+
+
+def test_a_setting_that_only_another_connector_reads_has_no_effect(load: Load) -> None:
+    """As in Connect: a source connector's word neither stops checkpoints nor has groups' offsets written."""
+    stray = "sync.group.offsets.enabled = true\nemit.checkpoints.enabled = false\n"
+    settings = load(WORKER, f"{SOURCE}{stray}refresh.groups.interval.seconds = 600\n", CHECKPOINT)
+    flow = only_flow(settings)
+
+    assert (flow.checkpoints.is_emitted, flow.checkpoints.is_synced) == (True, False)
+    assert [str(note) for note in settings.notes] == [
+        (
+            f"1.properties:{line}: {key}: without effect: only a MirrorCheckpointConnector reads it (write it in "
+            "2.properties)"
+        )
+        for line, key in ((6, "sync.group.offsets.enabled"), (7, "emit.checkpoints.enabled"))
     ]
 
 
@@ -201,6 +217,7 @@ def test_what_connectors_have_by_habit_is_no_noise(load: Load) -> None:
     worker, source = WORKER + clients, f"{SOURCE}{named}tasks.max = 4\nemit.heartbeats.enabled = false\n"
 
     assert load(worker, source, f"{CHECKPOINT}{named}tasks.max = 1\n").notes == ()
+    assert load(worker, f"{source}groups = .*\n").notes == ()
     assert [str(note) for note in load(worker, f"{SOURCE}clusters = A, C\n").notes] == [
         (
             "1.properties:6: clusters: without effect: source.cluster.alias and target.cluster.alias name "
