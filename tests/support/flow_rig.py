@@ -25,7 +25,7 @@ from mm2py.model.acl import TopicAcl
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import Flow
-from mm2py.model.synced import ForgottenAcl, Synced, SyncedAcl, SyncedConfig
+from mm2py.model.synced import ForgottenAcl, ForgottenConfig, Synced, SyncedAcl, SyncedConfig
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 
@@ -118,6 +118,10 @@ class SyncedMemoryDouble:
         if self.is_away:
             raise ClusterUnreachableError("B", "b:1", "refused")
 
+    @property
+    def configured(self) -> frozenset[str]:
+        return frozenset(topic for topic, configs in self.known.items() if configs)
+
     def configs_of(self, remote_topic: str) -> Mapping[str, tuple[str, ...]]:
         return self.known.get(remote_topic, {})
 
@@ -126,6 +130,8 @@ class SyncedMemoryDouble:
         for entry in entries:
             if isinstance(entry, SyncedConfig):
                 self.known.setdefault(entry.topic, {})[entry.key] = entry.values
+            elif isinstance(entry, ForgottenConfig):
+                self.known.get(entry.topic, {}).pop(entry.key, None)
             elif isinstance(entry, SyncedAcl):
                 self.acls.add(entry.acl)
             elif isinstance(entry, ForgottenAcl):

@@ -121,4 +121,5 @@ class AclSync(BackgroundLoop):
 
     def _note(self, plan: AclPlan, refused: dict[TopicAcl, BrokerAnsweredError]) -> None:
         asked = {acl.topic for acl in (*plan.create, *plan.delete)}
+        self._refusals.forget(asked)  # topics come and go
         self._refusals.note(asked, {acl.topic: error for acl, error in refused.items()})

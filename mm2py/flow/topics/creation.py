@@ -8,7 +8,8 @@ accepted ones one by one; if the source's may not be read, the topic is created 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 
 from mm2py.config.settings import FlowSettings
 from mm2py.core.topics.configs import copied_configs
@@ -19,7 +20,7 @@ from mm2py.flow.plugins import config_filter_of
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.flow.topics.refusals import RefusalLog
 from mm2py.model.flow import Flow
-from mm2py.model.synced import SyncedConfig
+from mm2py.model.synced import ForgottenConfig, SyncedConfig
 from mm2py.model.topic import NewTopic, TopicsView
 from mm2py.telemetry.events import TopicLimitsRaised
 from mm2py.telemetry.journal import EventLog
@@ -46,6 +47,8 @@ class TopicCreation:
         self._refusals = RefusalLog(settings.flow, "create remote topics with their source's configs", events)
         self._remembers = settings.topic_sync.configs_enabled
         self._chosen = config_filter_of(settings)
+        #: Remote topics that the mirror has configured, and that the last refresh did not find.
+        self._missing: frozenset[str] = frozenset()
 
     async def create(
         self, wanted: Sequence[CreateTopic], source_topics: TopicsView
@@ -84,10 +87,26 @@ class TopicCreation:
             if topic.configs and (error := results[topic.name]) is not None and error.code == ErrorCode.INVALID_CONFIG
         ]
         refused = await self._create_bare(untaken, results)
+        self._refusals.forget({it.remote_topic for it in wanted})  # the others are made, or gone
         self._refusals.note(list(results), unremembered | unread | refused)
         created = {topic: limits[topic] for topic in limits if results[topic] is None and topic not in refused}
         tell_raised(self._flow, created, self._events)
         return results
+
+    async def forget_gone(self, there: Collection[str]) -> None:
+        """
+        Forget what was set on remote topics that are not among those *there*: they come and go under ever new names.
+
+        One that may not be seen any more is not gone. A broker may not know yet what another has just created, so it
+        takes two refreshes.
+        """
+        left_out = self._memory.configured.difference(there)
+        missing = await self._target.missing(left_out) if left_out else frozenset()
+        gone, self._missing = missing & self._missing, missing
+        entries = [ForgottenConfig(topic, key) for topic in sorted(gone) for key in self._memory.configs_of(topic)]
+        if entries:
+            with suppress(Mm2Error):  # nothing depends on it, and the next refresh tries again
+                await self._memory.write(entries)
 
     async def _limits_of_brokers(self) -> dict[str, int]:
         """Return the limits of the target's brokers; without permission, the first sync corrects them."""

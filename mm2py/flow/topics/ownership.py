@@ -102,6 +102,11 @@ class SyncedMemory:
         return self._configs.get(remote_topic, {})
 
     @property
+    def configured(self) -> frozenset[str]:
+        """The remote topics on which the mirror set values."""
+        return frozenset(self._configs)
+
+    @property
     def acls(self) -> frozenset[TopicAcl]:
         """The ACLs that the mirror created."""
         return frozenset(self._acls)
@@ -145,7 +150,8 @@ class SyncedMemory:
             case SyncedConfig(topic, key, values):
                 self._configs.setdefault(topic, {})[key] = values
             case ForgottenConfig(topic, key):
-                self._configs.get(topic, {}).pop(key, None)
+                left = {of: values for of, values in self._configs.pop(topic, {}).items() if of != key}
+                self._configs |= {topic: left} if left else {}
             case SyncedAcl(acl):
                 self._acls.add(acl)
             case ForgottenAcl(acl):

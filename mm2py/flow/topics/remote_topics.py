@@ -152,6 +152,7 @@ class Topics:
             target = seen.partition_counts()
         left = missing(remote_of, source, target)
         refusal = self._note_refusals(results, left)
+        await self._forget_gone(target)
         await self._clock.sleep(0)  # others have a turn of the event loop between steps that look at each partition
         places = copyable(remote_of, source, target)
         terms = await self._terms(sorted(set(places.values())))
@@ -285,6 +286,11 @@ class Topics:
             if b.remote_topic in done:
                 self._events.emit(PartitionsGrown(flow, b.remote_topic, b.before, b.after, b.reason))
         return results
+
+    async def _forget_gone(self, there: Collection[str]) -> None:
+        """Forget what was set on remote topics that are not *there* any more, if this node creates and grows them."""
+        if self.may_act:
+            await self._creation.forget_gone(there)
 
     def _note_refusals(
         self, results: Mapping[str, BrokerAnsweredError | None], left: Iterable[Action]

@@ -75,6 +75,12 @@ class Admin:
             if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         }
 
+    async def missing(self, topics: Collection[str]) -> frozenset[str]:
+        """Return those of *topics* of which the brokers say that there is no such topic."""
+        await self._cluster.refresh_metadata(topics)
+        known = self._cluster.metadata.topics
+        return frozenset(topic for topic in topics if topic in known and known[topic].is_missing)
+
     @property
     def cluster_id(self) -> str | None:
         """The cluster's own id, None as long as it is unknown."""

@@ -124,6 +124,16 @@ async def test_a_config_that_the_target_does_not_take(events: EventLog) -> None:
     assert ["INVALID_CONFIG" in event.error for event in events.of(TopicSyncFailed)] == [True]
 
 
+async def test_a_topic_that_is_created_again_is_reported_again(events: EventLog) -> None:
+    """It lacks a config once more. Of others no refusal is kept: they come and go under ever new names."""
+    source, target = SourceAdmin(remote_storage_enable="true"), TargetAdmin()
+    creation = TopicCreation(SETTINGS, source, target, SyncedMemoryDouble(), events)
+    for topic in ("t", "u", "t"):
+        await creation.create([CreateTopic(topic, f"A.{topic}", 1)], TopicsView({topic: SOURCE.topics["t"]}))
+
+    assert [event.topics for event in events.of(TopicSyncFailed)] == [("A.t",), ("A.u",), ("A.t",)]
+
+
 async def test_configs_that_may_not_be_read(events: EventLog) -> None:
     """Without the right to read configs the topic is created without them, and the refusal is logged."""
     target = TargetAdmin()

@@ -32,12 +32,13 @@ async def test_a_restart_remembers(brokers: FakeBrokers, cluster: Cluster) -> No
     other = attrs.evolve(ACL, topic="A.u")
     await first.write([SyncedConfig("A.t", "a", ("1",)), SyncedConfig("A.t", "b", ("2",)), SyncedAcl(ACL)])
     await first.write([SyncedConfig("A.t", "a", ("1", "3")), ForgottenConfig("A.t", "b"), SyncedAcl(other)])
-    await first.write([ForgottenAcl(other)])
+    await first.write([ForgottenAcl(other), SyncedConfig("A.gone", "a", ("1",)), ForgottenConfig("A.gone", "a")])
     second = memory_of(cluster)
     await second.load()
     [(_, request)] = brokers.requests_of(CREATE_TOPICS)
 
     for memory in (first, second):
+        assert memory.configured == {"A.t"}
         assert (memory.configs_of("A.t"), memory.configs_of("A.u"), memory.acls) == ({"a": ("1", "3")}, {}, {ACL})
     assert request.create_topic_requests == [(TOPIC, 1, 1, [], [("cleanup.policy", "compact")])]
 

@@ -12,6 +12,7 @@ import pytest
 from mm2py.config.settings import FlowSettings
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.topics.remote_topics import Mirrored, Topics
+from mm2py.model.synced import ForgottenConfig, SyncedConfig
 from mm2py.model.topic import NewTopic, TopicDescription, TopicsView
 from mm2py.policy.replication import DefaultReplicationPolicy
 from mm2py.telemetry.events import StepFailed, TopicRemoved, TopicSkipped
@@ -48,6 +49,9 @@ class _Listed:
         refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return {topic: error_of(refused, "A", "Metadata", topic) for topic in sorted(self.unseen & set(topics))}
 
+    async def missing(self, topics: Collection[str]) -> frozenset[str]:
+        return frozenset(topics) - self.topics - self.unseen
+
     async def list_topics(self) -> TopicsView:
         self.listings += 1
         self.topics |= {topic for topic, listings in self.late.items() if self.listings > listings}
@@ -79,10 +83,16 @@ class _Listed:
 
 
 def _topics(
-    source: _Listed, target: _Listed, events: EventLog, settings: FlowSettings = SETTINGS, *, may_act: bool = False
+    source: _Listed,
+    target: _Listed,
+    events: EventLog,
+    settings: FlowSettings = SETTINGS,
+    *,
+    may_act: bool = False,
+    memory: SyncedMemoryDouble | None = None,
 ) -> Topics:
     ends = (cast("Admin", source), cast("Admin", target))
-    topics = Topics(flow_context(LoopClock(), events, settings), *ends, cast("Any", SyncedMemoryDouble()))
+    topics = Topics(flow_context(LoopClock(), events, settings), *ends, cast("Any", memory or SyncedMemoryDouble()))
     topics.may_act = may_act
     return topics
 
@@ -294,3 +304,23 @@ async def test_what_appears_later_is_told_from_what_was_there(events: EventLog) 
 
     appeared = [{str(it) for it, place in mirrored.places.items() if place.has_appeared} for mirrored in seen]
     assert appeared == [set(), {"a-1", "c-0", "c-1"}, {"a-1", "b-0", "b-1", "c-0", "c-1"}]
+
+
+async def test_what_was_set_on_remote_topics_that_are_gone_is_forgotten(events: EventLog) -> None:
+    """
+    Topics come and go under ever new names, at the target, too; what the mirror set there would be kept for good.
+
+    Not of one that may not be seen any more, nor of one that a broker does not know for a moment: by that it is known
+    which configs an operator has changed.
+    """
+    written = [SyncedConfig(f"A.{it}", key, ("1",)) for it in ("gone", "hidden", "late", "there") for key in "ab"]
+    memory, target = SyncedMemoryDouble(), _Listed("other", {"A.there"}, unseen={"A.hidden"}, late={"A.late": 1})
+    await memory.write(written)
+    topics = _topics(_Listed("one", set()), target, events, may_act=True, memory=memory)
+    left = []
+    for _ in range(3):
+        await topics.refresh_once()
+        left.append(memory.configured)
+
+    assert left == [{"A.gone", "A.hidden", "A.late", "A.there"}, *[{"A.hidden", "A.late", "A.there"}] * 2]
+    assert memory.written == [*written, ForgottenConfig("A.gone", "a"), ForgottenConfig("A.gone", "b")]

@@ -14,6 +14,7 @@ from tests.support.fake_brokers import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DESCRIBE_CONFIGS,
+    METADATA,
     OLD_VERSIONS,
     FakeBrokers,
     says,
@@ -40,6 +41,21 @@ async def test_list_topics(brokers: FakeBrokers, admin: Admin) -> None:
         "bar": TopicDescription(topic_id, {0: 1}, replication_factor=2),
         "foo": TopicDescription(topic_id, {0: 0, 1: None, 2: 2}, replication_factor=2),
     }
+
+
+async def test_what_is_missing_is_told_from_what_may_not_be_seen(brokers: FakeBrokers, admin: Admin) -> None:
+    """A listing leaves out both; asked for by name, brokers say which is which."""
+    brokers.topics = topics_with("there", [0])
+
+    def answered(node: int, request: Any) -> Any:
+        answer = brokers.metadata(node, request)
+        answer.topics = [(29, *row[1:]) if row[1] == "hidden" else row for row in answer.topics]
+        return answer
+
+    brokers.script(METADATA, brokers.metadata, answered)
+    await admin.list_topics()
+
+    assert await admin.missing(["there", "hidden", "gone"]) == {"gone"}
 
 
 async def test_a_broker_that_restarts_is_one_of_the_cluster_s(brokers: FakeBrokers, admin: Admin) -> None:
