@@ -27,3 +27,14 @@ def test_a_replica_that_failed_is_left_once() -> None:
     assert replicas.forget("A", _ORDERS)
     assert not replicas.forget("A", _ORDERS)
     assert replicas.of("A", _ORDERS, now=1.0) is None
+
+
+def test_partitions_that_are_not_read_any_more_are_forgotten() -> None:
+    """Topics come and go under ever new names, and a worker lives for weeks."""
+    replicas = ReadReplicas()
+    for number in range(10_000):
+        replicas.note("A", TopicPartition(f"of-this-minute-{number}", 0), 3, now=float(number))
+
+    assert len(replicas._known) < 2_000
+    assert replicas.of("A", TopicPartition("of-this-minute-9999", 0), now=10_000.0) == 3
+    assert replicas.of("A", TopicPartition("of-this-minute-9800", 0), now=10_000.0) == 3
