@@ -108,7 +108,7 @@ class MirrorMaker:
             self._overrides,
             self._fleet,
             read_again=read_again,
-            on_change=self._start_spark,
+            on_change=self._change,
             spark_slots=lambda: self._spark.copy_tasks if self._has_spark else None,
             clock=clock,
             events=events,
@@ -257,6 +257,12 @@ class MirrorMaker:
             await self._epochs.records.close()
             await self._spark.stop(within_s=_SPARK_STOP_S)
             self.events.emit(DaemonStopped(drain_s, is_drained))
+
+    def _change(self, settings: MirrorSettings, tasks: asyncio.TaskGroup) -> None:
+        """Prepare for the flows of *settings*; forget others, which come and go with connectors."""
+        flows = {it.flow for it in settings.flows}
+        self._measures = {flow: measures for flow, measures in self._measures.items() if flow in flows}
+        self._start_spark(settings, tasks)
 
     def _start_spark(self, settings: MirrorSettings, tasks: asyncio.TaskGroup) -> None:
         """Start Spark, unless all flows only emit heartbeats."""

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from mm2py.daemon import FreezesWhatStays, collect_forever
+from mm2py.config.settings import MirrorSettings, load_settings
+from mm2py.daemon import FreezesWhatStays, MirrorMaker, collect_forever
+from mm2py.flow.measures import FlowMeasures
+from mm2py.model.flow import Flow
+from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock, ManualClock
+from tests.support.mm2_file import mm2_properties
 
 
 class CollectorRig:
@@ -82,3 +89,31 @@ async def test_old_garbage_is_collected_hourly() -> None:
             await collect_forever(clock, lambda: collected.append(clock.monotonic() - began))
 
     assert collected == [3600, 7200, 10800]
+
+
+def _settings(folder: Path, alias: str, *, tasks_max: int = 1) -> MirrorSettings:
+    file = folder / "mm2.properties"
+    file.write_text(mm2_properties("a:1", "b:1", aliases=(alias, "B"), **{"tasks.max": tasks_max}))
+    return load_settings(file)
+
+
+def test_what_was_measured_of_a_flow_that_is_gone_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Connectors come and go under ever new names, for weeks, and of each of its partitions a flow knows a kilobyte.
+
+    The counters of one that is merely restarted continue.
+    """
+    monkeypatch.setattr(MirrorMaker, "_start_spark", lambda *_: None)
+    clock = ManualClock()
+    node = MirrorMaker(_settings(tmp_path, "A"), clock=clock, events=EventLog(clock), jitter=lambda: 0.5)
+    flow, seen = Flow("A", "B"), list[dict[Flow, FlowMeasures]]()
+    for alias, tasks_max in (("A", 2), ("C", 2), ("A", 2)):
+        settings = _settings(tmp_path, alias, tasks_max=tasks_max)
+        seen.append(dict(node._measures))
+        node._change(settings, cast("Any", None))
+        node._fleet.add(settings.flows)
+    seen.append(dict(node._measures))
+    node._spark._scratch.remove()
+
+    assert seen[1][flow] is seen[0][flow]
+    assert [list(measures) for measures in seen] == [[flow], [flow], [Flow("C", "B")], [flow]]
