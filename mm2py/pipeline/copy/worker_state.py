@@ -205,6 +205,8 @@ class WorkerState:
         for other in [it for it, used_at in self.used_at.items() if now - used_at >= _UNUSED_S]:
             del self.used_at[other]
             self.clusters.pop(other).let_go()
+            for key in [key for key, session in self.sessions.items() if session.connection.is_closed]:
+                del self.sessions[key]
         found = self.clusters.get(endpoint)
         if found is None:
             found = self.clusters[endpoint] = Cluster(endpoint, clock)
