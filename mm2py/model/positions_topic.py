@@ -74,9 +74,10 @@ class PositionsTopic:
                 return unreadable
         return None
 
-    def stamp(self, source: TopicPartition, written_ms: int | None) -> None:
-        """Note when the position of *source* was written."""
-        self.positions[source] = attrs.evolve(self.positions[source], written_ms=written_ms)
+    def stamp(self, source: TopicPartition, written_ms: int | None, known: Position | None = None) -> None:
+        """Note when the position of *source* was written. One that is *known* has its parts in memory once."""
+        position = self.positions[source]
+        self.positions[source] = attrs.evolve(known if known == position else position, written_ms=written_ms)
 
     def _take_position(self, position: Position) -> None:
         source = position.source

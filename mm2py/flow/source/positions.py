@@ -163,7 +163,7 @@ class Positions:
                     if isinstance(found, UnreadableRecord):
                         strange.append((record, found.problem))
                     elif isinstance(found, Position) and found.source in self._stored.positions:
-                        self._stored.stamp(found.source, record.timestamp_ms)
+                        self._stored.stamp(found.source, record.timestamp_ms, self.known.get(found.source))
                     self._read_to[record.partition or 0] = (record.offset or 0) + 1
                     match found:
                         case Position(source=source) | KeptChunk(source=source) | (TopicPartition() as source):

@@ -16,7 +16,7 @@ from mm2py.flow.source import positions as flow_positions
 from mm2py.flow.source.positions import OvertakenError, Positions
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
-from mm2py.model.positions import Position
+from mm2py.model.positions import Position, encode_position
 from mm2py.model.run_chunk import KeptChunk
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.topic_log import LogRecord
@@ -134,6 +134,24 @@ async def test_what_a_node_wrote_itself_is_not_kept_for_others(target: Target) -
 
     assert left == (0, 1)  # its own claim
     assert [it.source.partition for it in await node.follow()] == [9]
+
+
+async def test_what_a_node_wrote_itself_is_in_memory_once(target: Target) -> None:
+    """
+    It reads its own positions back, of tens of thousands of partitions, and of those that are gone.
+
+    When a record was written counts all the same: brokers forget its producer in time.
+    """
+    node = target.node()
+    first, second = await node.fence([state(0), state(1)])
+    theirs = attrs.evolve(second, next_upstream=200)
+    await target.log.append([LogRecord(*encode_position("A", it), timestamp_ms=5) for it in (first, theirs)])
+    await node.fence([state(2)])
+    ours, other = (node._stored.positions[it.source] for it in (first, second))
+
+    assert (ours, ours.written_ms) == (node.known[first.source], 5)
+    assert ours.producer is node.known[first.source].producer
+    assert (other, other.written_ms) == (theirs, 5)
 
 
 async def test_the_topic_has_small_segments(target: Target) -> None:
