@@ -30,6 +30,7 @@ from mm2py.telemetry.events import (
     SourceTopicRecreated,
     SourceTruncated,
     StepFailed,
+    TopicRemoved,
 )
 from tests.support.brokers import MakeCluster
 from tests.support.damage import delete_records, lose_ends, recreate_topic, vanish, wipe
@@ -179,6 +180,25 @@ async def test_a_topic_that_is_recreated_before_its_first_record(mirror: Mirror)
         await recreate_topic(mirror.source, mirror.topic, partitions=2)
         await mirror.write(mirror.topic, 0, 50)
         await mirror.holds(mirror.topic, range(50))
+        (event,) = await flow.told(SourceTopicRecreated)
+        await flow.drain()
+
+    assert (event.source, event.policy, event.goes_on_at, event.lost) == (TopicPartition(mirror.topic, 0), "fail", 0, 0)
+    assert flow.events.of(PartitionStopped) == ()
+
+
+async def test_a_topic_that_is_deleted_on_both_sides_and_created_again(mirror: Mirror) -> None:
+    """As test environments do each night: there is nothing left to mix the new records with, so that nothing stops."""
+    await mirror.create()
+    await mirror.write(mirror.topic, 0, 100)
+    async with mirror.running() as flow:
+        await flow.copied(100)
+        await delete_topic(mirror.source, mirror.topic)
+        await flow.told(TopicRemoved)
+        await delete_topic(mirror.target, f"A.{mirror.topic}")
+        await create_topic(mirror.source, mirror.topic)
+        await mirror.write(mirror.topic, 1000, 50)
+        await mirror.holds(mirror.topic, range(1000, 1050))
         (event,) = await flow.told(SourceTopicRecreated)
         await flow.drain()
 

@@ -232,9 +232,9 @@ _COPY = Section(
             "what `copy.on.source.recreated` and its like decide does not depend on it either.", check=timestamp),
         Key("copy.on.source.recreated", Kind.STRING, "fail", Place.FLOW,
             "What to do when a source topic was deleted and created again: `fail` stops its partitions, unless nothing "
-            "was copied and nothing is missing, `earliest` appends the new topic to the old one's records, `latest` "
-            "only its new records, `re-create` deletes the remote topic with all its records and copies the new topic "
-            "into a new one.",
+            "is missing and nothing was copied or the remote topic was deleted, too; `earliest` appends the new topic "
+            "to the old one's records, `latest` only its new records, `re-create` deletes the remote topic with all "
+            "its records and copies the new topic into a new one.",
             check=one_of("fail", "earliest", "latest", "re-create")),
         Key("copy.on.source.expired", Kind.STRING, "earliest", Place.FLOW,
             "Where to continue when retention removed records before they were copied: at the `earliest` record that "

@@ -212,10 +212,17 @@ def _after_recreation(finding: Finding, state: PartitionState, look: Observation
             if not is_other_topic(state.remote_topic_id, look.remote_topic_id):
                 return RecreateRemote()
             return GoOn(look.log_start, behind, lost=finding.records)
-        case _ if look.is_untouched and state.downstream == -1 and not finding.records:
-            return GoOn(look.log_start, behind)  # nothing is lost, and there is nothing to mix it with
+        case _ if look.is_untouched and not finding.records and _is_mixed_with_nothing(state, look):
+            return GoOn(look.log_start, behind)  # nor is anything lost
         case _:
             return _stop(finding, RECREATED.hint, RECREATED.error)
+
+
+def _is_mixed_with_nothing(state: PartitionState, look: Observation) -> bool:
+    """Whether an untouched remote topic lacks the former source topic's records because there were none, or because it
+    was deleted, too.
+    """
+    return state.downstream == -1 or is_other_topic(state.remote_topic_id, look.remote_topic_id)
 
 
 def _after_expiry(finding: Finding, state: PartitionState, look: Observation, policy: str) -> Act:

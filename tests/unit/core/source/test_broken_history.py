@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -136,6 +138,7 @@ def test_after_a_source_topic_was_recreated(policy: str, wanted: object) -> None
 
 
 _BEFORE = state(position=0, downstream=-1, leader=None, producer=None, log=LogOffsets())
+_ALL_COPIED = state(log=LogOffsets())
 
 
 @pytest.mark.parametrize(
@@ -145,14 +148,30 @@ _BEFORE = state(position=0, downstream=-1, leader=None, producer=None, log=LogOf
         (_BEFORE, {"is_untouched": False}, False),
         (attrs.evolve(_BEFORE, log=LogOffsets(high_watermark=3)), {}, False),
         (attrs.evolve(_BEFORE, downstream=None), {}, False),
+        (_ALL_COPIED, {}, False),
+        (_ALL_COPIED, {"remote_topic_id": "r2"}, True),
+        (_ALL_COPIED, {"remote_topic_id": "r2", "is_untouched": False}, False),
+        (_ALL_COPIED, {"remote_topic_id": None}, False),
+        (STATE, {"remote_topic_id": "r2"}, False),
     ],
-    ids=["nothing", "another partition", "records not copied", "a position of Java's"],
+    ids=[
+        "nothing",
+        "another partition",
+        "records not copied",
+        "a position of Java's",
+        "the remote topic emptied",
+        "the remote topic deleted, too",
+        "deleted, and another partition",
+        "unknown ids",
+        "deleted, and records not copied",
+    ],
 )
-def test_a_topic_of_which_nothing_was_copied_has_nothing_to_mix(
-    before: PartitionState, seen: dict[str, bool], *, goes_on: bool
+def test_a_topic_with_nothing_at_the_target_has_nothing_to_mix(
+    before: PartitionState, seen: dict[str, Any], *, goes_on: bool
 ) -> None:
-    """It was created with too few partitions, say, and again, before it got a record. A record that was not copied,
-    or is in another partition of the remote topic, is for an operator to judge.
+    """It was created with too few partitions, say, and again, before it got a record; or a test environment has removed
+    its topics on both sides, and makes them again. A record that was not copied, or is in another partition of the
+    remote topic, is for an operator to judge.
     """
     found = attrs.evolve(OTHER_SOURCE, remote_end=0, **{"is_untouched": True, **seen})
 
