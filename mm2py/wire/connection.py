@@ -36,12 +36,13 @@ from mm2py.wire.security.access import (
     WANTS_PLAINTEXT,
     WANTS_TLS,
     BrokerAccessError,
+    LoginRefusedError,
     Refused,
     lost_before_answer,
     tls_refusal,
 )
 from mm2py.wire.security.contexts import SecuritySettingsError, principal_of, tls_context
-from mm2py.wire.security.sasl import LoginRefusedError, Send, Session, log_in
+from mm2py.wire.security.sasl import Send, Session, log_in
 from mm2py.wire.security.tls_probe import speaks_tls
 
 

@@ -103,7 +103,8 @@ SECURITY = Section(
             "names stand for the built-in ones.", _python_class),
         _plain("sasl.client.callback.handler.class", "Kafka's and Amazon MSK's own classes are built in; "
             "only their names are accepted."),
-        _plain("sasl.kerberos.service.name", "The brokers' Kerberos service."),
+        _plain("sasl.kerberos.service.name", "The brokers' Kerberos service; else `serviceName` in `sasl.jaas.config`, "
+               "else `kafka`."),
         Key("secrets.key.file", Kind.STRING, None, Place.TOP,
             "File with a key, the same on this machine and on all of Spark's, that encrypts secrets sent to "
             "executors. Needed on a Spark cluster whose own traffic is not encrypted."),

@@ -95,6 +95,15 @@ class Refused:
     may_lock: bool = False
 
 
+class LoginRefusedError(Exception):
+    """The broker did not accept a login, or there is nothing to log in with."""
+
+    def __init__(self, refused: Refused, principal: str | None = None) -> None:
+        super().__init__(refused.cause)
+        self.refused = refused
+        self.principal = principal
+
+
 WANTS_PLAINTEXT: Final = Refused(
     "the broker does not speak TLS on this port",
     "set security.protocol to what this listener takes (PLAINTEXT or SASL_PLAINTEXT), or name a TLS listener's port",
@@ -180,24 +189,25 @@ NO_SASL: Final = Refused(
 )
 
 
-_TICKET_HINT: Final = "check the principal, its keytab, the clocks, and sasl.kerberos.service.name"
+_TICKET_HINT: Final = (
+    "the broker's log may say why: its keytab is not that of its key in the KDC, its clock is wrong, or none of its "
+    "sasl.kerberos.principal.to.local.rules applies to the principal"
+)
+_TOKEN_HINT: Final = "correct the client id and secret, the scope, or what the broker expects of a token"  # noqa: S105
+_PASSWORD_HINT: Final = "correct username and password in sasl.jaas.config, or create the user on the cluster"  # noqa: S105
 
 
 def login_refusal(mechanism: str, said: str) -> Refused:
     """Return the error for refused credentials; *said* is the broker's message."""
-    what = "token" if mechanism == "OAUTHBEARER" else "user name or password" if mechanism != "GSSAPI" else "ticket"
-    hint = {
-        "token": "correct the client id and secret, the scope, or what the broker expects of a token",
-        "ticket": _TICKET_HINT,
-    }.get(what, "correct username and password in sasl.jaas.config, or create the user on the cluster")
+    kinds = {"GSSAPI": ("ticket", _TICKET_HINT), "OAUTHBEARER": ("token", _TOKEN_HINT)}
+    what, hint = kinds.get(mechanism, ("user name or password", _PASSWORD_HINT))
     words = f": {said}" if said else ""
-    return Refused(f"the broker refused the {what}{words}", hint, may_lock=True)
+    # What a broker thinks of a ticket counts against no account, and is its own: another one may take it.
+    return Refused(f"the broker refused the {what}{words}", hint, may_lock=what != "ticket")
 
 
-def login_failure(mechanism: str, said: str) -> Refused:
-    """Return the error for a login that failed before the broker decided: in a library, or in the user's own class."""
-    if mechanism == "GSSAPI":  # the KDC may have refused the account's key
-        return Refused(f"no Kerberos ticket: {said}", _TICKET_HINT, may_lock=True)
+def login_failure(said: str) -> Refused:
+    """Return the error for a login that failed before the broker decided, in the user's own class."""
     return Refused(f"the login failed: {said}", "check sasl.* of this cluster")
 
 

@@ -61,14 +61,22 @@ def state_of_files(security: Security) -> tuple[tuple[str, int, int, int], ...]:
     """Return the state of the files in *security*, which changes whenever they do."""
     keys = dict(security.client_keys)
     found = []
-    for key in _FILES:
-        if path := keys.get(key):
+    for path in (*map(keys.get, _FILES), _keytab(keys.get("sasl.jaas.config", ""))):
+        if path:
             try:
                 status = os.stat(path)  # noqa: PTH116 - pathlib is not imported in workers
                 found.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
             except OSError:
                 found.append((path, 0, 0, 0))
     return tuple(found)
+
+
+def _keytab(line: str) -> str | None:
+    """Return the keytab that a JAAS *line* names."""
+    try:
+        return parse_jaas(line).options.get("keyTab") if "keyTab" in line else None
+    except JaasError:
+        return None
 
 
 def tls_context(endpoint: ClusterEndpoint) -> ssl.SSLContext | None:
@@ -249,7 +257,9 @@ def principal_of(endpoint: ClusterEndpoint) -> str:
             options = parse_jaas(keys.get("sasl.jaas.config", "")).options
         except JaasError:
             options = {}
-        named = options.get("username") or options.get("principal") or options.get("unsecuredLoginStringClaim_sub")
+        # Of a Kerberos principal, service/host@REALM, brokers keep the first part, unless they have rules of their own.
+        kerberos = re.split("[/@]", options.get("principal", ""), maxsplit=1)[0]
+        named = options.get("username") or kerberos or options.get("unsecuredLoginStringClaim_sub")
         client = keys.get("sasl.oauthbearer.client.credentials.client.id") or options.get("clientId")
         return f"User:{named or client}" if named or client else _NAMELESS
     if security.uses_tls:

@@ -8,22 +8,29 @@ used afterwards, so that the same code logs in for the first time and for the ne
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import random
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 import attrs
-from aiokafka.conn import SASL_QOP_AUTH, SaslGSSAPIAuthenticator, SaslPlainAuthenticator, ScramAuthenticator
+from aiokafka.conn import SaslPlainAuthenticator, ScramAuthenticator
 from aiokafka.protocol.admin import SaslAuthenticateRequest, SaslHandShakeRequest
 
 from mm2py.errors import Mm2Error
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.jaas import JaasError, parse_jaas
 from mm2py.wire.error_codes import ErrorCode, name_of
-from mm2py.wire.security.access import NO_SASL, Refused, login_failure, login_refusal, mechanism_refusal
+from mm2py.wire.security.access import (
+    NO_SASL,
+    LoginRefusedError,
+    Refused,
+    login_failure,
+    login_refusal,
+    mechanism_refusal,
+)
 from mm2py.wire.security.contexts import subject_of_token
+from mm2py.wire.security.kerberos import KerberosExchange
 from mm2py.wire.security.oauth import TokenError, forget_token, token_for
 
 
@@ -38,15 +45,6 @@ _SOONEST_S: Final = 1.1
 _MOST_ITERATIONS: Final = 1_000_000
 
 Send = Callable[[Any], Awaitable[Any]]
-
-
-class LoginRefusedError(Exception):
-    """The broker did not accept a login, or there is nothing to log in with."""
-
-    def __init__(self, refused: Refused, principal: str | None = None) -> None:
-        super().__init__(refused.cause)
-        self.refused = refused
-        self.principal = principal
 
 
 class _Exchange(Protocol):
@@ -79,8 +77,8 @@ async def log_in(endpoint: ClusterEndpoint, host: str, send: Send) -> Session:
     except Mm2Error:
         raise
     except Exception as error:
-        # Kerberos' library, and a class of the user's own, have errors that no caller knows.
-        raise LoginRefusedError(login_failure(spoken, f"{type(error).__name__}: {error}"), principal) from error
+        # A class of the user's own has errors that no caller knows.
+        raise LoginRefusedError(login_failure(f"{type(error).__name__}: {error}"), principal) from error
 
 
 async def _log_in(mechanism: str, exchange: _Exchange, send: Send) -> Session:
@@ -94,6 +92,8 @@ async def _log_in(mechanism: str, exchange: _Exchange, send: Send) -> Session:
     while (step := await _step(exchange, mechanism, said)) is not None:
         answer = await send(SaslAuthenticateRequest(step[0]))
         if answer.error_code:
+            if isinstance(exchange, KerberosExchange):
+                exchange.give_up_tickets()
             raise LoginRefusedError(login_refusal(mechanism, answer.error_message or name_of(answer.error_code)))
         said = answer.sasl_auth_bytes
         life_ms = getattr(answer, "session_lifetime_ms", 0)
@@ -124,7 +124,8 @@ async def _exchange(endpoint: ClusterEndpoint, mechanism: str, host: str) -> tup
     except JaasError as error:
         raise LoginRefusedError(Refused(f"sasl.jaas.config: {error}", "correct sasl.jaas.config")) from error
     if mechanism == "GSSAPI":
-        return _kerberos(keys, options, host), None
+        service = keys.get("sasl.kerberos.service.name") or options.get("serviceName") or "kafka"
+        return KerberosExchange(endpoint, service, host, options), None
     username, password = options.get("username"), options.get("password")
     if username is None or password is None:
         missing = "username" if username is None else "password"
@@ -176,50 +177,3 @@ class _BearerExchange:
         except (ValueError, AttributeError, RecursionError):
             status = "refused"
         raise LoginRefusedError(login_refusal("OAUTHBEARER", status))
-
-
-def _kerberos(keys: dict[str, str], options: dict[str, str], host: str) -> _Exchange:
-    if importlib.util.find_spec("gssapi") is None:
-        cause = "sasl.mechanism GSSAPI needs Kerberos, which is not installed here"
-        raise LoginRefusedError(Refused(cause, "pip install 'mm2py[kerberos]', on executors too"))
-    service = keys.get("sasl.kerberos.service.name") or options.get("serviceName") or "kafka"
-    exchange: _Exchange
-    if keytab := options.get("keyTab"):
-        exchange = _KeytabKerberos(f"{service}@{host}", keytab, options.get("principal"))
-    else:
-        exchange = SaslGSSAPIAuthenticator(loop=asyncio.get_running_loop(), principal=f"{service}@{host}")
-    return exchange
-
-
-class _KeytabKerberos(SaslGSSAPIAuthenticator):  # type: ignore[misc] # aiokafka has no types
-    """
-    Kerberos with the tickets of one keytab.
-
-    aiokafka's has the process's tickets, of a single principal; each cluster may have another one, in another realm.
-    """
-
-    def __init__(self, service: str, keytab: str, client: str | None) -> None:
-        self._keytab = keytab
-        self._client = client
-        super().__init__(loop=asyncio.get_running_loop(), principal=service)
-
-    def authenticator_gssapi(self) -> Generator[tuple[bytes, bool], bytes | None]:
-        context = self._context(importlib.import_module("gssapi"))
-        token: bytes | None = None
-        while not context.complete:
-            token = yield context.step(token) or b"", True
-        # Of the layers that the broker offers none is wanted but authentication (RFC 4752).
-        offered = context.unwrap(token).message
-        chosen = bytes([offered[0] & SASL_QOP_AUTH]) + offered[1:]
-        yield context.wrap(chosen + self._principal.encode(), False).message, False  # noqa: FBT003 - gssapi's signature
-
-    def _context(self, gssapi: Any) -> Any:
-        service = gssapi.Name(self._principal, gssapi.NameType.hostbased_service)
-        client = gssapi.Name(self._client, gssapi.NameType.kerberos_principal) if self._client else None
-        # All connections of these settings share the tickets, and the library renews them by the keytab.
-        store = {"client_keytab": self._keytab, "ccache": f"MEMORY:mm2py {self._client or ''} {self._keytab}"}
-        return gssapi.SecurityContext(
-            name=service.canonicalize(gssapi.MechType.kerberos),
-            creds=gssapi.Credentials(name=client, usage="initiate", store=store),
-            usage="initiate",
-        )

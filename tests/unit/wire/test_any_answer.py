@@ -28,7 +28,8 @@ from mm2py.wire.groups.membership import Membership
 from mm2py.wire.log_end import epoch_ends, log_ends
 from mm2py.wire.produce import BY_ID_API_VERSION, PartitionAck, init_producer_id, read_answer
 from mm2py.wire.requests import EARLIEST, LATEST
-from mm2py.wire.security.sasl import LoginRefusedError, log_in
+from mm2py.wire.security.access import LoginRefusedError
+from mm2py.wire.security.sasl import log_in
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.topics.acls import create_topic_acls, delete_topic_acls, describe_topic_acls
 from mm2py.wire.topics.admin import Admin

@@ -128,3 +128,5 @@ def test_brokers_words_are_kept() -> None:
     """What a broker says about a login is passed on."""
     assert login_refusal("PLAIN", "no such user").cause.endswith("user name or password: no such user")
     assert login_refusal("OAUTHBEARER", "").cause == "the broker refused the token"
+    assert login_refusal("GSSAPI", "").cause == "the broker refused the ticket"
+    assert [login_refusal(it, "").may_lock for it in ("PLAIN", "OAUTHBEARER", "GSSAPI")] == [True, True, False]

@@ -165,6 +165,17 @@ def test_replaced_files_are_noticed(authority: Authority, tmp_path: Path) -> Non
     assert state_of_files(end.security) != before
 
 
+def test_a_replaced_keytab_is_noticed(tmp_path: Path) -> None:
+    """A refused login is tried again at once when its keytab is another one."""
+    keytab = tmp_path / "mm2.keytab"
+    line = f'x.Krb5LoginModule required useKeyTab=true keyTab="{keytab}";'
+    security = endpoint("SASL_SSL", sasl_jaas_config=line).security
+    missing = state_of_files(security)
+    keytab.write_bytes(b"key")
+
+    assert missing != state_of_files(security)
+
+
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
@@ -218,6 +229,7 @@ def test_secrets_stay_out_of_print() -> None:
         ({"sasl_jaas_config": plain_line("alice")}, "User:alice"),
         ({"sasl_jaas_config": unsecured_line("bob")}, "User:bob"),
         ({"sasl_oauthbearer_client_credentials_client_id": "shop"}, "User:shop"),
+        ({"sasl_jaas_config": 'x.Krb5LoginModule required principal="mm2/host@SHOP";'}, "User:mm2"),
         ({"sasl_jaas_config": "not a line"}, "the mirror's principal"),
     ],
 )
