@@ -56,6 +56,10 @@ _HEADER_V1_AFTER_SIZE = _HEADER_V1.size - _SIZE.size
 #: What opening a connection raises beside what the network does, where names or ports make no sense.
 _NONSENSE = (ValueError, OverflowError, TypeError)
 _HUNG_UP = "it closed the new connection at once: it is stopping, or allows no more of them (max.connections.per.ip)"
+_HUNG_UP_AT_LOGIN = (
+    "it closed the connection in the middle of the login: it is stopping, or has no keys or users of its own to check "
+    "one with, which is in its log"
+)
 _FOREIGN = "what it said is not how a Kafka broker answers, or it was cut off: is this the port of one?"
 
 #: How long a broker has to answer without TLS.
@@ -195,6 +199,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             await self._log_in(self.send)
         except BrokerAccessError:
             self.close("the login was refused")
+            raise
+        except BrokerConnectionError as error:
+            if self.is_hung_up:
+                raise BrokerConnectionError(self._endpoint.alias, self._broker, _HUNG_UP_AT_LOGIN) from error
             raise
         except BaseException:
             self.close("the login was given up")

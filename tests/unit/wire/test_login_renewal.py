@@ -168,3 +168,15 @@ async def test_closing_ends_a_renewal(login: LoginLine) -> None:
     assert renewal is not None
     assert renewal.done()
     assert len(login.frames.lost) == 1
+
+
+async def test_a_broker_that_hangs_up_in_a_login(login: LoginLine) -> None:
+    """A broker whose own keys are unusable answers the hand-shake and closes: no address or network is at fault."""
+    entering = asyncio.gather(login.connection._first_login(), return_exceptions=True)
+    await login.settle(asked=1)
+    await login.answer(_WELCOME, asked=2)
+    login.connection.connection_lost(None)
+    (error,) = await entering
+
+    assert isinstance(error, BrokerConnectionError)
+    assert "in the middle of the login" in error.cause
