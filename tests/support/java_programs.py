@@ -17,7 +17,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.devkit.jars import JavaUnusableError, cache_directory, java_command, kafka_jars
+from mm2py.devkit.jars import JavaUnusableError, KafkaJars, cache_directory, java_command, kafka_jars
 from tests.support.eventually import scaled
 
 
@@ -49,10 +49,14 @@ class JavaProgram:
         return await asyncio.to_thread(self.run, *arguments, within_s=within_s)
 
 
-def java_program(main_class: str, *, sources: Path = SOURCES) -> JavaProgram:
-    """Return the program of that name, compiled where it has not been yet. Blocking; tests may do so side by side."""
+def java_program(main_class: str, *, sources: Path = SOURCES, jars: KafkaJars | None = None) -> JavaProgram:
+    """
+    Return the program of that name, compiled where it has not been yet, with Kafka's jars or those that are given.
+
+    Blocking; tests may do so side by side.
+    """
     source = sources / f"{main_class}.java"
-    jars = kafka_jars()
+    jars = jars or kafka_jars()
     digest = hashlib.sha256(source.read_bytes() + jars.directory.name.encode()).hexdigest()[:12]
     classes = cache_directory() / "java-programs" / f"{main_class}-{digest}"
     if not classes.is_dir():
