@@ -95,6 +95,18 @@ def is_stopped(context: SparkContext) -> bool:
         return True
 
 
+def lacks_executors(context: SparkContext) -> bool:
+    """Whether a standalone cluster has no executor for *context*, which has jobs to do. It blocks as above."""
+    try:
+        spark = context._jsc.sc()  # noqa: SLF001
+        # The driver is one of them.
+        is_alone = bool(spark.getExecutorMemoryStatus().size() == 1)
+        has_jobs = bool(context.statusTracker().getActiveJobsIds())
+    except (Py4JError, OSError, AttributeError):
+        return False
+    return is_alone and has_jobs and context.master.startswith("spark://")
+
+
 def reason_of(error: PySparkException) -> str:
     """Return an error's message; as text it would ask the JVM whether to show its stack."""
     return str(getattr(error, "_desc", "") or error)

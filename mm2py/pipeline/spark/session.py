@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import zipfile
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -32,11 +31,11 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession as SqlSession
 
-import mm2py
 from mm2py.clock import Clock
 from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.pipeline.spark import internals, processes, worker
 from mm2py.pipeline.spark.internals import LaunchArguments, collected, forget_gateway
+from mm2py.pipeline.spark.package import PACKAGE, zip_package
 from mm2py.pipeline.spark.patience import Patience, done_within
 from mm2py.pipeline.spark.scratch import Scratch
 from mm2py.pipeline.spark.sealing import check_key_file
@@ -49,7 +48,6 @@ from mm2py.telemetry.journal import EventLog
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_PACKAGE = Path(mm2py.__file__).parent
 _WARM_UP_HOLD_S = 0.3
 _GRACE_S = 2.0
 #: How often Spark's JVM is asked whether it is there, and how long an answer may take. If memory is short it collects
@@ -58,6 +56,9 @@ _ASK_EVERY_S = 5.0
 SILENT_FOR_S = 20.0
 #: How often, while waiting for something that may take long.
 _LOOK_EVERY_S = 1.0
+#: A standalone master that is restarted without a recovery mode ends the executors of drivers that it does not know,
+#: and gives these no others.
+_NO_EXECUTOR_FOR_S = 60.0
 #: What embedded Spark may take to come up. On a cluster it waits for its turn, which has no bound.
 _UP_WITHIN_S = 180.0
 #: Calls into the JVM at the same time: some for each copy task, of which few last.
@@ -174,7 +175,7 @@ class SparkHost:
             self._user_settings,
             copy_tasks=copy_tasks,
             python=os.environ.get("PYSPARK_PYTHON") or sys.executable,
-            package_parent=str(_PACKAGE.parent),
+            package_parent=str(PACKAGE.parent),
             log_file=str(Path(__file__).with_name("log4j2.properties")),
             scratch=str(self.scratch),
             archive=class_archive(),
@@ -196,9 +197,7 @@ class SparkHost:
                 return self._session
             if self._session is not None:
                 how = "its context was stopped" if self._session.is_alive else "its JVM ended"
-                how = how if is_whole else "its temporary files were removed"
-                self._events.emit(SparkEnded(reason=f"{how}; it is started again"))
-                await self._discard(self._session)
+                await self._replace(self._session, how if is_whole else "its temporary files were removed")
             self._session = await self._start()
             return self._session
 
@@ -208,13 +207,18 @@ class SparkHost:
             self._is_spoilt = True
 
     async def watch(self) -> None:
-        """Watch for an unresponsive JVM of Spark, and kill it, until cancelled."""
+        """Watch for a JVM that does not respond, or that its cluster has forgotten, and end it, until cancelled."""
+        looks = 0
         while True:
             await self._clock.sleep(_ASK_EVERY_S)
-            session = self._session
+            session, is_lacking = self._session, False
             if session is not None and session.is_alive:
                 with suppress(SparkHungError):
-                    await self.ask(session, is_stopped, session)
+                    is_lacking = await self.ask(session, internals.lacks_executors, session.context)
+            looks = looks + 1 if is_lacking else 0
+            if session is not None and looks * _ASK_EVERY_S >= _NO_EXECUTOR_FOR_S:
+                async with self._starting:
+                    await self._replace(session, f"it has had no executor for {_NO_EXECUTOR_FOR_S:g} s")
 
     async def ask(self, session: SparkSession, question: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
         """Query a JVM for something immediate; if it does not respond, kill it and raise `SparkHungError`."""
@@ -305,6 +309,12 @@ class SparkHost:
             cause = await asyncio.to_thread(_end_of, session, error)
             raise SparkStartError(self.settings.master, cause) from error
 
+    async def _replace(self, session: SparkSession, why: str) -> None:
+        """Let go of a session that is of no use any more, so that another one is started."""
+        if session is self._session:
+            self._events.emit(SparkEnded(reason=f"{why}; it is started again"))
+            await self._discard(session)
+
     async def _discard(self, session: SparkSession) -> None:
         self._session, self._is_spoilt = None, False
         await asyncio.to_thread(_bury, session)
@@ -388,7 +398,7 @@ def _open(
         internals.silence_accumulators(context)
         host = address = LOOPBACK
         if not settings.is_embedded:
-            context.addPyFile(str(_zip_package(scratch)))
+            context.addPyFile(str(zip_package(scratch)))
             host, address = _where_executors_connect(context)
         one_row = context.parallelize([0], 1)
     except Exception as error:
@@ -407,16 +417,6 @@ def _where_executors_connect(context: SparkContext) -> tuple[str, str]:
     host = str(conf.get("spark.driver.host"))
     # An IPv6 address has brackets there.
     return host.strip("[]"), str(conf.get("spark.driver.bindAddress", host)).strip("[]")
-
-
-def _zip_package(scratch: Path) -> Path:
-    """Pack this package's own files, as they are installed here, for executors that do not have it."""
-    target = scratch / "mm2py-package.zip"
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(_PACKAGE.rglob("*")):
-            if file.suffix in (".py", ".properties", ".typed"):
-                archive.write(file, Path(_PACKAGE.name, file.relative_to(_PACKAGE)))
-    return target
 
 
 def _warm_up(session: SparkSession, workers: int) -> None:

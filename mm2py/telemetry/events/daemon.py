@@ -104,7 +104,7 @@ class SparkStarted(Event):
 
 @attrs.frozen
 class SparkEnded(Event):
-    """Spark's JVM has ended; it is restarted if the daemon continues."""
+    """Spark's JVM has ended, or is of no use any more; it is restarted if the daemon continues."""
 
     level = Level.WARN
 
