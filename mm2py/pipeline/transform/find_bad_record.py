@@ -3,8 +3,9 @@ Which record does a transform fail on?
 
 Spark reports what was raised, but not at which record. So the range is transformed again without writing anything, in
 halves, until one record is left. It holds the same records each time, and a transform looks at one at a time, so the
-first record that fails alone is the one. Whatever else a try fails of, a lost worker for example, finds none. A try
-that is not done in time finds none either, and is the last one: what else was written must not wait, and still counts.
+first record that fails alone is the one, if nothing fails without it. Whatever else a try fails of, a lost worker for
+example, finds none. A try that is not done in time finds none either, and is the last one: what else was written must
+not wait, and still counts.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class Isolation:
                 return None
             elif end - low > 1:
                 high = end
+            elif await self._jobs.tried(records.slice(low, 0), self._clock) is not None:
+                return None  # it fails of no record at all: no Python worker can be started, for example
             else:
                 return BadRecord(records.column("offset")[low].as_py(), name, *raised_in(words))
             end = (low + high + 1) // 2

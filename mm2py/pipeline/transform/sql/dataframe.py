@@ -86,8 +86,8 @@ def _nothing(session: SparkSession) -> DataFrame:
 
 
 def held(session: SparkSession, records: pa.Table) -> DataFrame:
-    """Return records that are in this process's memory."""
-    return session.createDataFrame(records, SCHEMA)
+    """Return records that are in this process's memory; for none of them, Spark does all that it does for others."""
+    return session.createDataFrame(records, SCHEMA) if len(records) else _nothing(session)
 
 
 def records_of_job(
