@@ -51,6 +51,8 @@ _NOTICES_WITHIN_S: Final = 5.0
 _SETTLE_SLACK_S = 2.0
 #: How long a Spark task waits for the next plan of its copy task. One that has anything to do is planned at once.
 _REST_S = 1.0
+#: How long a Spark task of a cluster stays. An executor that is decommissioned waits for the last of its tasks.
+_STAYS_S: Final = 60.0
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -156,13 +158,14 @@ class EpochRunner:
         if self._jobs.get(key) is job:
             del self._jobs[key]
 
-    def _may_stay(self) -> bool:
-        """Whether a Spark task may keep its slot between two epochs: there is one more than anything here uses. On a
-        cluster, whose slots come and go, none of ours waits for one.
+    def _may_stay(self, job: CopyJob) -> bool:
+        """Whether the Spark task of *job* may keep its slot between two epochs: there is one more than anything here
+        uses. On a cluster, whose slots come and go, none of ours waits for one.
         """
         slots = self._host.settings.slots
         if slots is None:
-            return not self.records.running and all(it.job.has_connected for it in self._running.values())
+            are_served = not self.records.running and all(it.job.has_connected for it in self._running.values())
+            return are_served and job.age_s < _STAYS_S
         used = self._running.keys() | {key for key, job in self._jobs.items() if job.is_open}
         return len(used) + self.records.running < slots
 
@@ -275,7 +278,7 @@ class EpochRunner:
         return self._threads[key]
 
     def _ended(self, key: tuple[Flow, int], running: _Running, outcome: asyncio.Future[EpochOutcome]) -> None:
-        if self._may_stay():
+        if self._may_stay(running.job):
             running.job.rest(_REST_S)
         else:
             running.job.end()
