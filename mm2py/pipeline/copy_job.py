@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import functools
 import pickle
+import re
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import ClassVar
@@ -30,6 +31,8 @@ from mm2py.pipeline.spark.worker import EpochRepeatedError
 
 _TRACEBACK = "Traceback (most recent call last):"
 _WORKER_DIED = "Python worker exited unexpectedly"
+#: What comes before the last exception that Spark names, and its package.
+_RAISED_IN_JAVA = re.compile(r"^.*\b(\w+Exception: )")
 #: Longer outcomes, of tens of thousands of partitions, are read in a thread.
 _READ_HERE_BYTES = 256 * 1024
 
@@ -224,7 +227,7 @@ def judge_failure(message: str) -> tuple[str, bool]:
         return cause, EpochRepeatedError.__name__ in cause
     if _WORKER_DIED in failure:
         return "its Python worker was killed", False
-    return first.split("Exception: ")[-1].strip(), True
+    return _RAISED_IN_JAVA.sub(r"\1", first).strip(), True
 
 
 def has_slot(job: CopyJob) -> bool:

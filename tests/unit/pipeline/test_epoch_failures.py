@@ -54,6 +54,7 @@ _KILLED = f"""{_ABORTED}org.apache.spark.SparkException: Python worker exited un
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator$$anonfun$1.applyOrElse(PythonRunner.scala:598)
 Caused by: java.io.EOFException"""
 _EXECUTOR = f"{_ABORTED}ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: Worker lost"
+_NO_FOLDER = f"{_ABORTED}java.nio.file.NoSuchFileException: ./mm2py-package.zip\n\tat java.base/sun.nio.fs"
 _CANCELLED = "Job 12 cancelled part of cancelled job group A->B/source/0/12"
 _STOPPED = "Job 3 cancelled because SparkContext was shut down"
 
@@ -73,6 +74,7 @@ _STOPPED = "Job 3 cancelled because SparkContext was shut down"
             True,
             id="executor lost",
         ),
+        pytest.param(_NO_FOLDER, "NoSuchFileException: ./mm2py-package.zip", True, id="the executor failed"),
         pytest.param(_CANCELLED, _CANCELLED, True, id="cancelled"),
         pytest.param(_STOPPED, _STOPPED, True, id="context stopped"),
         pytest.param("", "", True, id="nothing said"),
