@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import functools
 import itertools
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -51,6 +52,8 @@ _NOTICES_WITHIN_S: Final = 5.0
 _SETTLE_SLACK_S = 2.0
 #: How long a Spark task waits for the next plan of its copy task. One that has anything to do is planned at once.
 _REST_S = 1.0
+#: How long epochs may be lost and none come back: an executor whose work folder was removed fails for each one.
+_NONE_BACK_FOR_S: Final = 120.0
 #: How long a Spark task of a cluster stays. An executor that is decommissioned waits for the last of its tasks.
 _STAYS_S: Final = 60.0
 
@@ -103,6 +106,8 @@ class EpochRunner:
         self._numbers = itertools.count()
         #: The last plan of each copy task whose outcome came back.
         self._known: dict[tuple[Flow, int], KeptPlan] = {}
+        #: When the first epoch was lost since one came back.
+        self._lost_since = math.inf
         #: Runs the epochs of plans with a transform.
         self.records = RecordTasks(host, clock, events)
 
@@ -133,14 +138,23 @@ class EpochRunner:
                 await self._end_late(running)
             outcome = await asyncio.shield(running.outcome)
         except EpochLostError as lost:
-            if await self._ask(session, is_stopped, session):
-                self._host.forget(session)
+            await self._judge(session)
             if running.is_late:
                 cause = f"it was late and was ended ({lost.cause})"
                 raise EpochLostError(plan.name, cause, lost.may_still_write, is_late=True) from lost.__cause__
             raise lost.with_traceback(None) from lost.__cause__
-        self._known[key] = kept
+        self._known[key], self._lost_since = kept, math.inf
         return outcome
+
+    async def _judge(self, session: SparkSession) -> None:
+        """Have Spark started again if it was stopped, or epochs are lost there and none comes back any more."""
+        now = self._clock.monotonic()
+        self._lost_since = min(self._lost_since, now)
+        if await self._ask(session, is_stopped, session):
+            self._host.forget(session)
+        elif now - self._lost_since >= _NONE_BACK_FOR_S:
+            self._lost_since = math.inf
+            await self._host.replace(session, f"epochs were lost for {_NONE_BACK_FOR_S:g} s, and none came back")
 
     async def _job_of(self, key: tuple[Flow, int], session: SparkSession, payload: Payload) -> CopyJob:
         """Have the copy task's Spark job run the epoch of *payload*, or a new one if it has ended."""

@@ -56,8 +56,7 @@ _ASK_EVERY_S = 5.0
 SILENT_FOR_S = 20.0
 #: How often, while waiting for something that may take long.
 _LOOK_EVERY_S = 1.0
-#: A standalone master that is restarted without a recovery mode ends the executors of drivers that it does not know,
-#: and gives these no others.
+#: A standalone master that was restarted without a recovery mode gives drivers that it does not know no executors.
 _NO_EXECUTOR_FOR_S = 60.0
 #: What embedded Spark may take to come up. On a cluster it waits for its turn, which has no bound.
 _UP_WITHIN_S = 180.0
@@ -197,7 +196,9 @@ class SparkHost:
                 return self._session
             if self._session is not None:
                 how = "its context was stopped" if self._session.is_alive else "its JVM ended"
-                await self._replace(self._session, how if is_whole else "its temporary files were removed")
+                how = how if is_whole else "its temporary files were removed"
+                self._events.emit(SparkEnded(reason=f"{how}; it is started again"))
+                await self._discard(self._session)
             self._session = await self._start()
             return self._session
 
@@ -211,14 +212,12 @@ class SparkHost:
         looks = 0
         while True:
             await self._clock.sleep(_ASK_EVERY_S)
-            session, is_lacking = self._session, False
-            if session is not None and session.is_alive:
-                with suppress(SparkHungError):
-                    is_lacking = await self.ask(session, internals.lacks_executors, session.context)
-            looks = looks + 1 if is_lacking else 0
-            if session is not None and looks * _ASK_EVERY_S >= _NO_EXECUTOR_FOR_S:
-                async with self._starting:
-                    await self._replace(session, f"it has had no executor for {_NO_EXECUTOR_FOR_S:g} s")
+            session, before, looks = self._session, looks, 0
+            with suppress(SparkHungError):
+                if session and session.is_alive and await self.ask(session, internals.lacks_executors, session.context):
+                    looks = before + 1
+            if session and looks * _ASK_EVERY_S >= _NO_EXECUTOR_FOR_S:
+                await self.replace(session, f"it has had no executor for {_NO_EXECUTOR_FOR_S:g} s")
 
     async def ask(self, session: SparkSession, question: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
         """Query a JVM for something immediate; if it does not respond, kill it and raise `SparkHungError`."""
@@ -241,6 +240,13 @@ class SparkHost:
             if not job.done():
                 await self.ask(session, is_stopped, session)
         return job.done()
+
+    async def replace(self, session: SparkSession, why: str) -> None:
+        """End a Spark that is of no use any more; the next call starts another one."""
+        async with self._starting:
+            if session is self._session:
+                self._events.emit(SparkEnded(reason=f"{why}; it is started again"))
+                await self._discard(session)
 
     async def end_hung(self, session: SparkSession, reason: str) -> None:
         """Kill the processes of a hung Spark; the next call restarts it."""
@@ -308,12 +314,6 @@ class SparkHost:
         except (*JOB_FAILED, Py4JError, OSError) as error:
             cause = await asyncio.to_thread(_end_of, session, error)
             raise SparkStartError(self.settings.master, cause) from error
-
-    async def _replace(self, session: SparkSession, why: str) -> None:
-        """Let go of a session that is of no use any more, so that another one is started."""
-        if session is self._session:
-            self._events.emit(SparkEnded(reason=f"{why}; it is started again"))
-            await self._discard(session)
 
     async def _discard(self, session: SparkSession) -> None:
         self._session, self._is_spoilt = None, False
