@@ -198,19 +198,20 @@ async def test_search_and_sort(browser: Browser, served: Served) -> None:
 
 
 async def test_a_phone(browser: Browser, served: Served) -> None:
-    """At 360 pixels nothing sticks out: rows are cards, and every page keeps its width."""
+    """At 360 pixels nothing sticks out or is cut off: rows are cards, every page and table keeps its width."""
     served.show(partitions=partitions(20, 3), consumer_groups=(GroupOffsetsView("group-" + "x" * 200, why="none yet"),))
+    long = flow_between("kafka-production-europe-west-1", "kafka-recovery-north-america-2")
+    served.node.shown = attrs.evolve(served.node.shown, flows=(*served.node.shown.flows, long))
+    cut_off = "[...document.querySelectorAll('.table-box')].filter((box) => box.scrollWidth > box.clientWidth).length"
     async with looking(browser, served.url, size=PHONE) as seen:
-        for place in (
-            "#/",
-            "#/events",
-            *(f"#/flow/A-%3EB/{tab}" for tab in ("topics", "tasks", "groups", "connectors")),
-        ):
+        tabs = (f"#/flow/A-%3EB/{tab}" for tab in ("topics", "tasks", "groups", "connectors"))
+        for place in ("#/", "#/events", *tabs):
             await seen.open(place)
             await seen.sees("Live", "header")
             await eventually(lambda: seen.page.locator("main .page").count(), within_s=10, what="the page is drawn")
 
             assert await seen.width() <= PHONE[0], place
+            assert await seen.evaluate(cut_off) == 0, place
         await seen.open("#/flow/A-%3EB")
         await seen.sees("topic-0000")
         await seen.keep_picture("phone")
