@@ -262,7 +262,7 @@ class OverrideControl:
         known = self._stored.get(flow)
         if known is None:
             raise OverridesNotStoredError(str(flow), flow.target, "what is stored there has not been read yet")
-        await self._refill(flow)
+        await self._await_store(flow, self._refill(flow))
         stored = await self._await_store(flow, OverrideStore(_of_flow(self.file, flow), self._clock).read())
         if not stored.is_same_as(known):
             await self._accept(flow, stored)
@@ -279,7 +279,7 @@ class OverrideControl:
         if not stored.revision:
             return
         store = OverrideStore(_of_flow(self.file, flow), self._clock)
-        seen, refilled = await self._await_store(flow, store.refill(stored, self._seen.get(flow, NOT_SEEN)))
+        seen, refilled = await store.refill(stored, self._seen.get(flow, NOT_SEEN))
         self._seen[flow] = seen
         if refilled is not None:
             self._events.emit(recreated(flow, refilled))

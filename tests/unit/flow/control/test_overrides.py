@@ -13,7 +13,7 @@ import pytest
 from mm2py.config.settings import MirrorSettings, load_settings
 from mm2py.core.control.live_config import put_config
 from mm2py.core.control.overrides import SOURCE
-from mm2py.errors import OverrideRejectedError, OverridesNotStoredError, UnknownFlowError
+from mm2py.errors import ClusterUnreachableError, OverrideRejectedError, OverridesNotStoredError, UnknownFlowError
 from mm2py.flow.control import overrides as override_control
 from mm2py.flow.control.override_store import SeenTopic, conflict
 from mm2py.flow.control.overrides import OverrideControl
@@ -47,6 +47,7 @@ class Targets:
     """The topics with overrides of all flows, in memory."""
 
     kept: dict[Flow, StoredOverrides] = attrs.field(factory=dict)
+    away: ClusterUnreachableError | None = None
 
     def open(self, settings: object, _clock: object) -> Store:
         return Store(self, settings.flow)  # type: ignore[attr-defined]
@@ -63,6 +64,8 @@ class Store:
         return self.targets.kept.get(self.flow, NOTHING_STORED)
 
     async def refill(self, _kept: StoredOverrides, before: SeenTopic) -> tuple[SeenTopic, None]:
+        if self.targets.away is not None:
+            raise self.targets.away
         return before, None
 
     async def write(self, overrides: Overrides, *, before: StoredOverrides, by: str) -> StoredOverrides:
@@ -186,6 +189,17 @@ async def test_nothing_is_changed_before_it_was_read(rig: OverridesRig) -> None:
         await rig.put(BA, topics="x")
     with pytest.raises(UnknownFlowError):
         await rig.put(Flow("A", "C"), topics="x")
+
+
+async def test_a_target_that_is_away_refuses_changes_only(rig: OverridesRig) -> None:
+    """A change is refused as not stored; the periodic check stores nothing, and says only that the target is away."""
+    await rig.put(AB, topics="other")
+    rig.targets.away = ClusterUnreachableError("B", "b:9092", "not connected")
+
+    with pytest.raises(OverridesNotStoredError):
+        await rig.put(AB, topics="another")
+    with pytest.raises(ClusterUnreachableError):
+        await rig.control.refill(AB)
 
 
 async def test_settings_stay_on_top_of_another_file(rig: OverridesRig) -> None:
