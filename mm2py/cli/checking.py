@@ -1,9 +1,13 @@
-"""What ``--validate`` finds by trying: classes, key stores, keys. `transform_checks` has what needs Spark."""
+"""What ``--validate`` finds by trying: classes, key stores, keys, users. `transform_checks` has what needs Spark."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
 from mm2py.config.layers import Side
 from mm2py.config.problem import Problem
+from mm2py.config.rest import RestSettings
 from mm2py.config.settings import MirrorSettings
 from mm2py.core.transform.matching import TopicTransforms
 from mm2py.flow.plugins import config_filter_of, group_filter_of, policy_of, topic_filter_of
@@ -11,7 +15,8 @@ from mm2py.model.flow import Flow
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.sealing import SecretsKeyError, check_key_file
 from mm2py.policy.plugins import PluginError
-from mm2py.wire.security.contexts import SecuritySettingsError, tls_context
+from mm2py.rest.access.users import read_users
+from mm2py.wire.security.contexts import SecuritySettingsError, server_context, tls_context
 
 
 def refused_here(settings: MirrorSettings) -> list[Problem]:
@@ -39,7 +44,26 @@ def refused_here(settings: MirrorSettings) -> list[Problem]:
         except SecretsKeyError as error:
             where = written.get(("", "secrets.key.file"), "")
             problems[Problem(where, "secrets.key.file", f"{error.path}: {error.problem}", error.hint)] = None
-    return list(problems)
+    return [*problems, *_refused_for_rest(settings.rest, written)]
+
+
+def _refused_for_rest(rest: RestSettings, written: Mapping[tuple[str, str], str]) -> Iterator[Problem]:
+    """Find files without which a node would mirror, but have no status page, or let no user in."""
+    if any(listener.scheme == "https" for listener in rest.listeners):
+        try:
+            server_context("rest", dict(rest.tls), rest.client_auth)
+        except SecuritySettingsError as error:
+            message = f"{error.key}: {error.problem}"
+            yield Problem(written.get(("", "listeners"), ""), "listeners", message, "correct the file or the setting")
+    if rest.users_file:
+        key, where = "rest.auth.users.file", written.get(("", "rest.auth.users.file"), "")
+        try:
+            refused = read_users(Path(rest.users_file).read_text(encoding="utf-8"), name=rest.users_file).problems
+        except (OSError, ValueError) as error:
+            why = (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8"
+            refused = (f"{rest.users_file}: {why}",)
+        for problem in refused:
+            yield Problem(where, key, problem)
 
 
 def lines_of(settings: MirrorSettings) -> dict[tuple[str, str], str]:
