@@ -206,7 +206,7 @@ async def _change(requests: Sequence[Request], rest: RestClient, *, is_json: boo
         answer = await rest.ask(request.method, request.path, query=request.query, body=request.body)
         if request.path.endswith("/restart") and answer and answer["connector"]["state"] == "STOPPED":
             # Connect's answer is no error.
-            raise OverrideConflictError(f"{request.done.removesuffix(' restarts')} is stopped", "resume it instead")
+            raise OverrideConflictError(f"{request.done.rpartition(' restarts')[0]} is stopped", "resume it instead")
         with even_if_unread():
             if is_json:
                 # As in Connect, most changes have no response body.

@@ -67,8 +67,10 @@ def _restarts(options: argparse.Namespace, listed: Sequence[str]) -> list[Reques
         return [Request("POST", path, f"task {options.task} of {name} of {flow} restarts")]
     names = [CONNECTORS[options.connector]] if options.connector else listed
     query = {"includeTasks": "true", "onlyFailed": str(options.only_failed).lower()}
+    # What works is left alone, and the answer does not tell.
+    done = "restarts what has failed, if anything" if options.only_failed else "restarts"
     return [
-        Request("POST", flow.url_path("connectors", name, "restart"), f"{name} of {flow} restarts", query=query)
+        Request("POST", flow.url_path("connectors", name, "restart"), f"{name} of {flow} {done}", query=query)
         for name in names
     ]
 

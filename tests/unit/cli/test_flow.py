@@ -167,6 +167,14 @@ async def test_only_connectors_that_a_flow_has_are_restarted(capsys: pytest.Capt
     assert capsys.readouterr().out == f"{SOURCE} of A->B restarts\n"
 
 
+async def test_what_works_is_not_said_to_restart(capsys: pytest.CaptureFixture[str]) -> None:
+    """With --only-failed nothing may have had to be done; the daemon's answer does not tell."""
+    rest = Answers({f"{AT}/connectors/{SOURCE}/restart": {"connector": {"state": "RUNNING"}}})
+    await command.serve(parsed("restart", "--connector", "source", "--only-failed"), rest, ManualClock())
+
+    assert capsys.readouterr().out == f"{SOURCE} of A->B restarts what has failed, if anything\n"
+
+
 async def test_a_stopped_connector_is_not_said_to_restart(capsys: pytest.CaptureFixture[str]) -> None:
     """The daemon's answer is Connect's, with success; but nothing was done."""
     state = {"name": SOURCE, "connector": {"state": "STOPPED"}, "tasks": []}
