@@ -41,10 +41,10 @@ from aiokafka.protocol.types import (
 )
 
 
-#: As `when` in a list-offsets request: the end of the log, its start, and the record with the greatest timestamp.
+#: As `when` in a list-offsets request: the end of the log, its start, and the start of what its leader has on disk.
 LATEST = -1
 EARLIEST = -2
-MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
 #: The answer for a timestamp that is later than those of all records.
 NO_OFFSET = -1
 
@@ -307,19 +307,19 @@ class ListOffsetsRequest_v4(RequestStruct):  # noqa: N801
     SCHEMA = Schema(*_TIMES)
 
 
-class ListOffsetsRequest_v7(RequestStruct):  # noqa: N801
-    """The greatest timestamp (KIP-734)."""
+class ListOffsetsRequest_v8(RequestStruct):  # noqa: N801
+    """What a leader has on its own disk, where the rest is in remote storage (KIP-405)."""
 
     API_KEY = 2
-    API_VERSION = 7
+    API_VERSION = 8
     FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = answer(2, 7, flexible(*_OFFSETS))
+    RESPONSE_TYPE = answer(2, 8, flexible(*_OFFSETS))
     SCHEMA = flexible(*_TIMES)
 
 
-class ListOffsetsRequest(Request[ListOffsetsRequest_v4 | ListOffsetsRequest_v7]):
+class ListOffsetsRequest(Request[ListOffsetsRequest_v4 | ListOffsetsRequest_v8]):
     """
-    One offset per partition: `LATEST`, `EARLIEST`, `MAX_TIMESTAMP`, or the first at or after a timestamp.
+    One offset per partition: `LATEST`, `EARLIEST`, `EARLIEST_LOCAL`, or the first at or after a timestamp.
 
     *partitions* maps a topic to pairs of partition and known leader epoch, -1 where it is unknown.
     """
@@ -339,8 +339,8 @@ class ListOffsetsRequest(Request[ListOffsetsRequest_v4 | ListOffsetsRequest_v7])
             for topic, partitions in self._partitions.items():
                 topics.append((topic, [(number, epoch, self._when, {}) for number, epoch in partitions], {}))
             return request_struct_class(_NO_REPLICA, self._isolation_level, topics, {})
-        if self._when == MAX_TIMESTAMP:
-            msg = "asking for the greatest timestamp needs ListOffsets v7, which came with Kafka 3.0"
+        if self._when == EARLIEST_LOCAL:
+            msg = "asking what leaders have on disk needs ListOffsets v8, which came with Kafka 3.5"
             raise IncompatibleBrokerVersion(msg)
         for topic, partitions in self._partitions.items():
             topics.append((topic, [(number, epoch, self._when) for number, epoch in partitions]))

@@ -380,7 +380,8 @@ class ModelCluster:
             elif when == -1 and reads_committed and partition.stable_end is not None:
                 found[tp] = partition.stable_end
             else:
-                found[tp] = partition.high_watermark if when == -1 else partition.start
+                local = max(partition.start, partition.remote_end)
+                found[tp] = partition.high_watermark if when == -1 else local if when == -4 else partition.start
         return found
 
     async def close(self) -> None:

@@ -29,6 +29,8 @@ class ModelPartition:
     epoch_ends: dict[int, int] = attrs.field(factory=dict)
     start: int = 0
     end: int = 0
+    #: What lies before it is in remote storage, which takes longer than the broker waits for it (KIP-405).
+    remote_end: int = 0
     not_replicated: int = 0
     stable_end: int | None = None
     #: Whether it is led by a new leader that cannot tell its end, with too few replicas (KIP-207).
@@ -79,6 +81,8 @@ class ModelPartition:
         has no room.
         """
         found, room = bytearray(), max_bytes
+        if offset < self.remote_end:
+            return b""
         for _, last, raw in self.batches:
             if last < offset or last >= self.high_watermark:
                 continue

@@ -63,7 +63,7 @@ STRUCTS: tuple[Any, ...] = (
     admin.DescribeConfigsRequest_v2,
     admin.CreatePartitionsRequest_v1,
     configs.IncrementalAlterConfigsRequest_v0,
-    requests.ListOffsetsRequest_v7,
+    requests.ListOffsetsRequest_v8,
     requests.MetadataRequest_v11,
 )
 BY_VERSION: dict[tuple[int, int], type[RequestStruct]] = {(it.API_KEY, it.API_VERSION): it for it in STRUCTS}

@@ -23,7 +23,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, needs_metadata
 from mm2py.wire.fetch import fetch_from_leader
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
-from mm2py.wire.requests import EARLIEST, id_bytes
+from mm2py.wire.requests import EARLIEST, EARLIEST_LOCAL, id_bytes
 
 
 _WALK_BYTES: Final = 4 * 1024 * 1024
@@ -122,6 +122,7 @@ class LogWalker:
                 raise error_of(answer.error_code, self._target.alias, "Fetch", str(copy.remote))
             whole = list(batches(answer.record_set))
             if not whole:
+                await self._refuse_remote(copy.remote, position.offset)
                 # Compaction has removed it.
                 position.offset += 1
             data = DataFilter(answer.aborted)
@@ -147,6 +148,22 @@ class LogWalker:
         if isinstance(first, BrokerAnsweredError):
             raise first
         return start, None if first < 0 else max(start, first)
+
+    async def _refuse_remote(self, remote: TopicPartition, offset: int) -> None:
+        """
+        Raise an error if *offset*, of which nothing came, may be in the brokers' remote storage (KIP-405).
+
+        They answer without records if that takes longer than they wait. No compacted topic is stored there.
+        """
+        found = (await self._target.list_offsets([remote], EARLIEST_LOCAL))[remote]
+        if isinstance(found, BrokerAnsweredError):
+            if found.code == ErrorCode.UNSUPPORTED_VERSION:
+                return  # from before there was such storage
+            raise found
+        if offset < found:
+            wait = "the brokers' remote.fetch.max.wait.ms"
+            detail = f"remote storage did not bring offset {offset} of {remote} within {wait}"
+            raise error_of(ErrorCode.OFFSET_NOT_AVAILABLE, self._target.alias, "Fetch", detail)
 
     async def _first_left(self, remote: TopicPartition) -> int:
         """Return where the target's log begins."""

@@ -14,7 +14,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.wire.cluster import Cluster, MixedClustersError
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.requests import JoinGroupRequest
-from mm2py.wire.requests import EARLIEST, LATEST, MAX_TIMESTAMP, MetadataRequest
+from mm2py.wire.requests import EARLIEST, EARLIEST_LOCAL, LATEST, MetadataRequest
 from tests.support.clocks import LoopClock, now
 from tests.support.fake_brokers import (
     FOO,
@@ -353,13 +353,13 @@ async def test_offsets_take_one_request_per_leader(brokers: FakeBrokers, cluster
 
 
 async def test_offsets_of_old_brokers(brokers: FakeBrokers, cluster: Cluster) -> None:
-    """Brokers of Kafka 2.1 answer for start and end; the greatest timestamp is beyond them."""
+    """Brokers of Kafka 2.1 answer for start and end; what is in remote storage is beyond them."""
     brokers.versions = OLD_VERSIONS
     brokers.break_connections()
     earliest = await cluster.list_offsets(FOO, EARLIEST)
-    greatest = await cluster.list_offsets(FOO[:1], MAX_TIMESTAMP)
+    local = await cluster.list_offsets(FOO[:1], EARLIEST_LOCAL)
 
-    assert (dict.fromkeys(FOO, 0), ErrorCode.UNSUPPORTED_VERSION) == (earliest, greatest[FOO[0]].code)
+    assert (dict.fromkeys(FOO, 0), ErrorCode.UNSUPPORTED_VERSION) == (earliest, local[FOO[0]].code)
 
 
 async def test_offsets_since_a_time_without_records(brokers: FakeBrokers, cluster: Cluster) -> None:

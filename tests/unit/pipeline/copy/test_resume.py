@@ -352,7 +352,28 @@ async def test_another_topic_of_the_name_proves_nothing(
     assert (copy.ended, copy.position, rig.resolved) == (ended, 4, [])
 
 
-# Where compaction or retention removed records since.
+# Where compaction or retention removed records since, or a broker moved them.
+
+
+@pytest.mark.parametrize("downstream", [9, None])
+async def test_what_remote_storage_does_not_bring_in_time_is_not_gone(rig: ResumeRig, downstream: int | None) -> None:
+    """
+    The target's last records are in remote storage only: nothing is judged before they come.
+
+    A broker waits for them for half a second, and then answers without records.
+    """
+    rig.write_source(range(20))
+    rig.write_target(range(12))
+    rig.downstream.remote_end = 12
+    waiting = await rig.resume(10, downstream)
+    seen = (waiting.is_unsure, waiting.ended, known(waiting.retried_failure).message)
+    rig.downstream.remote_end = 0
+    copy = await rig.resume(10, downstream)
+
+    which = 11 if downstream is not None else 0
+    why = f"remote storage did not bring offset {which} of A.orders-0 within the brokers' remote.fetch.max.wait.ms"
+    assert seen == (True, Ended.OK, f"cluster B answered Fetch with OFFSET_NOT_AVAILABLE [78] ({why})")
+    assert_resumed(rig, copy, position=12, downstream=11, records=2)
 
 
 async def test_last_record_that_is_gone_is_unproven(rig: ResumeRig) -> None:
