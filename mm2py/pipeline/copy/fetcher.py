@@ -43,7 +43,8 @@ _QUIET: Final = 4
 #: Added for those of partitions that are far behind.
 _BEHIND: Final = 8
 
-_REFUSED: Final = {
+#: What a source broker does not answer differently before an operator has acted; the rest is tried again.
+REFUSED: Final = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "grant the principal of the source cluster READ on the topic",
     ErrorCode.CORRUPT_MESSAGE: "the source broker cannot read its own log: check its disk, or move leadership",
 }
@@ -474,8 +475,8 @@ class Fetcher:
             # The topic may have been re-created: the next attempt must check.
             self._reader.wants_metadata.add(source.topic)
             copy.end(Ended.OUT_OF_RANGE, PartitionFailure(where, HINT_OUT_OF_RANGE, name_of(code), offset))
-        elif code in _REFUSED:
-            hint = _REFUSED[ErrorCode(code)]
+        elif code in REFUSED:
+            hint = REFUSED[ErrorCode(code)]
             if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 hint = lacks(self._reader.source.endpoint, "READ", source.topic)
             copy.end(Ended.FAILED, PartitionFailure(where, hint, name_of(code), offset))
