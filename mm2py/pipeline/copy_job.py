@@ -131,7 +131,7 @@ class CopyJob:
     def end_epoch(self) -> None:
         """Have the epoch under way end early, as soon as its worker has connected."""
         self._ends_early = self._worker is None
-        if self._worker is not None and not self._worker.is_closing and not self.outcome.done():
+        if self._worker is not None and not self.outcome.done():
             self._worker.write(NOTHING)
 
     def rest(self, seconds: float) -> None:

@@ -65,6 +65,16 @@ async def test_an_empty_message_is_written_without_an_empty_piece(wire: Wire, mo
     assert written == [bytes(8)]
 
 
+async def test_nothing_is_written_once_the_connection_is_lost(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.12 to 3.13.5 would raise, and the outcome of an epoch that has copied would be lost with its task."""
+    written: list[bytes] = []
+    monkeypatch.setattr(wire.writer, "writelines", written.extend)
+    wire.writer.transport.abort()
+    wire.end().write(b"outcome")
+
+    assert written == []
+
+
 @pytest.mark.parametrize(
     "told",
     [
