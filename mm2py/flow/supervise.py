@@ -48,6 +48,9 @@ async def supervise(
             failures = tuple(leaves(group))
         if not failures:
             return
+        # Before Python 3.13 a group of tasks loses its cancellation if one of them fails as it is cancelled.
+        if (own := asyncio.current_task()) is not None and own.cancelling():
+            raise asyncio.CancelledError
         for failure in failures:
             if isinstance(failure, Mm2Error) and failure.verdict is Verdict.STOP_FLOW:
                 raise failure

@@ -87,3 +87,26 @@ async def test_cancellation_passes_through() -> None:
             await run(body)
 
     assert ended == [True]
+
+
+async def test_a_failure_in_the_midst_of_a_cancellation_restarts_nothing() -> None:
+    """A task that fails as it is cancelled does not keep its supervisor, and with it the daemon, from ending."""
+    begun = []
+
+    async def fail_when_cancelled() -> None:
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            raise ValueError
+
+    async def body() -> None:
+        begun.append(True)
+        async with asyncio.TaskGroup() as tasks:
+            if len(begun) == 1:
+                tasks.create_task(fail_when_cancelled())
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await run(body)
+
+    assert begun == [True]
