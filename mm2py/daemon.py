@@ -31,7 +31,7 @@ from mm2py.flow.control.settings_changes import SettingsChanges, copy_tasks_of
 from mm2py.flow.control.worker_membership import WorkerMembership
 from mm2py.flow.fleet import Fleet
 from mm2py.flow.measures import FlowMeasures
-from mm2py.flow.pulse import watch_pulse
+from mm2py.flow.pulse import report_shortages, watch_pulse
 from mm2py.flow.runner import FlowRunner
 from mm2py.flow.supervise import supervise
 from mm2py.flow.this_node import this_node
@@ -212,7 +212,9 @@ class MirrorMaker:
     async def run(self) -> None:
         """Run until asked to stop, or until no flow is left. An error means that Spark could not be started."""
         _tune_garbage_collector()
-        allow_for_lookups(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        allow_for_lookups(loop)
+        loop.set_exception_handler(report_shortages(self._clock, self.events))
         keeper = FreezesWhatStays(self._clock)
         gc.callbacks.append(keeper)
         try:

@@ -93,7 +93,7 @@ PHRASES: Final[Mapping[str, Phrase]] = {
     "lost_epochs": _many("lost epoch"), "malformed": _some("malformed"), "master": "at {}", "message": "{}",
     "method": "{}", "moves": _some("moved"), "node": "node {}", "note": "{}", "offset": "offset {}",
     "nodes": _many("node"), "offset_syncs_topic": "topic {}", "owner": "owner {}", "shares": "{}", "tasks": "{} here",
-    "others": _some("more", "more"), "partitions": _many("partition"), "path": "{}",
+    "open_files_max": "limit {}", "others": _some("more", "more"), "partitions": _many("partition"), "path": "{}",
     "pause_s": _timed("again in {}"), "pid": "process {}", "policy": "{}", "position": "position {}",
     "positions_written": _if(no="not all positions were written"), "principal": "as {}", "problem": "{}",
     "problems": "{}", "reason": "{}", "records": _many("record"),

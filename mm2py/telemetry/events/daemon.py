@@ -132,6 +132,18 @@ class DaemonStoodStill(Event):
 
 
 @attrs.frozen
+class ConnectionsNotAccepted(Event):
+    """A listener of this process cannot accept connections; the mirror continues, and it is tried again each second."""
+
+    level = Level.WARN
+
+    error: str
+    #: How many files this process may have open.
+    open_files_max: int
+    hint: str = "raise the limit of open files (ulimit -n; LimitNOFILE= of a systemd unit), and restart"
+
+
+@attrs.frozen
 class SparkLogged(Event):
     """A line from Spark's own log, at WARN or above, or from a Python worker's stderr."""
 

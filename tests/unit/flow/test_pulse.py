@@ -1,19 +1,24 @@
-"""What the daemon says when it stood still."""
+"""What the daemon says when it stood still, or cannot accept a connection."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import socket
 import time
 from contextlib import suppress
+from typing import NoReturn
 
 import pytest
 
 from mm2py.clock import SystemClock
 from mm2py.flow import pulse
-from mm2py.flow.pulse import watch_pulse
-from mm2py.telemetry.events import DaemonStoodStill
+from mm2py.flow.pulse import report_shortages, watch_pulse
+from mm2py.telemetry.events import ConnectionsNotAccepted, DaemonStoodStill
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import ManualClock
+from tests.support.eventually import eventually
 
 
 class PausedClock(ManualClock):
@@ -62,3 +67,32 @@ def test_a_blocked_event_loop_is_told_when_it_goes_on(monkeypatch: pytest.Monkey
         told = runner.run(block()).of(DaemonStoodStill)
 
     assert max(event.stood_still_s for event in told) >= 0.4
+
+
+class _Full(socket.socket):
+    """A listener of a process that has as many files open as it may."""
+
+    def accept(self) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_connections_that_cannot_be_accepted_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """asyncio fails at once for each place in the queue, and prints a traceback each time; other errors it prints."""
+
+    async def connect() -> tuple[ConnectionsNotAccepted, ...]:
+        loop, events = asyncio.get_running_loop(), EventLog(SystemClock())
+        loop.set_exception_handler(report_shortages(SystemClock(), events))
+        with _Full() as listener:
+            listener.bind(("127.0.0.1", 0))
+            async with await asyncio.start_server(lambda *_: None, sock=listener):
+                with socket.create_connection(listener.getsockname()):
+                    await eventually(lambda: any(events), within_s=10, what="it is reported")
+        loop.call_exception_handler({"message": "another error"})
+        return events.of(ConnectionsNotAccepted)
+
+    with asyncio.Runner() as runner:
+        (told,) = runner.run(connect())
+
+    assert told.error == "Too many open files"
+    assert told.open_files_max
+    assert [record.getMessage() for record in caplog.records] == ["another error"]
