@@ -163,5 +163,7 @@ def _replace(path: Path, content: object) -> str:
         fresh.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
         fresh.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):  # half of it would take room, and stay if this node ends
+            fresh.unlink(missing_ok=True)
         return error.strerror or str(error)
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -65,6 +66,28 @@ async def test_a_status_file_that_cannot_be_written_is_reported_once(
     assert events.of(StatusFileFailed) == (StatusFileFailed(str(path), os.strerror(2)),)
     assert events.of(StatusFileRecovered) == (StatusFileRecovered(str(path), pytest.approx(5.0)),)
     assert path.exists()
+
+
+async def test_a_status_that_a_full_disk_takes_half_of_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon that ends before there is room again would leave it for ever, under a name with its process id."""
+    write_text = Path.write_text
+
+    def fill(path: Path, text: str, **options: Any) -> NoReturn:
+        write_text(path, text[:9], **options)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    _without_threads(monkeypatch)
+    monkeypatch.setattr(Path, "write_text", fill)
+    path, clock = tmp_path / "status.json", LoopClock()
+    events = EventLog(clock)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(2):
+            await write_status(lambda: MirrorView(0, is_ready=True), path, clock, events)
+
+    assert [event.error for event in events.of(StatusFileFailed)] == ["No space left on device"]
+    assert list(os.scandir(tmp_path)) == []
 
 
 @pytest.mark.parametrize(("took_s", "every_s"), [(0.01, 1.01), (0.1, 2.1), (0.5, 5.5)])
