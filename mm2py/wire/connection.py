@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import errno
 import math
 import os
+import resource
 import socket
 import ssl
 import struct
@@ -453,6 +455,9 @@ def _why(error: BaseException) -> str:
         return f"the host's name is not known ({error.strerror})"
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, OSError) and error.errno == errno.EMFILE:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return f"this process has as many files open as it may, {most}: raise ulimit -n (LimitNOFILE= of systemd)"
     if isinstance(error, OSError) and error.errno is not None:
         return os.strerror(error.errno).lower()
     return str(error) or type(error).__name__

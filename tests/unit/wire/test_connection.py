@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import re
 import socket
 import struct
 import threading
@@ -373,3 +375,8 @@ async def test_why_there_is_no_connection_is_told_in_words() -> None:
 def test_causes_in_words(error: Exception, words: str) -> None:
     """Whatever kept us from connecting has a name that is no address, number or empty text."""
     assert _why(error) == words
+
+
+def test_a_limit_of_open_files_is_named() -> None:
+    """Neither the network nor a broker is what an operator has to look at then."""
+    assert re.search("as many files open as it may, [0-9]+: raise ulimit -n", _why(OSError(errno.EMFILE, "")))
