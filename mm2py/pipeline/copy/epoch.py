@@ -333,5 +333,7 @@ def _cpu_s() -> float:
 
 
 def _rss_bytes() -> int:
-    with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - pathlib is not imported in workers
+    # With as many files open as may be it is unknown: no reason to lose the epoch.
+    with contextlib.suppress(OSError), open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - no pathlib
         return int(statm.read().split()[1]) * resource.getpagesize()
+    return 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 import pytest
@@ -357,3 +359,15 @@ async def test_answers_do_not_stay_for_the_sake_of_one_stuck_partition() -> None
 
     assert len(held) >= 300
     assert sum(held) < 100 * 50_000
+
+
+def test_a_measure_that_fails_loses_no_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker may have as many files open as it may; what it has copied is copied."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    found = epoch._rss_bytes()
+    monkeypatch.setattr("builtins.open", refuse)
+
+    assert (found > 0, epoch._rss_bytes()) == (True, 0)
