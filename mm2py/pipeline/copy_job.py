@@ -25,7 +25,7 @@ from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.pipeline.copy.next_plans import NOTHING, Messages, PlansFrom
 from mm2py.pipeline.copy.spark_task import run_epochs
 from mm2py.pipeline.spark.internals import collected
-from mm2py.pipeline.spark.session import JOB_FAILED, SparkSession, message_of
+from mm2py.pipeline.spark.session import JOB_FAILED, SparkSession, message_of, why_gone
 from mm2py.pipeline.spark.worker import EpochRepeatedError
 
 
@@ -199,7 +199,7 @@ def _run_job(session: SparkSession, group: str, payload: Payload, plans_from: Pl
         cause, may_still_write = judge_failure(message_of(error))
         raise EpochLostError(name, cause, may_still_write) from error
     except (Py4JError, OSError, EOFError, IndexError) as error:
-        raise EpochLostError(name, f"Spark is gone ({type(error).__name__})") from error
+        raise EpochLostError(name, why_gone(session, error)) from error
     if outcome is None:
         raise EpochLostError(name, "its worker refused the whole plan", may_still_write=False)
     return outcome

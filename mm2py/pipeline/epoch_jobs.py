@@ -50,6 +50,7 @@ _ANSWERS_WITHIN_S: Final = 10.0
 _NOTICES_WITHIN_S: Final = 5.0
 #: What an epoch may need past its own time before it is cancelled while its flow settles.
 _SETTLE_SLACK_S = 2.0
+_MEMORY: Final = "the kernel's count of processes that it killed for lack of memory has just grown"
 #: How long a Spark task waits for the next plan of its copy task. One that has anything to do is planned at once.
 _REST_S = 1.0
 #: How long epochs may be lost and none come back: an executor whose work folder was removed fails for each one.
@@ -139,10 +140,10 @@ class EpochRunner:
             outcome = await asyncio.shield(running.outcome)
         except EpochLostError as lost:
             await self._judge(session)
-            if running.is_late:
-                cause = f"it was late and was ended ({lost.cause})"
-                raise EpochLostError(plan.name, cause, lost.may_still_write, is_late=True) from lost.__cause__
-            raise lost.with_traceback(None) from lost.__cause__
+            cause = f"it was late and was ended ({lost.cause})" if running.is_late else lost.cause
+            if self._host.was_memory_short:
+                cause = f"{cause}; {_MEMORY}"
+            raise EpochLostError(plan.name, cause, lost.may_still_write, is_late=running.is_late) from lost.__cause__
         self._known[key], self._lost_since = kept, math.inf
         return outcome
 

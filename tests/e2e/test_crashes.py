@@ -130,7 +130,9 @@ async def test_worker_killed(primary: KafkaCluster, backup: KafkaCluster, prefix
         ended = [event for event in meanwhile if event["event"] == "epoch_ended" and event["task"] != lost["task"]]
         assert psutil.pid_exists(other)
         assert sum(event["records"] for event in ended) > 0
-        assert backing_off["last_error"] == lost["cause"] == "its Python worker was killed"
+        # If the kernel killed any process of this machine meanwhile because memory was short, it says so, too.
+        assert lost["cause"].startswith("its Python worker was killed")
+        assert backing_off["last_error"] == lost["cause"]
         assert backing_off["lost_epochs"] == recovered["lost_epochs"] == 1
         assert [event["task"] for event in running.events("copy_task_lost")] == [lost["task"]]
         assert not list(running.events("resume_unproven"))

@@ -21,8 +21,27 @@ import psutil
 #: pyspark tells the JVM that it starts by this where to leave its port.
 _LAUNCHED: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _LOOK_EVERY_S: Final = 0.05
+_COUNTERS: Final = "/proc/vmstat"
+#: Spark's exit code after Java's OutOfMemoryError.
+_OUT_OF_HEAP: Final = 52
 #: Processes whose parent has ended become children of the one with this number.
 _FIRST: Final = 1
+
+
+def killed_for_memory() -> int:
+    """Return how many processes the kernel has killed on this machine because memory was short; 0 if it is not told."""
+    with suppress(OSError), open(_COUNTERS, encoding="ascii") as counters:  # noqa: PTH123 - read every few seconds
+        return sum(int(line.split()[1]) for line in counters if line.startswith("oom_kill "))
+    return 0
+
+
+def ending(exit_code: int) -> str:
+    """Return what became of a process, by its exit code as Python has it."""
+    if exit_code == -signal.SIGKILL:
+        return "was killed (SIGKILL), as the kernel does where memory is short"
+    if exit_code == _OUT_OF_HEAP:
+        return "ran out of memory of its own (spark.driver.memory)"
+    return f"ended with {exit_code}"
 
 
 def below(pid: int) -> tuple[psutil.Process, ...]:

@@ -13,7 +13,6 @@ import functools
 import logging
 import os
 import pwd
-import shutil
 import subprocess
 import sys
 import threading
@@ -35,6 +34,7 @@ from mm2py.clock import Clock
 from mm2py.errors import Mm2Error, Verdict, shortened
 from mm2py.pipeline.spark import internals, processes, worker
 from mm2py.pipeline.spark.internals import LaunchArguments, collected, forget_gateway
+from mm2py.pipeline.spark.java import JavaMissingError, java, require_java
 from mm2py.pipeline.spark.package import PACKAGE, zip_package
 from mm2py.pipeline.spark.patience import Patience, done_within
 from mm2py.pipeline.spark.scratch import Scratch
@@ -65,24 +65,14 @@ _CALLS_MAX = 256
 
 
 @attrs.define(eq=False)
-class JavaMissingError(Mm2Error):
-    """Spark needs a Java runtime, and there is none, or one that is too old."""
-
-    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
-    hint: ClassVar[str] = "install a Java runtime 17 or later (Debian: apt-get install openjdk-17-jre-headless)"
-
-    finding: str
-
-    def __str__(self) -> str:
-        return f"Spark needs Java, and {self.finding}"
-
-
-@attrs.define(eq=False)
 class SparkStartError(Mm2Error):
     """Spark's JVM ended or refused while it was being started."""
 
     verdict: ClassVar[Verdict] = Verdict.RETRY
-    hint: ClassVar[str] = "check the spark.* settings of the file, this host's memory, and that the master is reachable"
+    hint: ClassVar[str] = (
+        "check the spark.* settings of the file, this host's memory, its limits of processes and of open files "
+        "(ulimit -u, -n; TasksMax of systemd, pids of a container), and that the master is reachable"
+    )
 
     master: str
     cause: str = attrs.field(converter=shortened)
@@ -166,6 +156,8 @@ class SparkHost:
         self._starting = asyncio.Lock()
         self._session: SparkSession | None = None
         self._is_spoilt = False
+        #: How many processes the kernel had killed for memory at the last two looks.
+        self._killed = deque([processes.killed_for_memory()] * 2, maxlen=2)
 
     def expect(self, copy_tasks: int) -> None:
         """Set how many copy tasks Spark is to have slots for when it starts; it has no effect on one that runs."""
@@ -195,12 +187,19 @@ class SparkHost:
             if self.is_up and is_whole and self._session is not None:
                 return self._session
             if self._session is not None:
-                how = "its context was stopped" if self._session.is_alive else "its JVM ended"
+                how = "its context was stopped"
+                if not self._session.is_alive:
+                    how = f"its JVM {processes.ending(self._session.process.returncode)}"
                 how = how if is_whole else "its temporary files were removed"
                 self._events.emit(SparkEnded(reason=f"{how}; it is started again"))
                 await self._discard(self._session)
             self._session = await self._start()
             return self._session
+
+    @property
+    def was_memory_short(self) -> bool:
+        """Whether the kernel has killed a process on this machine within the last seconds because memory was short."""
+        return processes.killed_for_memory() > self._killed[0]
 
     def forget(self, session: SparkSession) -> None:
         """Record that *session* accepts no more jobs, because its context was stopped. The next call restarts Spark."""
@@ -212,6 +211,7 @@ class SparkHost:
         looks = 0
         while True:
             await self._clock.sleep(_ASK_EVERY_S)
+            self._killed.append(processes.killed_for_memory())
             session, before, looks = self._session, looks, 0
             with suppress(SparkHungError):
                 if session and session.is_alive and await self.ask(session, internals.lacks_executors, session.context):
@@ -267,7 +267,7 @@ class SparkHost:
         self._scratch.remove()
 
     async def _start(self) -> SparkSession:
-        _require_java()
+        require_java()
         try:
             await asyncio.to_thread(self._scratch.clear)
         except OSError as error:
@@ -323,19 +323,6 @@ class SparkHost:
         self._events.emit(SparkLogged(line=line))
 
 
-def _java() -> tuple[str, str]:
-    """Return the command, and how to call it in a message."""
-    java_home = os.environ.get("JAVA_HOME")
-    java = str(Path(java_home, "bin", "java")) if java_home else "java"
-    return java, f"{java} (JAVA_HOME is set)" if java_home else "java on the PATH"
-
-
-def _require_java() -> None:
-    java, in_words = _java()
-    if shutil.which(java) is None:
-        raise JavaMissingError(f"there is no {in_words}")
-
-
 def _has_account() -> bool:
     """Whether the system knows this user: a container may run with a number that it has no name for."""
     try:
@@ -355,7 +342,12 @@ def _launched(settings: SparkSettings, tell: Callable[[str], object]) -> tuple[A
     last_words: deque[str] = deque(maxlen=LAST_WORDS)
     read_end, write_end = os.pipe()
     listener = threading.Thread(target=listen, args=(read_end, last_words, tell), name="spark-stderr", daemon=True)
-    listener.start()
+    try:
+        listener.start()
+    except RuntimeError as error:  # threads are short
+        os.close(read_end)
+        os.close(write_end)
+        raise SparkStartError(settings.master, str(error)) from error
     # Settings given here become visible arguments of the JVM; the context gets all of them.
     shown = SparkConf(loadDefaults=False).setAll(list(settings.shown_conf))
     # What Spark asks of Python while it plans a query, it asks of this one, not of any that is on the PATH.
@@ -376,7 +368,7 @@ def _launched(settings: SparkSettings, tell: Callable[[str], object]) -> tuple[A
     listener.join(_GRACE_S)  # it may not have heard all yet
     words = [str(refused), *last_words]
     if any("UnsupportedClassVersionError" in line for line in words):
-        raise JavaMissingError(f"{_java()[1]} is too old") from refused
+        raise JavaMissingError(f"{java()[1]} is too old") from refused
     raise SparkStartError(settings.master, reason(words)) from refused
 
 
@@ -446,6 +438,13 @@ def message_of(error: Py4JJavaError | PySparkException) -> str:
         return "Spark is gone"
 
 
+def why_gone(session: SparkSession, error: Exception) -> str:
+    """Return why a call into a JVM failed that is gone, or about to be."""
+    with suppress(subprocess.TimeoutExpired):
+        return f"Spark's JVM {processes.ending(session.process.wait(_GRACE_S))}"
+    return f"Spark is gone ({type(error).__name__})"
+
+
 def _close(session: SparkSession) -> None:
     if not session.is_alive:
         return
@@ -463,7 +462,7 @@ def _close(session: SparkSession) -> None:
 def _end_of(session: SparkSession, error: Exception) -> str:
     """End a Spark that a first call failed on; return why it did."""
     try:
-        return f"its JVM ended with {session.process.wait(_GRACE_S)}"
+        return f"its JVM {processes.ending(session.process.wait(_GRACE_S))}"
     except subprocess.TimeoutExpired:
         return message_of(error) if isinstance(error, JOB_FAILED) else str(error)
     finally:

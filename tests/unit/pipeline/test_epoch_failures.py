@@ -8,7 +8,8 @@ import pytest
 
 from mm2py.errors import Mm2Error
 from mm2py.pipeline.copy_job import EpochLostError, judge_failure
-from mm2py.pipeline.spark.session import JavaMissingError, SparkStartError
+from mm2py.pipeline.spark.java import JavaMissingError
+from mm2py.pipeline.spark.session import SparkStartError
 from mm2py.pipeline.spark.worker import EpochRepeatedError
 
 

@@ -23,7 +23,8 @@ from mm2py.model.epoch import (
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import PartitionStage, PartitionView, TaskState
 from mm2py.pipeline.copy_job import EpochLostError
-from mm2py.pipeline.spark.session import JavaMissingError, SparkStartError
+from mm2py.pipeline.spark.java import JavaMissingError
+from mm2py.pipeline.spark.session import SparkStartError
 from mm2py.telemetry.events import (
     CopyTaskLost,
     CopyTaskRecovered,

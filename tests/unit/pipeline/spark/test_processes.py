@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -24,3 +26,26 @@ def test_the_first_process_of_a_container_reaps_what_spark_left(
 
     # Popen says 0 of a process that another has waited for.
     assert (left.wait(), others.wait()) == (0 if is_first else 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "words"),
+    [
+        (-signal.SIGKILL, "was killed (SIGKILL), as the kernel does where memory is short"),
+        (52, "ran out of memory of its own (spark.driver.memory)"),
+        (1, "ended with 1"),
+    ],
+)
+def test_an_end_for_want_of_memory_is_named(exit_code: int, words: str) -> None:
+    """An operator need not know what a signal, or an exit code of Spark's, usually means."""
+    assert processes.ending(exit_code) == words
+
+
+def test_what_the_kernel_killed_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a lack of memory, in whatever container; a kernel, or a sandbox, that does not count says so by nothing."""
+    counters = tmp_path / "vmstat"
+    monkeypatch.setattr(processes, "_COUNTERS", str(counters))
+    untold = processes.killed_for_memory()
+    counters.write_text("nr_free_pages 5\noom_kill 3\noom_kill_other 9\n")
+
+    assert (untold, processes.killed_for_memory()) == (0, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from pathlib import Path
@@ -11,9 +12,12 @@ from typing import Any, Never
 import pytest
 from pyspark.errors import PySparkRuntimeError
 
-from mm2py.pipeline.spark import session
-from mm2py.pipeline.spark.session import JavaMissingError, SparkStartError
+from mm2py.pipeline.spark import processes, session
+from mm2py.pipeline.spark.java import JavaMissingError
+from mm2py.pipeline.spark.session import SparkHost, SparkStartError
 from mm2py.pipeline.spark.settings import spark_settings
+from mm2py.telemetry.journal import EventLog
+from tests.support.clocks import LoopClock
 
 
 def test_a_warning_is_no_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,3 +53,47 @@ def test_a_jvm_that_ends_at_once_is_heard_out(tmp_path: Path, monkeypatch: pytes
 
     with pytest.raises(JavaMissingError, match="is too old"):
         session._open(settings, tmp_path, lambda _line: None, threading.Event())
+
+
+def test_a_spark_without_a_thread_to_hear_it_did_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user, or a container, may have as many processes and threads as it may; the daemon ends with one line."""
+
+    def refuse(_thread: threading.Thread) -> Never:
+        raise RuntimeError("can't start new thread")
+
+    opened: list[int] = []
+    pipe = os.pipe
+
+    def opening() -> tuple[int, int]:
+        opened[:] = pipe()
+        return opened[0], opened[1]
+
+    monkeypatch.setattr(os, "pipe", opening)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    settings = spark_settings({}, copy_tasks=1, python="", package_parent="", log_file="/x", scratch=str(tmp_path))
+
+    with pytest.raises(SparkStartError, match="can't start new thread"):
+        session._open(settings, tmp_path, lambda _line: None, threading.Event())
+    for each in opened:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(each)
+
+
+async def test_memory_was_short_for_some_seconds_after_the_kernel_killed_a_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is lost then was lost for that, most likely; a process that was killed an hour ago explains nothing."""
+    killed = 5
+    monkeypatch.setattr(processes, "killed_for_memory", lambda: killed)
+    clock = LoopClock()
+    host = SparkHost({}, copy_tasks=1, clock=clock, events=EventLog(clock))
+    watching = asyncio.create_task(host.watch())
+    seen = []
+    for _ in range(4):
+        await asyncio.sleep(6)
+        seen.append(host.was_memory_short)
+        killed = 6
+    watching.cancel()
+    await host.stop(within_s=1)
+
+    assert seen == [False, True, False, False]
