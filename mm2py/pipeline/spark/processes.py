@@ -48,7 +48,7 @@ def below(pid: int) -> tuple[psutil.Process, ...]:
     """Return all processes below *pid*, none where it has ended."""
     try:
         return tuple(psutil.Process(pid).children(recursive=True))
-    except psutil.Error:
+    except (psutil.Error, OSError):  # as many files are open as may be
         return ()
 
 

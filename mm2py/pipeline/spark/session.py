@@ -40,7 +40,7 @@ from mm2py.pipeline.spark.patience import Patience, done_within
 from mm2py.pipeline.spark.scratch import Scratch
 from mm2py.pipeline.spark.sealing import check_key_file
 from mm2py.pipeline.spark.settings import LOOPBACK, SparkSettings, class_archive, spark_settings
-from mm2py.pipeline.spark.stderr_log import LAST_WORDS, listen, reason
+from mm2py.pipeline.spark.stderr_log import LAST_WORDS, begin_to_listen, reason
 from mm2py.telemetry.events import SparkEnded, SparkHung, SparkLogged, SparkStarted
 from mm2py.telemetry.journal import EventLog
 
@@ -340,13 +340,9 @@ def _is_news(record: logging.LogRecord) -> bool:
 def _launched(settings: SparkSettings, tell: Callable[[str], object]) -> tuple[Any, deque[str]]:
     """Start Spark's JVM; return the way to it, and what it says last, at any time."""
     last_words: deque[str] = deque(maxlen=LAST_WORDS)
-    read_end, write_end = os.pipe()
-    listener = threading.Thread(target=listen, args=(read_end, last_words, tell), name="spark-stderr", daemon=True)
     try:
-        listener.start()
-    except RuntimeError as error:  # threads are short
-        os.close(read_end)
-        os.close(write_end)
+        write_end, listener = begin_to_listen(last_words, tell)
+    except (OSError, RuntimeError) as error:  # files, or threads, are short
         raise SparkStartError(settings.master, str(error)) from error
     # Settings given here become visible arguments of the JVM; the context gets all of them.
     shown = SparkConf(loadDefaults=False).setAll(list(settings.shown_conf))

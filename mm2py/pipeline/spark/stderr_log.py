@@ -8,13 +8,15 @@ and where. Whatever is not part of a stack passes as it is.
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
 
-#: Printed by every JVM that Spark starts, about nothing that can be changed.
+#: Printed by every JVM that Spark starts, about nothing that can be changed; and what Java says before an error.
 _IDLE_TALK: Final = (
     "WARNING: Using incubator modules",
     "WARNING: package sun.security.action",
@@ -22,8 +24,9 @@ _IDLE_TALK: Final = (
     "Picked up JAVA_TOOL_OPTIONS",
     "Picked up _JAVA_OPTIONS",
     "NOTE: Picked up JDK_JAVA_OPTIONS",
+    "Error: A JNI error has occurred",
 )
-#: How many lines are kept for `reason`.
+#: How many messages are kept for `reason`.
 LAST_WORDS: Final = 20
 _BEGIN: Final = "Traceback (most recent call last):"
 #: Where in Java something was raised: its message and causes are lines of their own.
@@ -82,17 +85,34 @@ class StderrLog:
         return f"{line} ({where})" if where else line
 
 
+def begin_to_listen(last_words: deque[str], tell: Callable[[str], object]) -> tuple[int, threading.Thread]:
+    """
+    Return where Spark's JVM is to write its stderr, and the thread that reads it; see `listen`.
+
+    Raise `OSError`, or `RuntimeError` where there is no thread to be had.
+    """
+    read_end, write_end = os.pipe()
+    listener = threading.Thread(target=listen, args=(read_end, last_words, tell), name="spark-stderr", daemon=True)
+    try:
+        listener.start()
+    except RuntimeError:
+        os.close(read_end)
+        os.close(write_end)
+        raise
+    return write_end, listener
+
+
 def listen(read_end: int, last_words: deque[str], tell: Callable[[str], object]) -> None:
-    """Read the stderr of Spark's JVM until that ends; *tell* each message, and keep the last lines."""
+    """Read the stderr of Spark's JVM until that ends; *tell* each message, and keep the last ones."""
     sayings = StderrLog()
     with open(read_end, encoding="utf-8", errors="replace") as lines:
         for raw in lines:
             line = raw.rstrip()
             if line and not line.startswith(_IDLE_TALK):
-                last_words.append(line)
                 message = sayings.take(line)
                 if message is None:
                     continue
+                last_words.append(message)
                 try:
                     tell(message)
                 except RuntimeError:  # the event loop is closed: there is no listener any more

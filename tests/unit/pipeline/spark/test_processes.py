@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import NoReturn
 
+import psutil
 import pytest
 
 from mm2py.pipeline.spark import processes
@@ -49,3 +52,14 @@ def test_what_the_kernel_killed_is_counted(tmp_path: Path, monkeypatch: pytest.M
     counters.write_text("nr_free_pages 5\noom_kill 3\noom_kill_other 9\n")
 
     assert (untold, processes.killed_for_memory()) == (0, 3)
+
+
+def test_what_cannot_be_listed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With as many files open as may be, nothing below Spark's JVM is found; the JVM itself is ended all the same."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(psutil.Process, "children", refuse)
+
+    assert processes.below(os.getpid()) == ()

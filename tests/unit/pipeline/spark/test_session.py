@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Never
@@ -18,6 +20,11 @@ from mm2py.pipeline.spark.session import SparkHost, SparkStartError
 from mm2py.pipeline.spark.settings import spark_settings
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
+
+
+def _open(scratch: Path, tell: Callable[[str], object] = lambda _line: None) -> None:
+    settings = spark_settings({}, copy_tasks=1, python="", package_parent="", log_file="/x", scratch=str(scratch))
+    session._open(settings, scratch, tell, threading.Event())
 
 
 def test_a_warning_is_no_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,10 +42,9 @@ def test_a_warning_is_no_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(session, "launch_gateway", launch)
     monkeypatch.setattr(session, "SparkContext", refuse)
-    settings = spark_settings({}, copy_tasks=1, python="", package_parent="", log_file="/x", scratch=str(tmp_path))
 
     with pytest.raises(SparkStartError, match="no more threads"):
-        session._open(settings, tmp_path, lambda _line: warned.set(), threading.Event())
+        _open(tmp_path, lambda _line: warned.set())
 
 
 def test_a_jvm_that_ends_at_once_is_heard_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,10 +55,9 @@ def test_a_jvm_that_ends_at_once_is_heard_out(tmp_path: Path, monkeypatch: pytes
         raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
 
     monkeypatch.setattr(session, "launch_gateway", launch)
-    settings = spark_settings({}, copy_tasks=1, python="", package_parent="", log_file="/x", scratch=str(tmp_path))
 
     with pytest.raises(JavaMissingError, match="is too old"):
-        session._open(settings, tmp_path, lambda _line: None, threading.Event())
+        _open(tmp_path)
 
 
 def test_a_spark_without_a_thread_to_hear_it_did_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,13 +75,24 @@ def test_a_spark_without_a_thread_to_hear_it_did_not_start(tmp_path: Path, monke
 
     monkeypatch.setattr(os, "pipe", opening)
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    settings = spark_settings({}, copy_tasks=1, python="", package_parent="", log_file="/x", scratch=str(tmp_path))
 
     with pytest.raises(SparkStartError, match="can't start new thread"):
-        session._open(settings, tmp_path, lambda _line: None, threading.Event())
+        _open(tmp_path)
     for each in opened:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(each)
+
+
+def test_a_spark_without_a_file_to_hear_it_did_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon may have as many files open as it may: its copy tasks pause, and no group of loops restarts."""
+
+    def refuse() -> Never:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pipe", refuse)
+
+    with pytest.raises(SparkStartError, match="Too many open files"):
+        _open(tmp_path)
 
 
 async def test_memory_was_short_for_some_seconds_after_the_kernel_killed_a_process(

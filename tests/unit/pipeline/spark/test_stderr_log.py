@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Iterable
 
 import pytest
 
-from mm2py.pipeline.spark.stderr_log import StderrLog
+from mm2py.pipeline.spark.stderr_log import LAST_WORDS, StderrLog, begin_to_listen, reason
 
 
 _BEGIN = "Traceback (most recent call last):"
@@ -71,3 +73,17 @@ def test_a_stack_that_was_cut_off_hides_nothing_for_ever() -> None:
     told = _told([*_STACK, *("  indented" for _ in range(1_000))])
 
     assert 500 < len(told) < 1_000
+
+
+def test_why_a_jvm_did_not_start_is_not_lost_behind_its_stack() -> None:
+    """Java's launcher says that something happened, what, where in dozens of frames; then the shell does not go on."""
+    last_words: deque[str] = deque(maxlen=LAST_WORDS)
+    written_to, listener = begin_to_listen(last_words, lambda _message: None)
+    cause = 'Exception in thread "main" java.lang.OutOfMemoryError: unable to create native thread'
+    frames = ["\tat java.base/java.lang.Thread.start0(Native Method)"] * LAST_WORDS
+    begin = "Error: A JNI error has occurred, please check your installation and try again"
+    with os.fdopen(written_to, "w") as stderr:
+        stderr.writelines(f"{line}\n" for line in (begin, cause, *frames, "spark-class: line 97: CMD: bad subscript"))
+    listener.join()
+
+    assert reason(last_words) == cause
