@@ -72,6 +72,8 @@ _OURS_EMBEDDED = {
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
     "spark.python.daemon.module": "mm2py.pipeline.spark.fork_server",
+    # A statement that Java has no memory for fails. Else it ends the JVM, and with it the epochs of all other topics.
+    "spark.executor.killOnFatalError.depth": "0",
 }
 
 

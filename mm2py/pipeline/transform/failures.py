@@ -25,7 +25,10 @@ _MARKED: Final = re.compile(re.escape(_BEGIN) + "(.*?)" + re.escape(_END), re.DO
 _RAISED: Final = re.compile(r"(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<words>.*))?")
 _FRAME: Final = re.compile(r'File ".*", line \d+, in .*')
 _CONDITION: Final = re.compile(r"\[(?P<kind>[A-Z][A-Z_.]+)\]\s*(?P<words>.*?)(?:\s+SQLSTATE: \w+)?\s*$")
+#: Said of a job that the JVM had no memory for. Another one may have held it: it is no record's fault.
+OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError"
 _LOST: Final = (
+    OUT_OF_MEMORY,
     "Python worker exited",
     "Python worker crashed",
     "ExecutorLostFailure",

@@ -75,6 +75,14 @@ def test_the_user_wins() -> None:
     assert conf["spark.task.maxFailures"] == "1"
 
 
+def test_a_statement_that_takes_all_of_java_s_memory_does_not_end_the_jvm() -> None:
+    """All topics of a node have one JVM here, while an executor of a cluster, which Spark would end, is one of many."""
+    key = "spark.executor.killOnFatalError.depth"
+
+    assert conf_of()[key] == "0"
+    assert key not in conf_of({"spark.master": "spark://host:7077"})
+
+
 def test_java_options_are_joined() -> None:
     """Options of the user's are added to ours, and another garbage collector or log file replaces ours."""
     plain = conf_of()["spark.driver.extraJavaOptions"]

@@ -58,6 +58,7 @@ def test_what_was_raised_is_found(words: str, raised: tuple[str, str]) -> None:
         ("[PYTHON_EXCEPTION] …: Traceback (most recent call last):\nx.EpochRepeatedError: lost the executor", False),
         ("Job 7 cancelled because SparkContext was shut down", False),
         ("Spark is gone (Py4JNetworkError)", False),
+        ("Job aborted …: java.lang.OutOfMemoryError: Java heap space", False),
     ],
 )
 def test_what_a_transform_raised_is_told_from_what_spark_lost(words: str, is_it: bool) -> None:

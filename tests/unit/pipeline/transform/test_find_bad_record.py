@@ -163,6 +163,7 @@ async def test_a_try_that_hangs_is_the_last_one() -> None:
         "Job aborted: ExecutorLostFailure (executor 1 exited)",
         "[SPARK_JOB_CANCELLED] Job 8 cancelled part of cancelled job group g SQLSTATE: XXKDA",
         "Spark is gone (Py4JNetworkError)",
+        "Job aborted: java.lang.OutOfMemoryError: Java heap space",
     ],
 )
 async def test_what_spark_lost_makes_no_record_bad(words: str) -> None:

@@ -141,6 +141,24 @@ async def test_a_transform_that_is_slower_than_its_round_takes_less_until_it_is_
     assert all(it[0].failure is not None and "less is taken at once" in it[0].failure.hint for it in outcomes[:2])
 
 
+@pytest.mark.parametrize("kind", [MicroBatch, TransactionalMicroBatch])
+async def test_a_micro_batch_that_java_has_no_memory_for_becomes_smaller(kind: type[MicroBatch]) -> None:
+    """No record is blamed for it: another statement, or another topic's records, may have held the memory."""
+    words = "Job aborted due to stage failure: … java.lang.OutOfMemoryError: Java heap space"
+
+    def answer(plan: EpochPlan) -> MicroBatchResult:
+        (one,) = plan.partitions
+        return failed(plan, words) if (one.until or 0) - one.position > 1 else MicroBatchResult((written(one),))
+
+    made = micro_batch_rig(answer, planned(FIRST))
+    outcomes = [await made.outcomes(kind) for _ in range(3)]
+
+    assert [it[0].ended for it in outcomes] == [Ended.INTERRUPTED, Ended.INTERRUPTED, Ended.OK]
+    assert [(one.until or 0) - one.position for it in made.asked.plans for one in it.partitions] == [10, 2, 1]
+    assert all(it[0].failure is not None and "spark.driver.memory" in it[0].failure.hint for it in outcomes[:2])
+    assert not made.task.bad
+
+
 @attrs.define
 class Letters:
     """Dead letters whose topic, or the writing of them, fails as the test decides."""
