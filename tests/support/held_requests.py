@@ -15,14 +15,14 @@ from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import BrokerConnection, Buffer, FrameHandler
-from mm2py.wire.produce import API_KEY, API_VERSION, PartitionAck, read_answer
+from mm2py.wire.produce import API_KEY, PartitionAck, read_answer
 
 
 @attrs.define
 class HeldRequests:
-    """The bodies of the requests that were sent while the line held them back."""
+    """The requests that were sent while the line held them back: each one's version and body."""
 
-    bodies: list[bytes] = attrs.field(factory=list)
+    bodies: list[tuple[int, bytes]] = attrs.field(factory=list)
     is_holding: bool = True
 
     async def arrive(self, bootstrap: str, tp: TopicPartition) -> list[PartitionAck]:
@@ -33,8 +33,8 @@ class HeldRequests:
             leader = cluster.leader(tp)
             assert leader is not None
             connection = await cluster.connection(leader, "late")
-            for body in self.bodies:
-                told, _ = read_answer(await connection.request_raw(API_KEY, API_VERSION, [body]))
+            for version, body in self.bodies:
+                told, _ = read_answer(await connection.request_raw(API_KEY, version, [body]), version)
                 acks += told
         return acks
 
@@ -50,7 +50,7 @@ def held_requests() -> Iterator[HeldRequests]:
         if api_key != API_KEY or not held.is_holding:
             send(self, api_key, api_version, pieces, handler, **more)
             return
-        held.bodies.append(b"".join(pieces))
+        held.bodies.append((api_version, b"".join(pieces)))
         self._waiting.append((self._next_correlation_id(), math.inf, handler))
 
     with mock.patch.object(BrokerConnection, "send_raw", hold):
