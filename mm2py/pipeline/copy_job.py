@@ -80,7 +80,6 @@ class CopyJob:
         self.outcome: asyncio.Future[EpochOutcome] = asyncio.get_running_loop().create_future()
         self._payload: Payload | None = None
         self._ended: asyncio.Future[EpochOutcome] | None = None
-        self._made_at = asyncio.get_running_loop().time()
         #: To the worker that has the Spark task, once it has connected.
         self._worker: Messages | None = None
         #: Whether it ever has.
@@ -95,10 +94,6 @@ class CopyJob:
         """Whether its Spark task waits for further plans."""
         is_connected = self._worker is not None and not self._worker.is_closing and not self._is_ending
         return is_connected and self._ended is not None and not self._ended.done()
-
-    @property
-    def age_s(self) -> float:
-        return asyncio.get_running_loop().time() - self._made_at
 
     @property
     def has_ended(self) -> bool:

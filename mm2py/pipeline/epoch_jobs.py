@@ -55,8 +55,6 @@ _MEMORY: Final = "the kernel's count of processes that it killed for lack of mem
 _REST_S = 1.0
 #: How long epochs may be lost and none come back: an executor whose work folder was removed fails for each one.
 _NONE_BACK_FOR_S: Final = 120.0
-#: How long a Spark task of a cluster stays. An executor that is decommissioned waits for the last of its tasks.
-_STAYS_S: Final = 60.0
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -173,14 +171,14 @@ class EpochRunner:
         if self._jobs.get(key) is job:
             del self._jobs[key]
 
-    def _may_stay(self, job: CopyJob) -> bool:
-        """Whether the Spark task of *job* may keep its slot between two epochs: there is one more than anything here
-        uses. On a cluster, whose slots come and go, none of ours waits for one.
+    def _may_stay(self) -> bool:
+        """Whether a Spark task may keep its slot between two epochs: there is one more than anything here uses. On a
+        cluster, whose slots come and go, none of ours waits for one, and no executor for the end of its tasks.
         """
         slots = self._host.settings.slots
         if slots is None:
             are_served = not self.records.running and all(it.job.has_connected for it in self._running.values())
-            return are_served and job.age_s < _STAYS_S
+            return are_served and not self._host.loses_executors
         used = self._running.keys() | {key for key, job in self._jobs.items() if job.is_open}
         return len(used) + self.records.running < slots
 
@@ -293,7 +291,7 @@ class EpochRunner:
         return self._threads[key]
 
     def _ended(self, key: tuple[Flow, int], running: _Running, outcome: asyncio.Future[EpochOutcome]) -> None:
-        if self._may_stay(running.job):
+        if self._may_stay():
             running.job.rest(_REST_S)
         else:
             running.job.end()

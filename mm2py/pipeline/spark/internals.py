@@ -95,16 +95,22 @@ def is_stopped(context: SparkContext) -> bool:
         return True
 
 
-def lacks_executors(context: SparkContext) -> bool:
-    """Whether a standalone cluster has no executor for *context*, which has jobs to do. It blocks as above."""
+def executors(context: SparkContext) -> tuple[bool, bool]:
+    """
+    Return whether a standalone cluster has no executor for *context*, which has jobs to do, and whether an executor is
+    decommissioned: it takes no more tasks, and ends when those that it has are over. It blocks as above.
+    """
+    if is_stopped(context) or context.master.startswith("local"):
+        return False, False
     try:
         spark = context._jsc.sc()  # noqa: SLF001
         # The driver is one of them.
         is_alone = bool(spark.getExecutorMemoryStatus().size() == 1)
         has_jobs = bool(context.statusTracker().getActiveJobsIds())
+        is_decommissioned = bool(spark.schedulerBackend().executorsPendingDecommission().size())
     except (Py4JError, OSError, AttributeError):
-        return False
-    return is_alone and has_jobs and context.master.startswith("spark://")
+        return False, False
+    return is_alone and has_jobs and context.master.startswith("spark://"), is_decommissioned
 
 
 def reason_of(error: PySparkException) -> str:

@@ -156,6 +156,8 @@ class SparkHost:
         self._starting = asyncio.Lock()
         self._session: SparkSession | None = None
         self._is_spoilt = False
+        #: Whether an executor is decommissioned: it waits for the last of its tasks.
+        self.loses_executors = False
         #: How many processes the kernel had killed for memory at the last two looks.
         self._killed = deque([processes.killed_for_memory()] * 2, maxlen=2)
 
@@ -214,8 +216,9 @@ class SparkHost:
             self._killed.append(processes.killed_for_memory())
             session, before, looks = self._session, looks, 0
             with suppress(SparkHungError):
-                if session and session.is_alive and await self.ask(session, internals.lacks_executors, session.context):
-                    looks = before + 1
+                if session and session.is_alive:
+                    lacks, self.loses_executors = await self.ask(session, internals.executors, session.context)
+                    looks = before + 1 if lacks else 0
             if session and looks * _ASK_EVERY_S >= _NO_EXECUTOR_FOR_S:
                 await self.replace(session, f"it has had no executor for {_NO_EXECUTOR_FOR_S:g} s")
 

@@ -20,12 +20,15 @@ from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 
 
-def _context(master: str, *, executors: int, jobs: Sequence[int]) -> Any:
+def _context(master: str, *, executors: int, jobs: Sequence[int], decommissioned: int = 0) -> Any:
     """Return a context of Spark's whose driver is one of the executors."""
-    known = SimpleNamespace(size=lambda: executors)
-    jvm = SimpleNamespace(sc=lambda: SimpleNamespace(getExecutorMemoryStatus=lambda: known))
+    known, leaving = (SimpleNamespace(size=lambda count=count: count) for count in (executors, decommissioned))
+    backend = SimpleNamespace(executorsPendingDecommission=lambda: leaving)
+    spark = SimpleNamespace(
+        getExecutorMemoryStatus=lambda: known, schedulerBackend=lambda: backend, isStopped=lambda: False
+    )
     tracker = SimpleNamespace(getActiveJobsIds=lambda: jobs)
-    return SimpleNamespace(master=master, _jsc=jvm, statusTracker=lambda: tracker)
+    return SimpleNamespace(master=master, _jsc=SimpleNamespace(sc=lambda: spark), statusTracker=lambda: tracker)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +43,12 @@ def _context(master: str, *, executors: int, jobs: Sequence[int]) -> Any:
 )
 def test_which_spark_lacks_executors(master: str, executors: int, jobs: list[int], lacks: bool) -> None:
     """Only a standalone cluster forgets a driver, and only one with something to do needs executors."""
-    assert internals.lacks_executors(_context(master, executors=executors, jobs=jobs)) is lacks
+    assert internals.executors(_context(master, executors=executors, jobs=jobs)) == (lacks, False)
+
+
+def test_an_executor_is_decommissioned() -> None:
+    """Any cluster may do that."""
+    assert internals.executors(_context("yarn", executors=3, jobs=[3], decommissioned=1)) == (False, True)
 
 
 def test_a_spark_that_is_gone_lacks_nothing() -> None:
@@ -49,7 +57,8 @@ def test_a_spark_that_is_gone_lacks_nothing() -> None:
     def is_gone() -> None:
         raise Py4JNetworkError
 
-    assert not internals.lacks_executors(SimpleNamespace(_jsc=SimpleNamespace(sc=is_gone)))  # type: ignore[arg-type]
+    gone: Any = SimpleNamespace(master="spark://m:7077", _jsc=SimpleNamespace(sc=is_gone))
+    assert internals.executors(gone) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -75,8 +84,8 @@ async def test_a_spark_without_executors_is_started_again(
     first: Any = SimpleNamespace(is_alive=True, context=None)
     host._session = first
 
-    async def ask(*_: object) -> bool:
-        return next(left, False)
+    async def ask(*_: object) -> tuple[bool, bool]:
+        return next(left, False), False
 
     monkeypatch.setattr(host, "ask", ask)
     with suppress(TimeoutError):
