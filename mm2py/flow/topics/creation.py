@@ -98,7 +98,7 @@ class TopicCreation:
         Forget what was set on remote topics that are not among those *there*: they come and go under ever new names.
 
         One that may not be seen any more is not gone. A broker may not know yet what another has just created, so it
-        takes two refreshes.
+        takes two refreshes. What is still to be created counts as there: it may be, after an answer that was lost.
         """
         left_out = self._memory.configured.difference(there)
         missing = await self._target.missing(left_out) if left_out else frozenset()

@@ -152,7 +152,7 @@ class Topics:
             target = seen.partition_counts()
         left = missing(remote_of, source, target)
         refusal = self._note_refusals(results, left)
-        await self._forget_gone(target)
+        await self._forget_gone(target.keys() | {action.remote_topic for action in left})
         await self._clock.sleep(0)  # others have a turn of the event loop between steps that look at each partition
         places = copyable(remote_of, source, target)
         terms = await self._terms(sorted(set(places.values())))
