@@ -43,14 +43,11 @@ async def supervise(
         begun = clock.monotonic()
         failures: tuple[BaseException, ...] = ()
         try:
-            await body()
+            await _apart(task, body)
         except* Exception as group:  # noqa: BLE001 (the one place that does)
             failures = tuple(leaves(group))
         if not failures:
             return
-        # Before Python 3.13 a group of tasks loses its cancellation if one of them fails as it is cancelled.
-        if (own := asyncio.current_task()) is not None and own.cancelling():
-            raise asyncio.CancelledError
         for failure in failures:
             if isinstance(failure, Mm2Error) and failure.verdict is Verdict.STOP_FLOW:
                 raise failure
@@ -59,6 +56,32 @@ async def supervise(
         pause_s = next(pauses)
         report(TaskRestarted(task, tuple(map(_named, failures)), pause_s, _traceback(failures)))
         await clock.sleep(pause_s)
+
+
+async def _apart(name: str, body: Callable[[], Awaitable[None]]) -> None:
+    """
+    Await *body* in a task of its own. If this one is cancelled, so is that, and then `CancelledError` is raised.
+
+    Before Python 3.13 a group of tasks raises the failures of its tasks in place of its cancellation, and a failure
+    leaves its task with a count of cancellations (`Task.cancelling`) that nobody asked for.
+    """
+
+    async def run() -> None:
+        await body()
+
+    running = asyncio.get_running_loop().create_task(run(), name=name)
+    is_cancelled = False
+    while not running.done():
+        try:
+            await asyncio.wait({running})
+        except asyncio.CancelledError:
+            is_cancelled = True
+            running.cancel()
+    if is_cancelled:
+        if not running.cancelled():
+            running.exception()  # else asyncio would print it
+        raise asyncio.CancelledError
+    running.result()
 
 
 async def until_set(event: asyncio.Event, within_s: float | None) -> None:

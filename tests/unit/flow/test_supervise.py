@@ -110,3 +110,22 @@ async def test_a_failure_in_the_midst_of_a_cancellation_restarts_nothing() -> No
             await run(body)
 
     assert begun == [True]
+
+
+async def test_a_task_that_fails_at_the_end_of_its_group_is_run_again_and_can_be_cancelled() -> None:
+    """Before Python 3.13 such a failure leaves the group's task as if it had been cancelled."""
+    begun = []
+
+    async def fail() -> None:
+        raise ValueError
+
+    async def body() -> None:
+        begun.append(True)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(fail() if len(begun) < 3 else asyncio.sleep(3_600))
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(60):
+            await run(body)
+
+    assert len(begun) == 3
