@@ -55,15 +55,14 @@ def below(pid: int) -> tuple[psutil.Process, ...]:
 def kill(processes: Iterable[psutil.Process]) -> None:
     """Kill those of *processes* that are still there; another one that has a number by now is left alone."""
     for process in processes:
-        with suppress(psutil.Error):
+        with suppress(psutil.Error, OSError):
             process.kill()
 
 
 def kill_tree(pid: int) -> None:
     """Kill a process and all below it."""
     children = below(pid)
-    with suppress(psutil.Error):
-        psutil.Process(pid).kill()
+    _kill_at_once(pid)
     kill(children)
 
 
@@ -71,7 +70,7 @@ def end_launched(*, grace_s: float = 0.0) -> None:
     """End the JVMs that this process is starting, or has started, with all below them. They have *grace_s* to clean up
     before they are killed.
     """
-    launched = [child for child in psutil.Process().children() if _is_launched(child)]
+    launched = [child for child in _children() if _is_launched(child)]
     children = [child for jvm in launched for child in below(jvm.pid)]
     for jvm in launched if grace_s else ():
         with suppress(psutil.Error):
@@ -95,14 +94,14 @@ def reap_orphans() -> None:
     """
     if os.getpid() != _FIRST:
         return
-    for child in psutil.Process().children():
+    for child in _children():
         with suppress(psutil.Error, OSError):
             if child.status() == psutil.STATUS_ZOMBIE and os.getpgid(child.pid) != os.getpgrp():
                 os.waitpid(child.pid, os.WNOHANG)
 
 
 def _is_launched(child: psutil.Process) -> bool:
-    with suppress(psutil.Error):
+    with suppress(psutil.Error, OSError):
         return _LAUNCHED in child.environ()
     return False
 
@@ -118,6 +117,17 @@ def kill_worker(name: str) -> bool:
     host, _, pid = name.rpartition(":")
     if host != socket.gethostname() or not pid.isdigit():
         return False
-    with suppress(psutil.Error):
-        psutil.Process(int(pid)).kill()
+    _kill_at_once(int(pid))
     return True
+
+
+def _kill_at_once(pid: int) -> None:
+    """Kill a process without a file of it being opened, as psutil does, in case as many are open as may be."""
+    with suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _children() -> list[psutil.Process]:
+    with suppress(OSError):  # as above
+        return list(psutil.Process().children())
+    return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 from typing import NoReturn
@@ -60,6 +61,14 @@ def test_what_cannot_be_listed_is_left_alone(monkeypatch: pytest.MonkeyPatch) ->
     def refuse(*_: object, **__: object) -> NoReturn:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
+    hung, other = (subprocess.Popen(["/bin/sleep", "60"]) for _ in range(2))
+    seen = psutil.Process(other.pid)
     monkeypatch.setattr(psutil.Process, "children", refuse)
+    monkeypatch.setattr(psutil.Process, "kill", refuse)
 
     assert processes.below(os.getpid()) == ()
+    processes.kill([seen])
+    processes.kill_tree(hung.pid)
+    processes.kill_worker(f"{socket.gethostname()}:{other.pid}")
+    processes.end_launched()
+    assert (hung.wait(), other.wait()) == (-signal.SIGKILL, -signal.SIGKILL)
