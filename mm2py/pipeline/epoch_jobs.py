@@ -137,7 +137,7 @@ class EpochRunner:
                 await self._end_late(running)
             outcome = await asyncio.shield(running.outcome)
         except EpochLostError as lost:
-            await self._judge(session)
+            await self._judge(session, plan)
             cause = f"it was late and was ended ({lost.cause})" if running.is_late else lost.cause
             if self._host.was_memory_short:
                 cause = f"{cause}; {_MEMORY}"
@@ -145,15 +145,19 @@ class EpochRunner:
         self._known[key], self._lost_since = kept, math.inf
         return outcome
 
-    async def _judge(self, session: SparkSession) -> None:
+    async def _judge(self, session: SparkSession, lost: EpochPlan) -> None:
         """Have Spark started again if it was stopped, or epochs are lost there and none comes back any more."""
         now = self._clock.monotonic()
         self._lost_since = min(self._lost_since, now)
+        # Those of other flows may be longer than that, and are well.
+        longest_s = max(_due_s(plan) for plan in (lost, *(it.plan for it in self._running.values())))
+        within_s = max(_NONE_BACK_FOR_S, 2 * longest_s)
         if await self._ask(session, is_stopped, session):
+            self._lost_since = math.inf  # of the next Spark nothing is known
             self._host.forget(session)
-        elif now - self._lost_since >= _NONE_BACK_FOR_S:
+        elif now - self._lost_since >= within_s:
             self._lost_since = math.inf
-            await self._host.replace(session, f"epochs were lost for {_NONE_BACK_FOR_S:g} s, and none came back")
+            await self._host.replace(session, f"epochs were lost for {within_s:g} s, and none came back")
 
     async def _job_of(self, key: tuple[Flow, int], session: SparkSession, payload: Payload) -> CopyJob:
         """Have the copy task's Spark job run the epoch of *payload*, or a new one if it has ended."""
@@ -219,7 +223,7 @@ class EpochRunner:
     async def _run_records(self, plan: EpochPlan) -> EpochOutcome:
         session = await self._host.session()
         try:
-            return await self.records.run(plan)
+            outcome = await self.records.run(plan)
         except MicroBatchLateError as error:
             raise EpochLostError(plan.name, str(error), is_late=True) from error
         except (Py4JError, PySparkException, OSError, EOFError) as error:
@@ -227,6 +231,10 @@ class EpochRunner:
                 self._host.forget(session)
             cause = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
             raise EpochLostError(plan.name, cause) from error
+        begun = plan.by_source
+        if any(it.position > begun[it.source].position for it in outcome.partitions):
+            self._lost_since = math.inf  # Spark works, whatever has become of copy tasks
+        return outcome
 
     def nudge(self, flow: Flow, task: int) -> bool:
         """End the running epoch of a copy task early, but cleanly. Return whether there was one."""
