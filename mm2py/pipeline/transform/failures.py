@@ -26,9 +26,15 @@ _RAISED: Final = re.compile(r"(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<words>.*))?")
 _FRAME: Final = re.compile(r'File ".*", line \d+, in .*')
 _CONDITION: Final = re.compile(r"\[(?P<kind>[A-Z][A-Z_.]+)\]\s*(?P<words>.*?)(?:\s+SQLSTATE: \w+)?\s*$")
 #: Said of a job that the JVM had no memory for. Another one may have held it: it is no record's fault.
-OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError"
+_OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError"
+_OUT_OF_THREADS: Final = "unable to create native thread"
+_HINT_MEMORY: Final = (
+    "less is taken at once from now on; if that does not help, raise spark.driver.memory (on a cluster, "
+    "spark.executor.memory)"
+)
+_HINT_THREADS: Final = "raise the limit of processes and threads (ulimit -u; TasksMax of systemd, pids of a container)"
 _LOST: Final = (
-    OUT_OF_MEMORY,
+    _OUT_OF_MEMORY,
     "Python worker exited",
     "Python worker crashed",
     "ExecutorLostFailure",
@@ -79,6 +85,15 @@ def unreadable_in(text: str) -> UnreadableRange | None:
 def is_lost(words: str) -> bool:
     """Whether by Spark's words a job failed because what it ran on was lost, or because it was cancelled."""
     return any(sign in words for sign in _LOST)
+
+
+def shortage_in(words: str) -> tuple[str, str] | None:
+    """Return what the JVM was short of, by Spark's words about a failed job, and what to do; None if of nothing."""
+    if _OUT_OF_MEMORY not in words:
+        return None
+    if _OUT_OF_THREADS in words:  # Java calls this the same, and more memory for it leaves less for them
+        return "Spark's JVM could start no more threads", _HINT_THREADS
+    return "Spark's JVM had not enough memory for it", _HINT_MEMORY
 
 
 def is_raised(words: str) -> bool:

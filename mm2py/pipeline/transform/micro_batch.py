@@ -36,7 +36,7 @@ from mm2py.pipeline.copy.fetcher import HINT_OUT_OF_RANGE
 from mm2py.pipeline.copy.metadata import too_short
 from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of
 from mm2py.pipeline.transform.dead_letters import DeadLetters
-from mm2py.pipeline.transform.failures import OUT_OF_MEMORY, TransformFailedError, is_lost, raised_in, unreadable_in
+from mm2py.pipeline.transform.failures import TransformFailedError, is_lost, raised_in, shortage_in, unreadable_in
 from mm2py.pipeline.transform.find_bad_record import Isolation
 from mm2py.pipeline.transform.jobs import LATE, TransformJobs, allowed_s
 from mm2py.pipeline.transform.limits import Limits
@@ -59,7 +59,6 @@ _LOOK_EVERY_MOST_S: Final = 0.5
 _SETTLE_S: Final = 0.2
 #: How long Python workers of a job that failed may still write: Spark kills them after three seconds.
 QUIET_S: Final = 4.0
-_HINT_MEMORY: Final = "less is taken at once from now on; if that does not help, raise spark.driver.memory"
 #: How long a daemon leaves the field to another one that has taken over.
 _FENCE_PAUSES: Final = Backoff(10.0, 300.0)
 _FENCES_FORGOTTEN_S: Final = 600.0
@@ -330,7 +329,7 @@ class MicroBatch:
 
     async def _explain(self, jobs: TransformJobs, left: Sequence[PartitionPlan], done: MicroBatchResult) -> None:
         """Report why the ranges *left* failed: because of their records, or of something else."""
-        if done.is_late or any(OUT_OF_MEMORY in words for words in done.failed.values()):
+        if done.is_late or any(map(shortage_in, done.failed.values())):
             self._task.pace.ease()
         isolation = Isolation(jobs, self._reader(), self._clock)
         for one in left:
@@ -359,9 +358,8 @@ class MicroBatch:
         for one in others:
             words = done.failed.get(one.source, any_words)
             said = words if done.is_late else ": ".join(raised_in(words))
-            if OUT_OF_MEMORY in words:
-                said, hint = "Spark's JVM had not enough memory for it", _HINT_MEMORY
-            failure = PartitionFailure(f"{self._task.transform.name}: {said}", hint)
+            said, then = shortage_in(words) or (said, hint)
+            failure = PartitionFailure(f"{self._task.transform.name}: {said}", then)
             self._outcomes.fail(one, Ended.INTERRUPTED, failure, is_unsure=is_unsure)
 
     # Records that the transform fails on.

@@ -159,6 +159,18 @@ async def test_a_micro_batch_that_java_has_no_memory_for_becomes_smaller(kind: t
     assert not made.task.bad
 
 
+async def test_only_what_java_was_short_of_is_hinted_at() -> None:
+    """It calls a want of threads one of memory, and of two ranges only one may have failed of that."""
+    failures = {FIRST: "java.lang.OutOfMemoryError: unable to create native thread", SECOND: "ExecutorLostFailure"}
+    made = micro_batch_rig(lambda _plan: MicroBatchResult((), failures), planned(FIRST), planned(SECOND))
+    outcomes = await made.outcomes(MicroBatch)
+    hints = [it.failure.hint for it in outcomes.values() if it.failure is not None]
+
+    assert "ulimit -u" in hints[0]
+    assert "memory" not in hints[0]
+    assert hints[1] == "it is tried again by itself"
+
+
 @attrs.define
 class Letters:
     """Dead letters whose topic, or the writing of them, fails as the test decides."""
