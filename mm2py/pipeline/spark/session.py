@@ -126,11 +126,7 @@ class SparkSession:
 
 
 class SparkHost:
-    """
-    The daemon's Spark. `session` returns the live session and starts Spark if there is none.
-
-    `scratch` is a private directory that workers on this machine can see.
-    """
+    """The daemon's Spark. `session` returns the live session and starts Spark if there is none."""
 
     def __init__(
         self,
@@ -143,6 +139,7 @@ class SparkHost:
         uses_sql: bool = False,
     ) -> None:
         self._scratch = Scratch()
+        #: A private directory that workers on this machine can see.
         self.scratch = self._scratch.path
         self._user_settings = user_settings
         self._uses_sql = uses_sql
@@ -320,7 +317,11 @@ class SparkHost:
 
     async def _discard(self, session: SparkSession) -> None:
         self._session, self._is_spoilt = None, False
-        await asyncio.to_thread(_bury, session)
+        burial = asyncio.get_running_loop().run_in_executor(None, _bury, session)
+        try:
+            await asyncio.shield(burial)
+        finally:
+            await asyncio.wait({burial})  # even if this is cancelled: it would let go of the next one's context
 
     def _said(self, line: str) -> None:
         self._events.emit(SparkLogged(line=line))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from mm2py.pipeline.spark.session import SparkHost
 from mm2py.telemetry.events import SparkEnded
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
+from tests.support.eventually import eventually
 
 
 def _context(master: str, *, executors: int, jobs: Sequence[int], decommissioned: int = 0) -> Any:
@@ -96,3 +98,38 @@ async def test_a_spark_without_executors_is_started_again(
     assert [event.reason for event in host._events.of(SparkEnded)] == ended
     assert buried == [first] * len(ended)
     assert host.is_up is not bool(ended)
+
+
+async def test_no_spark_is_started_while_another_one_is_being_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PySpark keeps its context for the whole process: what ends one would take it from the next one."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    said: list[str] = []
+    is_over = threading.Event()
+
+    def bury(_: object) -> None:
+        said.append("ending")
+        is_over.wait(30)
+        said.append("ended")
+
+    async def start() -> Any:
+        said.append("started")
+        return SimpleNamespace(is_alive=True)
+
+    clock = LoopClock()
+    host = SparkHost({}, copy_tasks=1, clock=clock, events=EventLog(clock))
+    first: Any = SimpleNamespace(is_alive=True)
+    host._session = first
+    monkeypatch.setattr(session, "_bury", bury)
+    monkeypatch.setattr(host, "_start", start)
+    async with asyncio.TaskGroup() as tasks:
+        ending = tasks.create_task(host.replace(first, "no use"))
+        await eventually(lambda: "ending" in said, within_s=30, what="it is being ended")
+        ending.cancel()
+        tasks.create_task(host.session())
+        await asyncio.sleep(0.01)
+        is_over.set()
+    host._scratch.remove()
+
+    assert said == ["ending", "ended", "started"]
