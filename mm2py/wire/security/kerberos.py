@@ -42,6 +42,7 @@ _GIVEN_UP_EVERY_S: Final = 300.0
 #: Where the numbers of krb5's own errors begin.
 _TABLE: Final = -1765328384
 _EXPIRED: Final = 32
+_NOT_FOUND: Final = 141
 _NO_CACHE: Final = 195
 #: What is wrong with the account or its key, which a KDC counts: unknown, revoked, expired, another key.
 _OF_ACCOUNT: Final = (1, 6, 18, 23, 24, 31)
@@ -143,11 +144,15 @@ class KerberosExchange:
         try:
             return context, context.step(None) or b""
         except Exception as error:
-            if not self._tickets.keytab or _number(error) != _EXPIRED:
+            number = _number(error)
+            if not self._tickets.keytab or number not in {_EXPIRED, _NOT_FOUND}:
                 raise
-        # The library got no new one for the keytab. Why, it says only if there is no old one.
-        _given_up[self._whose[0]] = count + 1
-        context = self._new_context(count + 1)
+        # The ticket is not found if another thread is about to put one there, and has emptied the cache for it.
+        if number == _EXPIRED:
+            # The library got no new one for the keytab. Why, it says only if there is no old one.
+            count += 1
+            _given_up[self._whose[0]] = count
+        context = self._new_context(count)
         return context, context.step(None) or b""
 
     def give_up_tickets(self) -> None:

@@ -22,7 +22,7 @@ from mm2py.wire.security.sasl import log_in
 
 _MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
 _TABLE = 2**32 - 1765328384
-_EXPIRED, _UNREACHABLE = _TABLE + 32, _TABLE + 156
+_EXPIRED, _NOT_FOUND, _UNREACHABLE = _TABLE + 32, _TABLE + 141, _TABLE + 156
 
 
 class LibraryError(Exception):
@@ -217,6 +217,15 @@ async def test_tickets_that_could_not_be_renewed(gssapi: FakeGssapi, keytab: str
     assert set(found) == {"no Kerberos ticket: Cannot contact any KDC"}
     assert len(caches) == 4
     assert len(set(caches)) == 2
+
+
+async def test_a_login_while_another_thread_gets_the_ticket(gssapi: FakeGssapi, keytab: str) -> None:
+    """The library empties the cache before it puts a new ticket there, and another login may look in between."""
+    gssapi.errors = [("step", LibraryError(_NOT_FOUND, "Matching credential not found"))]
+    await log_in(endpoint(f'keyTab="{keytab}"'), "b", Broker())
+    first, second = gssapi.stores
+
+    assert first == second
 
 
 async def test_a_ticket_cache_that_is_over(gssapi: FakeGssapi) -> None:
