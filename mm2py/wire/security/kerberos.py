@@ -59,6 +59,7 @@ _HINTS: Final = {
     **dict.fromkeys((154, 156, 220), _KDC_HINT),
 }
 _HINT: Final = "check the principal and its keytab, or the ticket cache (klist)"
+_NOT_INSTALLED: Final = "sasl.mechanism GSSAPI needs Kerberos, which is not installed here"
 _SILENT: Final = Refused("no Kerberos ticket: the KDC does not answer", _KDC_HINT)
 
 #: Logins that hang, by settings and host, and since when.
@@ -101,8 +102,7 @@ class KerberosExchange:
 
     def __init__(self, endpoint: ClusterEndpoint, service: str, host: str, options: Mapping[str, str]) -> None:
         if importlib.util.find_spec("gssapi") is None:
-            cause = "sasl.mechanism GSSAPI needs Kerberos, which is not installed here"
-            raise LoginRefusedError(Refused(cause, "pip install 'mm2py[kerberos]', on executors too"))
+            raise LoginRefusedError(Refused(_NOT_INSTALLED, "pip install 'mm2py[kerberos]', on executors too"))
         self._service = f"{service}@{host}"
         self._whose = endpoint.security, host
         self._limit_s = _TIME_SHARE * min(endpoint.request_timeout_ms, endpoint.connection_setup_ms) / 1000
@@ -135,6 +135,9 @@ class KerberosExchange:
         except OSError as error:
             cause = f"keyTab {self._tickets.keytab}: {error.strerror}"
             raise LoginRefusedError(Refused(cause, "correct keyTab in sasl.jaas.config, or the file")) from error
+        except ImportError as error:
+            hint = "install the system's Kerberos library (MIT's), on executors too; Debian's is libgssapi-krb5-2"
+            raise LoginRefusedError(Refused(f"{_NOT_INSTALLED}: {error}", hint)) from error
         except Exception as error:
             raise LoginRefusedError(self._refused(error)) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import importlib.machinery
 import importlib.util
 import sys
@@ -133,6 +134,20 @@ async def test_it_needs_its_extra() -> None:
         pytest.skip("gssapi is installed")
 
     assert "pip install 'mm2py[kerberos]'" in (await refusal(endpoint("useKeyTab=true"))).hint
+
+
+async def test_it_needs_the_system_s_library(gssapi: FakeGssapi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package may have been copied to a machine without the library that it was compiled for."""
+
+    def without(_name: str) -> Any:
+        raise ImportError("libgssapi_krb5.so.2: cannot open shared object file")
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    refused = await refusal(endpoint("useTicketCache=true"))
+
+    assert refused.cause.endswith("not installed here: libgssapi_krb5.so.2: cannot open shared object file")
+    assert "system's Kerberos library" in refused.hint
+    assert gssapi.stores == []
 
 
 async def test_each_keytab_has_tickets_of_its_own(gssapi: FakeGssapi, tmp_path: Path) -> None:
