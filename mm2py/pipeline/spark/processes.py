@@ -38,7 +38,7 @@ def killed_for_memory() -> int:
 def ending(exit_code: int) -> str:
     """Return what became of a process, by its exit code as Python has it."""
     if exit_code == -signal.SIGKILL:
-        return "was killed (SIGKILL), as the kernel does where memory is short"
+        return "was killed (SIGKILL)"
     if exit_code == _OUT_OF_HEAP:
         return "ran out of memory of its own (spark.driver.memory)"
     return f"ended with {exit_code}"

@@ -74,7 +74,7 @@ def state_of_files(security: Security) -> tuple[tuple[str, int, int, int], ...]:
 def _keytab(line: str) -> str | None:
     """Return the keytab that a JAAS *line* names."""
     try:
-        return parse_jaas(line).options.get("keyTab") if "keyTab" in line else None
+        return parse_jaas(line).options.get("keyTab", "").removeprefix("FILE:") if "keyTab" in line else None
     except JaasError:
         return None
 

@@ -165,10 +165,11 @@ def test_replaced_files_are_noticed(authority: Authority, tmp_path: Path) -> Non
     assert state_of_files(end.security) != before
 
 
-def test_a_replaced_keytab_is_noticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("prefix", ["", "FILE:"])
+def test_a_replaced_keytab_is_noticed(tmp_path: Path, prefix: str) -> None:
     """A refused login is tried again at once when its keytab is another one."""
     keytab = tmp_path / "mm2.keytab"
-    line = f'x.Krb5LoginModule required useKeyTab=true keyTab="{keytab}";'
+    line = f'x.Krb5LoginModule required useKeyTab=true keyTab="{prefix}{keytab}";'
     security = endpoint("SASL_SSL", sasl_jaas_config=line).security
     missing = state_of_files(security)
     keytab.write_bytes(b"key")
