@@ -15,7 +15,7 @@ from mm2py.pipeline.copy.far_behind import FarBehind
 from mm2py.pipeline.copy.ingest import ingest
 from mm2py.pipeline.copy.metadata import WantedTopics
 from mm2py.pipeline.copy.partition import PartitionCopy, Tally
-from mm2py.pipeline.copy.refusals import SILENT_S, lacks, silent
+from mm2py.pipeline.copy.refusals import SILENT_S, hint_at_fetch, silent
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.pipeline.copy.slow_lines import SlowLines
 from mm2py.pipeline.copy.throttle import Throttle
@@ -42,13 +42,6 @@ _WITHOUT_IDS: Final = 2
 _QUIET: Final = 4
 #: Added for those of partitions that are far behind.
 _BEHIND: Final = 8
-
-#: What a source broker does not answer differently before an operator has acted; the rest is tried again.
-REFUSED: Final = {
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "grant the principal of the source cluster READ on the topic",
-    ErrorCode.CORRUPT_MESSAGE: "the source broker cannot read its own log: check its disk, or move leadership",
-}
-
 
 #: What to do about a position that the source does not hold.
 HINT_OUT_OF_RANGE: Final = (
@@ -475,10 +468,7 @@ class Fetcher:
             # The topic may have been re-created: the next attempt must check.
             self._reader.wants_metadata.add(source.topic)
             copy.end(Ended.OUT_OF_RANGE, PartitionFailure(where, HINT_OUT_OF_RANGE, name_of(code), offset))
-        elif code in REFUSED:
-            hint = REFUSED[ErrorCode(code)]
-            if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                hint = lacks(self._reader.source.endpoint, "READ", source.topic)
+        elif hint := hint_at_fetch(code, self._reader.source.endpoint, source.topic):
             copy.end(Ended.FAILED, PartitionFailure(where, hint, name_of(code), offset))
         else:
             self._reader.retry(copy, where)

@@ -76,6 +76,15 @@ def endless(remote: TopicPartition, error: BrokerAnsweredError) -> PartitionFail
     return failure_of(error) if error.hint else tried_again(str(error), "target")
 
 
+def hint_at_fetch(code: int, source: ClusterEndpoint, topic: str) -> str | None:
+    """Return what to do about a source's answer that stays until an operator acts; None for one that is tried again."""
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return lacks(source, "READ", topic)
+    if code == ErrorCode.CORRUPT_MESSAGE:
+        return "the source broker cannot read its own log: check its disk, or move leadership"
+    return None
+
+
 def lacks(endpoint: ClusterEndpoint, operation: str, topic: str) -> str:
     """Return what to grant to whom on a topic."""
     return f"grant {principal_of(endpoint)} {operation} on topic {topic} of cluster {endpoint.alias}"

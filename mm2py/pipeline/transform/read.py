@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from mm2py.clock import Clock
 from mm2py.model.epoch import RECREATED, CopyLimits, Ended, PartitionFailure, PartitionPlan
-from mm2py.pipeline.copy.fetcher import HINT_OUT_OF_RANGE, REFUSED
+from mm2py.pipeline.copy.fetcher import HINT_OUT_OF_RANGE
 from mm2py.pipeline.copy.ingest import DataFilter, failure_at
-from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of, lacks
+from mm2py.pipeline.copy.refusals import UNREACHABLE, failure_of, hint_at_fetch
 from mm2py.pipeline.transform.columns import NAMES, to_arrow
 from mm2py.pipeline.transform.failures import TransformFailedError, UnreadableRange
 from mm2py.pipeline.transform.validation import end_of
@@ -194,13 +194,11 @@ class RangeReader:
 
     def _refused(self, plan: PartitionPlan, position: FetchPosition, code: int) -> TransformFailedError:
         message = f"source answered {name_of(code)} for {plan.source} at offset {position.offset}"
-        hint, ended = "", Ended.INTERRUPTED
+        hint, ended = hint_at_fetch(code, self._source.endpoint, plan.source.topic), Ended.FAILED
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             ended, hint = Ended.OUT_OF_RANGE, HINT_OUT_OF_RANGE
-        elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            ended, hint = Ended.FAILED, lacks(self._source.endpoint, "READ", plan.source.topic)
-        elif code in REFUSED:
-            ended, hint = Ended.FAILED, REFUSED[ErrorCode(code)]
+        elif hint is None:
+            ended, hint = Ended.INTERRUPTED, ""
         return UnreadableRange(
             plan.source, ended, PartitionFailure(message, hint, name_of(code), position.offset)
         ).error()
