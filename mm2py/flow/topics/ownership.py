@@ -150,8 +150,9 @@ class SyncedMemory:
             case SyncedConfig(topic, key, values):
                 self._configs.setdefault(topic, {})[key] = values
             case ForgottenConfig(topic, key):
-                left = {of: values for of, values in self._configs.pop(topic, {}).items() if of != key}
-                self._configs |= {topic: left} if left else {}
+                self._configs.get(topic, {}).pop(key, None)
+                if not self.configs_of(topic):
+                    self._configs.pop(topic, None)
             case SyncedAcl(acl):
                 self._acls.add(acl)
             case ForgottenAcl(acl):
