@@ -65,6 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
     verb("show", "its state, clusters, task groups and copy tasks; the default")
     for name, text in _STEERING.items():
         _add_steering(verb(name, text), is_restart=name == "restart")
+    verb("refresh", "look for new topics, partitions and consumer groups now")
     _add_limit(verb("limit", "show or set rate limits; changes take effect within seconds"))
     _add_config(verb("config", "show or change settings that override the file's, while it runs"))
     _add_connector(verb("offsets", "the offsets of a connector, in KIP-875's form"), default="source")
@@ -139,7 +140,7 @@ async def _run(options: argparse.Namespace, clock: Clock) -> None:
 async def serve(options: argparse.Namespace, rest: RestClient, clock: Clock) -> None:
     """Send the request that the options describe to *rest*, and show the answer."""
     verb = options.verb or "show"
-    if verb in {"pause", "resume", "stop", "restart"}:
+    if verb in {"pause", "resume", "stop", "restart", "refresh"}:
         judge_steering(options)
         listed: list[str] = []
         if verb == "restart" and options.connector is None:

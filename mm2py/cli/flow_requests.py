@@ -32,7 +32,7 @@ class Request:
 
 def judge_steering(options: argparse.Namespace) -> None:
     """Raise `ArgumentsError` if the options contradict each other; nothing has been requested yet."""
-    if options.verb == "restart":
+    if options.verb in {"restart", "refresh"}:
         return
     if options.partition is not None and options.topic is None:
         raise ArgumentsError("--partition needs its topic: name it with --topic")
@@ -43,8 +43,10 @@ def judge_steering(options: argparse.Namespace) -> None:
 
 
 def steering(verb: str, options: argparse.Namespace, listed: Sequence[str]) -> list[Request]:
-    """Return the requests of pause, resume, stop and restart; *listed* are the flow's connectors."""
+    """Return the requests of pause, resume, stop, restart and refresh; *listed* are the flow's connectors."""
     flow: Flow = options.flow
+    if verb == "refresh":
+        return [Request("PUT", flow.url_path(verb), f"{flow} looks for new topics, partitions and consumer groups")]
     if verb == "restart":
         return _restarts(options, listed)
     topic, partition = options.topic, options.partition

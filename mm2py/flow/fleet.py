@@ -119,18 +119,21 @@ class Fleet:
         return None if runner.draining.is_set() else preparing.result()
 
     async def change(self, changes: FlowChanges, tasks: asyncio.TaskGroup) -> bool:
-        """Drain changed and removed flows and start new ones; return what `drain` does."""
+        """Drain changed and removed flows and start new ones; return what `drain` does. A flow of which single
+        connectors can restart alone is not drained.
+        """
         self._is_changing = True
         try:
-            before = [self._runners[settings.flow] for settings in changes.changed]
+            changed = [settings for settings in changes.changed if not self._runners[settings.flow].adopt(settings)]
+            before = [self._runners[settings.flow] for settings in changed]
             leaving = [*changes.removed, *(runner.flow for runner in before)]
-            for settings in changes.changed:
+            for settings in changed:
                 if (sharing := self._runners[settings.flow].sharing) is not None:
                     sharing.hand_over(settings)
             is_drained = await self.drain(leaving)
             for flow in leaving:
                 del self._runners[flow], self._running[flow]
-            self.add((*changes.changed, *changes.added))
+            self.add((*changed, *changes.added))
             for runner in before:
                 self._succeed(runner)
             self.start(tasks)

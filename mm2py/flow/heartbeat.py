@@ -29,6 +29,7 @@ class HeartbeatGroup(FlowGroup):
 
     connector = "MirrorHeartbeatConnector"
     name = "heartbeats"
+    follows_source = False
     is_for_owner = True
 
     def __init__(self, context: FlowContext) -> None:

@@ -97,17 +97,30 @@ class FlowRequests:
         elif not self.restart_here(restart):
             raise UnknownTaskError(str(self._flow), restart.connector, restart.task or 0)
 
+    async def refresh(self, *, by: str = "") -> None:
+        """Have the flow's nodes look for new topics, partitions and groups. Raise OverrideConflictError if the flow is
+        paused or stopped, or only emits heartbeats.
+        """
+        follow = [group for group in self._groups if group.follows_source and group.requests.wanted is Wanted.RUNNING]
+        if not follow:
+            raise OverrideConflictError(f"flow {self._flow} follows no topics now", "resume it: it looks for them then")
+        for group in follow:
+            await self.restart(Restart(group.connector, by=by, is_refresh=True))
+
     def restart_here(self, restart: Restart) -> bool:
         """
         Restart what this node runs of a connector or of a task; return whether it runs any of it.
 
-        A connector restarts as in Connect (KIP-745). Without `include_tasks` its copy tasks continue meanwhile; with
-        `only_failed` working parts are left alone. A failed group restarts as a whole in any case. A copy task ends its
-        epoch, cancels its back-off and plans again; other groups only have task 0.
+        A refresh restarts nothing. A connector restarts as in Connect (KIP-745). Without `include_tasks` its copy tasks
+        continue meanwhile; with `only_failed` working parts are left alone. A failed group restarts as a whole in any
+        case. A copy task ends its epoch, cancels its back-off and plans again; other groups only have task 0.
         """
         group, by = self._named(restart.connector), restart.by
         if group.state is FlowState.STANDBY:
             return False
+        if restart.is_refresh:
+            group.refresh()
+            return True
         if restart.task is not None:
             return group.restart_task(restart.task, by=by)
         if group.state in _DOWN:

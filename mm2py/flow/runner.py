@@ -12,6 +12,7 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
+from mm2py.core.control.reload import restarting_alone
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.flow.checkpoint.group import CheckpointGroup
 from mm2py.flow.heartbeat import HeartbeatGroup
@@ -175,6 +176,19 @@ class FlowRunner:
         """Ask the flow to end its epochs, write its positions and return from `run`."""
         self._drain_within_s = within_s
         self.draining.set()
+
+    def adopt(self, settings: FlowSettings) -> bool:
+        """Restart only the connectors for which *settings* differ, while copying continues; return whether that is
+        possible. If not, the whole flow must restart.
+        """
+        connectors = restarting_alone(self.settings, settings)
+        if connectors is None:
+            return False
+        self.settings = settings
+        for group in self._groups:
+            if group.connector in connectors:
+                group.adopt(settings)
+        return True
 
     def hold(self, error: Mm2Error | None, state: FlowState | None = None) -> None:
         """Show what prevents the flow from starting, which needs attention unless it is retried; None: nothing."""

@@ -213,6 +213,8 @@ class FlowGroup(ABC):
     is_for_owner: ClassVar[bool] = False
     #: Ours, in the names of asyncio tasks and in the log.
     name: ClassVar[str]
+    #: Whether it looks for new topics or consumer groups at the source.
+    follows_source: ClassVar[bool] = True
 
     def __init__(self, context: FlowContext) -> None:
         self._context = context
@@ -269,9 +271,18 @@ class FlowGroup(ABC):
         self._events.emit(ConnectorRestarted(self.flow, self.connector, is_alone=False, by=by))
         self.requests.end_life()
 
+    def adopt(self, settings: FlowSettings) -> None:
+        """Restart with other *settings*, of which the flow's other groups read nothing that differs."""
+        self._context = attrs.evolve(self._context, settings=settings)
+        self._settings = settings
+        self.restart()
+
     def restart_alone(self, *, by: str = "") -> None:
         """Restart everything except tasks; a group without copy tasks has no such part."""
         self.restart(by=by)
+
+    def refresh(self) -> None:  # noqa: B027 - heartbeats follow nothing
+        """Look at once for new topics or groups at the source."""
 
     def restart_task(self, task: int, *, by: str = "") -> bool:
         """Restart a task of the group; False if there is none with that number."""

@@ -1,5 +1,5 @@
 """
-A restart that an operator asks of any node of a flow, as it is written for the others to
+A restart, or a refresh, that an operator asks of any node of a flow, as it is written for the others to
 ``mm2-status.<source>.internal``.
 
 Like the statuses there it is ignored by Java, and by nodes of earlier versions. It is carried out once, by those nodes
@@ -20,13 +20,19 @@ _KEY = "mm2py-restart-"
 
 @attrs.frozen
 class Restart:
-    """A restart of a connector, or of one *task* of it. The flags are those of KIP-745; `by` is the operator."""
+    """
+    A restart of a connector, or of one *task* of it. The flags are those of KIP-745; `by` is the operator.
+
+    With `is_refresh` nothing restarts: the connector looks for new topics or groups at once. Earlier versions restart
+    it without its tasks, which includes that.
+    """
 
     connector: str
     task: int | None = None
     include_tasks: bool = False
     only_failed: bool = False
     by: str = ""
+    is_refresh: bool = False
 
 
 def restart_key(flow: Flow, restart: Restart) -> bytes:
@@ -50,6 +56,7 @@ def encode_restart(restart: Restart, node_id: str) -> bytes:
         "includeTasks": restart.include_tasks,
         "onlyFailed": restart.only_failed,
         "by": restart.by,
+        "refresh": restart.is_refresh,
     }
     return write_json(value)
 
@@ -65,5 +72,6 @@ def decode_restart(value: bytes) -> tuple[Restart, str]:
             bool(content["includeTasks"]),
             bool(content["onlyFailed"]),
             words(content["by"]),
+            bool(content.get("refresh", False)),
         )
         return restart, words(content["node"])

@@ -191,10 +191,12 @@ COMPONENTS: Final[dict[str, Json]] = {
             "origin": STRING,
             "documentation": STRING,
             "why_not": STRING,
+            "restarts": STRING,
         },
         "origin",
         "documentation",
         "why_not",
+        "restarts",
     ),
     "Overrides": obj(
         {

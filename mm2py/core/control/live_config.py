@@ -59,7 +59,8 @@ class LiveSetting:
 @attrs.frozen
 class FlowSetting:
     """A setting of a flow as it applies. `origin` is ``override``, ``default``, or the line of the file; `why_not` is
-    the reason why it cannot change while the flow runs, empty if it can.
+    the reason why it cannot change while the flow runs, empty if it can. `restarts` is the connector that restarts when
+    it changes, ``flow`` if all of them do.
     """
 
     connector: str
@@ -69,6 +70,7 @@ class FlowSetting:
     origin: str
     doc: str
     why_not: str
+    restarts: str
 
 
 @attrs.frozen
@@ -144,6 +146,7 @@ def flow_settings(overrides: Overrides, file: MirrorSettings, flow: Flow) -> tup
                 "override" if name in live else origins.get(name, DEFAULT),
                 about.doc if about is not None else "",
                 _why_not(flow, connector, name, row),
+                "flow" if connector == SOURCE else connector,
             )
     return tuple(found[name] for name in sorted(found))
 

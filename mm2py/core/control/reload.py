@@ -1,4 +1,4 @@
-"""The effect of a changed properties file on running flows."""
+"""The effect of changed settings on running flows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import attrs
 
 from mm2py.config.settings import FlowSettings, MirrorSettings
+from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT
 from mm2py.model.flow import Flow
 
 
@@ -32,6 +33,17 @@ def compare_flows(before: Iterable[FlowSettings], after: Iterable[FlowSettings])
         removed=tuple(flow for flow in known if flow not in wanted),
         unchanged=tuple(settings.flow for settings in both if settings == known[settings.flow]),
     )
+
+
+def restarting_alone(before: FlowSettings, after: FlowSettings) -> frozenset[str] | None:
+    """Return the connectors that read what differs, if they can restart alone; None if the whole flow must."""
+    old, new = before.checkpoints, after.checkpoints
+    if old.is_emitted != new.is_emitted or before.heartbeats.is_emitted != after.heartbeats.is_emitted:
+        return None
+    if attrs.evolve(before, checkpoints=new, heartbeats=after.heartbeats) != after:
+        return None
+    differs = {CHECKPOINT: old != new, HEARTBEAT: before.heartbeats != after.heartbeats}
+    return frozenset(connector for connector, is_other in differs.items() if is_other)
 
 
 def needing_restart(before: MirrorSettings, after: MirrorSettings) -> tuple[str, ...]:

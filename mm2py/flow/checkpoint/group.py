@@ -15,6 +15,7 @@ from mm2py.flow.checkpoint.group_offsets import GroupOffsets
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.current_translations import CurrentTranslations
 from mm2py.flow.plugins import group_filter_of, policy_of
+from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.model.state import GroupOffsetsView
 from mm2py.policy.groups import GroupSelection, judge_group
@@ -59,10 +60,16 @@ class CheckpointGroup(FlowGroup):
         self._round = Round({}, {})
         self._offsets: GroupOffsets | None = None
         self._shown: tuple[GroupOffsetsView, ...] = ()
+        #: Set when an operator has groups listed at once.
+        self._refreshing = asyncio.Event()
 
     def consumer_groups(self) -> tuple[GroupOffsetsView, ...]:
         """Return the groups as the last round found them."""
         return self._shown
+
+    def refresh(self) -> None:
+        """List the groups of the source at once."""
+        self._refreshing.set()
 
     async def _live(self) -> None:
         try:
@@ -131,8 +138,9 @@ class CheckpointGroup(FlowGroup):
 
     async def _refresh_forever(self, groups: Groups) -> None:
         chosen = self._settings.checkpoints
-        while chosen.refresh_enabled:
-            await self._clock.sleep(chosen.refresh_interval_s)
+        while True:
+            await until_set(self._refreshing, chosen.refresh_interval_s if chosen.refresh_enabled else None)
+            self._refreshing.clear()
             await self._reach.done(
                 "list consumer groups",
                 [self.flow.source],

@@ -86,6 +86,10 @@ class Control:
         """
         await self._runner(flow).requests.restart(Restart(connector, task, by=by or str(this_node())))
 
+    async def refresh(self, flow: Flow, *, by: str = "") -> None:
+        """Have the nodes of a flow look for new topics, partitions and consumer groups now. Raise as `restart` does."""
+        await self._runner(flow).requests.refresh(by=by or str(this_node()))
+
     def _runner(self, flow: Flow) -> FlowRunner:
         runner = self._fleet.runner(flow)
         if runner is None:

@@ -96,6 +96,7 @@ class SourceGroup(FlowGroup):
         self._watches = watches
         self._measures = measures or FlowMeasures(context.clock)
         self._source_tasks: SourceTasks | None = None
+        self._topics: Topics | None = None
         self._overrides = NO_OVERRIDES
         self._is_refreshing = False
         #: Whether the bootstrap servers were asked which clusters they are of.
@@ -133,6 +134,11 @@ class SourceGroup(FlowGroup):
         self._is_refreshing = True
         self._events.emit(ConnectorRestarted(self.flow, self.connector, is_alone=True, by=by))
         self.requests.wake()
+
+    def refresh(self) -> None:
+        """Refresh the topics at once."""
+        if self._topics is not None:
+            self._topics.want_refresh()
 
     def restart_task(self, task: int, *, by: str = "") -> bool:
         tasks = self._source_tasks
@@ -183,6 +189,7 @@ class SourceGroup(FlowGroup):
             adopted = await self._insist(
                 "look where partitions begin", self.flow.aliases, lambda: life.keeper.adopt(mirrored)
             )
+            self._topics = life.topics
             self.on_life(life)
             await life.writer.fence()
             self._started(tasks)

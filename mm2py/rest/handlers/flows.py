@@ -304,6 +304,18 @@ def _connectors(flow: FlowView) -> tuple[str, ...]:
     return tuple(group.connector for group in flow.groups)
 
 
+@routes.add(
+    "PUT",
+    FLOW + "/refresh",
+    "Look for new topics, partitions and consumer groups at once, on all nodes of the flow",
+    answers={202: None},
+    errors=WRITE_ERRORS,
+)
+async def refresh_flow(ask: Ask) -> object:
+    await whole(ask, ask.control.refresh(ask.flow().flow, by=ask.by))
+    return Answer(202)
+
+
 @routes.add("PUT", _TOPIC + "/pause", "Pause a topic", answers={202: None}, errors=WRITE_ERRORS)
 async def pause_topic(ask: Ask) -> object:
     flow, topic = await named_topic(ask)
@@ -444,6 +456,7 @@ async def get_settings(ask: Ask) -> object:
                 "origin": one.origin,
                 "documentation": one.doc,
                 "why_not": one.why_not,
+                "restarts": one.restarts,
             }
             for one in ask.control.flow_settings(flow.flow)
         ]

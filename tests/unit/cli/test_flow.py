@@ -93,6 +93,7 @@ def test_a_flow_is_named_as_in_settings_or_as_in_urls(text: str, flow: Flow) -> 
             "/topics/t/limit",
             {"bytes_per_s": None, "records_per_s": 5000.0},
         ),
+        ("refresh", "PUT", "/refresh", None),
         ("limit --none", "PUT", "/limit", {"bytes_per_s": None, "records_per_s": None}),
         (
             "config set topics=a,b 'tasks.max = 4' sasl.jaas.config=x=y",

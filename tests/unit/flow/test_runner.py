@@ -276,6 +276,44 @@ async def test_what_a_restart_touches(
     assert done == expected
 
 
+async def test_other_settings_restart_only_the_connector_that_reads_them() -> None:
+    """Copying goes on meanwhile; a setting of the source connector is left to a restart of the flow."""
+    changed = attrs.evolve(SETTINGS, checkpoints=attrs.evolve(SETTINGS.checkpoints, groups=("billing",)))
+    async with rig() as flow:
+        flow.checkpoints.connector = CHECKPOINT
+        is_done = flow.runner.adopt(changed)
+        await asyncio.sleep(1)
+        restarts = [group.view().restarts for group in (flow.source, flow.checkpoints, flow.heartbeats)]
+        in_use = flow.runner.settings, flow.checkpoints._settings
+        is_too_much = flow.runner.adopt(attrs.evolve(changed, copying=attrs.evolve(changed.copying, tasks_max=7)))
+        flow.runner.drain(within_s=5.0)
+
+    assert (is_done, restarts, in_use) == (True, [0, 1, 0], (changed, changed))
+    assert (is_too_much, flow.runner.settings) == (False, changed)
+
+
+async def test_a_refresh_restarts_nothing() -> None:
+    """The groups that follow something at the source look for it, if operators want them to run."""
+    async with rig() as flow:
+        looked: list[str] = []
+        for group in (flow.source, flow.checkpoints, flow.heartbeats):
+            group.connector = {flow.source: SOURCE, flow.checkpoints: CHECKPOINT, flow.heartbeats: HEARTBEAT}[group]
+            cast("Any", group).refresh = lambda name=group.connector: looked.append(name)
+        cast("Any", flow.heartbeats).follows_source = False
+        requests = flow.runner.requests
+        await requests.refresh()
+        requests.apply(verbs.pause_connector(NO_OVERRIDES, SOURCE))
+        await requests.refresh()
+        requests.apply(verbs.pause_flow(NO_OVERRIDES, (SOURCE, CHECKPOINT, HEARTBEAT)))
+        with pytest.raises(OverrideConflictError, match="follows no topics now: resume it"):
+            await requests.refresh()
+        restarts = [group.view().restarts for group in (flow.source, flow.checkpoints, flow.heartbeats)]
+        flow.runner.drain(within_s=5.0)
+
+    assert looked == [SOURCE, CHECKPOINT, CHECKPOINT]
+    assert restarts == [0, 0, 0]
+
+
 async def test_what_is_not_there_is_not_restarted() -> None:
     """Unknown names, tasks and stopped connectors are told apart."""
     async with rig() as flow:

@@ -76,6 +76,18 @@ async def test_a_restart_of_a_connector_reaches_all_nodes(brokers: FakeBrokers) 
     assert len(one.events.of(RestartPassedOn)) == 1
 
 
+async def test_a_refresh_reaches_all_nodes(brokers: FakeBrokers) -> None:
+    """Whichever node is asked; it stays a refresh."""
+    refresh = Restart(SOURCE, by="ann", is_refresh=True)
+    async with running(ONE, OTHER) as (one, other):
+        here, there = restarting(one), restarting(other)
+        await together(one, other)
+        await here.asks.ask(refresh)
+        await asyncio.sleep(11)
+
+    assert (here.done, there.done) == ([refresh], [refresh])
+
+
 async def test_a_node_that_comes_later_carries_out_no_earlier_restart(brokers: FakeBrokers) -> None:
     """What it runs has just started; until it has reported, the answer names it."""
     restart = Restart(SOURCE, 1)

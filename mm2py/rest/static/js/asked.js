@@ -95,14 +95,18 @@ export function settings(flow) {
   return asked;
 }
 
+const effectOf = (one) =>
+  one.restarts === "flow"
+    ? "A change drains and restarts the flow, within seconds; no record is lost or repeated."
+    : `A change restarts ${one.restarts} alone; copying continues.`;
+
 function settingDetail() {
   const [about, why] = [h("p"), h("p", { class: "faint" })];
   return {
     node: h("div", { class: "under-box" }, about, why),
     update: (one) => {
       setText(about, one.documentation || "It has no description.");
-      setText(why, one.why_not ? `It cannot be changed here: ${one.why_not}.` : "");
-      why.hidden = !one.why_not;
+      setText(why, one.why_not ? `It cannot be changed here: ${one.why_not}.` : effectOf(one));
     },
   };
 }

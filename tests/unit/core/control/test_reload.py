@@ -7,8 +7,13 @@ from pathlib import Path
 import attrs
 import pytest
 
+from mm2py.config.keys.row import LineLevel
+from mm2py.config.keys.table import find_key
 from mm2py.config.settings import MirrorSettings, load_settings
-from mm2py.core.control.reload import compare_flows, needing_restart
+from mm2py.core.control.live_config import flow_settings
+from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT
+from mm2py.core.control.reload import compare_flows, needing_restart, restarting_alone
+from mm2py.model.overrides import NO_OVERRIDES
 
 
 _FILE = """
@@ -71,3 +76,43 @@ def test_what_only_a_start_can_change_is_named(settings: MirrorSettings, tmp_pat
 
     assert needing_restart(settings, again) == ("log.format", "spark.driver.memory")
     assert needing_restart(settings, attrs.evolve(settings)) == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", set()),
+        ("sync.group.offsets.enabled = true", {CHECKPOINT}),
+        ("groups = billing", {CHECKPOINT}),
+        ("groups = billing\nheartbeats.topic.replication.factor = 1", {CHECKPOINT, HEARTBEAT}),
+        ("topics = orders", None),
+        ("groups = billing\ntopics = orders", None),
+        ("emit.checkpoints.enabled = false", None),
+        ("admin.timeout.ms = 1000", None),
+    ],
+)
+def test_which_connectors_restart(tmp_path: Path, line: str, expected: set[str] | None) -> None:
+    """Copying goes on unless it depends on what changed."""
+    before, after = _read(tmp_path, "").flows[0], _read(tmp_path, f"{line}\n").flows[0]
+
+    assert restarting_alone(before, after) == expected
+
+
+def test_what_restarts_is_said_before_and_is_true(tmp_path: Path) -> None:
+    """A setting that can change while its flow runs names the connector that restarts, and no other one reads it."""
+    settings = _read(tmp_path, "")
+    flow = settings.flows[0]
+    values = {"INT": "7", "LONG": "7", "SHORT": "1", "BOOLEAN": "true", "PATTERNS": "x"}
+    said, true = {}, {}
+    for one in flow_settings(NO_OVERRIDES, settings, flow.flow):
+        key = find_key(LineLevel.FLOW, one.key)
+        if one.why_not or one.restarts == "flow" or key is None or key.kind.name not in values:
+            continue
+        value = values[key.kind.name]
+        if value == one.value:
+            value = "false"
+        after = _read(tmp_path, f"{flow.flow}.{one.key} = {value}\n").flows[0]
+        said[one.key], true[one.key] = {one.restarts}, restarting_alone(flow, after)
+
+    assert said == true
+    assert {"sync.group.offsets.enabled", "groups", "emit.checkpoints.interval.seconds"} <= said.keys()

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 import attrs
+import pytest
 
 from mm2py.flow.checkpoint.checkpoints import Round
 from mm2py.flow.checkpoint.group import CheckpointGroup
@@ -69,3 +70,26 @@ async def test_a_custom_filter_that_fails_stops_no_group(events: EventLog) -> No
     assert (refreshing.done(), group._followed) == (False, ("g-1",))
     assert ["ChoosyFilter" in event.error for event in events.of(StepFailed)] == [True]
     refreshing.cancel()
+
+
+@pytest.mark.parametrize(("refresh_enabled", "expected"), [(True, ["g-1", "g-2"]), (False, ["g-1"])])
+async def test_groups_are_listed_every_half_minute_or_when_an_operator_asks(
+    events: EventLog, *, refresh_enabled: bool, expected: list[str]
+) -> None:
+    """A file that switches it off is followed; an operator's request is carried out all the same."""
+    chosen = attrs.evolve(SETTINGS.checkpoints, refresh_enabled=refresh_enabled)
+    context = flow_context(LoopClock(), events, attrs.evolve(SETTINGS, checkpoints=chosen))
+    group = CheckpointGroup(context, forward=cast("Any", None), way_back=cast("Any", None))
+    listed = _Listed(("g-1",))
+    await group._refresh(cast("Any", listed))
+    refreshing = asyncio.create_task(group._refresh_forever(cast("Any", listed)))
+    listed.names = ("g-1", "g-2")
+    await asyncio.sleep(31)
+    found = [*group._followed]
+    listed.names = ("g-1", "g-2", "g-3")
+    group.refresh()
+    await asyncio.sleep(1)
+    refreshing.cancel()
+
+    assert found == expected
+    assert group._followed == ("g-1", "g-2", "g-3")
