@@ -20,7 +20,7 @@ class CheckpointSettings:
     groups_exclude: tuple[str, ...] = ("console-consumer-.*", "connect-.*", "__.*")
     group_filter_class: str = "org.apache.kafka.connect.mirror.DefaultGroupFilter"
     refresh_enabled: bool = True
-    refresh_interval_s: float = 600.0
+    refresh_interval_s: float = 30.0
     is_emitted: bool = True
     emit_interval_s: float = 60.0
     is_synced: bool = False
@@ -99,6 +99,8 @@ class TopicSettings:
     heartbeats_enabled: bool
     refresh_enabled: bool
     refresh_interval_s: float
+    #: How often at least the source is asked whether it has other topics or partitions, which then causes a refresh.
+    look_interval_s: float
     #: Of new remote topics: a number, -1 for the brokers' default, None for the source topic's own.
     replication_factor: int | None
 

@@ -46,6 +46,8 @@ from mm2py.model.transform import Errors
 _ADDRESS = re.compile(r"(?:[0-9a-zA-Z%._-]*://)?(\[[0-9a-fA-F:.%]+\]|[0-9a-zA-Z%._-]+):([0-9]{1,5})")
 #: A Java producer needs less memory than a copy task, which buffers whole fetch answers.
 _LEAST_BUFFER_BYTES = 1024 * 1024
+#: How often topics and groups are listed if the file does not say; Java's default of 600 s is for all that it reads.
+_LOOK_INTERVAL_S = 30.0
 
 
 def read(layers: Layers, key: Key, flow: Flow | None = None) -> object:
@@ -173,8 +175,15 @@ def _topics(of: FlowReader) -> TopicSettings:
         heartbeats_enabled=of.flag("heartbeats.replication.enabled"),
         refresh_enabled=of.flag("refresh.topics.enabled"),
         refresh_interval_s=float(of.number("refresh.topics.interval.seconds")),
+        look_interval_s=_look_interval_s(of, "refresh.topics.interval.seconds"),
         replication_factor=_remote_factor(of.text("replication.factor")),
     )
+
+
+def _look_interval_s(of: FlowReader, key: str) -> float:
+    """Return how often a listing, which costs little, is repeated: as the file says, else more often than in Java."""
+    written = of.number_if_set(key)
+    return _LOOK_INTERVAL_S if written is None else float(written)
 
 
 def _copying(of: FlowReader) -> CopySettings:
@@ -242,7 +251,7 @@ def _checkpoints(of: FlowReader) -> CheckpointSettings:
         groups_exclude=of.texts("groups.exclude"),
         group_filter_class=of.text("group.filter.class"),
         refresh_enabled=of.flag("refresh.groups.enabled"),
-        refresh_interval_s=float(of.number("refresh.groups.interval.seconds")),
+        refresh_interval_s=_look_interval_s(of, "refresh.groups.interval.seconds"),
         is_emitted=of.flag("emit.checkpoints.enabled"),
         emit_interval_s=float(of.number("emit.checkpoints.interval.seconds")),
         is_synced=of.flag("sync.group.offsets.enabled"),

@@ -39,6 +39,14 @@ class TopicsView:
 
     topics: Mapping[str, TopicDescription]
 
+    def ids_and_counts(self) -> dict[str, tuple[str | None, int]]:
+        """Return the id of each topic and how many partitions it has, without Kafka's own."""
+        return {
+            name: (topic.topic_id, len(topic.partitions))
+            for name, topic in self.topics.items()
+            if not topic.is_internal
+        }
+
     def partition_counts(self) -> dict[str, int]:
         """Return how many partitions each topic has, Kafka's own left out, whatever a policy says of them."""
         return {name: len(topic.partitions) for name, topic in self.topics.items() if not topic.is_internal}

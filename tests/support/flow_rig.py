@@ -45,6 +45,7 @@ SETTINGS = FlowSettings(
         heartbeats_enabled=True,
         refresh_enabled=True,
         refresh_interval_s=600.0,
+        look_interval_s=30.0,
         replication_factor=1,
     ),
     policy=PolicySettings("default", ".", internal_separator_enabled=True),

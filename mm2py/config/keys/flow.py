@@ -91,7 +91,10 @@ _SOURCE = Section(
             "Java's poll time-out.", _NOT_YET),
         Key("refresh.topics.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Look for new topics and partitions at the source while running."),
-        Key("refresh.topics.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", check=_INTERVAL),
+        Key("refresh.topics.interval.seconds", Kind.LONG, "600", Place.FLOW,
+            "How often everything about them is read. Unless it is set, the source's topics are listed every 30 s "
+            "(less often if a listing takes longer than 0.15 s), and new ones are mirrored at once.",
+            check=_INTERVAL),
         Key("replication.factor", Kind.STRING, "2", Place.FLOW,
             "Replication factor of new remote topics, 1 or more; -1 takes the target brokers' default, "
             "`source` the source topic's own, at most the number of target brokers, also of those that are down (not "
@@ -169,7 +172,8 @@ _CHECKPOINTS = Section(
             check=not_empty),
         Key("refresh.groups.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Look for new groups at the source while running."),
-        Key("refresh.groups.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", check=_INTERVAL),
+        Key("refresh.groups.interval.seconds", Kind.LONG, "600", Place.FLOW,
+            "How often. Unless it is set, every 30 s.", check=_INTERVAL),
         Key("emit.checkpoints.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Translate the groups' offsets and write them as checkpoints. Without it their offsets are not synced "
             "either."),

@@ -53,6 +53,9 @@ _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
 _NAMED = 10
 #: A look at the topics that left something undone is repeated after this, or the refresh interval if that is shorter.
 _UNSETTLED_REFRESH_S = 10.0
+_REFRESH = "refresh topics"
+#: Looking for new topics takes at most this part of the time: with tens of thousands of partitions it is rarer.
+_LOOKING_PART = 0.005
 
 
 @attrs.define(eq=False)
@@ -121,6 +124,8 @@ class Topics:
         #: How many partitions the source's topics have had ever since the first look.
         self._first: Mapping[str, int] | None = None
         self._known: frozenset[str] = frozenset()
+        #: The source's topics, as of the last look: id and number of partitions.
+        self._seen: Mapping[str, tuple[str | None, int]] = {}
         self._clashes: Mapping[str, str] = {}
         #: What the target refused in the last refresh, with the error codes, by remote topic.
         self._refused: Mapping[str, int] = {}
@@ -137,7 +142,7 @@ class Topics:
         """List both clusters, bring the target up to date, and return what can be copied now."""
         settings, begun = self._settings, self._clock.monotonic()
         view = await self._source.list_topics()
-        source = view.partition_counts()
+        source, self._seen = view.partition_counts(), view.ids_and_counts()
         first = self._first = source if self._first is None else _least(self._first, source)
         selected = self._select(source)
         remote_of = selected.remote_of
@@ -197,12 +202,43 @@ class Topics:
         while True:
             is_over = is_settled and not settings.refresh_enabled
             pause_s = interval_s if is_settled else min(interval_s, _UNSETTLED_REFRESH_S)
-            await until_set(self._wanted, None if is_over else pause_s)
+            if is_over:
+                await self._wanted.wait()
+            else:
+                await self._until_due(self._clock.monotonic() + pause_s)
             self._wanted.clear()
             mirrored = await self._reach.once(
-                "refresh topics", self._settings.flow.aliases, refresh, within_ms=self._settings.admin_timeout_ms
+                _REFRESH, self._settings.flow.aliases, refresh, within_ms=self._settings.admin_timeout_ms
             )
             is_settled = mirrored is not None and mirrored.is_settled
+
+    async def _until_due(self, due_at: float) -> None:
+        """Wait for the next refresh: until *due_at*, until one is wanted, or until the source has other topics."""
+        look_s = self._settings.topics.look_interval_s
+        while True:
+            begun = self._clock.monotonic()
+            await until_set(self._wanted, max(0.0, min(due_at - begun, look_s)))
+            begun = self._clock.monotonic()
+            if self._wanted.is_set() or begun >= due_at:
+                return
+            has_changed = await self._reach.once(
+                _REFRESH,
+                [self._settings.flow.source],
+                self._look_at_source,
+                within_ms=self._settings.admin_timeout_ms,
+            )
+            if has_changed:
+                return
+            took_s = self._clock.monotonic() - begun
+            look_s = max(self._settings.topics.look_interval_s, took_s / _LOOKING_PART)
+
+    async def _look_at_source(self) -> bool:
+        """List the source's topics; return whether one that is mirrored, or would be, is not as it was."""
+        now = (await self._source.list_topics()).ids_and_counts()
+        changed = {topic for topic, _ in self._seen.items() ^ now.items()}
+        selected = self._selected({topic: now[topic][1] for topic in changed & now.keys()}).remote_of
+        self._seen = now
+        return bool(selected) or not self._known.isdisjoint(changed)
 
     def want_refresh(self) -> None:
         """Request a refresh soon, to fix or report something."""
@@ -224,9 +260,9 @@ class Topics:
         }
         self.latest = attrs.evolve(self.latest, places={**self.latest.places, **places})
 
-    def _select(self, source: Mapping[str, int]) -> Selected:
+    def _selected(self, source: Mapping[str, int]) -> Selected:
         settings = self._settings
-        selected = select(
+        return select(
             source,
             settings.flow,
             self._policy,
@@ -234,6 +270,9 @@ class Topics:
             heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
             transforms=self._transforms,
         )
+
+    def _select(self, source: Mapping[str, int]) -> Selected:
+        settings, selected = self._settings, self._selected(source)
         for topic, other in selected.clashes.items():
             if self._clashes.get(topic) != other:
                 hint = "rename one of them, or exclude one with topics.exclude"

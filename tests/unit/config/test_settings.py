@@ -41,6 +41,7 @@ def test_the_defaults_are_mirror_makers(config: ConfigFile) -> None:
             heartbeats_enabled=True,
             refresh_enabled=True,
             refresh_interval_s=600.0,
+            look_interval_s=30.0,
             replication_factor=2,
         ),
         policy=PolicySettings(
@@ -143,6 +144,7 @@ _EVERY_FIELD = FlowSettings(
         heartbeats_enabled=False,
         refresh_enabled=False,
         refresh_interval_s=7.0,
+        look_interval_s=7.0,
         replication_factor=-1,
     ),
     policy=PolicySettings(

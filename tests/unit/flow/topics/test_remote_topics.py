@@ -44,6 +44,10 @@ class _Listed:
 
     #: What exists, but may not be seen any more.
     unseen: set[str] = attrs.field(factory=set)
+    #: The ids of topics that have one.
+    ids: dict[str, str] = attrs.field(factory=dict)
+    #: How long a listing takes.
+    takes_s: float = 0.0
 
     async def hidden(self, topics: Collection[str]) -> dict[str, BrokerAnsweredError]:
         refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -57,7 +61,10 @@ class _Listed:
         self.topics |= {topic for topic, listings in self.late.items() if self.listings > listings}
         internal = {"__consumer_offsets"}
         partitions = dict.fromkeys(range(self.partitions), 0)
-        return TopicsView({topic: TopicDescription(None, partitions, topic in internal) for topic in self.topics})
+        await asyncio.sleep(self.takes_s)
+        return TopicsView(
+            {topic: TopicDescription(self.ids.get(topic), partitions, topic in internal) for topic in self.topics}
+        )
 
     async def topic_configs(self, topics: Collection[str], keys: Collection[str] = ()) -> dict[str, Mapping[str, Any]]:
         del keys
@@ -326,3 +333,79 @@ async def test_what_was_set_on_remote_topics_that_are_gone_is_forgotten(events: 
 
     assert left == [{"A.gone", *stay}, stay, stay]
     assert memory.written == [*written, ForgottenConfig("A.gone", "a"), ForgottenConfig("A.gone", "b")]
+
+
+class _Adopted:
+    """What `refresh_forever` passes on, and when."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._clock = LoopClock()
+        self._refreshing = asyncio.create_task(topics.refresh_forever(self._adopt, is_settled=True))
+        self.begun = self._clock.monotonic()
+        self.at: list[float] = []
+
+    async def _adopt(self, mirrored: Mirrored) -> Mirrored:
+        self.at.append(self._clock.monotonic() - self.begun)
+        return mirrored
+
+    def stop(self) -> None:
+        self._refreshing.cancel()
+
+
+async def test_new_topics_are_found_by_listing_the_source_alone(events: EventLog) -> None:
+    """
+    A topic that comes, one that grows, one that is created again, and one that goes: each within 30 s.
+
+    Nothing else is read while the source has nothing new, or something that the flow does not mirror.
+    """
+    chosen = attrs.evolve(SETTINGS.topics, names=("orders.*",))
+    source, target = _Listed("one", {"orders"}, ids={"orders": "1"}), _Listed("other", set())
+    topics = _topics(source, target, events, attrs.evolve(SETTINGS, topics=chosen), may_act=True)
+    await topics.refresh_once()
+    adopted = _Adopted(topics)
+    await asyncio.sleep(100)
+    source.topics.add("bills")
+    await asyncio.sleep(100)
+    listings, refreshes = target.listings, len(adopted.at)
+    for change in (
+        lambda: source.topics.add("orders-2"),
+        lambda: source.ids.update(orders="2"),
+        lambda: source.topics.discard("orders-2"),
+    ):
+        change()
+        await asyncio.sleep(31)
+    adopted.stop()
+
+    assert (listings, refreshes) == (2, 0)
+    assert adopted.at == [210, 240, 270]
+    assert set(topics.latest.remote_of) == {"orders"}
+
+
+async def test_the_source_is_listed_rarely_if_that_takes_long(events: EventLog) -> None:
+    """With tens of thousands of partitions a listing takes half a second: it must not cost more than all the rest."""
+    source = _Listed("one", {"orders"}, takes_s=0.5)
+    topics = _topics(source, _Listed("other", {"A.orders"}), events)
+    await topics.refresh_once()
+    adopted = _Adopted(topics)
+    listings = source.listings
+    await asyncio.sleep(590)
+    adopted.stop()
+
+    assert source.listings - listings == 6
+
+
+@pytest.mark.parametrize("refresh_enabled", [True, False])
+async def test_an_interval_in_the_file_is_followed(events: EventLog, *, refresh_enabled: bool) -> None:
+    """Whoever sets it, or switches refreshing off, gets no other requests in between."""
+    chosen = attrs.evolve(SETTINGS.topics, look_interval_s=600.0, refresh_enabled=refresh_enabled)
+    source = _Listed("one", {"orders"})
+    topics = _topics(source, _Listed("other", {"A.orders"}), events, attrs.evolve(SETTINGS, topics=chosen))
+    await topics.refresh_once()
+    adopted = _Adopted(topics)
+    source.topics.add("bills")
+    await asyncio.sleep(599)
+    before = source.listings
+    await asyncio.sleep(2)
+    adopted.stop()
+
+    assert (before, source.listings) == (1, 2 if refresh_enabled else 1)
