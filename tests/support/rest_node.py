@@ -192,6 +192,12 @@ class ControlDouble(Control):
         self.said_by.append(by)
         self.restarts.append((str(flow), connector, include_tasks, only_failed))
 
+    async def refresh(self, flow: Flow, *, by: str = "") -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.said_by.append(by)
+        self.restarts.append((str(flow), "refresh"))
+
     async def restart_task(self, flow: Flow, connector: str, task: int, *, by: str = "") -> None:
         if self.failure is not None:
             raise self.failure
