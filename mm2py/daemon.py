@@ -202,6 +202,8 @@ class MirrorMaker:
             started_ms=self._started_ms,
             refused_settings=self._changes.refused,
             needs_flow=self.worker is None or not self.worker.store.is_read,
+            host=self._us.host,
+            node_id=self._us.id,
         )
 
     async def prepare_views(self) -> None:

@@ -19,7 +19,7 @@ def status_page(status: Json) -> list[Part]:
     """Show a node, its flows, and their problems."""
     flows: Sequence[Json] = status["flows"]
     facts = Facts((
-        ("node", text(status["worker_id"])),
+        ("node", text(node_name(status))),
         ("version", text(status["version"])),
         ("state", _fares(status)),
         ("up for", _since(status["started_ms"], status["wall_ms"])),
@@ -27,6 +27,12 @@ def status_page(status: Json) -> list[Part]:
     ))  # fmt: skip
     issues = [*_issues(status["issues"]), *(line for flow in flows for line in _issues(flow["issues"], flow["flow"]))]
     return [facts, _flows(flows), *map(Note, issues)]
+
+
+def node_name(status: Json) -> str:
+    """Return where a node is, and on which host, because localhost is on each."""
+    address, host = status["worker_id"], status.get("host", "")
+    return f"{address} on {host}" if host and host not in address else str(address)
 
 
 def _fares(status: Json) -> str:

@@ -10,7 +10,7 @@ import attrs
 
 from mm2py.cli import looking, rest_client
 from mm2py.cli.command import Parser, run
-from mm2py.cli.flow_pages import status_page
+from mm2py.cli.flow_pages import node_name, status_page
 from mm2py.cli.rest_client import connected, read_address
 from mm2py.clock import Clock, SystemClock
 from mm2py.errors import Mm2Error
@@ -59,4 +59,4 @@ async def _status(options: argparse.Namespace, clock: Clock) -> None:
     async with connected(read_address(options)) as rest:
         status = await looking.look(lambda: rest.ask("GET", "/status"), status_page, options, clock)
     if options.check and not status["is_healthy"]:
-        raise UnhealthyError(status["worker_id"])
+        raise UnhealthyError(node_name(status))

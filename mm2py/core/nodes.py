@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from mm2py.model.node import Node
+from mm2py.model.node import Node, distinct_names
 from mm2py.model.node_status import NodeStatus
 from mm2py.model.share import NO_SHARE, Share, SharedFlow
 from mm2py.model.state import FlowState
@@ -25,6 +25,8 @@ IDLE_INTERVAL_S: Final = 10.0
 SILENT_S: Final = 3 * IDLE_INTERVAL_S
 #: After this its record is removed.
 GONE_S: Final = 3600.0
+#: Clocks of machines may differ by this.
+_CLOCKS_DIFFER_MS: Final = 10_000
 _STOPPED: Final = (FlowState.STOPPED, FlowState.DRAINED)
 
 
@@ -52,10 +54,15 @@ class Heard:
         return all(it.state in _STOPPED for it in self.status.connectors if it.connector == connector)
 
 
-def _replaces(later: Node, earlier: Node) -> bool:
+def _replaces(later: Node, status: NodeStatus) -> bool:
+    """Whether *later* is the next process in the place of the one that last reported *status*. Machines with one host
+    name have the same place: what was still reported while *later* ran is of another machine.
+    """
+    earlier = status.node
     is_same_place = bool(later.rest) and (later.host, later.rest) == (earlier.host, earlier.rest)
+    has_ended = status.at_ms <= later.started_ms + _CLOCKS_DIFFER_MS or earlier.shares_processes_with(later)
     is_same_instance = bool(later.instance) and later.instance == earlier.instance
-    return (is_same_place or is_same_instance) and later.started_ms > earlier.started_ms
+    return ((is_same_place and has_ended) or is_same_instance) and later.started_ms > earlier.started_ms
 
 
 def owner_of(statuses: Iterable[NodeStatus]) -> NodeStatus | None:
@@ -173,7 +180,7 @@ class KnownNodes:
         return frozenset(
             node_id
             for node_id, it in self._heard.items()
-            if (self._read_at - it.at > GONE_S or any(_replaces(other, it.status.node) for other in everyone))
+            if (self._read_at - it.at > GONE_S or any(_replaces(other, it.status) for other in everyone))
             and not (node_id in self.members and self.answers(node_id, now))
         )
 
@@ -192,11 +199,14 @@ class KnownNodes:
 
     # By both.
 
+    def names(self) -> Mapping[str, str]:
+        """Return the names of all nodes, this one included, by id."""
+        assigned = self.shared.nodes.values() if self.shared is not None else ()
+        return distinct_names([*assigned, *(it.status.node for it in self._heard.values()), self._us()])
+
     def name_of(self, node_id: str) -> str:
-        """Return the `worker_id` of a node."""
-        known = [it.status.node for it in self._heard.values()]
-        known += self.shared.nodes.values() if self.shared is not None else ()
-        return next((node.worker_id for node in known if node.id == node_id), node_id)
+        """Return the name of a node."""
+        return self.names().get(node_id, node_id)
 
     def not_stopped(self, connector: str, revision: int, since: float, now: float) -> tuple[str, ...]:
         """Return the names of other nodes that have not reported after *since* that a connector is stopped, under

@@ -129,16 +129,19 @@ class FlowNodes:
         """Return all nodes of the flow, even if this is the only one."""
         known, now = self.known, self._clock.monotonic()
         shared = known.shared
-        this = node_view(self.own.shown(view), shared, is_this=True, heard_s=0.0, answers=True)
+        names = known.names()
+        this = node_view(
+            self.own.shown(view), shared, name=names[known.own_id], is_this=True, heard_s=0.0, answers=True
+        )
         if shared is None and view.state is not FlowState.STANDBY:
             this = attrs.evolve(this, is_owner=True, assigned=tuple(task.task for task in view.tasks))
         found = [this]
         unheard = {} if shared is None else {node.id: NodeStatus(node, 0) for node in shared.nodes.values()}
         statuses = {**unheard, **known.others}
         statuses.pop(known.own_id, None)
-        for node_id, status in sorted(statuses.items(), key=lambda it: (it[1].node.worker_id, it[0])):
+        for node_id, status in sorted(statuses.items(), key=lambda it: (it[1].node.worker_id, it[1].node.host, it[0])):
             heard_s, answers = known.last_heard_s(node_id, now), known.answers(node_id, now)
-            found.append(node_view(status, shared, heard_s=heard_s, answers=answers))
+            found.append(node_view(status, shared, name=names.get(node_id, ""), heard_s=heard_s, answers=answers))
         return tuple(found)
 
     async def append(self, record: LogRecord) -> None:

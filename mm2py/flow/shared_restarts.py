@@ -97,7 +97,7 @@ class SharedRestarts:
         """Return the names of other nodes that run something of a connector, by their reports."""
         known, now = self._nodes.known, self._context.clock.monotonic()
         return [
-            status.node.worker_id
+            known.name_of(node_id)
             for node_id, status in known.others.items()
             if known.answers(node_id, now)
             and any(it.connector == connector and it.state not in _NOTHING for it in status.connectors)

@@ -23,9 +23,17 @@ from mm2py.model.state import (
 
 
 def node_view(
-    status: NodeStatus, shared: SharedFlow | None, *, is_this: bool = False, heard_s: float | None, answers: bool
+    status: NodeStatus,
+    shared: SharedFlow | None,
+    *,
+    name: str = "",
+    is_this: bool = False,
+    heard_s: float | None,
+    answers: bool,
 ) -> NodeView:
-    """Return the view of a node from its last *status*, *heard_s* seconds old, and from the assignment."""
+    """Return the view of a node from its last *status*, *heard_s* seconds old, and from the assignment. *name* is what
+    sets it apart from the others, if its `worker_id` does not.
+    """
     node = status.node
     member = _member_of(shared, node.id)
     is_member = shared is None or member is not None
@@ -33,7 +41,7 @@ def node_view(
     told = status if is_member else NodeStatus(node, status.at_ms)
     return NodeView(
         node.id,
-        node.worker_id,
+        name or node.worker_id,
         node.host,
         node.pid,
         node.rest,

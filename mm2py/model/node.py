@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -47,7 +49,11 @@ class Node:
 
     @property
     def worker_id(self) -> str:
-        """Its name in Connect's answers: where its REST interface is, or else its id."""
+        """
+        Its name in Connect's answers: where its REST interface is, or else its id.
+
+        Nodes may have the same: see `distinct_names`.
+        """
         return self.rest.rpartition("://")[2].rstrip("/") or self.id
 
     @property
@@ -61,6 +67,26 @@ class Node:
     def shares_processes_with(self, other: Node) -> bool:
         """Whether a process number means the same process to both."""
         return bool(self.machine) and self.machine == other.machine
+
+
+def distinct_names(nodes: Iterable[Node]) -> dict[str, str]:
+    """
+    Return a name for each of the *nodes* of a flow, by id, that no other one has: its `worker_id`, if that is its own.
+
+    Nodes that listen on localhost, or advertise one address, have one `worker_id`: their host is added, or else their
+    id is used.
+    """
+    known = {node.id: node for node in nodes}
+    addresses = Counter(node.worker_id for node in known.values())
+    places = Counter((node.worker_id, node.host) for node in known.values())
+    return {
+        node_id: node.worker_id
+        if addresses[node.worker_id] == 1
+        else f"{node.worker_id} on {node.host}"
+        if places[node.worker_id, node.host] == 1
+        else node_id
+        for node_id, node in known.items()
+    }
 
 
 def encode_node(node: Node) -> bytes:

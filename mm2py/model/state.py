@@ -141,7 +141,7 @@ class TaskView:
     lost_epochs: int = 0
     worker: str = ""
     last_error: str = ""
-    #: The `worker_id` of the node that runs it; empty if it is this one.
+    #: The name of the node that runs it; empty if it is this one.
     node: str = ""
     #: CPU time of the worker process in this task's epochs, and its memory after the last one.
     cpu_s: float = 0.0
@@ -187,7 +187,7 @@ class GroupView:
     #: The operator's target state; `state` follows.
     wanted: Wanted = Wanted.RUNNING
     falls: int = 0
-    #: The `worker_id` of the node whose state this is; empty if it is this one.
+    #: The name of the node whose state this is; empty if it is this one.
     node: str = ""
     #: The connector's own name in a Connect worker; empty elsewhere.
     name: str = ""
@@ -218,7 +218,8 @@ class ConnectorStatus:
 @attrs.frozen
 class NodeView:
     """
-    One node of those that run a flow, as this node knows it. `is_this` marks this one.
+    One node of those that run a flow, as this node knows it. `is_this` marks this one. `worker_id` is its name: where
+    its REST interface is, with its host, or its id instead, if other nodes of the flow have the same address.
 
     `assigned` are the numbers of the tasks that it has by the flow's assignment, `tasks` those that it reports; both
     are empty of a node that `is_member` no longer. A node that does not answer has not reported for half a minute;
@@ -454,6 +455,9 @@ class MirrorView:
     refused_settings: tuple[str, ...] = ()
     #: Whether something is wrong if there is no flow; a Connect worker may have none.
     needs_flow: bool = True
+    #: The host and the id of this node: nodes may have the same address.
+    host: str = ""
+    node_id: str = ""
 
 
 def to_json(view: Any) -> dict[str, Any]:

@@ -58,7 +58,10 @@ def short_name(name: str) -> str:
 
 
 def state_info(flow: FlowView, group: GroupView, worker_id: str) -> Json:
-    """Show a connector as Connect's ConnectorStateInfo."""
+    """Show a connector as Connect's ConnectorStateInfo; *worker_id* is this node's."""
+    this = next((node for node in flow.nodes if node.is_this), None)
+    if this is not None and sum(node.rest == this.rest for node in flow.nodes) > 1:
+        worker_id = this.worker_id
     return {
         "name": group.connector,
         "connector": _state(_STATES[group.state], group.node or worker_id, _trace(group.last_error, group.hint)),

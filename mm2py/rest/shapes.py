@@ -43,6 +43,8 @@ def node_status(view: MirrorView, worker_id: str) -> Json:
     return {
         "version": mm2py.__version__,
         "worker_id": worker_id,
+        "host": view.host,
+        "id": view.node_id,
         "wall_ms": view.wall_ms,
         "started_ms": view.started_ms,
         "is_ready": view.is_ready,
@@ -271,6 +273,8 @@ _TOPIC: Final = obj(
 _NODE: Final = {
     "version": STRING,
     "worker_id": STRING,
+    "host": STRING,
+    "id": STRING,
     "wall_ms": INTEGER,
     "started_ms": nullable(INTEGER),
     "is_ready": BOOLEAN,

@@ -140,10 +140,8 @@ def _fill_nodes(book: Book, flow: FlowView, ends: Mapping[str, str]) -> None:
     if any(node.is_owner or node.assigned for node in flow.nodes):
         _put(book, "mm2py_flow_owner", whole, int(this.is_owner))
     _put(book, "mm2py_flow_differing_settings", whole, len(this.differs))
-    # Behind one advertised address, the node that was heard of longest ago counts.
-    by_age = sorted(flow.nodes, key=lambda node: node.heard_ms or 0)
-    for node in {node.worker_id: node for node in by_age}.values():
-        it = labels(**ends, node=node.worker_id)
+    for node in flow.nodes:
+        it = labels(**ends, node=node.worker_id, host=node.host, id=node.id)
         _put(book, "mm2py_node_tasks", it, len(node.assigned))
         if node.is_counted:
             _put(book, "mm2py_node_bytes_per_second", it, node.bytes_per_s)

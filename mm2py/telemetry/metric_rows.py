@@ -49,6 +49,7 @@ _JAVA_CONNECTOR = (*_JMX, "connector")
 _PARTITION = (*_FLOW, "topic", "partition")
 _CONNECTOR = (*_FLOW, "connector")
 _TASK = (*_FLOW, "task")
+_EACH_NODE = (*_FLOW, "node", "host", "id")
 
 _SOURCE = "kafka_connect_mirror_source_connector_"
 _CHECKPOINT = "kafka_connect_mirror_checkpoint_connector_"
@@ -169,7 +170,8 @@ _FLOWS = Chapter(
 
 _NODES = Chapter(
     "Nodes that run the same flow",
-    "All other metrics are of the node that is scraped. `node` is another node's `worker_id`.",
+    "All other metrics are of the node that is scraped. `node` is the `worker_id` of a node: the address of its REST "
+    "interface, and its host, if several nodes have the same. `id` is that of the process, which no other has.",
     (
         Metric("mm2py_flow_nodes", _G, _FLOW, "Nodes that run the flow and answer, this one included."),
         Metric("mm2py_flow_owner", _G, _FLOW,
@@ -177,12 +179,12 @@ _NODES = Chapter(
                "checkpoints. 0 on its other nodes; none where it stands by for Java MirrorMaker."),
         Metric("mm2py_flow_differing_settings", _G, _FLOW,
                "Settings of the flow in this node's file that are not the owner's."),
-        Metric("mm2py_node_bytes_per_second", _G, (*_FLOW, "node"),
+        Metric("mm2py_node_bytes_per_second", _G, _EACH_NODE,
                "What each node copies of the flow, this one included; of another one as of its last report, while it "
                "answers."),
-        Metric("mm2py_node_last_heard_seconds", _G, (*_FLOW, "node"),
+        Metric("mm2py_node_last_heard_seconds", _G, _EACH_NODE,
                "Time since another node reported; one that left in good order has no series."),
-        Metric("mm2py_node_tasks", _G, (*_FLOW, "node"),
+        Metric("mm2py_node_tasks", _G, _EACH_NODE,
                "Copy tasks that each node has by the flow's assignment, this one included."),
     ),
 )  # fmt: skip

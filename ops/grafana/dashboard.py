@@ -326,7 +326,7 @@ NODES = Row(
         ),
         lines(
             "Copy tasks of each node",
-            Query(f"max by (source, target, node) (mm2py_node_tasks{{{WHICH}}})", f"{FLOW} {{{{node}}}}"),
+            Query(f"max by (source, target, node, host, id) (mm2py_node_tasks{{{WHICH}}})", f"{FLOW} {{{{node}}}}"),
             stacked=True,
         ),
         lines(

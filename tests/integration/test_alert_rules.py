@@ -29,7 +29,7 @@ FLOW = {**NODE, "source": "A", "target": "B"}
 TOPIC = {**FLOW, "topic": "A.t"}
 #: Of all nodes that run the flow.
 OF_FLOW = {"job": "mm2py", "source": "A", "target": "B"}
-OF_NODE = {**OF_FLOW, "node": "m:8083"}
+OF_NODE = {**OF_FLOW, "node": "localhost:8083 on m", "host": "m", "id": "m-1"}
 SOURCE = {**FLOW, "connector": "MirrorSourceConnector"}
 
 
@@ -250,17 +250,24 @@ CASES = [
         "11m",
     ),
     Case(
-        "Mm2pyNodeGone", flow("mm2py_node_last_heard_seconds", "3x8 18+15x30", node="m:8083"), OF_NODE, "6m30s", "20m"
+        "Mm2pyNodeGone",
+        {
+            **flow("mm2py_node_last_heard_seconds", "3x8 18+15x30", node="localhost:8083 on m", host="m", id="m-1"),
+            **flow("mm2py_node_last_heard_seconds", "3x200", node="localhost:8083 on n", host="n", id="n-1"),
+        },
+        OF_NODE,
+        "6m30s",
+        "20m",
     ),
     Case("Mm2pyFlowOwnerless", flow("mm2py_flow_owner", "0x24 1x20"), OF_FLOW, "4m", "7m"),
     Case("Mm2pyFilesDiffer", flow("mm2py_flow_differing_settings", "2x80 0x20"), FLOW, "16m", "21m"),
     Case(
         "Mm2pyLoadUneven",
         {
-            **flow("mm2py_node_bytes_per_second", "4000000x360", node="n:8083"),
-            **flow("mm2py_node_bytes_per_second", "1000000x240 4000000x120", node="m:8083"),
-            **flow("mm2py_node_tasks", "1x360", node="n:8083"),
-            **flow("mm2py_node_tasks", "1x360", node="m:8083"),
+            **flow("mm2py_node_bytes_per_second", "4000000x360", node="localhost:8083", id="n"),
+            **flow("mm2py_node_bytes_per_second", "1000000x240 4000000x120", node="localhost:8083", id="m"),
+            **flow("mm2py_node_tasks", "1x360", node="localhost:8083", id="n"),
+            **flow("mm2py_node_tasks", "1x360", node="localhost:8083", id="m"),
         },
         OF_FLOW,
         "46m",

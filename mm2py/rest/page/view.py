@@ -216,6 +216,7 @@ def _task(task: TaskView) -> dict[str, Any]:
 
 def _node(node: NodeView) -> dict[str, Any]:
     return {
+        "id": node.id,
         "worker_id": node.worker_id,
         "rest": node.rest,
         "host": node.host,

@@ -195,6 +195,35 @@ async def test_a_successor_replaces_a_killed_node(brokers: FakeBrokers, known_by
         assert set(await _kept(brokers)) == {ONE.id, successor.id}
 
 
+async def test_a_lost_node_does_not_hide_behind_one_with_its_address(brokers: FakeBrokers) -> None:
+    """Machines with the default `listeners`, or with one host name: each is shown, and the lost one is reported."""
+    one, other = (attrs.evolve(it, rest="localhost:8080") for it in (ONE, OTHER))
+    twin = attrs.evolve(other, machine="m3", started_ms=LoopClock().wall_ms() - 60_000)
+    async with running(one, other, twin) as (here, lost, there):
+        for it in (here, lost, there):
+            it.its.know(shared(one, other, twin))
+        await asyncio.sleep(7)
+        together = here.its.views(flow_view())
+        lost.its.hand_over()
+        await lost.stop()
+        for it in (here, there):
+            it.its.know(shared(one, twin))
+        await asyncio.sleep(45)
+        left = here.its.views(flow_view())
+
+    assert {it.id: it.worker_id for it in together} == {
+        one.id: "localhost:8080 on one",
+        other.id: other.id,
+        twin.id: twin.id,
+    }
+    assert {it.id: (it.answers, it.is_member) for it in left} == {
+        one.id: (True, True),
+        other.id: (False, False),
+        twin.id: (True, True),
+    }
+    assert here.events.of(NodeSilent)
+
+
 async def test_a_node_answers_again(brokers: FakeBrokers) -> None:
     """A node that was frozen is reported once as silent, and once as back."""
     async with running(ONE, OTHER) as (one, other):

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2py.model.node import Node, decode_node, encode_node
+from mm2py.model.node import Node, decode_node, distinct_names, encode_node
 
 
 _JSON = st.recursive(
@@ -31,3 +31,17 @@ def test_any_bytes_are_a_node_or_none(raw: bytes) -> None:
     node = decode_node(raw)
 
     assert node is None or decode_node(encode_node(node)) == node
+
+
+def test_nodes_with_one_address_have_names_of_their_own() -> None:
+    """Where the REST interface is, with the host if others say the same, as on localhost, or else the node's id."""
+    local = [Node(host, 1, host, "1", "localhost:8080") for host in ("m1", "m2")]
+    twins = [Node("mirror", 1, machine, "1", "mirror:8080") for machine in ("m3", "m4")]
+    alone = Node("m5", 1, "m5", "1", "m5:8080")
+
+    names = distinct_names([*local, *twins, alone, alone])
+
+    assert [names[node.id] for node in local] == ["localhost:8080 on m1", "localhost:8080 on m2"]
+    assert [names[node.id] for node in twins] == [node.id for node in twins]
+    assert names[alone.id] == "m5:8080"
+    assert distinct_names([local[0]]) == {local[0].id: "localhost:8080"}

@@ -8,10 +8,10 @@ import pytest
 from mm2py.core.control.overrides import SOURCE
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
-from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage
+from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, TaskState, TaskView
 from mm2py.rest import connect
 from mm2py.rest.shapes import flow_status, overrides_json, topics_of
-from tests.support.rest_node import FLOW, some_view
+from tests.support.rest_node import FLOW, some_nodes, some_view
 
 
 def _flow(**changes: object) -> FlowView:
@@ -149,3 +149,16 @@ def test_overrides_are_plain_values() -> None:
     assert found["connectors"] == {SOURCE: "paused"}
     assert found["partitions"] == [{"topic": "a", "partition": 0}, {"topic": "b", "partition": 1}]
     assert found["config"] == {SOURCE: {"topics": "x"}}
+
+
+def test_nodes_with_one_address_are_told_apart() -> None:
+    """Each node names itself as the others do, so that Connect's tools see as many workers as there are."""
+    here, there = (
+        attrs.evolve(node, worker_id=f"localhost:8080 on {node.host}", rest="localhost:8080") for node in some_nodes()
+    )
+    tasks = (TaskView(0, TaskState.RUNNING, 1, 1), TaskView(1, TaskState.RUNNING, 1, 1, node=there.worker_id))
+    shared = attrs.evolve(_flow(), tasks=tasks, nodes=(here, there))
+
+    found = connect.state_info(shared, _group(FlowState.RUNNING), "localhost:8080")
+
+    assert [task["worker_id"] for task in found["tasks"]] == ["localhost:8080 on here", "localhost:8080 on there"]

@@ -39,7 +39,7 @@ export function nodeTable() {
   return new Table({
     name: "nodes",
     caption: "Nodes",
-    key: (node) => `${node.worker_id} ${node.pid}`,
+    key: (node) => node.id,
     sort: ["node", "up"],
     empty: "This node is the only one.",
     columns: [
