@@ -15,6 +15,8 @@ class ExitCode(enum.IntEnum):
     FAILED = 2
     #: The configuration is valid, but startup failed.
     NOT_STARTED = 3
+    #: A check: what is to be checked cannot be reached. The number is that of Nagios for what is unknown.
+    UNREACHABLE = 3
     #: Ctrl-C, before the command had begun.
     INTERRUPTED = 130
     #: Invalid arguments.

@@ -12,6 +12,7 @@ from mm2py.cli.command import Parser
 #: Each command's purpose and module. Only the requested one is loaded: most need no Spark.
 _COMMANDS = {
     "mirror": ("mirror_maker", "run a node (the same as connect-mirror-maker)"),
+    "check": ("check", "check a file, this machine and the clusters before a mirror starts"),
     "status": ("status", "the state and problems of a running daemon"),
     "flow": ("flow", "show or control a flow of a running daemon"),
     "nodes": ("nodes", "the nodes that run each flow of a running daemon"),

@@ -18,7 +18,7 @@ from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.explaining import explained, find_flows
 from mm2py.cli.saved_files import stamps
 from mm2py.clock import Clock
-from mm2py.config.settings import ConfigError, MirrorSettings, load_settings
+from mm2py.config.settings import ConfigError, MirrorSettings, Problem, load_settings
 from mm2py.errors import Mm2Error
 from mm2py.flow.control.replication_loops import judged
 
@@ -167,17 +167,26 @@ def _explain(settings: MirrorSettings, name: str, *, only_changed: bool) -> int:
     return ExitCode.OK
 
 
-def _validate(settings: MirrorSettings, files: Sequence[Path]) -> int:
-    """Print what cannot be used, and notes; return the exit code."""
+async def refused_files(settings: MirrorSettings) -> list[Problem]:
+    """Return all that `refused_here` finds, and what Spark refuses of transforms, if there is any for it. Raise
+    `Mm2Error` if Spark does not start.
+    """
     refused = refused_here(settings)
     if needs_spark(settings):
-        from mm2py.cli.transform_checks import refused_transforms  # noqa: PLC0415 - as above
+        # Spark takes seconds to load.
+        from mm2py.cli.transform_checks import refused_transforms  # noqa: PLC0415
 
-        try:
-            refused += asyncio.run(refused_transforms(settings))
-        except Mm2Error as error:
-            print(error_line(error), file=sys.stderr)
-            return ExitCode.FAILED
+        refused += await refused_transforms(settings)
+    return refused
+
+
+def _validate(settings: MirrorSettings, files: Sequence[Path]) -> int:
+    """Print what cannot be used, and notes; return the exit code."""
+    try:
+        refused = asyncio.run(refused_files(settings))
+    except Mm2Error as error:
+        print(error_line(error), file=sys.stderr)
+        return ExitCode.FAILED
     if refused:
         print_refused(refused, settings.notes)
         return ExitCode.FAILED

@@ -6,7 +6,7 @@ import argparse
 import csv
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
@@ -137,15 +137,21 @@ class Choice:
         )
 
 
-async def read_settings(options: argparse.Namespace, clock: Clock) -> MirrorSettings:
+async def read_settings(
+    options: argparse.Namespace,
+    clock: Clock,
+    *,
+    targets: Sequence[str] = (),
+    overrides: Mapping[str, str] | None = None,
+) -> MirrorSettings:
     """Read the file, a worker's and its connectors' files, or a worker's and the connectors in its config topic. Raise
-    `ConfigError` with all problems.
+    `ConfigError` with all problems. See `load_settings` for *targets* and *overrides*.
     """
     if options.connector:
-        return import_settings(import_standalone(options.file, options.connector))
+        return import_settings(import_standalone(options.file, options.connector), overrides=overrides)
     # A pipe, as of <(sops -d mm2.properties), can be read only once.
     if not options.file.is_file() or worker_group(options.file) is None:
-        return load_settings(options.file)
+        return load_settings(options.file, targets=targets, overrides=overrides)
     composition = await read_worker_settings(options.file, clock)
     for name, idle in composition.idle.items():
         print(clean(f"mm2py: connector {name} has no flow: {idle}"), file=sys.stderr)

@@ -26,6 +26,15 @@ class Operation(enum.IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
+#: Brokers that do not say what one may do answer with the least number that the field has.
+_UNSAID = -(2**31)
+
+
+def operations_of(bits: int) -> frozenset[Operation] | None:
+    """Return the operations in the *bits* of a broker's answer (KIP-430); None if it does not tell."""
+    return None if bits == _UNSAID else frozenset(operation for operation in Operation if bits >> operation & 1)
+
+
 class Permission(enum.IntEnum):
     """Whether an ACL allows or denies (Kafka's AclPermissionType)."""
 

@@ -187,7 +187,7 @@ class RestServer:
 
 async def _opened(listener: Listener, all_listeners: Sequence[Listener]) -> list[socket.socket]:
     """Open a listener's sockets in a thread, because names are resolved; none stays open after a cancellation."""
-    opening = asyncio.get_running_loop().run_in_executor(None, _open, listener, all_listeners)
+    opening = asyncio.get_running_loop().run_in_executor(None, open_listener, listener, all_listeners)
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
@@ -197,7 +197,7 @@ async def _opened(listener: Listener, all_listeners: Sequence[Listener]) -> list
         raise
 
 
-def _open(listener: Listener, all_listeners: Sequence[Listener]) -> list[socket.socket]:
+def open_listener(listener: Listener, all_listeners: Sequence[Listener]) -> list[socket.socket]:
     """Open a listener's sockets: one for each address of its host. Raise OSError if one cannot be opened."""
     opened: list[socket.socket] = []
     port = listener.port

@@ -281,6 +281,24 @@ class MetadataRequest(Request[MetadataRequest_v7 | MetadataRequest_v9 | Metadata
         )
 
 
+class OperationsRequest(Request[MetadataRequest_v9]):
+    """What we may do (KIP-430) with the cluster and *topics*. Later versions of Metadata leave the cluster's out."""
+
+    API_KEY = 3
+
+    def __init__(self, topics: Collection[str]) -> None:
+        self._topics = list(topics)
+
+    def build(self, request_struct_class: Any) -> Any:
+        return request_struct_class(
+            topics=[(topic, {}) for topic in self._topics],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=True,
+            include_topic_authorized_operations=True,
+            tags={},
+        )
+
+
 _TIMES = (
     ("replica_id", Int32),
     ("isolation_level", Int8),
@@ -361,9 +379,13 @@ class CreateTopicsRequest(Request[CreateTopicsRequest_v3 | CreateTopicsRequest_v
 
     API_KEY = 19
 
-    def __init__(self, topics: Sequence[tuple[str, int, int, Mapping[str, str]]], timeout_ms: int) -> None:
+    def __init__(
+        self, topics: Sequence[tuple[str, int, int, Mapping[str, str]]], timeout_ms: int, *, is_trial: bool = False
+    ) -> None:
+        """Ask for the topics, or only, if it *is_trial*, whether they could be created."""
         self._topics = topics
         self._timeout_ms = timeout_ms
+        self._is_trial = is_trial
 
     def build(self, request_struct_class: Any) -> Any:
         knows_defaults = request_struct_class.API_VERSION >= CreateTopicsRequest_v4.API_VERSION
@@ -373,4 +395,6 @@ class CreateTopicsRequest(Request[CreateTopicsRequest_v3 | CreateTopicsRequest_v
                 msg = "the broker's default of partitions or replicas needs CreateTopics v4, which came with Kafka 2.4"
                 raise IncompatibleBrokerVersion(msg)
             topics.append((name, partitions, replication_factor, [], list(configs.items())))
-        return request_struct_class(create_topic_requests=topics, timeout=self._timeout_ms, validate_only=False)
+        return request_struct_class(
+            create_topic_requests=topics, timeout=self._timeout_ms, validate_only=self._is_trial
+        )

@@ -215,6 +215,10 @@ async def validates(reader: Reader, line: str) -> None:
     assert "mm2.properties: no problems; flows: A->B; only heartbeats: B->A\n" in said
 
 
+async def checks(reader: Reader, line: str) -> None:
+    assert "ready" in (await reader.follow(line, env=_dependencies())).splitlines()
+
+
 async def explains(reader: Reader, line: str) -> None:
     said = " ".join((await reader.follow(line, env=_dependencies())).split())
 
@@ -271,6 +275,7 @@ LINES_MEAN: dict[str, Callable[[Reader, str], Awaitable[None]]] = {
     "~/mm2py/bin/pip install .": installs_the_package,
     "cp etc/mm2.properties mm2.properties": runs_to_its_end,
     "~/mm2py/bin/connect-mirror-maker mm2.properties --validate": validates,
+    "~/mm2py/bin/mm2py check mm2.properties": checks,
     '~/mm2py/bin/connect-mirror-maker mm2.properties --explain "A->B"': explains,
     "~/mm2py/bin/connect-mirror-maker mm2.properties --clusters B": mirrors_until_it_is_told_to_stop,
     "~/mm2py/bin/mm2py status": asks_the_node,

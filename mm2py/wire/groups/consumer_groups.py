@@ -16,6 +16,7 @@ import attrs
 from aiokafka.protocol.commit import OffsetCommitRequest
 
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
+from mm2py.model.acl import Operation, operations_of
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset, GroupDescription, GroupListing, GroupType
 from mm2py.wire.answers import by_asked
@@ -43,6 +44,8 @@ _NO_GENERATION = -1
 _NO_MEMBER = ""
 _DEFAULT_RETENTION = -1
 _CONSUMER_PROTOCOL = "consumer"
+#: The version of DescribeGroups from which on it tells what one may do (KIP-430).
+_TELLS_OPERATIONS = 3
 
 
 @attrs.frozen
@@ -148,6 +151,24 @@ class Groups:
                 answers[group] = GroupDescription(
                     group, GroupType.CLASSIC, protocol_type, state, len(members), exists=exists
                 )
+        return answers
+
+    async def operations(self, groups: Collection[str]) -> dict[str, frozenset[Operation] | Failure | None]:
+        """Return what we may do with each of *groups*, whether it exists or not; None if its broker cannot tell."""
+        return await self._at_coordinators(groups, self._operations_at)
+
+    async def _operations_at(
+        self, node: int, groups: Sequence[str]
+    ) -> Mapping[str, frozenset[Operation] | Failure | None]:
+        response = await self._send(node, DescribeGroupsRequest(groups, with_operations=True))
+        if isinstance(response, Failure):
+            return dict.fromkeys(groups, response)
+        answers: dict[str, frozenset[Operation] | Failure | None] = self._silent(groups, "DescribeGroups")
+        for code, group, *_, bits in response.groups:
+            has_bits = response.API_VERSION >= _TELLS_OPERATIONS and not code
+            answers[group] = (
+                operations_of(bits) if has_bits else self._error(code, "DescribeGroups", group) if code else None
+            )
         return answers
 
     # Offsets.

@@ -153,13 +153,14 @@ class DescribeGroupsRequest(
 
     API_KEY = 15
 
-    def __init__(self, groups: Sequence[str]) -> None:
+    def __init__(self, groups: Sequence[str], *, with_operations: bool = False) -> None:
         self._groups = groups
+        self._with_operations = with_operations
 
     def build(self, request_struct_class: Any) -> Any:
         if request_struct_class.API_VERSION < DescribeGroupsRequest_v3_fixed.API_VERSION:
             return request_struct_class(list(self._groups))
-        return request_struct_class(list(self._groups), False)  # noqa: FBT003 - a field of the protocol
+        return request_struct_class(list(self._groups), self._with_operations)
 
 
 class JoinGroupRequest(protocol.JoinGroupRequest):

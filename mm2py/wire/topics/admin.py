@@ -98,18 +98,20 @@ class Admin:
         replicas = {partition.replicas for topic in topics for partition in topic.partitions.values()}
         return len(self._cluster.brokers.keys() | set(itertools.chain.from_iterable(replicas)))
 
-    async def create_topics(self, topics: Sequence[NewTopic]) -> dict[str, Result]:
-        """Create *topics*; per topic None where it was created, else the broker's error, TOPIC_ALREADY_EXISTS too."""
+    async def create_topics(self, topics: Sequence[NewTopic], *, is_trial: bool = False) -> dict[str, Result]:
+        """Create *topics*; per topic None where it was created, else the broker's error, TOPIC_ALREADY_EXISTS too. A
+        trial creates nothing, and has the same answers.
+        """
         results: dict[str, Result] = {}
         for chunk in _chunks(topics, lambda topic: 1 + max(1, topic.partitions) + len(topic.configs)):
-            results |= await self._create({topic.name: topic for topic in chunk})
+            results |= await self._create({topic.name: topic for topic in chunk}, is_trial=is_trial)
         return results
 
-    async def _create(self, topics: Mapping[str, NewTopic]) -> dict[str, Result]:
+    async def _create(self, topics: Mapping[str, NewTopic], *, is_trial: bool) -> dict[str, Result]:
         def request_for(names: Sequence[str]) -> CreateTopicsRequest:
             wanted = [topics[name] for name in names]
             rows = [(topic.name, topic.partitions, topic.replication_factor, topic.configs) for topic in wanted]
-            return CreateTopicsRequest(rows, self._broker_timeout_ms)
+            return CreateTopicsRequest(rows, self._broker_timeout_ms, is_trial=is_trial)
 
         return await self._command(topics, "CreateTopics", request_for, done_before=ErrorCode.TOPIC_ALREADY_EXISTS)
 

@@ -1,0 +1,189 @@
+"""
+What a flow needs of its clusters, and what it lacks. docs/security.md has the same in a table.
+
+A `Need` is about operations on what exists; whether a topic that is missing could be created is for the cluster to say,
+which knows more about that than ACLs.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from mm2py.config.layers import Side
+from mm2py.config.settings import FlowSettings
+from mm2py.core.findings import Finding, Level
+from mm2py.model.acl import Operation
+from mm2py.model.node_status import status_topic
+from mm2py.model.stored_overrides import overrides_topic
+from mm2py.model.synced import synced_topic
+from mm2py.policy.replication import ReplicationPolicy
+
+
+_LISTED: Final = 3
+_OWN = frozenset({Operation.DESCRIBE, Operation.READ, Operation.WRITE})
+_READS = frozenset({Operation.READ, Operation.DESCRIBE})
+_HINT: Final = "grant it with kafka-acls.sh --add"
+
+
+class Resource(enum.Enum):
+    """What an operation is on."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    TRANSACTIONAL_ID = "transactional id"
+    CLUSTER = "the cluster"
+
+
+@attrs.frozen
+class Need:
+    """Operations on some resources of one side, and what they are for."""
+
+    side: Side
+    resource: Resource
+    names: tuple[str, ...]
+    operations: frozenset[Operation]
+    purpose: str
+    #: Does the flow not copy without it?
+    is_vital: bool = False
+
+
+@attrs.frozen
+class InternalTopic:
+    """A topic of the mirror's own. `setting` is where its replication factor comes from."""
+
+    side: Side
+    name: str
+    setting: str
+    replication_factor: int
+    purpose: str
+    partitions: int = 1
+    is_vital: bool = False
+
+
+#: What is allowed on each resource of one side; None, or no entry, where that is unknown.
+Allowed = Mapping[tuple[Resource, str], frozenset[Operation] | None]
+
+
+def internal_topics(settings: FlowSettings, policy: ReplicationPolicy) -> list[InternalTopic]:
+    """Return the topics that the flow keeps for itself."""
+    source, target = settings.flow.source, settings.flow.target
+    overrides, beats = settings.config_storage, settings.heartbeats
+    found = [
+        InternalTopic(
+            Side.TARGET, overrides.topic or overrides_topic(source), "config.storage.replication.factor",
+            overrides.replication_factor, "overrides",
+        )
+    ]  # fmt: skip
+    if beats.is_emitted:
+        setting, factor = "heartbeats.topic.replication.factor", beats.topic_replication_factor
+        found.append(InternalTopic(Side.TARGET, policy.heartbeats_topic(), setting, factor, "heartbeats"))
+    if not settings.is_enabled:
+        return found
+    found += _of_nodes(settings)
+    checkpoints, syncs = settings.checkpoints, settings.offset_syncs
+    if checkpoints.is_emitted:
+        setting, factor = "checkpoints.topic.replication.factor", checkpoints.topic_replication_factor
+        found.append(InternalTopic(Side.TARGET, policy.checkpoints_topic(source), setting, factor, "checkpoints"))
+    if syncs.is_emitted:
+        side, other = (Side.SOURCE, target) if syncs.location == "source" else (Side.TARGET, source)
+        setting, factor = "offset-syncs.topic.replication.factor", syncs.topic_replication_factor
+        found.append(InternalTopic(side, policy.offset_syncs_topic(other), setting, factor, "offset syncs"))
+    return found
+
+
+def _of_nodes(settings: FlowSettings) -> Iterator[InternalTopic]:
+    """Return the topics by which a node knows what it, and others, have done."""
+    source, storage, status = settings.flow.source, settings.offset_storage, settings.status_storage
+    setting = "offset.storage.replication.factor"
+    yield InternalTopic(
+        Side.TARGET, storage.topic, setting, storage.replication_factor, "positions", storage.partitions, is_vital=True
+    )
+    yield InternalTopic(
+        Side.TARGET, status.topic or status_topic(source), "status.storage.replication.factor",
+        status.replication_factor, "what nodes report to each other", status.partitions,
+    )  # fmt: skip
+    if settings.topic_sync.configs_enabled or settings.topic_sync.acls_enabled:
+        purpose = "sync.topic.configs.enabled and sync.topic.acls.enabled"
+        yield InternalTopic(Side.TARGET, synced_topic(source), setting, storage.replication_factor, purpose)
+
+
+def needs(
+    settings: FlowSettings, internal: Sequence[InternalTopic], topics: Collection[str], remote_topics: Collection[str],
+    groups: Collection[str],
+) -> Iterator[Need]:  # fmt: skip
+    """Return what the flow needs to mirror *topics* to *remote_topics*, and to translate *groups*."""
+    for own in internal:
+        yield Need(own.side, Resource.TOPIC, (own.name,), _OWN, own.purpose, is_vital=own.is_vital)
+    if not settings.is_enabled:
+        return
+    sync, sources, remotes = settings.topic_sync, tuple(sorted(topics)), tuple(sorted(remote_topics))
+    yield Need(Side.SOURCE, Resource.TOPIC, sources, _READS, "records", is_vital=True)
+    written = _OWN | ({Operation.DELETE} if settings.broken_history.on_source_recreated == "re-create" else set())
+    yield Need(Side.TARGET, Resource.TOPIC, remotes, written, "records", is_vital=True)
+    changed = {Operation.ALTER, Operation.DESCRIBE_CONFIGS}
+    yield Need(Side.TARGET, Resource.TOPIC, remotes, frozenset(changed), "partitions and limits of remote topics")
+    if sync.configs_enabled:
+        reads, writes = frozenset({Operation.DESCRIBE_CONFIGS}), frozenset({Operation.ALTER_CONFIGS})
+        yield Need(Side.SOURCE, Resource.TOPIC, sources, reads, "sync.topic.configs.enabled")
+        yield Need(Side.TARGET, Resource.TOPIC, remotes, writes, "sync.topic.configs.enabled")
+    if sync.acls_enabled:
+        acls = frozenset({Operation.DESCRIBE})
+        yield Need(Side.SOURCE, Resource.CLUSTER, ("",), acls, "sync.topic.acls.enabled")
+        yield Need(Side.TARGET, Resource.CLUSTER, ("",), acls | {Operation.ALTER}, "sync.topic.acls.enabled")
+    yield Need(
+        Side.TARGET, Resource.TRANSACTIONAL_ID, _transactional_ids(settings),
+        frozenset({Operation.DESCRIBE, Operation.WRITE}), "refusing writes of a node that was replaced",
+    )  # fmt: skip
+    yield from _of_groups(settings, tuple(sorted(groups)))
+
+
+def _transactional_ids(settings: FlowSettings) -> tuple[str, str]:
+    group, membership = settings.group_id, settings.membership
+    return f"{membership.task_ids or f'{group}-MirrorSourceConnector'}-*", membership.owner_id or (
+        f"connect-cluster-{group}"
+    )
+
+
+def _of_groups(settings: FlowSettings, groups: tuple[str, ...]) -> Iterator[Need]:
+    describe, read = frozenset({Operation.DESCRIBE}), frozenset({Operation.READ})
+    yield Need(Side.TARGET, Resource.GROUP, (settings.group_id,), read, "sharing the flow between nodes")
+    if settings.copying.start_group:
+        yield Need(Side.SOURCE, Resource.GROUP, (settings.copying.start_group,), describe, "copy.start.group")
+    if settings.checkpoints.is_emitted:
+        yield Need(Side.SOURCE, Resource.GROUP, groups, describe, "checkpoints")
+        if settings.checkpoints.is_synced:
+            yield Need(Side.TARGET, Resource.GROUP, groups, read | describe, "sync.group.offsets.enabled")
+
+
+def lacking(need: Need, allowed: Allowed, alias: str, principal: str) -> Iterator[Finding]:
+    """Compare a *need* with what is *allowed* on cluster *alias*: one finding for all that lack the same."""
+    missing: dict[tuple[Operation, ...], list[str]] = {}
+    unknown = []
+    for name in need.names:
+        operations = allowed.get((need.resource, name))
+        if operations is None:
+            unknown.append(name)
+        elif lacks := tuple(sorted(need.operations - operations)):
+            missing.setdefault(lacks, []).append(name)
+    level = Level.ERROR if need.is_vital else Level.WARNING
+    for lacks, names in missing.items():
+        words = ", ".join(operation.name for operation in lacks)
+        text = f"{principal} lacks {words} on {named(need.resource, names)} of {alias}, for {need.purpose}"
+        yield Finding(level, alias, text, _HINT)
+    if unknown:
+        words = ", ".join(sorted(operation.name for operation in need.operations))
+        text = f"whether {principal} has {words} on {named(need.resource, unknown)} of {alias}, for {need.purpose}"
+        yield Finding(Level.UNKNOWN, alias, text)
+
+
+def named(resource: Resource, names: Sequence[str]) -> str:
+    """Return *names* of one kind in words, the first of them if there are many."""
+    if resource is Resource.CLUSTER:
+        return str(resource.value)
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    plural = "" if len(names) == 1 else "s"
+    return f"{resource.value}{plural} {', '.join(names[:_LISTED])}{more}"
