@@ -24,6 +24,7 @@ from mm2py.clock import Clock
 from mm2py.config.providers import Stamps
 from mm2py.config.settings import FlowSettings, MirrorSettings
 from mm2py.errors import OverrideConflictError, UnknownConnectorError
+from mm2py.flow.control.cluster_ids import ClusterIds
 from mm2py.flow.control.connect_worker import ConnectWorker, Hooks, Place
 from mm2py.flow.control.control import Control
 from mm2py.flow.control.overrides import OverrideControl
@@ -113,6 +114,7 @@ class MirrorMaker:
             clock=clock,
             events=events,
         )
+        self._cluster_ids = ClusterIds(lambda: self._changes.settings, clock=clock, events=events)
         self._fleet.add(settings.flows)
         self._fleet.know(settings.elsewhere)
         #: What REST may ask of the flows.
@@ -143,6 +145,7 @@ class MirrorMaker:
             measures=measures,
             us=self._this_node,
             before_takeover=partial(self._overrides.catch_up, settings.flow),
+            on_clusters=partial(self._cluster_ids.learn, settings.flow),
         )
         stored = self._overrides.stored(settings.flow)
         runner.requests.apply(stored.overrides, by=stored.by, at_ms=stored.at_ms)
@@ -313,6 +316,7 @@ class MirrorMaker:
             if self.worker is not None:
                 await self.worker.membership.admit(runner)
             found = await self._overrides.prepare(runner)
+            await self._cluster_ids.confirm(runner, found)
             if self.worker is not None:
                 await self.worker.take_over(found)
             settings.append(found)

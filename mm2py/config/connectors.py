@@ -24,6 +24,8 @@ _OWNED: Final = {
 #: and the one for checkpoints.
 TASK_IDS: Final = f"{SOURCE}.transactional.id"
 OWNER_ID: Final = f"{CHECKPOINT}.transactional.id"
+#: What a flow's lines begin with that say how a connector names a cluster which the flow reaches by other addresses.
+NAMED_AGAIN: Final = "named.again"
 
 
 def only_reader_of(name: str) -> str | None:

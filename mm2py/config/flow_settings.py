@@ -156,6 +156,18 @@ class CopySettings:
 
 
 @attrs.frozen
+class NamedAgain:
+    """How a connector names one of the flow's clusters, by other addresses than those that are used: the flow runs if
+    that is the same cluster.
+    """
+
+    key: str
+    #: The connector, or its file.
+    where: str
+    endpoint: ClusterEndpoint
+
+
+@attrs.frozen
 class FlowSettings:
     """How one flow is run."""
 
@@ -183,6 +195,7 @@ class FlowSettings:
     config_storage: StorageSettings = StorageSettings()
     #: Where nodes that share the flow report to each other; by default `mm2-status.<source>.internal`.
     status_storage: StorageSettings = StorageSettings(partitions=5)
+    named_again: tuple[NamedAgain, ...] = ()
 
     @property
     def group_id(self) -> str:

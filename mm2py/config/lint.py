@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from mm2py.config.connectors import NAMED_AGAIN
 from mm2py.config.keys.row import FORMS, Key, Kind, LineLevel, Place
 from mm2py.config.keys.security import KAFKAS_OWN, SECURITY
 from mm2py.config.keys.table import find_key, known_names, levels_of, nearest_name
@@ -67,8 +68,9 @@ def classify(value: Value, aliases: Sequence[str]) -> Line:
 
 
 def classify_all(layers: Layers, aliases: Sequence[str]) -> tuple[Line, ...]:
-    """Split every effective line."""
-    return tuple(classify(value, aliases) for value in layers.lines())
+    """Split every effective line, but for those that say only how connectors name their clusters."""
+    lines = (classify(value, aliases) for value in layers.lines())
+    return tuple(line for line in lines if not line.name.startswith(f"{NAMED_AGAIN}."))
 
 
 #: Keys that protect something, of clients or listeners.

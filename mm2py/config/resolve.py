@@ -8,12 +8,12 @@ there is a problem.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import attrs
 
-from mm2py.config.connectors import OWNER_ID, TASK_IDS
+from mm2py.config.connectors import NAMED_AGAIN, OWNER_ID, TASK_IDS
 from mm2py.config.flow_settings import (
     BrokenHistorySettings,
     CheckpointSettings,
@@ -21,6 +21,7 @@ from mm2py.config.flow_settings import (
     FlowSettings,
     HeartbeatSettings,
     MembershipSettings,
+    NamedAgain,
     OffsetSyncSettings,
     PolicySettings,
     StorageSettings,
@@ -352,6 +353,20 @@ def flow_endpoint(layers: Layers, flow: Flow, side: Side) -> ClusterEndpoint | P
 def cluster_endpoint(layers: Layers, alias: str) -> ClusterEndpoint | Problem:
     """Read the connection settings of cluster *alias*, independently of a flow."""
     return _reach(layers, alias, None, Side.SOURCE)
+
+
+def clusters_named_again(layers: Layers, flow: Flow) -> Iterator[NamedAgain | Problem]:
+    """Read how connectors name the flow's clusters by other addresses than those that are used."""
+    for side, alias in (("source", flow.source), ("target", flow.target)):
+        stem = f"{flow}.{NAMED_AGAIN}.{side}."
+        for line in layers.lines():
+            if line.key.startswith(stem) and line.key.endswith(".key"):
+                owner = line.key.removesuffix(".key")
+                end, where = cluster_endpoint(layers, owner), layers.get(f"{owner}.where")
+                if isinstance(end, Problem):
+                    yield end
+                else:
+                    yield NamedAgain(line.text, where.text if where else "", attrs.evolve(end, alias=alias))
 
 
 def _reach(layers: Layers, alias: str, flow: Flow | None, side: Side) -> ClusterEndpoint | Problem:

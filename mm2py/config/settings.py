@@ -37,6 +37,7 @@ from mm2py.config.resolve import (
     FlowReader,
     cluster_aliases,
     cluster_endpoint,
+    clusters_named_again,
     flow_endpoint,
     flow_settings,
     running_flows,
@@ -45,7 +46,7 @@ from mm2py.config.resolve import (
 from mm2py.config.rest import RestSettings, judge_rest, note_rest, rest_settings
 from mm2py.config.security import carries_secrets, encrypts_traffic, is_on_this_machine
 from mm2py.config.transforms import judge_transforms
-from mm2py.model.endpoint import ClusterEndpoint, one_name_each
+from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow
 from mm2py.model.topic import is_topic_name
 
@@ -223,7 +224,6 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
         rest=rest,
         notes=(
             *notes,
-            *_note_clusters(clusters, layers),
             *_note_aliases(layers, flows),
             *note_rest(rest, layers),
             *_note_heartbeats_only(document, flows, layers, targets),
@@ -266,7 +266,8 @@ def _elsewhere(layers: Layers, flows: Sequence[FlowSettings]) -> tuple[FlowSetti
 
 def _flow(layers: Layers, flow: Flow) -> FlowSettings | tuple[Problem, ...]:
     source, target = (flow_endpoint(layers, flow, side) for side in (Side.SOURCE, Side.TARGET))
-    ends = (end for end in (source, target) if isinstance(end, Problem))
+    again = tuple(clusters_named_again(layers, flow))
+    ends = (end for end in (source, target, *again) if isinstance(end, Problem))
     problems = (
         *_judge_alias(flow, layers),
         *judge_renamed_source(layers, flow),
@@ -276,7 +277,8 @@ def _flow(layers: Layers, flow: Flow) -> FlowSettings | tuple[Problem, ...]:
     )
     if isinstance(source, Problem) or isinstance(target, Problem) or problems:
         return problems
-    return flow_settings(layers, flow, source, target)
+    named_again = tuple(end for end in again if not isinstance(end, Problem))
+    return attrs.evolve(flow_settings(layers, flow, source, target), named_again=named_again)
 
 
 def _tidied(problems: Iterable[Problem]) -> tuple[Problem, ...]:
@@ -404,15 +406,6 @@ def _hint_at_flow(layers: Layers, targets: Sequence[str]) -> str:
 
 def _first_flow(aliases: Sequence[str]) -> Flow:
     return Flow(*(*aliases, "A", "B")[:2])
-
-
-def _note_clusters(clusters: Mapping[str, ClusterEndpoint], layers: Layers) -> Iterator[Problem]:
-    for alias, other in one_name_each(clusters.values()).items():
-        if other != alias:
-            line = layers.get(f"{alias}.bootstrap.servers") or layers.get("bootstrap.servers")
-            where, key = (line.where, line.key) if line else ("", "bootstrap.servers")
-            message = f"{alias} and {other} have the same brokers, so they are one cluster, mirrored to itself"
-            yield Problem(where, key, message, "unless that is meant, give each cluster its own brokers")
 
 
 def _note_aliases(layers: Layers, flows: Iterable[FlowSettings]) -> Iterator[Problem]:

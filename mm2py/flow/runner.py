@@ -67,11 +67,12 @@ class FlowRunner:
         measures: FlowMeasures | None = None,
         us: Callable[[], Node] = this_node,
         before_takeover: Callable[[], Awaitable[None]] | None = None,
+        on_clusters: Callable[[str | None, str | None], None] = lambda _source, _target: None,
     ) -> None:
         """
         Create a runner; *us* returns this node as seen by others that would run the same flow.
 
-        *before_takeover*: see `FlowSharing`.
+        *before_takeover*: see `FlowSharing`; *on_clusters*: see `FlowContext`.
         """
         self.settings = settings
         #: Called when the flow is over: see `is_over`.
@@ -85,7 +86,7 @@ class FlowRunner:
         self._drain_within_s = 0.0
         #: What prevents the flow from starting: state, error and hint.
         self._held: tuple[FlowState, str, str] | None = None
-        context = FlowContext(settings, self.reach, clock, events, jitter)
+        context = FlowContext(settings, self.reach, clock, events, jitter, on_clusters=on_clusters)
         #: The source group fills them, the checkpoint group reads them.
         self._translations = Translations(
             flow_runs=settings.offset_syncs.flow_runs_max, partition_runs=settings.offset_syncs.partition_runs_max

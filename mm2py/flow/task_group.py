@@ -61,6 +61,8 @@ class FlowContext:
     passed_over: PassedOver = attrs.field(
         default=attrs.Factory(lambda self: PassedOver(self.settings.flow, self.events), takes_self=True)
     )
+    #: Gets the ids of the source's and of the target's cluster once they are reached; raises if they must not be used.
+    on_clusters: Callable[[str | None, str | None], None] = lambda _source, _target: None
     #: What is written on the target by; one for all lives.
     writers: ControlWriters = attrs.field(
         default=attrs.Factory(

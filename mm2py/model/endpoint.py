@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -48,13 +48,29 @@ class ClusterEndpoint:
     receive_buffer_bytes: int = -1
 
 
-def one_name_each(ends: Iterable[ClusterEndpoint]) -> dict[str, str]:
-    """Return each alias with the first alias of its cluster: aliases that share a bootstrap server name one cluster."""
-    clusters: list[tuple[list[str], set[str]]] = []
+def one_name_each(ends: Iterable[ClusterEndpoint], ids: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return each alias with the first alias of its cluster. By their *ids* clusters are one or two; as long as one of
+    them has none, they are one if they share a bootstrap server.
+    """
+    clusters: list[_OneCluster] = []
     for end in ends:
-        servers = set(end.bootstrap_servers)
-        same = [known for known in clusters if end.alias in known[0] or servers & known[1]]
-        aliases = [*(alias for known in same for alias in known[0]), end.alias]
+        found = (ids or {}).get(end.alias)
+        new = _OneCluster([end.alias], set() if found is None else {found}, set(end.bootstrap_servers))
+        same = [known for known in clusters if known.is_same(new)]
         clusters = [known for known in clusters if known not in same]
-        clusters.append((aliases, servers.union(*(known[1] for known in same))))
-    return {alias: aliases[0] for aliases, _ in clusters for alias in aliases}
+        for known in same:
+            new = _OneCluster([*known.aliases, *new.aliases], known.ids | new.ids, known.servers | new.servers)
+        clusters.append(new)
+    return {alias: one.aliases[0] for one in clusters for alias in one.aliases}
+
+
+@attrs.frozen(eq=False)
+class _OneCluster:
+    aliases: list[str]
+    ids: set[str]
+    servers: set[str]
+
+    def is_same(self, other: _OneCluster) -> bool:
+        if other.aliases[0] in self.aliases:
+            return True
+        return bool(self.ids & other.ids if self.ids and other.ids else self.servers & other.servers)

@@ -13,7 +13,7 @@ import pytest
 
 from mm2py.clock import SystemClock
 from mm2py.config.flow_settings import StorageSettings
-from mm2py.devkit.broker import KafkaCluster
+from mm2py.devkit.broker import HOST, KafkaCluster
 from mm2py.errors import BrokerAnsweredError, ConnectorsNotStoredError, OverrideConflictError
 from mm2py.flow.control.connector_store import ConnectorStore, Decide
 from mm2py.flow.control.takeover import take_over_positions
@@ -22,7 +22,7 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.overrides import Wanted
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.state import FlowState
-from mm2py.telemetry.events import Event, WorkerRunsElsewhere, WorkerTakenOver
+from mm2py.telemetry.events import ClustersAreOne, Event, FlowFailed, WorkerRunsElsewhere, WorkerTakenOver
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
@@ -31,7 +31,7 @@ from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.eventually import eventually
 from tests.support.flows import flow_settings
 from tests.support.mirrored import await_arrived
-from tests.support.nodes import running_worker
+from tests.support.nodes import running_node, running_worker
 from tests.support.producing import produce_numbers
 from tests.support.topics import create_topic, delete_topic, end_offsets, list_topics, topic_configs
 
@@ -321,3 +321,71 @@ async def test_java_s_workers_are_waited_for_and_kept_out_by_kafka_itself(
     assert not two.events.of(WorkerRunsElsewhere)
     assert not left.members
     assert await end_offsets(target, remote) == {0: 1_000}
+
+
+async def test_which_cluster_is_meant_is_decided_by_its_id(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    A connector names its target by another host than the worker's file does: it is one cluster, and runs. Another one
+    names the same host with the port of the source: it is told once that this is another cluster, and not a record is
+    copied. A third one's target does not answer: it is taken, and waits.
+    """
+    source, target = primary.bootstrap_servers, backup.bootstrap_servers
+    flows = {name: Flow(f"{name}{prefix[-6:]}", "us-east") for name in ("same", "other", "away")}
+    named = {"same": target.replace(HOST, "localhost"), "other": source, "away": f"{HOST}:1"}
+    await create_topic(source, prefix, partitions=1)
+    await produce_numbers(source, prefix, count=500, partitions=1)
+    async with running_worker(_worker(target, prefix), tmp_path) as one:
+        worker = one.node.worker
+        assert worker is not None
+        await eventually(lambda: worker.store.is_read, within_s=30, what="the config topic is read")
+        for name, flow in flows.items():
+            config = {**_source_connector(flow, source, prefix), "target.cluster.bootstrap.servers": named[name]}
+            assert await worker.put(name, config, by="the test")
+        await await_arrived(target, f"{flows['same'].source}.{prefix}", 500)
+        await one.until(flows["other"], "MirrorSourceConnector", FlowState.FAILED)
+        await one.until(flows["away"], "MirrorSourceConnector", FlowState.STARTING)
+        failed = one.view(flows["other"])
+        ids = {event.flow: event.error for event in one.events.of(FlowFailed)}
+        waits = await eventually(lambda: one.view(flows["away"]).last_error, within_s=30, what="it says why it waits")
+        await one.stop()
+
+    assert failed.last_error.startswith(f"other: target.cluster.bootstrap.servers = {source} is cluster ")
+    assert f"another one than that at {target}" in failed.last_error
+    assert ids == {flows["other"]: failed.last_error}
+    assert f"does not answer at {HOST}:1" in waits
+    assert await list_topics(target) & {f"{flow.source}.{prefix}" for flow in flows.values()} == {
+        f"{flows['same'].source}.{prefix}"
+    }
+
+
+async def test_aliases_of_one_cluster_are_told_by_its_id(backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
+    """
+    Two aliases have addresses of their own, and their brokers say that they are one cluster: that is reported, not
+    before. As names are kept, the flow would feed itself, and is refused before a record is copied.
+    """
+    servers, flow = backup.bootstrap_servers, Flow("here", f"there{prefix[-6:]}")
+    other = servers.replace(HOST, "localhost")
+    lines = {
+        "clusters": f"{flow.source}, {flow.target}",
+        f"{flow.source}.bootstrap.servers": servers,
+        f"{flow.target}.bootstrap.servers": other,
+        f"{flow}.enabled": "true",
+        "topics": prefix,
+        "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+        "emit.heartbeats.enabled": "false",
+        **{f"{kind}.replication.factor": 1 for kind in ("offset.storage", "offset-syncs.topic", "checkpoints.topic")},
+    }
+    await create_topic(servers, prefix, partitions=1)
+    await produce_numbers(servers, prefix, count=5, partitions=1)
+    async with running_node("".join(f"{key} = {value}\n" for key, value in lines.items()), tmp_path) as one:
+        before = one.node.settings.notes
+        await one.until(flow, "MirrorSourceConnector", FlowState.FAILED)
+        error = one.view(flow).last_error
+
+    (found,) = one.events.of(ClustersAreOne)
+    assert not any("one cluster" in note.message for note in before)
+    assert found.aliases == (flow.source, flow.target)
+    assert f"{flow} would feed itself without end" in error
+    assert await end_offsets(servers, prefix) == {0: 5}

@@ -151,8 +151,3 @@ def seconds_of(milliseconds: str) -> str:
     """Return milliseconds as seconds, at least one; empty for an invalid number, which the checks report."""
     text = milliseconds.strip()
     return str(max(1, int(text) // 1000)) if text.isascii() and text.isdigit() else ""
-
-
-def hosts_of(servers: str) -> set[str]:
-    """Return the hosts in a list of brokers, in lower case and without ports."""
-    return {address.strip().rpartition(":")[0].rpartition("//")[2].lower() for address in servers.split(",")} - {""}

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.connectors import OWNER_ID, TASK_IDS, only_reader_of
-from mm2py.config.importers.lines import Imported, Lines, ParsedFile, hosts_of, read_files
+from mm2py.config.connectors import NAMED_AGAIN, OWNER_ID, TASK_IDS, only_reader_of
+from mm2py.config.importers.lines import Imported, Lines, ParsedFile, read_files
 from mm2py.config.importers.mirus import SOURCE_CLASS as MIRUS
 from mm2py.config.importers.mirus import judge_routers, take_mirus
 from mm2py.config.keys.row import LineLevel, Place
@@ -229,9 +229,43 @@ def _take_flow(lines: Lines, flow: Flow, group: Sequence[Connector], worker: Par
             yield from take_mirus(lines, connector.file, flow)
         else:
             yield from _take_connector(lines, connector, group, worker)
+    _take_named_again(lines, flow, group, worker)
     lines.set(f"{flow}.enabled", "true" if kinds & {ConnectorClass.SOURCE, ConnectorClass.MIRUS} else "false")
     lines.set(f"{flow}.emit.checkpoints.enabled", "true" if ConnectorClass.CHECKPOINT in kinds else "false")
     lines.set(f"{flow}.emit.heartbeats.enabled", "true" if ConnectorClass.HEARTBEAT in kinds else "false")
+
+
+def _take_named_again(lines: Lines, flow: Flow, group: Sequence[Connector], worker: ParsedFile) -> None:
+    """Keep how connectors name a cluster that the flow reaches by other addresses: whether that is the same one, only
+    the brokers can tell.
+    """
+    found: list[dict[str, str]] = []
+    lead = next((line for one in group if (line := one.get(f"source.cluster.{_SERVERS}")) is not None), None)
+    for connector in group:
+        stem = "destination.consumer." if connector.kind is ConnectorClass.MIRUS else "target.cluster."
+        for side, prefix, used in (
+            ("target", stem, _writer(connector, worker)),
+            ("source", "source.cluster.", lead),
+        ):
+            named = connector.get(prefix + _SERVERS)
+            is_used = side == "target" or connector.kind is not ConnectorClass.HEARTBEAT
+            if used is None or named is None or not is_used or _addresses(used) == _addresses(named):
+                continue
+            owner = f"{flow}.{NAMED_AGAIN}.{side}"
+            names = [key.removeprefix(prefix) for key in connector.file.entries if key.startswith(prefix)]
+            own = {name: connector.file.entries[prefix + name] for name in names if is_client_key(name)}
+            shown = {f"{owner}.{name}": it.value for name, it in own.items()}
+            if shown in found:
+                continue
+            found.append(shown)
+            for name, entry in own.items():
+                lines.take(f"{owner}.{len(found)}.{name}", entry)
+            lines.set(f"{owner}.{len(found)}.key", named.key)
+            lines.set(f"{owner}.{len(found)}.where", connector.file.name)
+
+
+def _addresses(line: Entry) -> set[str]:
+    return {address for address in split_list(line.value.lower()) if address}
 
 
 def _settle_replication(lines: Lines, flow: Flow) -> None:
@@ -340,7 +374,7 @@ def _judge_flow(group: Sequence[Connector], worker: ParsedFile, *, is_whole: boo
             message = f"{connector.flow} has a {kind.value} already ({first.file.name})"
             yield Problem(again.where, again.key, message, "give each a source.cluster.alias, or make one file of both")
     if lead.kind is ConnectorClass.MIRUS:
-        yield from _judge_target(lead, worker, ("destination.consumer.bootstrap.servers",))
+        yield from _judge_target(lead, worker, ())
         yield from _judge_source(lead, ("consumer.bootstrap.servers",))
         yield from judge_routers(lead.file)
         return
@@ -351,11 +385,6 @@ def _judge_flow(group: Sequence[Connector], worker: ParsedFile, *, is_whole: boo
         )
     for connector in group:
         yield from _judge_target(connector, worker, ("target.cluster.bootstrap.servers", "target.cluster.brokers.list"))
-    servers = [found for one in group if (found := one.get("source.cluster.bootstrap.servers")) is not None]
-    for found in servers[1:]:
-        if not hosts_of(servers[0].value) & hosts_of(found.value):
-            message = f"another source than in {servers[0].where}, for the same flow {lead.flow}"
-            yield Problem(found.where, found.key, message, "give each source a source.cluster.alias of its own")
 
 
 def _judge_source(connector: Connector, keys: Sequence[str]) -> Iterator[Problem]:
@@ -375,13 +404,8 @@ def _writer(connector: Connector, worker: ParsedFile) -> Entry | None:
 
 
 def _judge_target(connector: Connector, worker: ParsedFile, keys: Sequence[str]) -> Iterator[Problem]:
-    writer = _writer(connector, worker)
-    named = next((line for key in keys if (line := connector.get(key)) is not None), None)
-    if writer is None and (named is None or connector.kind is ConnectorClass.MIRUS):
+    if _writer(connector, worker) is None and all(connector.get(key) is None for key in keys):
         yield Problem(worker.name, _SERVERS, "missing: the brokers of the target", f"add {_SERVERS} = host:port")
-    elif writer is not None and named is not None and not hosts_of(writer.value) & hosts_of(named.value):
-        message = f"another cluster than the one that the worker writes to ({writer.where})"
-        yield Problem(named.where, named.key, message, "name the same hosts in both: a flow has one target")
 
 
 def _judge_names(connectors: Sequence[Connector]) -> Iterator[Problem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -18,11 +18,12 @@ from mm2py.policy.replication import DefaultReplicationPolicy, IdentityReplicati
 _KEY = "replication.policy.class"
 
 
-def judged(settings: MirrorSettings) -> MirrorSettings:
+def judged(settings: MirrorSettings, ids: Mapping[str, str] | None = None) -> MirrorSettings:
     """Return *settings* with a note if flows may form a replication loop, or if two write to one remote topic; raise
-    ConfigError if they certainly form a loop. Flows of other nodes with the same file are included.
+    ConfigError if they certainly form a loop. Flows of other nodes with the same file are included. *ids* are those of
+    clusters, by alias, as far as they are known.
     """
-    mirrors = list(_mirrors((*settings.flows, *settings.elsewhere)))
+    mirrors = list(_mirrors((*settings.flows, *settings.elsewhere), ids))
     try:
         loop = find_loop(mirrors)
         meeting = None if loop is not None and loop.is_sure else find_meeting(mirrors)
@@ -43,9 +44,9 @@ def judged(settings: MirrorSettings) -> MirrorSettings:
     return attrs.evolve(settings, notes=(*settings.notes, Problem(settings.path.name, _KEY, message, hint)))
 
 
-def _mirrors(flows: Sequence[FlowSettings]) -> Iterator[FlowNaming]:
+def _mirrors(flows: Sequence[FlowSettings], ids: Mapping[str, str] | None) -> Iterator[FlowNaming]:
     """Return the flows that mirror; one whose classes cannot be loaded mirrors nothing, and reports that itself."""
-    cluster_of = one_name_each(end for flow in flows for end in (flow.source, flow.target))
+    cluster_of = one_name_each((end for flow in flows for end in (flow.source, flow.target)), ids)
     for flow in flows:
         if not flow.is_enabled:
             continue

@@ -174,6 +174,7 @@ class SourceGroup(FlowGroup):
             if not self._is_sure_of_clusters:
                 await source.refuse_mixed_servers()
                 await target.refuse_mixed_servers()
+                self._context.on_clusters(source.metadata.cluster_id, target.metadata.cluster_id)
                 self._is_sure_of_clusters = True
             self._context.writers.tasks.restart()
             life = self._make_life(source, target)

@@ -56,6 +56,17 @@ class FlowFailed(Event):
 
 
 @attrs.frozen
+class ClustersAreOne(Event):
+    """Aliases turned out to name one cluster, by its id: it is mirrored to itself."""
+
+    level = Level.WARN
+
+    aliases: tuple[str, ...]
+    cluster_id: str
+    hint: str = "unless that is meant, give each alias the brokers of its own cluster"
+
+
+@attrs.frozen
 class FlowRunsElsewhere(Event):
     """Another node, or Java MirrorMaker, is in the flow's group at the target; reported once, with `then`, what this
     node does. `since` is when that node started and `rest` where its REST interface is, if known.

@@ -99,13 +99,6 @@ def _key(lines: str) -> str:
             "A->B.producer.max.request.size = 5",
             "used for copying; Java MirrorMaker would ignore it (write A->B.producer.override.max.request.size)",
         ),
-        (
-            "B.bootstrap.servers = a:9092",
-            (
-                "B and A have the same brokers, so they are one cluster, mirrored to itself (unless that is meant, "
-                "give each cluster its own brokers)"
-            ),
-        ),
     ],
 )
 def test_a_line_that_does_not_do_what_it_seems_to_is_named(notes: Notes, line: str, expected: str) -> None:

@@ -288,14 +288,31 @@ def test_records_go_where_the_worker_writes(load: Load) -> None:
     assert only_flow(overridden).target.bootstrap_servers == ("far:9092",)
 
 
-def test_a_target_that_is_not_the_worker_s_is_refused(load: Load) -> None:
-    """Two clusters as one flow's target would have topics created in one and records written to the other."""
-    (problem,) = refusals_of(load, WORKER, SOURCE + "target.cluster.bootstrap.servers = elsewhere:9092\n")
-
-    assert problem.startswith(
-        "1.properties:6: target.cluster.bootstrap.servers: another cluster than the one that the "
+def test_whether_two_addresses_are_one_cluster_is_left_to_its_brokers(load: Load) -> None:
+    """Other hosts may be one cluster, and ports of a host several; how the connector names its target is kept."""
+    connector = SOURCE + "target.cluster.bootstrap.servers = {}\ntarget.cluster.security.protocol = SSL\n"
+    elsewhere, other_port, same = (
+        load(WORKER, connector.format(servers)) for servers in ("elsewhere:9092", "target:9093", "TARGET:9092")
     )
-    assert "(worker.properties:1)" in problem
+
+    for settings, servers in ((elsewhere, "elsewhere:9092"), (other_port, "target:9093")):
+        (named,) = only_flow(settings).named_again
+        assert (named.key, named.where) == ("target.cluster.bootstrap.servers", "1.properties")
+        assert (named.endpoint.alias, named.endpoint.bootstrap_servers) == ("B", (servers,))
+        assert named.endpoint.security.protocol == "SSL"
+        assert only_flow(settings).target.bootstrap_servers == ("target:9092",)
+        assert settings.notes == ()
+    assert only_flow(same).named_again == ()
+    assert "'x' is not of the form host:port" in refusals_of(load, WORKER, connector.format("x"))[0]
+
+
+def test_two_connectors_of_a_flow_may_name_its_source_in_two_ways(load: Load) -> None:
+    """The first one's addresses are used; whether the other's are of the same cluster is asked when it is reached."""
+    settings = load(WORKER, SOURCE, CHECKPOINT.replace("source:9092", "127.0.0.1:9092"))
+
+    (named,) = only_flow(settings).named_again
+    assert (named.key, named.where) == ("source.cluster.bootstrap.servers", "2.properties")
+    assert (named.endpoint.alias, named.endpoint.bootstrap_servers) == ("A", ("127.0.0.1:9092",))
 
 
 def test_what_a_worker_keeps_in_files_is_kept_on_the_target(load: Load) -> None:
@@ -473,13 +490,6 @@ def test_an_empty_alias_is_no_missing_one(load: Load) -> None:
     ]
     kept = f"{no_prefix}{joined}replication.policy.class = identity\n"
     assert str(only_flow(load(WORKER, kept)).flow) == "source->B"
-
-
-def test_two_sources_under_one_alias_are_refused(load: Load) -> None:
-    """Positions and topics of two clusters must not mix."""
-    (problem,) = refusals_of(load, WORKER, SOURCE, HEARTBEAT.replace("source:9092", "elsewhere:9092"))
-
-    assert problem.startswith("2.properties:5: source.cluster.bootstrap.servers: another source than in 1.properties:5")
 
 
 def test_one_alias_for_both_ends_is_refused(load: Load) -> None:

@@ -100,6 +100,17 @@ def test_a_ring_over_two_aliases_of_one_cluster_is_refused(tmp_path: Path) -> No
         judge(tmp_path, back + IDENTITY)
 
 
+def test_which_aliases_are_one_cluster_is_decided_by_its_id(tmp_path: Path) -> None:
+    """Addresses that differ are of one cluster if its brokers say so, and then the ring over it is refused."""
+    path = tmp_path / "mm2.properties"
+    path.write_text(CLUSTERS + "A->C.enabled = true\nC->B.enabled = true\n" + IDENTITY)
+    settings = load_settings(path)
+
+    assert judged(settings, {"A": "one", "B": "another"}).notes == judged(settings).notes
+    with pytest.raises(ConfigError, match="because A and B are one cluster and"):
+        judged(settings, {"A": "one", "B": "one"})
+
+
 @pytest.mark.parametrize(
     "text",
     [
