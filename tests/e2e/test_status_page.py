@@ -33,12 +33,13 @@ async def test_records_are_seen_while_they_flow(
         url = str((await running.wait_for_event("rest_listening"))["url"])
         await running.wait_for_event("spark_started", within_s=180)
         async with looking(browser, url, expects=("401",)) as seen:
-            await seen.open("#/flow/A-%3EB")
+            await seen.open("#/flow/A-%3EB/topics")
             await seen.sees("Log in")
             await seen.log_in(token)
             await seen.sees("Live", "header")
             await seen.sees(prefix, "table.topics")
             await seen.evaluate("window.wasHere = true")
+            await seen.page.get_by_role("tab", name="Plots").click()
             async with numbered_stream(
                 primary.bootstrap_servers, prefix, count=1, partitions=PARTITIONS, rate=500, open_ended=True
             ) as stream:

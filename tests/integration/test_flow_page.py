@@ -16,7 +16,7 @@ from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
 from mm2py.model.share import Elsewhere
 from mm2py.model.state import FlowState, GroupView
 from mm2py.telemetry.events import ClusterUnreachable
-from tests.support.browser import PHONE, looking
+from tests.support.browser import PHONE, Looked, looking
 from tests.support.eventually import eventually
 from tests.support.rest_node import some_nodes
 from tests.support.served_page import Served, flow_between, partitions
@@ -152,10 +152,11 @@ async def test_large_numbers_break_nothing(browser: Browser, served: Served, siz
     behind = attrs.evolve(first, source=name, lag=3_703_703_670, lag_s=277_200.0, bytes_per_s=123e6, record_rate=12e3)
     served.show(partitions=(behind, *others), lag=3_703_703_670, records_per_s=123_456.0, bytes_per_s=123e6)
     async with looking(browser, served.url, size=size) as seen:
-        await seen.open(TOPICS)
+        await seen.open("#/flow/A-%3EB")
         await seen.sees("3.70 G", ".tiles")
-        await seen.sees(name.topic, "table.topics")
         lag = await seen.page.locator(".tile-value").nth(2).bounding_box()
+        await seen.open(TOPICS)
+        await seen.sees(name.topic, "table.topics")
         row = await seen.page.locator("table.topics > tbody > tr").nth(1).bounding_box()
 
     assert lag is not None
@@ -265,8 +266,7 @@ async def test_settings_have_an_origin_and_are_changed(browser: Browser, served:
         await row.get_by_role("button", name="Change").click()
         await seen.page.fill("dialog[open] input[name=value]", "many")
         await seen.answer("Set")
-        await seen.sees("refused", ".toast")
-        await row.get_by_role("button", name="Change").click()
+        await seen.sees("refused", "dialog")
         await seen.page.fill("dialog[open] input[name=value]", "5")
         await seen.answer("Set")
         await seen.sees("instead of 1", "table.settings")
@@ -321,32 +321,58 @@ async def test_offsets_are_changed_while_copying_is_stopped(browser: Browser, se
     ]
 
 
-async def test_plots_have_three_ranges_and_marks(browser: Browser, served: Served) -> None:
-    """A longer range is asked of the daemon; what happened to the flow has a mark, which the pointer names."""
-    served.node.shown = attrs.evolve(served.node.shown, wall_ms=int(time.time() * 1000))
-    served.node.events.emit(ClusterUnreachable(Flow("A", "B"), "B", "no broker answers", "start it"))
+async def test_plots_have_three_ranges(browser: Browser, served: Served) -> None:
+    """A longer range is asked of the daemon, is in the address, and the browser's Back returns to the one before."""
     async with looking(browser, served.url) as seen:
-        await seen.open(TOPICS)
+        await seen.open("#/flow/A-%3EB")
         await seen.sees("Behind", ".plots")
-        over = seen.page.locator(".plot .u-over").first
-        size = await over.bounding_box()
-        assert size is not None
-
-        async def named() -> bool:
-            # The mark is where now was when the page was opened, and moves to the left.
-            for inward in range(1, 120, 2):
-                await over.hover(position={"x": size["width"] - inward, "y": 20})
-                if "Cluster unreachable" in await seen.page.locator(".plot .plot-value").first.inner_text():
-                    return True
-            return False
-
-        await eventually(named, within_s=10, what="the mark is named")
-        await seen.keep_picture("marks")
         await seen.click("3 hours", ".ranges")
-        await seen.sees("The first point comes 36 seconds after the daemon's start.", ".ranges")
-        pressed = await seen.page.locator('.ranges button[aria-pressed="true"]').all_inner_texts()
+        await seen.sees("The first point comes 36 s after the daemon's start.", ".ranges")
+        await seen.page.reload()
+        await seen.sees("The first point comes", ".ranges")
+        shown = [await seen.evaluate("location.hash"), await _pressed(seen)]
+        await seen.page.go_back()
+        await eventually(lambda: _is_pressed(seen, "15 minutes"), within_s=10, what="the usual range is back")
 
-    assert pressed == ["3 hours"]
+    assert shown == ["#/flow/A-%3EB/plots?range=3h", ["3 hours"]]
+
+
+async def _pressed(seen: Looked) -> list[str]:
+    return await seen.page.locator('.ranges button[aria-pressed="true"]').all_inner_texts()
+
+
+async def _is_pressed(seen: Looked, name: str) -> bool:
+    return await _pressed(seen) == [name]
+
+
+async def test_events_are_marks_in_one_row(browser: Browser, served: Served) -> None:
+    """Warnings and errors of the range, near ones as one with their number; the pointer and the focus name them."""
+    served.node.shown = attrs.evolve(served.node.shown, wall_ms=int(time.time() * 1000))
+    for _ in range(3):
+        served.node.events.emit(ClusterUnreachable(Flow("A", "B"), "B", "no broker answers", "start it"))
+    served.node.events.emit(ClusterUnreachable(Flow("B", "A"), "B", "no broker answers", "start it"))
+    async with looking(browser, served.url) as seen:
+        await seen.open("#/flow/A-%3EB")
+        await seen.sees("Behind", ".plots")
+        await seen.sees("3", ".marks-line .mark")
+        many = await seen.page.locator(".marks-line .mark").count()
+        await seen.page.locator(".marks-line .mark").hover()
+        said = await seen.sees("Cluster unreachable (3 events)", ".marks-said")
+        await seen.keep_picture("marks")
+        await seen.page.mouse.move(0, 0)
+        await eventually(lambda: _is_silent(seen), within_s=10, what="no mark is named")
+        await seen.page.locator(".marks-line .mark").focus()
+        await seen.sees("Cluster unreachable (3 events)", ".marks-said")
+        await seen.page.keyboard.press("Enter")
+        await seen.sees("3 times", "#panel-events")
+
+        assert await seen.evaluate("location.hash") == "#/flow/A-%3EB/events?level=warn"
+    assert many == 1
+    assert said.count(":") == 2  # the time of the last one
+
+
+async def _is_silent(seen: Looked) -> bool:
+    return not (await seen.text(".marks-said")).strip()
 
 
 @pytest.mark.parametrize("size", [PHONE, (1440, 900)], ids=["phone", "desktop"])

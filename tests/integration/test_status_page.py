@@ -55,16 +55,17 @@ async def test_a_flow_s_page_has_plots_at_once(browser: Browser, served: Served)
         await seen.open("#/flow/A-%3EB")
         await seen.sees("Topics 2")
 
-        six = "document.querySelectorAll('.plot canvas').length === 6"
-        await eventually(lambda: seen.evaluate(six), within_s=10, what="plots are drawn")
-        assert await seen.rows("topics") == ["invoices\n→ A.invoices", "orders\n→ A.orders"]
+        await eventually(lambda: _has(seen, ".plot canvas", 6), within_s=10, what="plots are drawn")
         await seen.keep_picture("flow")
+        await seen.page.get_by_role("tab", name="Topics").click()
+        await seen.sees("orders", "#panel-topics")
+        assert await seen.rows("topics") == ["invoices\n→ A.invoices", "orders\n→ A.orders"]
 
 
 async def test_a_failed_partition_is_told_in_words(browser: Browser, served: Served) -> None:
     """The page shows the cause, a hint, and when the partition is tried again."""
     async with looking(browser, served.url) as seen:
-        await seen.open("#/flow/A-%3EB")
+        await seen.open("#/flow/A-%3EB/topics")
         await seen.sees("a record is too large")
         await seen.page.get_by_role("button", name="Details of invoices").click()
         shown = await seen.sees("It is retried in", "table.topics tr.under")
@@ -116,7 +117,7 @@ async def test_a_row_of_the_topics_table_is_one_line(browser: Browser, served: S
     [first, *others] = served.node.shown.flows[0].partitions
     served.show(partitions=(attrs.evolve(first, source=long), *others))
     async with looking(browser, served.url) as seen:
-        await seen.open("#/flow/A-%3EB")
+        await seen.open("#/flow/A-%3EB/topics")
         await seen.sees(long.topic, "table.topics")
         boxes = [await seen.page.locator("table.topics .acts button:visible").nth(at).bounding_box() for at in (0, 1)]
 
@@ -131,7 +132,7 @@ async def test_a_topic_of_which_a_part_rests(browser: Browser, served: Served) -
     failed, first, second = served.node.shown.flows[0].partitions
     served.show(partitions=(failed, attrs.evolve(first, stage=PartitionStage.PAUSED), second))
     async with looking(browser, served.url) as seen:
-        await seen.open("#/flow/A-%3EB")
+        await seen.open("#/flow/A-%3EB/topics")
         await seen.sees("1 of 2 paused", "table.topics")
 
         assert await seen.rows("topics", 2) == ["failed", "1 of 2 paused"]
@@ -175,7 +176,7 @@ async def test_search_and_sort(browser: Browser, served: Served) -> None:
     """Two thousand partitions: found by a part of the topic's name, sorted by lag, opened; and it is quick."""
     served.show(partitions=partitions(1000, 2), topics=1000)
     async with looking(browser, served.url) as seen:
-        await seen.open("#/flow/A-%3EB")
+        await seen.open("#/flow/A-%3EB/topics")
         await seen.sees("Page 1 of 20")
         first = (await seen.rows("topics"))[0]
         await seen.page.locator("table.topics th").get_by_role("button", name="Lag").click()
@@ -212,7 +213,7 @@ async def test_a_phone(browser: Browser, served: Served) -> None:
 
             assert await seen.width() <= PHONE[0], place
             assert await seen.evaluate(cut_off) == 0, place
-        await seen.open("#/flow/A-%3EB")
+        await seen.open("#/flow/A-%3EB/topics")
         await seen.sees("topic-0000")
         await seen.keep_picture("phone")
 
@@ -242,7 +243,7 @@ async def test_dark_and_light(browser: Browser, served: Served) -> None:
 async def test_overrides_by_clicking(browser: Browser, served: Served) -> None:
     """A flow, a topic and a limit are changed after a confirmation; the page shows what is in force."""
     async with looking(browser, served.url) as seen:
-        await seen.open("#/flow/A-%3EB")
+        await seen.open("#/flow/A-%3EB/topics")
         await seen.sees("Topics 2")
         await seen.click("Pause", ".flow-head")
         await seen.answer("Cancel")
@@ -325,7 +326,7 @@ async def test_a_lost_connection_is_told_and_made_again(browser: Browser, tmp_pa
 async def test_an_unknown_flow_is_no_lost_login(browser: Browser, served: Served) -> None:
     """An old link, or a typing error: the page says so and stays live, and shows the flow once there is one."""
     async with looking(browser, served.url, expects=("404",)) as seen:
-        await seen.open("#/flow/A-%3EX")
+        await seen.open("#/flow/A-%3EX/topics")
         await seen.sees("This node does not run A->X.", "main")
         await seen.sees("Live", "header")
         shown = await seen.text()
@@ -341,7 +342,7 @@ async def test_an_unknown_flow_is_no_lost_login(browser: Browser, served: Served
 async def test_states_without_numbers(browser: Browser, served: Served) -> None:
     """A daemon that starts or stops, a flow without topics, a node without flows: each has a text, none is blank."""
     async with looking(browser, served.url) as seen:
-        await seen.open("#/flow/A-%3EB")
+        await seen.open("#/flow/A-%3EB/topics")
         served.show(state=FlowState.STARTING, partitions=(), topics=0, consumer_groups=())
         served.node.shown = attrs.evolve(served.node.shown, is_ready=False)
         await seen.sees("The daemon is starting")

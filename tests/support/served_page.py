@@ -33,6 +33,7 @@ class Served:
     """A node and where its page is; it can be stopped and served again at the same address."""
 
     node: NodeDouble
+    server: RestServer
     url: str
     serving: asyncio.Task[None]
 
@@ -48,17 +49,13 @@ async def serving(folder: Path, *lines: str, listener: str = "http://127.0.0.1:0
     node = node_double(folder, SystemClock(), f"listeners = {listener}", *lines)
     node.shown = attrs.evolve(some_view(), spark=SparkView(2, 2, 0, is_up=True))
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(serve(node), name="rest")
+        server = RestServer(node, clock=SystemClock(), events=node.events, metrics=PlainMetrics())
+        running = tasks.create_task(server.run(), name="rest")
         url = await eventually(lambda: listening(node), within_s=10, what="the server listens")
         try:
-            yield Served(node, url, running)
+            yield Served(node, server, url, running)
         finally:
             running.cancel()
-
-
-async def serve(node: NodeDouble) -> None:
-    server = RestServer(node, clock=SystemClock(), events=node.events, metrics=PlainMetrics())
-    await server.run()
 
 
 def listening(node: NodeDouble) -> str | None:

@@ -16,6 +16,7 @@ import mm2py
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group_move import GroupMove, moves_of
 from mm2py.model.health import node_issues
+from mm2py.model.node import Node
 from mm2py.model.overrides import Overrides
 from mm2py.model.share import Elsewhere
 from mm2py.model.state import (
@@ -29,6 +30,7 @@ from mm2py.model.state import (
     SparkView,
     TaskView,
 )
+from mm2py.policy.groups import GroupSelection
 from mm2py.rest.page.history import History, rounded
 from mm2py.rest.shapes import flow_figures, issues_json, limit_json
 from mm2py.telemetry.events import SparkEnded, SparkStarted
@@ -67,10 +69,11 @@ PARTITION_COLUMNS = (
 )
 
 
-def overview(view: MirrorView, history: History, spark: SparkStarted | SparkEnded | None) -> dict[str, Any]:
-    """Return the overview of all flows and Spark, without values that change every second anyway."""
+def overview(view: MirrorView, history: History, spark: SparkStarted | SparkEnded | None, node: Node) -> dict[str, Any]:
+    """Return the overview of *node*, all flows and Spark, without values that change every second anyway."""
     return {
         "version": mm2py.__version__,
+        "node": {"worker_id": node.worker_id, "host": node.host, "pid": node.pid},
         "is_ready": view.is_ready,
         "started_ms": view.started_ms,
         "spark": _spark(view.spark, spark),
@@ -279,6 +282,8 @@ def _group(group: GroupOffsetsView, move: GroupMove | None) -> dict[str, Any]:
     return {
         "group": group.group,
         "why": group.why,
+        # Of Connect's workers, and of the nodes of flows, which are members as those are.
+        "is_inner": group.why == GroupSelection.OTHER_PROTOCOL.value,
         "at_target": group.at_target,
         "at_target_why": group.at_target_why,
         "synced_ms": group.synced_ms,

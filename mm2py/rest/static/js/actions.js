@@ -18,20 +18,26 @@ export function whyNot() {
   return store.who.mayWrite ? "" : store.who.why || "You have read permission only.";
 }
 
-async function change(what, method, path, body) {
+/** Make a change; why it was refused, or "". */
+async function attempt(what, method, path, body) {
   const end = underWay(what);
   try {
     await ask(method, path, body);
     toast(`${what}: done.`);
-    return true;
+    return "";
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     const problems = error.problems.filter((problem) => !error.message.includes(problem));
-    toast(`${what}: refused. ${[error.message, ...problems].join("; ")}`, "bad");
-    return false;
+    return `${what}: refused. ${[error.message, ...problems].join("; ")}`;
   } finally {
     end();
   }
+}
+
+async function change(what, method, path, body) {
+  const refusal = await attempt(what, method, path, body);
+  if (refusal) toast(refusal, "bad");
+  return !refusal;
 }
 
 export function button(label, sign, act, { mood = "", small = false } = {}) {
@@ -153,25 +159,23 @@ export async function resumePartition(flow, topic, partition) {
 }
 
 export async function limitFlow(flow, before) {
-  const limit = await askLimit(`Rate limit of ${flow}`, before);
-  if (limit) await setLimit(flow, limit, flowPath(flow, "limit"));
+  await askLimit(`Rate limit of ${flow}`, before, (limit) => setLimit(flow, limit, flowPath(flow, "limit")));
 }
 
 export async function limitTopic(flow, topic, before) {
-  const limit = await askLimit(`Rate limit of topic ${topic}`, before);
-  if (limit) await setLimit(`topic ${topic}`, limit, flowPath(flow, "topics", topic, "limit"));
+  await askLimit(`Rate limit of topic ${topic}`, before, (limit) => setLimit(`topic ${topic}`, limit, flowPath(flow, "topics", topic, "limit")));
 }
 
-async function setLimit(what, limit, path) {
-  if (limit.bytes_per_s === null && limit.records_per_s === null) await change(`Removing the limit of ${what}`, "DELETE", path);
-  else await change(`Limiting ${what} to ${limitText(limit)}`, "PUT", path, limit);
+function setLimit(what, limit, path) {
+  if (limit.bytes_per_s === null && limit.records_per_s === null) return attempt(`Removing the limit of ${what}`, "DELETE", path);
+  return attempt(`Limiting ${what} to ${limitText(limit)}`, "PUT", path, limit);
 }
 
 const THEN = "It takes effect within seconds: the flow drains and restarts, and continues where it was. It stays in force until it is reverted, also across restarts of the daemon.";
 
 export async function changeSetting(flow, { connector, key, value, documentation }) {
-  const answer = await askText(`Change ${key}`, [documentation, THEN].filter(Boolean), [{ name: "value", label: "Value", value }], "Set");
-  return answer && change(`Setting ${key} to ${answer.value || "nothing"}`, "PATCH", flowPath(flow, "connectors", connector, "config"), { [key]: answer.value });
+  const send = (answer) => attempt(`Setting ${key} to ${answer.value || "nothing"}`, "PATCH", flowPath(flow, "connectors", connector, "config"), { [key]: answer.value });
+  return askText(`Change ${key}`, [documentation, THEN].filter(Boolean), [{ name: "value", label: "Value", value }], "Set", { send });
 }
 
 export async function revertSetting(flow, { connector, key, file_value }) {
@@ -180,15 +184,16 @@ export async function revertSetting(flow, { connector, key, file_value }) {
 }
 
 export async function alterOffset(flow, place, { partition, offset }) {
-  const answer = await askText(`Change the offset of ${place}`, [
+  const send = ({ offset: number, timestamp }) => {
+    const wanted = timestamp ? { timestamp } : number === "" ? null : { offset: Number(number) };
+    return attempt(`Changing the offset of ${place}`, "PATCH", flowPath(flow, "connectors", SOURCE, "offsets"), { offsets: [{ partition, offset: wanted }] });
+  };
+  return askText(`Change the offset of ${place}`, [
     "Set back, records are copied again and are at the target twice. Set forward, the records in between are never copied. With a timestamp, copying continues at the first record of that time or later; without either, where the settings say.",
   ], [
-    { name: "offset", label: "Last copied offset", value: offset?.offset ?? "", type: "number" },
+    { name: "offset", label: "Last copied offset", value: offset?.offset ?? "", type: "number", min: "0", step: "1" },
     { name: "timestamp", label: "Or a timestamp instead, such as 2026-11-01T00:00:00Z", value: "" },
-  ], "Set", "danger");
-  if (!answer) return false;
-  const wanted = answer.timestamp ? { timestamp: answer.timestamp } : answer.offset === "" ? null : { offset: Number(answer.offset) };
-  return change(`Changing the offset of ${place}`, "PATCH", flowPath(flow, "connectors", SOURCE, "offsets"), { offsets: [{ partition, offset: wanted }] });
+  ], "Set", { mood: "danger", send });
 }
 
 export async function resetOffsets(flow) {

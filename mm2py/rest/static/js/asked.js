@@ -8,12 +8,14 @@ import { pill, setPill, Table } from "./table.js";
 
 /** A table of rows that are asked for when it is shown, again after a change, and every *every_ms*. */
 class Asked {
-  constructor(table, load, every_ms, ...before) {
+  constructor(title, table, load, every_ms, ...before) {
     Object.assign(this, { table, load, every_ms });
+    this.shown = table;
+    this.label = () => title;
     this.rows = null;
     this.askedAt = -Infinity;
     this.said = h("p", { class: "loading", role: "status", text: "Loading…" });
-    this.node = h("div", {}, ...before, this.said, table.node);
+    this.nodes = [...before, this.said, table.node];
     table.node.hidden = true;
   }
 
@@ -73,7 +75,7 @@ export function settings(flow) {
     key: (one) => one.key,
     sort: ["origin", "up"],
     search: { label: "Search settings", text: (one) => `${one.key}\n${one.value}\n${one.documentation}` },
-    filters: [{ label: "Origin", options: [["", "All origins"], ["override", "overrides"], ["file", "from the file"], ["default", "defaults"]], accepts: (one, word) => originOf(one).word === word }],
+    filters: [{ name: "origin", label: "Origin", options: [["", "All origins"], ["override", "overrides"], ["file", "from the file"], ["default", "defaults"]], accepts: (one, word) => originOf(one).word === word }],
     empty: "This flow has no settings.",
     detail: settingDetail,
     columns: [
@@ -91,7 +93,7 @@ export function settings(flow) {
       } },
     ],
   });
-  const asked = new Asked(table, () => ask("GET", `${flowPath(flow, "config")}?all=true`), 10_000);
+  const asked = new Asked("Settings", table, () => ask("GET", `${flowPath(flow, "config")}?all=true`), 10_000);
   return asked;
 }
 
@@ -143,7 +145,7 @@ export function offsets(flow) {
       } },
     ],
   });
-  const asked = new Asked(table, async () => (await ask("GET", path)).offsets, 60_000, note);
+  const asked = new Asked("Offsets", table, async () => (await ask("GET", path)).offsets, 60_000, note);
   const update = asked.update.bind(asked);
   asked.update = (line) => {
     const isNow = line.connectors.find((one) => one.connector === act.SOURCE)?.state === "stopped";

@@ -2,6 +2,7 @@
 
 import { s, setAttribute, setText } from "./dom.js";
 import { recordsPerS, short, state } from "./format.js";
+import { flowAddress } from "./place.js";
 
 const NODE = { height: 44, least: 96, most: 190 };
 /** With more clusters than this they are drawn smaller, with their names alone. */
@@ -255,7 +256,7 @@ export class Diagram {
     const d = `M${one.start.x} ${one.start.y}Q${one.middle.x} ${one.middle.y} ${one.end.x} ${one.end.y}`;
     const angle = (Math.atan2(one.end.y - one.middle.y, one.end.x - one.middle.x) * 180) / Math.PI;
     const isAlone = isHeartbeatsAlone(flow);
-    const link = { class: isAlone ? "edge alone" : "edge", href: `#/flow/${encodeURIComponent(flow.flow)}` };
+    const link = { class: isAlone ? "edge alone" : "edge", href: flowAddress(flow.flow) };
     const parts = {
       node: s("a", link),
       lines: s("a", { ...link, tabindex: "-1", "aria-hidden": "true" }),

@@ -59,7 +59,7 @@ export class Docs {
     this.name = name;
     this.content = h("div", { class: "page" }, h("p", { class: "loading", text: "Loading…" }));
     this.node = h("div", { class: "page" }, h("p", { class: "crumbs" }, h("a", { href: "#/events", text: "All events" })), this.content);
-    this.title = name === "event" ? sentence(place) : sentence(name);
+    this.title = { word: "", mood: "", text: name === "event" ? sentence(place) : sentence(name) };
     this.show(place);
   }
 
@@ -70,10 +70,14 @@ export class Docs {
     } catch (error) {
       this.content.replaceChildren(h("p", { class: "bad-text", text: `This cannot be shown: ${error.message}` }));
     }
-    this.choose(place);
+    this.seek(place);
   }
 
-  choose(place) {
+  choose({ parts }) {
+    this.seek(parts[2] ?? "");
+  }
+
+  seek(place) {
     if (this.name === "event" || !place) return;
     const found = [...this.content.querySelectorAll("[data-anchor]")].find((node) => node.dataset.anchor === place);
     found?.scrollIntoView();

@@ -3,6 +3,7 @@
 import { runbook } from "./docs.js";
 import { h, setAttribute, setText } from "./dom.js";
 import { ago, clock, count, dateAndClock, level, plural, sentence } from "./format.js";
+import { address, flowAddress, isStep, put } from "./place.js";
 import { now, store } from "./store.js";
 import { pill } from "./table.js";
 
@@ -34,7 +35,7 @@ function line(withFlow) {
     item.replaceChildren(
       h("div", { class: "event-head" }, h("span", { class: "when" }, time, said), pill(level(newest.level)), h("strong", { text: sentence(newest.name) }),
         length > 1 ? h("span", { class: "times", text: `${count(length)} times` }) : null,
-        withFlow && newest.flow ? h("a", { href: `#/flow/${encodeURIComponent(newest.flow)}`, text: newest.flow }) : null,
+        withFlow && newest.flow ? h("a", { href: flowAddress(newest.flow), text: newest.flow }) : null,
         h("a", { class: "runbook", href: runbook(newest.name), "aria-label": `Runbook of ${sentence(newest.name).toLowerCase()}`, text: newest.level === "info" ? "About" : "Runbook" })),
       h("div", { class: "event-body" }, newest.about ? h("p", { class: "event-about", text: newest.about }) : "", text, length > 1 ? fold : ""));
     setAttribute(time, "datetime", new Date(newest.wall_ms).toISOString());
@@ -87,17 +88,53 @@ export class Events {
   constructor(flow = null) {
     this.flow = flow;
     this.most = PAGE;
-    this.level = h("select", { "aria-label": "Level", on: { change: () => this.update() } },
+    this.level = h("select", { "aria-label": "Level", on: { change: () => this.changed() } },
       h("option", { value: "info", text: "All levels" }), h("option", { value: "warn", text: "Warnings and errors" }), h("option", { value: "error", text: "Errors" }));
-    this.of = h("select", { "aria-label": "Flow", on: { change: () => this.update() } }, h("option", { value: "", text: "All flows" }));
-    this.words = h("input", { type: "search", placeholder: "Search events", "aria-keyshortcuts": "/", title: "Press / to search", "aria-label": "Search events", autocomplete: "off", on: { input: () => this.update() } });
+    this.of = h("select", { "aria-label": "Flow", on: { change: () => this.changed() } }, h("option", { value: "", text: "All flows" }));
+    this.words = h("input", { type: "search", placeholder: "Search events", "aria-keyshortcuts": "/", title: "Press / to search", "aria-label": "Search events", autocomplete: "off", on: { input: () => this.changed(isStep(this.searched, this.words.value)) } });
     this.list = eventList({ empty: "No event matches.", withFlow: flow === null });
     this.more = h("button", { type: "button", text: "Show more", on: { click: () => { this.most += PAGE; this.update(); } } });
     const tools = h("div", { class: "tools" }, this.words, this.level, flow === null ? this.of : null);
     const content = [tools, this.list.node, this.more];
-    this.node = flow === null
-      ? h("div", { class: "page" }, h("h1", { text: "Events" }), h("p", { class: "faint", text: "The latest events of this daemon at the levels info, warning and error; repeats are one line. The log has all of them." }), h("section", { class: "card" }, ...content))
-      : h("div", {}, ...content);
+    this.shown = this;
+    this.searched = "";
+    this.wanted = "";
+    this.onView = (isOneStep) => put(address(["events"], this.view), isOneStep);
+    this.nodes = content;
+    this.node = flow !== null ? null : h("div", { class: "page" }, h("h1", { text: "Events" }), h("p", { class: "faint", text: "The latest events of this daemon at the levels info, warning and error; repeats are one line. The log has all of them." }), h("section", { class: "card" }, ...content));
+  }
+
+  label() {
+    return "Events";
+  }
+
+  get title() {
+    return { word: "", mood: "", text: "Events" };
+  }
+
+  get view() {
+    return { level: this.level.value === "info" ? "" : this.level.value, flow: this.wanted, q: this.words.value };
+  }
+
+  restore(view) {
+    const level = view.get("level");
+    this.level.value = level in RANKS ? level : "info";
+    this.wanted = view.get("flow") ?? "";
+    const words = view.get("q") ?? "";
+    if (this.words.value !== words) this.words.value = words;
+    this.searched = words;
+    this.update();
+  }
+
+  choose({ query }) {
+    this.restore(query);
+  }
+
+  changed(isOneStep = true) {
+    this.searched = this.words.value;
+    this.wanted = this.of.value;
+    this.update();
+    this.onView(isOneStep);
   }
 
   begin() {}
@@ -107,14 +144,13 @@ export class Events {
   repaint() {}
 
   update() {
-    const flows = [...new Set([...(store.overview?.flows ?? []).map((flow) => flow.flow), ...store.events.map((event) => event.flow)])].filter(Boolean).sort();
+    const flows = [...new Set([...(store.overview?.flows ?? []).map((flow) => flow.flow), ...store.events.map((event) => event.flow), this.wanted])].filter(Boolean).sort();
     if (flows.join("\n") !== [...this.of.options].slice(1).map((option) => option.value).join("\n")) {
-      const chosen = this.of.value;
       this.of.replaceChildren(h("option", { value: "", text: "All flows" }), ...flows.map((flow) => h("option", { value: flow, text: flow })));
-      this.of.value = flows.includes(chosen) ? chosen : "";
     }
+    this.of.value = this.wanted;
     const words = this.words.value.trim().toLowerCase();
-    const wanted = this.flow ?? this.of.value;
+    const wanted = this.flow ?? this.wanted;
     const least = RANKS[this.level.value];
     const found = folded(store.events.filter((event) => (!wanted || event.flow === wanted) && (RANKS[event.level] ?? 0) >= least
       && (!words || `${sentence(event.name)} ${event.about} ${event.text} ${event.flow}`.toLowerCase().includes(words))));

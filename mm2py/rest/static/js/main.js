@@ -10,11 +10,16 @@ import { FlowPage } from "./flow.js";
 import { clock, duration } from "./format.js";
 import { Live } from "./live.js";
 import { Overview } from "./overview.js";
+import { place } from "./place.js";
+import { verdict } from "./problems.js";
 import { find, now, store, take } from "./store.js";
+import { pill, setPill } from "./table.js";
 
 const main = document.getElementById("main");
 const connection = document.getElementById("connection");
 const notices = document.getElementById("notices");
+const judged = document.getElementById("verdict");
+const nodeName = document.getElementById("node");
 const themeButton = document.getElementById("theme");
 
 let page = null;
@@ -90,8 +95,30 @@ function header() {
   setText(document.getElementById("who"), store.who?.name ? `${store.who.name}${store.who.mayWrite ? "" : " (read only)"}` : "");
   if (overview) {
     const since = overview.started_ms ? `, up for ${duration((now() - overview.started_ms) / 1000)}` : "";
-    setText(document.getElementById("footer"), `mm2py ${overview.version}${since}`);
+    const { host, pid, worker_id: id } = overview.node;
+    setText(nodeName.firstChild, id);
+    setText(nodeName.lastChild, id.startsWith(`${host}:`) || id.startsWith(`${host}-`) ? "" : ` on ${host}`);
+    setAttribute(nodeName, "title", `This node: ${id}, process ${pid} on ${host}`);
+    setText(document.getElementById("footer"), `mm2py ${overview.version} on ${host}, process ${pid}${since}`);
   }
+  const fares = overview && !isStale ? verdict(overview) : null;
+  judged.hidden = !fares;
+  if (fares) {
+    setPill(judged.firstChild, fares);
+    setAttribute(judged, "aria-label", `This node: ${fares.word}`);
+  }
+  title(isStale);
+}
+
+const SIGNS = { good: "\u2713", warn: "!", bad: "\u2715", busy: "\u2026", still: "\u2016" };
+
+/** What a row of the browser's tabs shows: first how it is, then what it is. */
+function title(isStale) {
+  const { overview } = store;
+  const { text, word, mood } = page?.title ?? { text: "", word: "", mood: "still" };
+  const fares = isStale ? { word: CONNECTION[store.connection][0].toLowerCase(), mood: "bad" } : overview && !word ? { word, mood: verdict(overview).mood } : { word, mood };
+  const wanted = [[overview ? SIGNS[fares.mood] : "", text, fares.word].filter(Boolean).join(" "), `mm2py ${overview?.node.worker_id ?? ""}`.trim()].filter(Boolean).join(" \u00b7 ");
+  if (document.title !== wanted) document.title = wanted;
 }
 
 function notice(name, isShown, mood, text) {
@@ -109,33 +136,37 @@ function notice(name, isShown, mood, text) {
 
 // Pages.
 
+const PAGES = {
+  flow: ([, flow]) => new FlowPage(flow),
+  docs: ([, name, at]) => new Docs(documentNamed(name), at ?? ""),
+  events: () => new Events(),
+  overview: () => new Overview(),
+};
+
+/** What a place is a part of: on another tab it is the same page. */
+function pageOf([name, first = "", second = ""]) {
+  if (name === "flow" && first) return ["flow", first];
+  if (name === "docs") return ["docs", first, first === "event" ? second : ""];
+  return [name === "events" ? name : "overview"];
+}
+
 function go() {
-  const parts = location.hash.replace(/^#\/?/, "").split("/").map((part) => {
-    try {
-      return decodeURIComponent(part);
-    } catch {
-      return part;
+  const here = place();
+  const [name, flow = ""] = pageOf(here.parts);
+  const wanted = pageOf(here.parts).join(" ");
+  for (const link of document.querySelectorAll("header nav a")) setAttribute(link, "aria-current", link.dataset.page === name ? "page" : null);
+  if (wanted !== route) {
+    const isFirst = route === "";
+    route = wanted;
+    page?.end();
+    page = PAGES[name](here.parts);
+    if (!isFirst) {
+      window.scrollTo(0, 0);
+      main.focus({ preventScroll: true });
     }
-  });
-  const [name, flow = "", tab = ""] = parts;
-  const wanted = name === "flow" && flow ? `flow ${flow}` : name === "docs" ? `docs ${flow} ${flow === "event" ? tab : ""}` : name === "events" ? "events" : "overview";
-  for (const link of document.querySelectorAll("header nav a")) setAttribute(link, "aria-current", link.dataset.page === wanted ? "page" : null);
-  if (wanted === route) {
-    page.choose?.(tab);
-    draw();
-    return;
+    live.follow(name === "flow" ? flow : null);
   }
-  const isFirst = route === "";
-  route = wanted;
-  page?.end();
-  const isFlow = wanted.startsWith("flow ");
-  page = isFlow ? new FlowPage(flow, tab) : name === "docs" ? new Docs(documentNamed(flow), tab) : wanted === "events" ? new Events() : new Overview();
-  document.title = isFlow ? `${flow} · mm2py` : page.title ? `${page.title} · mm2py` : wanted === "events" ? "Events · mm2py" : "mm2py";
-  if (!isFirst) {
-    window.scrollTo(0, 0);
-    main.focus({ preventScroll: true });
-  }
-  live.follow(isFlow ? flow : null);
+  page.choose(here);
   draw();
 }
 
@@ -155,19 +186,18 @@ async function whoAmI() {
 async function login(refusal) {
   if (isAsking) return;
   isAsking = true;
-  let message = hasAuthorization() ? refusal.message : "";
-  if (refusal.status === 403) message = refusal.message;
-  for (;;) {
-    const answer = await askWho(message);
-    if (answer) setAuthorization(answer.token ? bearer(answer.token) : basic(answer.name, answer.password));
+  let message = hasAuthorization() || refusal.status === 403 ? refusal.message : "";
+  const send = async ({ name, password, token }) => {
+    setAuthorization(token ? bearer(token) : basic(name, password));
     try {
       await whoAmI();
-      break;
+      return "";
     } catch (error) {
       setAuthorization(null);
-      message = answer ? error.message : "Log in with a name or a token to see anything.";
+      return error.message;
     }
-  }
+  };
+  while (!await askWho(message, send)) message = "Log in with a name or a token to see anything.";
   isAsking = false;
   if (live.path !== null) live.join();
 }
@@ -229,5 +259,6 @@ document.addEventListener("visibilitychange", () => {
 // Times such as "3 s ago" advance even if nothing else changes.
 setInterval(draw, 1_000);
 
+judged.append(pill({ word: "", sign: "none", mood: "still" }));
 showTheme();
 begin();

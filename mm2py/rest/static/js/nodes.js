@@ -6,7 +6,7 @@ import { bytesPerS, count, duration, nodeState, plural, recordsPerS } from "./fo
 import { pill, setPill, Table } from "./table.js";
 
 /** What a node does for the flow, in a word. */
-export function role(node) {
+function role(node) {
   if (!node.answers) return node.is_member ? "silent" : "gone";
   if (node.is_drained) return node.assigned.length ? "draining" : "drained";
   if (node.is_owner) return "owner";
@@ -25,10 +25,22 @@ export function part(nodes, all) {
   if (nodes.length < 2 || !own) return "";
   const silent = nodes.filter((node) => node.is_member && !node.answers);
   const unknown = silent.length ? ` ${silent.map((node) => node.worker_id).join(", ")} ${silent.length === 1 ? "does" : "do"} not answer and ${silent.length === 1 ? "is" : "are"} in no figure.` : "";
-  return `This node copies ${count(own.partitions)} of ${plural(all, "partition")}. Topics are listed with the figures of these; the figures above are those of all nodes.${unknown}`;
+  return `This node copies ${count(own.partitions)} of ${plural(all, "partition")}. Topics are listed with the figures of these; the plots have those of all nodes.${unknown}`;
 }
 
-export function nodeTable() {
+/** The tab with all nodes, where there are several. */
+export function nodesPart() {
+  const table = nodeTable();
+  return {
+    nodes: [table.node],
+    shown: table,
+    label: (_line, { nodes }) => `Nodes ${count(nodes.length)}`,
+    isHidden: ({ nodes }) => nodes.length < 2,
+    update: (_line, { nodes }) => table.update(nodes),
+  };
+}
+
+function nodeTable() {
   const acts = () => {
     const drain = act.button("Drain", "drain", act.drainNode, { small: true });
     const undrain = act.button("Undrain", "run", act.undrainNode, { small: true });

@@ -1,64 +1,17 @@
 // All flows: problems, the diagram, the figures, and the latest events.
 
 import { eventList, folded } from "./events.js";
-import { h, setAttribute, setText } from "./dom.js";
+import { h, setText } from "./dom.js";
 import { bytesPerS, ms, NOTHING, plural, recordsPerS, short } from "./format.js";
 import { fare, isHeartbeatsAlone, Diagram } from "./diagram.js";
+import { tile } from "./past.js";
+import { address, flowAddress, put } from "./place.js";
 import { setSparkline, sparkline } from "./plots.js";
+import { Problems, problems, verdict } from "./problems.js";
 import { store } from "./store.js";
 import { pill, setPill, Table } from "./table.js";
 
 const LAST_EVENTS = 8;
-
-const MOODS = { error: "bad", warning: "warn", note: "note" };
-
-/** The daemon's judgement as problems, worst first: {mood, title, text, hint, flow, about}. Flows share a cluster's. */
-export function problems(flows, ofNode = []) {
-  const found = new Map(ofNode.map((issue) => [issue.code, problem(issue, null)]));
-  for (const flow of flows) {
-    for (const issue of flow.issues) {
-      const isShared = issue.code === "cluster_unreachable";
-      const key = isShared ? `${issue.code} ${issue.about}` : `${issue.code} ${issue.about} ${flow.flow}`;
-      if (!found.has(key)) found.set(key, problem(issue, flow.flow));
-      else found.get(key).flows.push(flow.flow);
-    }
-  }
-  const order = Object.values(MOODS);
-  return [...found.values()].sort((one, other) => order.indexOf(one.mood) - order.indexOf(other.mood));
-}
-
-function problem(issue, flow) {
-  const title = issue.code === "cluster_unreachable" ? `Cluster ${issue.about} is unreachable` : issue.message.charAt(0).toUpperCase() + issue.message.slice(1);
-  const text = issue.code === "cluster_unreachable" ? issue.message : issue.cause;
-  return { mood: MOODS[issue.severity], code: issue.code, title, text, hint: issue.hint, flow, flows: flow ? [flow] : [] };
-}
-
-const WORDS = { bad: "action needed", warn: "watch", note: "note" };
-
-export function problemCard(problem) {
-  return h("div", { class: "problem", "data-mood": problem.mood },
-    pill({ word: WORDS[problem.mood], sign: problem.mood === "note" ? "none" : "bad", mood: problem.mood === "note" ? "still" : problem.mood }),
-    h("div", {},
-      h("strong", {}, problem.flow ? h("a", { href: `#/flow/${encodeURIComponent(problem.flow)}`, text: problem.title }) : problem.title),
-      problem.text ? h("p", { text: problem.text }) : null,
-      problem.hint ? h("p", { class: "hint", text: `What to try: ${problem.hint}` }) : null,
-      problem.flows?.length ? h("p", { class: "faint", text: `${problem.flows.length === 1 ? "Flow" : "Flows"}: ${problem.flows.join(", ")}` }) : null));
-}
-
-/** Cards of problems, created again only when they change. */
-export class Problems {
-  constructor() {
-    this.node = h("div", { class: "problems" });
-    this.shown = "";
-  }
-
-  update(found) {
-    const now = JSON.stringify(found);
-    if (now === this.shown) return;
-    this.shown = now;
-    this.node.replaceChildren(...found.map(problemCard));
-  }
-}
 
 function flowTable() {
   return new Table({
@@ -70,7 +23,7 @@ function flowTable() {
     empty: "This node runs no flow. Flows are enabled in the properties file, with lines such as A->B.enabled = true, or created as connectors of a worker.",
     columns: [
       { key: "flow", label: "Flow", sort: (flow) => flow.flow,
-        make: (flow) => h("a", { href: `#/flow/${encodeURIComponent(flow.flow)}`, class: "flow-link" }, h("span", { text: flow.source }), h("span", { class: "arrow", "aria-label": "to", text: " → " }), h("span", { text: flow.target })), update: () => {} },
+        make: (flow) => h("a", { href: flowAddress(flow.flow), class: "flow-link" }, h("span", { text: flow.source }), h("span", { class: "arrow", "aria-label": "to", text: " → " }), h("span", { text: flow.target })), update: () => {} },
       { key: "state", label: "State", sort: (flow) => fare(flow).word, make: (flow) => h("span", {}, pill(fare(flow))), update: (node, flow) => setPill(node.firstChild, fare(flow)) },
       { key: "records", label: "Records", numeric: true, sort: (flow) => flow.records_per_s, text: (flow) => (isHeartbeatsAlone(flow) ? "–" : recordsPerS(flow.records_per_s)) },
       { key: "recent", label: "Last 3 min", make: sparkline, update: (node, flow) => setSparkline(node, flow.recent) },
@@ -83,17 +36,13 @@ function flowTable() {
   });
 }
 
-const tile = (label) => {
-  const value = h("span", { class: "tile-value" });
-  return { value, node: h("div", { class: "tile" }, h("span", { class: "tile-label", text: label }), value) };
-};
-
 export class Overview {
   constructor() {
     this.problems = new Problems();
     this.diagram = new Diagram();
     this.tiles = { state: tile("Flows"), alone: tile("Heartbeats only"), records: tile("Records"), bytes: tile("Bytes"), lag: tile("Lag"), spark: tile("Spark") };
     this.table = flowTable();
+    this.table.onView = (isStep) => put(address([""], this.table.view), isStep);
     this.events = eventList();
     this.legend = h("p", { class: "legend", text: "heartbeats only: nothing is copied in this direction" });
     this.drawing = h("section", { class: "card diagram-card" }, h("h2", { text: "Clusters and flows" }), h("div", { class: "diagram-box" }, this.diagram.node), this.legend);
@@ -104,6 +53,14 @@ export class Overview {
       this.drawing,
       h("section", { class: "card" }, h("h2", { text: "Flows" }), this.table.node),
       h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", { text: "Latest events" }), h("a", { href: "#/events", text: "All events" })), this.events.node));
+  }
+
+  get title() {
+    return store.overview ? { ...verdict(store.overview), text: "" } : { word: "", mood: "still", text: "" };
+  }
+
+  choose({ query }) {
+    this.table.restore(query);
   }
 
   begin() {

@@ -11,8 +11,6 @@ export const RANGES = [
   { name: "3h", label: "3 hours", window_s: 10_800, every_s: 36 },
   { name: "1d", label: "1 day", window_s: 86_400, every_s: 288 },
 ];
-/** How near to a mark the pointer names it. */
-const NEAR_PX = 5;
 const HEIGHT = 150;
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -28,7 +26,6 @@ export class Plot {
     this.node = h("figure", { class: "plot" }, h("figcaption", {}, h("h3", { text: title }), ...keys), this.canvas);
     this.data = null;
     this.range = RANGES[0];
-    this.marks = [];
     this.plot = null;
     this.width = 0;
     this.watcher = new ResizeObserver(() => this.resize());
@@ -50,10 +47,8 @@ export class Plot {
     this.draw();
   }
 
-  /** `marks` are {at (seconds), level, text}: when something happened. */
-  update(history, range, marks) {
+  update(history, range) {
     this.range = range;
-    this.marks = marks;
     const from = now() / 1000 - range.window_s;
     const times = history?.wall_ms ?? [];
     let first = 0;
@@ -79,7 +74,7 @@ export class Plot {
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
       padding: [10, 20, 0, 0],
-      hooks: { setCursor: [() => this.point()], drawAxes: [(plot) => this.drawMarks(plot)] },
+      hooks: { setCursor: [() => this.showValues()] },
       scales: {
         x: { time: true, range: () => [now() / 1000 - this.range.window_s, now() / 1000] },
         y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.12 : 1] },
@@ -103,37 +98,19 @@ export class Plot {
     }, this.data, this.canvas);
   }
 
-  drawMarks(plot) {
-    const { left, top, width, height } = plot.bbox;
-    const context = plot.ctx;
-    context.save();
-    context.lineWidth = devicePixelRatio;
-    for (const { at, level } of this.marks) {
-      const x = Math.round(plot.valToPos(at, "x", true));
-      if (x < left || x > left + width) continue;
-      context.strokeStyle = colour(level === "error" ? "--bad" : "--warn");
-      context.beginPath();
-      context.moveTo(x, top);
-      context.lineTo(x, top + height);
-      context.stroke();
-    }
-    context.restore();
-  }
-
-  /** The event whose mark is under the pointer. */
-  marked() {
-    const near = this.marks.find(({ at }) => Math.abs(this.plot.valToPos(at, "x") - this.plot.cursor.left) <= NEAR_PX);
-    return near ? `: ${near.text}` : "";
+  /** Have the cursor at a time, in seconds; null takes it away. */
+  point(at) {
+    this.plot?.setCursor({ left: at === null ? -10 : this.plot.valToPos(at, "x"), top: at === null ? -10 : 0 });
   }
 
   /** Under the pointer, the values there; else the latest. */
-  point() {
+  showValues() {
     const at = this.plot.cursor.idx;
     const isPointing = at !== null && at !== undefined && this.plot.cursor.left >= 0;
     const last = this.data[0].length - 1;
     this.series.forEach((one, index) => {
       const value = this.data[index + 1][isPointing ? at : last];
-      const time = isPointing ? ` at ${new Date(this.data[0][at] * 1000).toLocaleTimeString("en-GB")}${this.marked()}` : "";
+      const time = isPointing ? ` at ${new Date(this.data[0][at] * 1000).toLocaleTimeString("en-GB")}` : "";
       setText(this.values[index], (value === null || value === undefined ? NOTHING : this.format(value)) + (index === this.series.length - 1 ? time : ""));
     });
   }

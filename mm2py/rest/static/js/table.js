@@ -3,21 +3,26 @@
 
 import { h, icon, setAttribute, setText } from "./dom.js";
 import { NOTHING, plural } from "./format.js";
+import { isStep } from "./place.js";
 
 /** How long rows stay where they are although their values change: a row that jumps cannot be clicked. */
 const SETTLED_MS = 3_000;
 
 /**
- * Columns: {key, label, text(row), sort(row)?, numeric?, mood(row)?, title(row)?, make(row)?, update(node, row)?}.
+ * Columns: {key, label, text(row), sort(row)?, numeric?, isWide?, mood(row)?, title(row)?, make(row)?, update(node, row)?}.
+ * Those with `isWide` are left out where there is little room.
  * `make` returns the cell's own element, which `update` refreshes; without it the cell is `text`.
  * `detail` returns {node, update(row)} to show under an expanded row; `opens(row)` tells whether there is any.
- * `filters` are {label, options: [[value, text], …], accepts(row, value)}: one choice each. `bulk` are elements beside them, for
- * actions on all rows that match (`matching`).
+ * `filters` are {name, label, options: [[value, text], …], accepts(row, value)}: one choice each. `bulk` are elements beside
+ * them, for actions on all rows that match (`matching`). `onView(isStep)` is told when the user sorts, searches, filters or turns
+ * a page; what is shown is `view`, which `restore` takes.
  */
 export class Table {
   constructor({ name, caption, columns, key, sort, page = 50, empty, detail = null, opens = () => true, search = null, filters = [], bulk = [] }) {
     Object.assign(this, { name, columns, key, page, empty, detail, opens, search });
-    this.sorted = { key: sort[0], down: sort[1] === "down" };
+    this.usual = { key: sort[0], down: sort[1] === "down" };
+    this.sorted = this.usual;
+    this.onView = () => {};
     this.all = [];
     this.order = [];
     this.orderedAt = 0;
@@ -32,7 +37,7 @@ export class Table {
   }
 
   choice({ label, options }, caption) {
-    const choose = () => { this.at = 0; this.draw(true); };
+    const choose = () => this.turnTo(0);
     return h("select", { "aria-label": `${label} of ${caption.toLowerCase()}`, on: { change: choose } }, ...options.map(([value, text]) => h("option", { value, text })));
   }
 
@@ -63,7 +68,7 @@ export class Table {
     if (this.search) {
       this.input = h("input", {
         type: "search", placeholder: this.search.label, "aria-keyshortcuts": "/", title: "Press / to search", "aria-label": `${this.search.label} in ${caption}`, autocomplete: "off", spellcheck: "false",
-        on: { input: () => { this.words = this.input.value.trim().toLowerCase(); this.at = 0; this.draw(true); } },
+        on: { input: () => this.searchFor(this.input.value) },
       });
       tools.append(this.input);
     }
@@ -78,7 +83,7 @@ export class Table {
   }
 
   head(column) {
-    const cell = h("th", { scope: "col", class: column.numeric ? "number" : null });
+    const cell = h("th", { scope: "col", class: classOf(column) });
     if (column.sort) {
       const button = h("button", { type: "button", text: column.label, on: { click: () => this.sortBy(column.key, column) } });
       cell.append(button);
@@ -92,14 +97,49 @@ export class Table {
     const down = clicked && this.sorted.key === key ? !this.sorted.down : Boolean(column.numeric);
     this.sorted = { key, down };
     this.select.value = key;
-    this.at = 0;
-    this.draw(true);
+    this.turnTo(0);
+  }
+
+  searchFor(text) {
+    const before = this.words;
+    this.words = text.trim().toLowerCase();
+    this.turnTo(0, isStep(before, this.words));
   }
 
   turn(by) {
-    this.at += by;
-    this.draw(true);
+    this.turnTo(this.at + by);
     this.box.scrollIntoView({ block: "nearest" });
+  }
+
+  turnTo(at, isOneStep = true) {
+    this.at = at;
+    this.draw(true);
+    this.onView(isOneStep);
+  }
+
+  /** How it is shown, as {name: text}; empty texts where that is as usual. */
+  get view() {
+    const { key, down } = this.sorted;
+    const isUsual = key === this.usual.key && down === this.usual.down;
+    const chosen = this.filters.map(({ name, select }) => [name, select.value]);
+    return { sort: isUsual ? "" : `${down ? "-" : ""}${key}`, q: this.words, ...Object.fromEntries(chosen), page: this.at ? String(this.at + 1) : "" };
+  }
+
+  /** Show it as *view*, URLSearchParams, says. */
+  restore(view) {
+    const [, sign, key] = /^(-?)(.*)$/.exec(view.get("sort") ?? "");
+    const found = this.columns.some((column) => column.key === key && column.sort) ? { key, down: sign === "-" } : this.usual;
+    this.sorted = found;
+    this.select.value = found.key;
+    const words = (this.search ? view.get("q") ?? "" : "").trim().toLowerCase();
+    if (this.input && words !== this.words) this.input.value = words;
+    this.words = words;
+    for (const { name, select } of this.filters) {
+      const wanted = view.get(name) ?? "";
+      select.value = [...select.options].some((option) => option.value === wanted) ? wanted : "";
+    }
+    this.at = Math.max(0, (Number.parseInt(view.get("page") ?? "1", 10) || 1) - 1);
+    if (this.all.length) this.draw(true);
   }
 
   update(rows) {
@@ -203,7 +243,7 @@ export class Table {
   }
 
   make(row) {
-    const cells = this.columns.map((column) => h("td", { class: column.numeric ? "number" : null, "data-label": column.label },
+    const cells = this.columns.map((column) => h("td", { class: classOf(column), "data-label": column.label },
       column.make ? column.make(row) : h("span")));
     const node = h("tr", {}, ...cells);
     const kept = { node, cells, row, under: null, button: null };
@@ -239,6 +279,8 @@ export class Table {
     kept.under?.update(row);
   }
 }
+
+const classOf = ({ numeric, isWide }) => [numeric && "number", isWide && "wide-only"].filter(Boolean).join(" ") || null;
 
 /** Nothing comes last, whichever way the rest is sorted. */
 function compare(a, b, sign) {

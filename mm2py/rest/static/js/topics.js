@@ -3,6 +3,7 @@
 import * as act from "./actions.js";
 import { h, setAttribute, setText } from "./dom.js";
 import { bytesPerS, count, duration, ms, plural, recordsPerS, stage } from "./format.js";
+import { part } from "./nodes.js";
 import { setSparkline, sparkline } from "./plots.js";
 import { store } from "./store.js";
 import { pill, setPill, Table } from "./table.js";
@@ -10,7 +11,7 @@ import { pill, setPill, Table } from "./table.js";
 const WORST = ["copying", "paused", "backing_off", "stopped"];
 
 /** Put partitions together to topics, also those of which other nodes copy all. */
-export function topicsOf(flow) {
+function topicsOf(flow) {
   const topics = new Map();
   const paused = new Set(flow.overrides?.topics ?? []);
   const found = (name, remote) => {
@@ -71,7 +72,23 @@ function fare(topic) {
   return many === topic.partitions.length ? found : { ...found, word: `${many} of ${topic.partitions.length} ${found.word}` };
 }
 
-export function topicTable(flow) {
+/** The tab with all topics. */
+export function topicsPart(flow) {
+  const table = topicTable(flow);
+  const here = h("p", { class: "faint" });
+  return {
+    nodes: [here, table.node],
+    shown: table,
+    label: ({ topics, stages }) => `Topics ${count(topics)}${stages.stopped ? ` (${stages.stopped} failed)` : ""}`,
+    update: (line, shown) => {
+      setText(here, part(shown.nodes, line.partitions));
+      here.hidden = here.textContent === "";
+      table.update(topicsOf(shown));
+    },
+  };
+}
+
+function topicTable(flow) {
   const acts = (topic) => {
     const pause = act.button("Pause", "pause", () => act.pauseTopic(flow, topic.topic), { small: true });
     const resume = act.button("Resume", "run", () => act.resumeTopic(flow, topic.topic), { small: true });
@@ -89,7 +106,7 @@ export function topicTable(flow) {
     sort: ["topic", "up"],
     page: 50,
     search: { label: "Search topics", text: (topic) => `${topic.topic}\n${topic.remote}` },
-    filters: [{ label: "State", options: [["", "All states"], ...[...WORST, "elsewhere"].map((name) => [name, stage(name).word]), ["limited", "limited"]], accepts: isIn }],
+    filters: [{ name: "state", label: "State", options: [["", "All states"], ...[...WORST, "elsewhere"].map((name) => [name, stage(name).word]), ["limited", "limited"]], accepts: isIn }],
     bulk: [h("span", { class: "acts bulk", role: "group", "aria-label": "All topics that match" }, pauseAll, resumeAll)],
     empty: "No topic is mirrored yet: the flow's topics setting matches none at the source, or topics have not been listed yet.",
     detail: partitionDetail(flow),
@@ -97,12 +114,12 @@ export function topicTable(flow) {
       { key: "topic", label: "Topic", sort: (topic) => topic.topic, make: named, update: (node, topic) => setText(node.lastChild, topic.remote === topic.topic ? "" : `→ ${topic.remote}`) },
       { key: "state", label: "State", sort: (topic) => topic.worst, make: (topic) => h("span", {}, pill(fare(topic))), update: (node, topic) => setPill(node.firstChild, fare(topic)) },
       { key: "records", label: "Records", numeric: true, sort: (topic) => topic.records_per_s, text: (topic) => (isElsewhere(topic) ? "–" : recordsPerS(topic.records_per_s)) },
-      { key: "recent", label: "Last 2 min", make: sparkline, update: (node, topic) => setSparkline(node, store.rates.get(topic.topic) ?? []) },
+      { isWide: true, key: "recent", label: "Last 2 min", make: sparkline, update: (node, topic) => setSparkline(node, store.rates.get(topic.topic) ?? []) },
       { key: "bytes", label: "Bytes", numeric: true, sort: (topic) => topic.bytes_per_s, text: (topic) => (isElsewhere(topic) ? "–" : bytesPerS(topic.bytes_per_s)) },
       { key: "lag", label: "Lag", numeric: true, sort: (topic) => topic.lag, text: (topic) => count(topic.lag) },
       { key: "behind", label: "Behind", numeric: true, sort: (topic) => topic.lag_s, text: (topic) => duration(topic.lag_s) },
-      { key: "age", label: "Age", numeric: true, sort: (topic) => topic.age_ms, text: (topic) => ms(topic.age_ms), title: () => "Age of records when they are read: the maximum of the partitions' means" },
-      { key: "latency", label: "Latency", numeric: true, sort: (topic) => topic.latency_ms, text: (topic) => ms(topic.latency_ms), title: () => "Age of records when the target has them" },
+      { isWide: true, key: "age", label: "Age", numeric: true, sort: (topic) => topic.age_ms, text: (topic) => ms(topic.age_ms), title: () => "Age of records when they are read: the maximum of the partitions' means" },
+      { isWide: true, key: "latency", label: "Latency", numeric: true, sort: (topic) => topic.latency_ms, text: (topic) => ms(topic.latency_ms), title: () => "Age of records when the target has them" },
       { key: "partitions", label: "Partitions", numeric: true, sort: (topic) => topic.partitions.length + topic.elsewhere, text: (topic) => (topic.elsewhere && topic.partitions.length ? `${count(topic.partitions.length)} of ${count(topic.partitions.length + topic.elsewhere)}` : count(topic.partitions.length + topic.elsewhere)), title: otherNodes },
       { key: "limit", label: "Limit", sort: (topic) => topic.limit?.bytes_per_s ?? null, text: (topic) => act.limitText(topic.limit) || "–" },
       { key: "acts", label: "", make: acts, update: (node, topic) => {

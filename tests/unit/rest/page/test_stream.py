@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.node import Node as SomeNode
 from mm2py.model.overrides import Overrides
 from mm2py.model.share import Elsewhere
 from mm2py.model.state import FlowState, FlowView, GroupOffsetsView, MirrorView, PartitionStage, PartitionView
@@ -60,7 +61,12 @@ class LiveStreamRig:
     def __attrs_post_init__(self) -> None:
         recent = RecentEvents(self.events, ManualClock())
         self.stream = LiveStream(
-            self.node.view, self.node.overrides.get, recent=recent, history=History(), clock=LoopClock()
+            self.node.view,
+            self.node.overrides.get,
+            recent=recent,
+            history=History(),
+            clock=LoopClock(),
+            node=SomeNode("mirror-1", 17),
         )
 
 

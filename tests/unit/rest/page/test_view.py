@@ -9,11 +9,13 @@ import attrs
 
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.node import Node
 from mm2py.model.overrides import Overrides, RateLimit, Wanted
 from mm2py.model.state import (
     ClusterView,
     FlowState,
     FlowView,
+    GroupOffsetsView,
     MirrorView,
     PartitionStage,
     PartitionView,
@@ -21,10 +23,12 @@ from mm2py.model.state import (
     TaskState,
     TaskView,
 )
+from mm2py.policy.groups import GroupSelection
 from mm2py.rest.page.history import History
 from mm2py.rest.page.view import (
     PARTITION_COLUMNS,
     details,
+    group_rows,
     ordered,
     overview,
     partition_changes,
@@ -34,6 +38,7 @@ from mm2py.telemetry.events import SparkEnded, SparkStarted
 
 
 FLOW, OTHER = Flow("A", "B"), TopicPartition("orders", 4)
+NODE = Node("mirror-1", 17, rest="http://10.0.0.1:8083")
 STOPPED = PartitionView(
     TopicPartition("orders", 3),
     "A.orders",
@@ -81,11 +86,27 @@ def test_a_line_about_each_flow() -> None:
     partitions = (STOPPED, attrs.evolve(STOPPED, stage=PartitionStage.COPYING))
     flow = FlowView(FLOW, FlowState.RUNNING, clusters=(away,), partitions=partitions)
 
-    (line,) = overview(MirrorView(0, is_ready=True, flows=(flow,)), History(), None)["flows"]
+    (line,) = overview(MirrorView(0, is_ready=True, flows=(flow,)), History(), None, NODE)["flows"]
 
     assert line["stages"] == {"stopped": 1, "copying": 1}
     assert line["clusters"] == [{"alias": "B", "is_reachable": False, "error": "refused", "hint": "start it"}]
     assert json.loads(json.dumps(line, allow_nan=False)) == line
+
+
+def test_the_node_is_named() -> None:
+    """By its address, which may be that of many machines, and by its host and process."""
+    told = overview(MirrorView(0, is_ready=True), History(), None, NODE)
+
+    assert told["node"] == {"worker_id": "10.0.0.1:8083", "host": "mirror-1", "pid": 17}
+
+
+def test_groups_of_workers_are_inner_ones() -> None:
+    """The page folds away what is no consumer group, and what a filter or its kind leaves out stays in sight."""
+    groups = tuple(GroupOffsetsView(why.name, why=why.value) for why in GroupSelection)
+
+    rows = group_rows(FlowView(FLOW, FlowState.RUNNING, consumer_groups=groups))
+
+    assert [name for name, row in rows.items() if row["is_inner"]] == [GroupSelection.OTHER_PROTOCOL.name]
 
 
 def test_spark_in_words() -> None:
@@ -94,7 +115,7 @@ def test_spark_in_words() -> None:
     started = SparkStarted("local[2]", 1.0, 1.0, "http://127.0.0.1:4040")
 
     def spark(slots: SparkView | None, said: SparkStarted | SparkEnded | None) -> object:
-        told = overview(MirrorView(0, is_ready=True, spark=slots), History(), said)["spark"]
+        told = overview(MirrorView(0, is_ready=True, spark=slots), History(), said, NODE)["spark"]
         return told and (told["ui"], told["reason"])
 
     assert spark(up, started) == ("http://127.0.0.1:4040", "")
