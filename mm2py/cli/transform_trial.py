@@ -12,7 +12,7 @@ from typing import Any
 from mm2py.cli.asking import MirrorFile
 from mm2py.cli.command import ArgumentsError
 from mm2py.clock import Clock
-from mm2py.flow.plugins import policy_of, transforms_of
+from mm2py.flow.plugins import transforms_of
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.session import SparkHost
 from mm2py.pipeline.transform.dry_run import Tried, newest, try_out
@@ -34,14 +34,13 @@ async def show(options: argparse.Namespace, clock: Clock) -> None:
     settings = mirror.chosen(options.flow)
     transforms = transforms_of(settings)
     task = transforms.task_of(options.topic)
-    routed = transforms.routed(options.topic)
-    remote_topic = policy_of(settings).format_remote_topic(settings.flow.source, routed)
+    remote_topic = transforms.name_remote(options.topic)
     transform = transforms.tasks[task] if task is not None else Transform("no transform")
     records = await newest(settings, options.topic, options.sample, clock)
     host = SparkHost(mirror.settings.spark, copy_tasks=1, clock=clock, events=EventLog(clock))
     try:
         with redirect_stdout(sys.stderr):  # what a function prints is no part of the answer
-            tried = await try_out(host, transform, records)
+            tried = await try_out(host, transform, records, transforms.name_by_policy(options.topic))
     finally:
         await host.stop(within_s=_STOP_WITHIN_S)
     if options.json:

@@ -199,7 +199,7 @@ class MirrorClient:
         Offset syncs lie on the source cluster unless ``offset-syncs.topic.location`` says ``target``: give a client
         for it as *source*, and as *target_alias* this cluster's alias, which is in their topic's name.
         *positions_topic* is the ``offset.storage.topic`` where that has a name of its own, and *name_remote* returns
-        the remote topic of a source topic where a ``RegexRouter`` names it before the replication policy does.
+        the remote topic of a source topic where a ``RegexRouter`` names it other than the replication policy.
 
         Raises `TopicMissingError` where nothing is known, `ReadingTookTooLongError`, TypeError and ValueError.
         """

@@ -155,14 +155,25 @@ def _note_comment(line: Value) -> Iterator[Problem]:
 
 
 def _note_remote_name(layers: Layers, flow: Flow, line: Value) -> Iterator[Problem]:
-    """Note an expression for names that Java's transforms see: ours never meet them."""
+    """Note an expression for names of the source's topics: transforms see those that the policy gives."""
     of = FlowReader(layers, flow)
     separator, policy = of.text("replication.policy.separator"), of.text("replication.policy.class").rpartition(".")[2]
     begins = f"{flow.source}{separator}"
-    is_meant = re.match(rf"[\^(]*{re.escape(flow.source)}[\\\[]?{re.escape(separator)}(?![*+?{{])", line.text)
-    if separator and policy in _NAMED_AFTER_ALIAS and is_meant:
-        message = f"it is matched with names of the source's topics, which do not begin with {begins}"
-        yield Problem(line.where, line.key, message, f"leave {begins} out; Java's transforms see remote topics")
+    text = trimmed(line.text)
+    found = re.match(r"[\^(]*([\w-]*[\w-](?![*?{]))", text)
+    if found is None or "|" in text or not separator or policy not in _NAMED_AFTER_ALIAS:
+        return
+    routers = {
+        f"{flow}.transforms.{name}.regex"
+        for name in listed(layers, flow, "transforms")
+        if layers.get(f"{flow}.transforms.{name}.regex") is not None
+    }
+    first = found[1]
+    # After a router a name may begin with anything.
+    if routers <= {line.key} and not first.startswith(begins) and not begins.startswith(first):
+        message = f"it is matched with names of remote topics, which begin with {begins}"
+        escaped = f"{flow.source}[{separator}]" if len(separator) == 1 else begins
+        yield Problem(line.where, line.key, message, f"begin it with {escaped}; Java's transforms see the same names")
 
 
 @attrs.frozen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from mm2py.config.settings import FlowSettings
 from mm2py.core.topics.topology import Selected, select
@@ -50,7 +51,9 @@ def group_filter_of(settings: FlowSettings) -> GroupFilter:
 
 def transforms_of(settings: FlowSettings) -> TopicTransforms:
     """Return the transforms of each topic; heartbeats are mirrored unchanged."""
-    return TopicTransforms(settings.transforms, policy_of(settings).is_heartbeats_topic)
+    policy = policy_of(settings)
+    by_policy = partial(policy.format_remote_topic, settings.flow.source)
+    return TopicTransforms(settings.transforms, by_policy, policy.is_heartbeats_topic)
 
 
 def selected_topics(settings: FlowSettings, source_topics: Mapping[str, int]) -> Selected:
@@ -61,11 +64,10 @@ def selected_topics(settings: FlowSettings, source_topics: Mapping[str, int]) ->
         policy_of(settings),
         topic_filter_of(settings),
         heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
-        transforms=transforms_of(settings),
+        name_remote=remote_names_of(settings),
     )
 
 
 def remote_names_of(settings: FlowSettings) -> Callable[[str], str]:
-    """Return the naming of remote topics: the policy, after the flow's routers."""
-    policy, transforms = policy_of(settings), transforms_of(settings)
-    return lambda topic: policy.format_remote_topic(settings.flow.source, transforms.routed(topic))
+    """Return the naming of remote topics: the flow's routers, after the policy."""
+    return transforms_of(settings).name_remote

@@ -185,6 +185,8 @@ class EpochPlan:
     rates: tuple[RateShare, ...] = ()
     #: The transform of the records; None if batches are copied unopened.
     transform: Transform | None = None
+    #: The names that Connect's transforms see, by source topic: those that the replication policy gives.
+    names_by_policy: Mapping[str, str] = attrs.field(factory=dict, hash=False)
     #: None if records become visible as they are written.
     transactions: Transactions | None = None
     #: Wall time after which nothing is sent: the machine was suspended, and brokers may have forgotten the producers.

@@ -43,7 +43,7 @@ class FlowNaming:
     policy: ReplicationPolicy
     topic_filter: TopicFilter
     heartbeats_replication_enabled: bool = True
-    #: Its routers' renaming, before the policy names the remote topic; None if it has none.
+    #: Its routers' renaming of the name that the policy gave; None if it has none.
     routed: Callable[[str], str] | None = attrs.field(default=None, eq=False)
     #: One alias for each cluster; aliases that are not in it name a cluster of their own.
     cluster_of: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
@@ -60,12 +60,12 @@ class FlowNaming:
 
     def name_remote(self, topic: str) -> str:
         """Return the name of the remote topic of *topic*. Raise `CustomClassError` if a custom policy has none."""
-        asked = self.flow.source, self.routed(topic) if self.routed else topic
+        asked = self.flow.source, topic
         remote = self.policy.format_remote_topic(*asked)
         if not remote:
             call = f"format_remote_topic{asked}"
             raise CustomClassError(f"the policy of {self.flow}", call, f"it answers {remote!r}")
-        return remote
+        return self.routed(remote) if self.routed else remote
 
     def takes(self, topic: str) -> bool:
         """Whether it mirrors *topic* of its source."""

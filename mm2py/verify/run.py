@@ -18,7 +18,7 @@ from mm2py.core.offsets.translation import Translated, Translation
 from mm2py.core.topics.topology import select
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.offsets.translations import Translations
-from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
+from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of, transforms_of
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.positions_topic import PositionsTopic
@@ -220,7 +220,7 @@ class Verification:
             policy_of(settings),
             DefaultTopicFilter.of(wanted) if wanted else topic_filter_of(settings),
             heartbeats_replication_enabled=settings.topics.heartbeats_enabled and not wanted,
-            transforms=transforms_of(settings),
+            name_remote=remote_names_of(settings),
         )
         if not selected.remote_of:
             raise NothingToVerifyError(str(settings.flow), "it mirrors none of the source's topics that are asked for")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from mm2py.core.transform.matching import TopicTransforms
 from mm2py.core.transform.steps import StepChain, StepFailedError, StepRecord
-from mm2py.model.transform import Predicate, Step
+from mm2py.model.transform import FlowTransforms, Predicate, Step
+from mm2py.policy.plugins import load_policy
 from tests.support.java_programs import java_program
 
 
@@ -21,6 +24,9 @@ class _Case:
     predicate: str = ""
     predicate_settings: dict[str, str] = attrs.field(factory=dict)
     is_negated: bool = False
+    #: The source's topic, and the policy that names the record's topic.
+    topic: str = "orders"
+    policy: str = "IdentityReplicationPolicy"
 
 
 _VALUES = (
@@ -64,6 +70,19 @@ _CASES = (
     _Case("Filter", {}, "HasHeaderKey", {"name": "debug"}),
     _Case("Filter", {}, "TopicNameMatches", {"pattern": "ord.*"}),
     _Case("Filter", {}, "TopicNameMatches", {"pattern": "ord"}),
+    *(
+        attrs.evolve(case, topic=topic, policy="DefaultReplicationPolicy")
+        for topic in ("orders", "keep.orders", "plain.audit-1")
+        for case in (
+            _Case("Filter", {}, "TopicNameMatches", {"pattern": r"[^.]+\.keep.*"}, is_negated=True),
+            _Case("Filter", {}, "TopicNameMatches", {"pattern": r".*\.audit.*"}),
+            _Case("Filter", {}, "TopicNameMatches", {"pattern": "orders"}),
+            _Case("RegexRouter", {"regex": r"A\.(.*)", "replacement": "$1"}),
+            _Case("RegexRouter", {"regex": "(.*)", "replacement": "dc2.$1"}),
+            _Case("RegexRouter", {"regex": r"(.*)\.(.*)", "replacement": "$1-$2"}),
+            _Case("InsertField$Value", {"topic.field": "t"}),
+        )
+    ),
 )
 
 
@@ -75,7 +94,9 @@ def _questions() -> list[tuple[_Case, dict[str, Any]]]:
             {
                 "kind": case.kind,
                 "settings": case.settings,
-                "topic": "orders",
+                "source": "A",
+                "policy": case.policy,
+                "topic": case.topic,
                 "partition": 3,
                 "timestamp": 1_700_000_000_123,
                 "key": key,
@@ -100,8 +121,10 @@ def _ours(case: _Case, question: dict[str, Any]) -> Any:
     defaults = {"replacement": "", "exclude": "", "include": "", "renames": ""}
     predicate = Predicate(case.predicate, case.predicate_settings) if case.predicate else None
     step = Step("one", case.kind, {**defaults, **case.settings}, predicate, case.is_negated)
+    policy = load_policy(f"org.apache.kafka.connect.mirror.{case.policy}", source_alias="A")
+    transforms = TopicTransforms(FlowTransforms(steps=(step,)), partial(policy.format_remote_topic, "A"))
     record = StepRecord(
-        question["topic"],
+        transforms.name_by_policy(case.topic),
         question["partition"],
         17,
         question["timestamp"],
@@ -114,6 +137,7 @@ def _ours(case: _Case, question: dict[str, Any]) -> Any:
             return None
     except StepFailedError as failed:
         return {"error": str(failed)}
+    assert record.topic == transforms.name_remote(case.topic)
     return {
         "topic": record.topic,
         "key": _parsed(record.key),
@@ -131,7 +155,10 @@ def _parsed(text: str | bytes | None) -> Any:
 
 
 async def test_steps_do_what_java_s_do(tmp_path: Path) -> None:
-    """For every kind of step and of record: the same record, dropped alike, refused in the same words."""
+    """For every kind of step and of record: the same record and topic, dropped alike, refused in the same words.
+
+    The policy, Java's there and ours here, names the record's topic before the step.
+    """
     questions = _questions()
     file = tmp_path / "questions"
     file.write_text("".join(json.dumps(question) + "\n" for _, question in questions))

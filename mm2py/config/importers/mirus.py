@@ -23,8 +23,6 @@ _AFFIXES = {
     "destination.topic.name.prefix": "remote.topic.prefix",
     "destination.topic.name.suffix": "remote.topic.suffix",
 }
-#: Transforms and predicates for which a topic's name matters.
-_NAME_READERS = frozenset({"RegexRouter", "TopicNameMatches"})
 _POLICY = "replication.policy.class"
 _CONSUMED = frozenset({"name", "connector.class", "target.cluster.alias", *_TOPICS})
 _OFF = (
@@ -55,17 +53,6 @@ def take_mirus(lines: Lines, file: ParsedFile, flow: Flow) -> Iterator[Problem]:
     lines.set(f"{flow}.replication.factor", "-1")
     for key in _OFF:
         lines.set(f"{flow}.{key}", "false")
-
-
-def judge_routers(file: ParsedFile) -> Iterator[Problem]:
-    """Refuse what looks at names beside a prefix or a suffix: Mirus adds them before its transforms, we after ours."""
-    prefix, suffix = (file.entries[key].value.strip() if key in file.entries else "" for key in _AFFIXES)
-    for key, entry in file.entries.items():
-        is_kind = key.startswith(("transforms.", "predicates.")) and key.endswith(".type")
-        if (prefix or suffix) and is_kind and entry.value.strip().rpartition(".")[2] in _NAME_READERS:
-            message = "would see a topic's name without its prefix and suffix, in Mirus it sees both"
-            first = f"begin transforms with a RegexRouter from (.*) to {prefix}$1{suffix}"
-            yield Problem(entry.where, key, message, f"{first}, and remove {' and '.join(_AFFIXES)}")
 
 
 def _take_topics(lines: Lines, file: ParsedFile, flow: Flow) -> Iterator[Problem]:

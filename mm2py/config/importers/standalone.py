@@ -17,7 +17,7 @@ import attrs
 from mm2py.config.connectors import NAMED_AGAIN, OWNER_ID, TASK_IDS, only_reader_of
 from mm2py.config.importers.lines import Imported, Lines, ParsedFile, read_files
 from mm2py.config.importers.mirus import SOURCE_CLASS as MIRUS
-from mm2py.config.importers.mirus import judge_routers, take_mirus
+from mm2py.config.importers.mirus import take_mirus
 from mm2py.config.keys.row import LineLevel, Place
 from mm2py.config.keys.table import find_key
 from mm2py.config.layers import is_client_key
@@ -376,7 +376,6 @@ def _judge_flow(group: Sequence[Connector], worker: ParsedFile, *, is_whole: boo
     if lead.kind is ConnectorClass.MIRUS:
         yield from _judge_target(lead, worker, ())
         yield from _judge_source(lead, ("consumer.bootstrap.servers",))
-        yield from judge_routers(lead.file)
         return
     if ConnectorClass.SOURCE in kinds or ConnectorClass.CHECKPOINT in kinds:
         yield from _judge_source(

@@ -5,12 +5,12 @@ remote topic stays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import ClassVar
 
 import attrs
 
-from mm2py.core.transform.matching import NO_TRANSFORMS, TopicTransforms
 from mm2py.errors import Mm2Error
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.policy.filters import TopicFilter
@@ -20,7 +20,7 @@ from mm2py.policy.selection import Selection, has_own_alias, judge_topic
 
 @attrs.define(eq=False)
 class NoRemoteNameError(Mm2Error):
-    """The replication policy, or a router before it, leaves a topic without a name."""
+    """The replication policy, or a router after it, leaves a topic without a name."""
 
     hint: ClassVar[str] = "correct its replication policy or RegexRouter, or exclude it with topics.exclude"
 
@@ -74,11 +74,12 @@ def select(
     topic_filter: TopicFilter,
     *,
     heartbeats_replication_enabled: bool,
-    transforms: TopicTransforms = NO_TRANSFORMS,
+    name_remote: Callable[[str], str] | None = None,
 ) -> Selected:
-    """Select the topics that *flow* mirrors and name their remote topics: the policy renames what the routers return.
+    """Select the topics that *flow* mirrors and name their remote topics by *name_remote*, or else by the policy alone.
     Two topics with one remote name would be mixed: the first in order keeps it.
     """
+    name_remote = name_remote or partial(policy.format_remote_topic, flow.source)
     remote_of: dict[str, str] = {}
     clashes: dict[str, str] = {}
     named_like_copies: set[str] = set()
@@ -91,7 +92,7 @@ def select(
             if selection is Selection.CYCLE and has_own_alias(topic, flow, policy) and topic_filter.takes_topic(topic):
                 named_like_copies.add(topic)
             continue
-        remote_topic = policy.format_remote_topic(flow.source, transforms.routed(topic))
+        remote_topic = name_remote(topic)
         if not remote_topic:
             raise NoRemoteNameError(topic)
         if remote_topic in taken:

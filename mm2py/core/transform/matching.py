@@ -1,6 +1,7 @@
-"""Which topics of a flow have a transform, their remote topics' names, and which task runs it. A step that depends
-only on the topic's name, a router, is done once the topic is named: if no other step is left, batches stay unopened.
-All records of a topic have the same remote topic.
+"""Which topics of a flow have a transform, their remote topics' names, and which task runs it. As in Java, the
+replication policy names a topic first, and Connect's transforms see that name. A step that depends only on the topic's
+name, a router, is done once the topic is named: if no other step is left, batches stay unopened. All records of a topic
+have the same remote topic.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ TOPIC_NAME_MATCHES = "TopicNameMatches"
 
 
 def routed(topic: str, steps: tuple[Step, ...]) -> str:
-    """Return the name of *topic* after *steps*, before the replication policy names its remote topic."""
+    """Return the name of *topic*, which the replication policy gave it, after *steps*."""
     for name, step in _on_its_way(topic, steps):
         topic = _renamed(name, step)
     return topic
@@ -74,10 +75,19 @@ class _Rule:
 class TopicTransforms:
     """A flow's transforms, topic by topic."""
 
-    def __init__(self, settings: FlowTransforms, is_exempt: Callable[[str], bool] = lambda _: False) -> None:
-        """Evaluate *settings*; topics for which *is_exempt* is true, the heartbeats, are mirrored unchanged."""
+    def __init__(
+        self,
+        settings: FlowTransforms,
+        name_remote: Callable[[str], str] = lambda topic: topic,
+        is_exempt: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """Evaluate *settings* for topics that the policy names by *name_remote*; those for which *is_exempt* is true,
+        the heartbeats, are mirrored unchanged.
+        """
         self._settings = settings
         self._is_exempt = is_exempt
+        #: The name that the policy gives a topic, which Connect's transforms see.
+        self.name_by_policy = name_remote
         self._rules = tuple(
             _Rule(
                 NamePatterns.compile((rule.topics,)).matches if rule.name is None else rule.name.__eq__,
@@ -102,7 +112,8 @@ class TopicTransforms:
         return len(self._rules) if self._needs_records(topic) else None
 
     def _needs_records(self, topic: str) -> bool:
-        return any(not looks_at_names_alone(step) for _, step in _on_its_way(topic, self._settings.steps))
+        named = self.name_by_policy(topic)
+        return any(not looks_at_names_alone(step) for _, step in _on_its_way(named, self._settings.steps))
 
     def has_task(self, topic: str) -> bool:
         """Whether the records of *topic* are transformed."""
@@ -110,12 +121,17 @@ class TopicTransforms:
 
     @property
     def has_routers(self) -> bool:
-        """Whether topics may get another name before the replication policy names them."""
+        """Whether remote topics may have another name than the replication policy gives them."""
         return any(step.kind == ROUTER for step in self._settings.steps)
 
-    def routed(self, topic: str) -> str:
-        """Return the name by which the replication policy knows *topic*."""
-        return topic if self._is_exempt(topic) else routed(topic, self._settings.steps)
+    def name_remote(self, topic: str) -> str:
+        """Return the name of the remote topic of *topic*."""
+        named = self.name_by_policy(topic)
+        return self.routed(named) if named else named
+
+    def routed(self, named: str) -> str:
+        """Return what the routers make of a name that the policy gave; copies of heartbeats keep theirs."""
+        return named if self._is_exempt(named) else routed(named, self._settings.steps)
 
 
 #: Offset ranges of this many topic-partitions are transformed in parallel by each record task.
@@ -125,7 +141,3 @@ _SLOTS_OF_A_TASK = 2
 def record_slots(settings: FlowTransforms) -> int:
     """Return how many Spark slots a flow's record tasks need, besides those of its copy tasks."""
     return _SLOTS_OF_A_TASK * len(TopicTransforms(settings).tasks)
-
-
-#: A flow without transforms.
-NO_TRANSFORMS = TopicTransforms(FlowTransforms())

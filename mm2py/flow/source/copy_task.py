@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import attrs
@@ -82,8 +83,10 @@ class CopyTask:
         planner: Planner,
         accounts: Outcomes,
         epochs: EpochRunner,
+        name_by_policy: Callable[[str], str],
     ) -> None:
         self.task = task
+        self._name_by_policy = name_by_policy
         #: What its records go through; None where it copies batches unopened.
         self._transform = transform
         self._settings = settings = context.settings
@@ -207,11 +210,18 @@ class CopyTask:
             drain_ms=settings.copying.drain_ms,
             rates=self._planner.rates(self.task, partitions),
             transform=self._transform,
+            names_by_policy=self._names_by_policy(partitions),
             transactions=transactions_of(settings, self._transform),
             void_after_ms=self._clock.wall_ms() + _VOID_AFTER_MS,
         )
         self._epoch += 1
         return plan
+
+    def _names_by_policy(self, partitions: tuple[PartitionPlan, ...]) -> Mapping[str, str]:
+        """Return the topics' names as Connect's transforms see them; nothing if there are none."""
+        if self._transform is None or not self._transform.steps:
+            return {}
+        return {topic: self._name_by_policy(topic) for topic in {one.source.topic for one in partitions}}
 
     def _epoch_ms(self) -> int:
         """

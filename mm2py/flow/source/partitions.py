@@ -68,7 +68,15 @@ class SourceTasks:
         self._plans: dict[int, tuple[Sequence[TopicPartition], Overrides, Plans]] = {}
         self._changed: dict[int, set[TopicPartition]] = {}
         self._tasks = [
-            CopyTask(context, task, transform, planner=self, accounts=self.outcomes, epochs=epochs)
+            CopyTask(
+                context,
+                task,
+                transform,
+                planner=self,
+                accounts=self.outcomes,
+                epochs=epochs,
+                name_by_policy=transforms.name_by_policy,
+            )
             for task, transform in enumerate([*transforms.tasks, *([None] * settings.copying.tasks_max)])
         ]
 

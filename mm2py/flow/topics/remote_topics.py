@@ -14,7 +14,7 @@ import attrs
 from mm2py.core.source.due import RemotePartition
 from mm2py.core.topics.topology import Action, CreateTopic, GrowPartitions, Selected, copyable, missing, select
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
-from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
+from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of
 from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import FlowContext
 from mm2py.flow.topics.creation import TopicCreation
@@ -136,7 +136,7 @@ class Topics:
         self.may_act = True
         self._policy = policy_of(settings)
         self._filter = topic_filter_of(settings)
-        self._transforms = transforms_of(settings)
+        self._name_remote = remote_names_of(settings)
 
     async def refresh_once(self) -> Mirrored:
         """List both clusters, bring the target up to date, and return what can be copied now."""
@@ -268,7 +268,7 @@ class Topics:
             self._policy,
             self._filter,
             heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
-            transforms=self._transforms,
+            name_remote=self._name_remote,
         )
 
     def _select(self, source: Mapping[str, int]) -> Selected:

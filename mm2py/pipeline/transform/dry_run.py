@@ -128,8 +128,10 @@ async def _sample_of(reader: RangeReader, offset_range: PartitionPlan) -> pa.Tab
         raise SampleUnreadableError(unreadable.failure.message, unreadable.failure.hint) from error
 
 
-async def try_out(host: SparkHost, transform: Transform, records: pa.Table) -> list[Tried]:
-    """Return what *transform* makes of *records*. Raise `TransformRefusedError`, or `SparkHungError`."""
+async def try_out(host: SparkHost, transform: Transform, records: pa.Table, topic: str = "") -> list[Tried]:
+    """Return what *transform* makes of *records*, of which Connect's transforms see *topic* as their topic. Raise
+    `TransformRefusedError`, or `SparkHungError`.
+    """
     before = _rows(records)
     changed: dict[tuple[int, int], Row] = {(row.partition, row.offset): row for row in before}
     errors: dict[tuple[int, int], str] = {}
@@ -138,7 +140,7 @@ async def try_out(host: SparkHost, transform: Transform, records: pa.Table) -> l
         what = f"transform {transform.name} on {len(before)} records"
         changed, errors = await _asked(host, sql, what, _transformed, sql, transform, records)
     chain = StepChain(transform.steps)
-    return [_stepped(chain, row, changed.get(_place(row)), errors.get(_place(row), "")) for row in before]
+    return [_stepped(chain, row, changed.get(_place(row)), errors.get(_place(row), ""), topic) for row in before]
 
 
 async def _asked(host: SparkHost, sql: Sql, what: str, question: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
@@ -185,10 +187,10 @@ def _one_by_one(
     return changed, errors
 
 
-def _stepped(chain: StepChain, before: Row, row: Row | None, error: str) -> Tried:
+def _stepped(chain: StepChain, before: Row, row: Row | None, error: str, topic: str) -> Tried:
     if row is None or not chain:
         return Tried(before, row, error)
-    record = StepRecord(*row)
+    record = StepRecord(*row._replace(topic=topic or row.topic))
     try:
         if chain.apply(record):
             return Tried(before, None)

@@ -70,8 +70,9 @@ class Rows:
     def _stepped(self, rows: Iterable[NewRecord]) -> Iterator[NewRecord]:
         """Send records through the steps, as far as these take them; what they drop is left out."""
         source, apply = self._partition.source, self._steps.apply
+        topic = self._plan.names_by_policy.get(source.topic, source.topic)
         for offset, timestamp, key, value, headers in rows:
-            record = StepRecord(source.topic, source.partition, offset, timestamp, key, value, headers)
+            record = StepRecord(topic, source.partition, offset, timestamp, key, value, headers)
             try:
                 if not apply(record):
                     yield offset, record.timestamp, record.key, record.value, record.headers

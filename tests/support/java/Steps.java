@@ -12,6 +12,7 @@ import org.apache.kafka.connect.data.SchemaAndValue;
 import org.apache.kafka.connect.data.Values;
 import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.json.JsonConverter;
+import org.apache.kafka.connect.mirror.ReplicationPolicy;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.transforms.Transformation;
 import org.apache.kafka.connect.transforms.predicates.Predicate;
@@ -21,6 +22,7 @@ import org.apache.kafka.connect.transforms.predicates.Predicate;
  *
  * Keys and values go through a JsonConverter without schemas. Each line of the answer is a record, null where it was
  * dropped, or {"error": …}; with "predicate" in the question, the transform is for those records that it holds for.
+ * The "policy" of the question names the records' topic from "source" and "topic".
  */
 public class Steps {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -37,7 +39,7 @@ public class Steps {
             SchemaAndValue key = keys.toConnectData("t", bytes(question.get("key")));
             SchemaAndValue value = values.toConnectData("t", bytes(question.get("value")));
             SourceRecord record = new SourceRecord(
-                null, null, question.get("topic").asText(), question.get("partition").asInt(), key.schema(), key.value(),
+                null, null, named(question), question.get("partition").asInt(), key.schema(), key.value(),
                 value.schema(), value.value(), question.get("timestamp").asLong());
             for (JsonNode header : question.get("headers")) {
                 record.headers().addString(header.get(0).asText(), header.get(1).asText());
@@ -52,6 +54,13 @@ public class Steps {
                 return JSON.createObjectNode().put("error", error.getMessage());
             }
         }
+    }
+
+    /** As MirrorSourceTask names the topic of a record. */
+    private static String named(JsonNode question) throws Exception {
+        String policy = "org.apache.kafka.connect.mirror." + question.get("policy").asText();
+        ReplicationPolicy made = (ReplicationPolicy) Class.forName(policy).getDeclaredConstructor().newInstance();
+        return made.formatRemoteTopic(question.get("source").asText(), question.get("topic").asText());
     }
 
     private static boolean holds(JsonNode question, SourceRecord record) throws Exception {

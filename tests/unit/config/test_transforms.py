@@ -133,6 +133,7 @@ def test_what_is_wrong_is_named_at_its_line(config: ConfigFile, lines: str, prob
 
 
 _MASK = "type = MaskField$Value\nA->B.transforms.{0}.fields = iban\n"
+_PATTERN = "A->B.predicates = p\nA->B.predicates.p.type = TopicNameMatches\nA->B.predicates.p.pattern = "
 _ROUTE = "A->B.transforms = x\nA->B.transforms.x.type = RegexRouter\nA->B.transforms.x.replacement = b\n"
 
 
@@ -149,12 +150,17 @@ _ROUTE = "A->B.transforms = x\nA->B.transforms.x.type = RegexRouter\nA->B.transf
          "5: A->B.transform.orders.sql: the lines of a statement are joined, so what begins with -- is a comment"),
         ("A->B.transform.orders.sql = SELECT * FROM records -- Germans \\n\\\n  WHERE key = 'DE'", ""),
         ("A->B.transform.orders.sql = SELECT * FROM records WHERE key = '--' /* -- */", ""),
-        (f"{_ROUTE}A->B.transforms.x.regex = A\\\\.(.*)",
-         "8: A->B.transforms.x.regex: it is matched with names of the source's topics, which do not begin with A. (le"),
+        (f"{_ROUTE}A->B.transforms.x.regex = orders-(.*)",
+         "8: A->B.transforms.x.regex: it is matched with names of remote topics, which begin with A. (begin it with A"),
+        (f"{_ROUTE}A->B.transforms.x.regex = A\\\\.orders", ""),
         (f"{_ROUTE}A->B.transforms.x.regex = A.*", ""),
-        (f"{_ROUTE}A->B.transforms.x.regex = A\\\\.(.*)\nreplication.policy.class = identity", ""),
-        ("A->B.predicates = p\nA->B.predicates.p.type = TopicNameMatches\nA->B.predicates.p.pattern = ^(A[.]o.*)",
-         "7: A->B.predicates.p.pattern: it is matched with names of the source's topics, which do not begin with A. ("),
+        (f"{_ROUTE}A->B.transforms.x.regex = (.*)-orders", ""),
+        (f"{_ROUTE}A->B.transforms.x.regex = orders|A.*", ""),
+        (f"{_ROUTE}A->B.transforms.x.regex = o?A.*", ""),
+        (f"{_ROUTE}A->B.transforms.x.regex = orders-(.*)\nreplication.policy.class = identity", ""),
+        (f"{_PATTERN}^(orders.*)",
+         "7: A->B.predicates.p.pattern: it is matched with names of remote topics, which begin with A. (begin it with"),
+        (f"{_ROUTE}A->B.transforms.x.regex = (.*)\n{_PATTERN}b", ""),
     ],
 )  # fmt: skip
 def test_what_does_less_than_it_seems_to_is_noted(config: ConfigFile, lines: str, note: str) -> None:

@@ -166,6 +166,11 @@ def test_a_prefix_and_a_policy_of_one_s_own_go_together(load: Load) -> None:
     assert remote_names_of(only_flow(load(CONNECTOR + lines)))("test") == "mirus-source.eu-test"
 
 
+def test_a_router_sees_a_prefix_and_a_suffix(load: Load) -> None:
+    """Mirus's task adds them to the name before the transforms run."""
+    assert remote_names_of(only_flow(load(CONNECTOR + ROUTER)))("test") == "eu-test"
+
+
 @pytest.mark.parametrize(
     ("connector", "refusal"),
     [
@@ -173,8 +178,6 @@ def test_a_prefix_and_a_policy_of_one_s_own_go_together(load: Load) -> None:
          ":6: destination.topic.name.suffix: '/copy' cannot be part of a topic's name"),
         (CONNECTOR + "source.value.converter = org.example.Avro\n",
          ":6: source.value.converter: org.example.Avro would change records"),
-        (CONNECTOR + ROUTER,
-         ":8: transforms.r.type: would see a topic's name without its prefix and suffix, in Mirus it sees both (begin"),
         (CONNECTOR.replace("name = mirus-source\n", ""),
          ": name: missing: positions are stored under the connector's name"),
         (CONNECTOR.replace("name = mirus-source\n", "name = target\n"),
@@ -184,8 +187,8 @@ def test_a_prefix_and_a_policy_of_one_s_own_go_together(load: Load) -> None:
         (CONNECTOR.replace("consumer.bootstrap.servers = source:9092\n", ""),
          ": consumer.bootstrap.servers: missing: the brokers of mirus-source"),
     ],
-    ids=["no topic's name", "a converter that changes records", "a router after names", "no name", "the target's name",
-         "a name with a comma", "no source"],
+    ids=["no topic's name", "a converter that changes records", "no name", "the target's name", "a name with a comma",
+         "no source"],
 )  # fmt: skip
 def test_what_cannot_be_a_flow_is_refused(load: Load, connector: str, refusal: str) -> None:
     """At the user's own line: where to read, and under which name positions are kept, are needed."""

@@ -61,12 +61,49 @@ def test_a_topics_own_name_is_no_expression() -> None:
     assert [transforms.task_of(topic) for topic in topics] == [0, 2, None, 1, None]
 
 
+#: Routers as Java MirrorMaker 2 ran them between clusters A and B, and where it wrote the records of topics.
+_AS_JAVA_DOES = [
+    ((_router(r"A\.(.*)", "$1"),), {"orders": "orders"}),
+    ((_router("(.*)", "dc2.$1"),), {"plain": "dc2.A.plain"}),
+    ((_router(r"(.*)\.(.*)", "$1-$2"),), {"orders": "A-orders", "eu.orders": "A.eu-orders"}),
+    ((_router("orders", "sales"),), {"orders": "A.orders"}),
+    ((_router(".*", "x", Predicate("TopicNameMatches", {"pattern": "orders"})),), {"orders": "A.orders"}),
+    ((_router(".*", "x", Predicate("TopicNameMatches", {"pattern": r"A\.orders"})),), {"orders": "x"}),
+]
+
+
+@pytest.mark.parametrize(("steps", "names"), _AS_JAVA_DOES)
+def test_routers_see_what_the_policy_named(steps: tuple[Step, ...], names: dict[str, str]) -> None:
+    """The replication policy names a topic first, then routers rename it: the record's topic in Java's chain."""
+    transforms = TopicTransforms(FlowTransforms(steps=steps), "A.{}".format)
+
+    assert {topic: transforms.name_remote(topic) for topic in names} == names
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_negated", "opened"),
+    [
+        (r"[^.]+\.keep.*", True, ["carts", "a.audit", "audit"]),
+        (r".*\.audit.*", False, ["a.audit", "audit"]),
+        ("audit", False, []),
+    ],
+)
+def test_predicates_see_what_the_policy_named(pattern: str, opened: list[str], *, is_negated: bool) -> None:
+    """Records that a filter may drop are opened; those of all other topics stay in their batches."""
+    predicate = Predicate("TopicNameMatches", {"pattern": pattern})
+    steps = (Step("f", "Filter", {}, predicate, is_negated),)
+    transforms = TopicTransforms(FlowTransforms(steps=steps), "A.{}".format)
+
+    found = [topic for topic in ("carts", "keep-1", "a.audit", "audit") if transforms.has_task(topic)]
+    assert found == opened
+
+
 def test_routers_alone_open_nothing() -> None:
     """A flow whose steps look at names alone has no record task."""
     transforms = TopicTransforms(FlowTransforms(steps=(_router("(.*)", "x-$1", _SHOP),)))
 
     assert transforms.tasks == ()
-    assert (transforms.task_of("shop-1"), transforms.routed("shop-1")) == (None, "x-shop-1")
+    assert (transforms.task_of("shop-1"), transforms.name_remote("shop-1")) == (None, "x-shop-1")
 
 
 def test_steps_are_for_every_topic_and_come_behind_rules() -> None:
@@ -76,5 +113,5 @@ def test_steps_are_for_every_topic_and_come_behind_rules() -> None:
 
     assert [transforms.task_of(topic) for topic in ("orders", "carts", "heartbeats")] == [0, 1, None]
     assert [len(task.steps) for task in transforms.tasks] == [2, 2]
-    assert [transforms.routed(topic) for topic in ("carts", "heartbeats")] == ["x-carts", "heartbeats"]
+    assert [transforms.name_remote(topic) for topic in ("carts", "heartbeats")] == ["x-carts", "heartbeats"]
     assert record_slots(settings) == 4

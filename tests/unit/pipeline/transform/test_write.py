@@ -9,7 +9,7 @@ import pytest
 
 from mm2py.model.epoch import CopyLimits, Ended, EpochPlan, PartitionPlan
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.transform import Errors, Step, Transform
+from mm2py.model.transform import Errors, Predicate, Step, Transform
 from mm2py.pipeline.transform.columns import to_arrow
 from mm2py.pipeline.transform.record import Chunk
 from mm2py.pipeline.transform.results import RangeOutcome
@@ -46,11 +46,17 @@ def test_rows_until_the_first_that_will_not_do(given: Chunk, sound: int) -> None
 
 
 _MASK = Step("mask", "MaskField$Value", {"fields": "iban", "replacement": ""})
+_TOPIC_FIELD = Step("topic", "InsertField$Value", {"topic.field": "t"})
+_ROUTER = Step("route", "RegexRouter", {"regex": r"(.*)\.(.*)", "replacement": "$2-of-$1"})
 _REMOTE = TopicPartition("A.orders", 0)
 
 
+def _filter(pattern: str, *, is_negated: bool = False) -> Step:
+    return Step("filter", "Filter", {}, Predicate("TopicNameMatches", {"pattern": pattern}), is_negated)
+
+
 async def _written(
-    *values: bytes, errors: Errors | None = None, **plan: Any
+    *values: bytes, errors: Errors | None = None, steps: tuple[Step, ...] = (_MASK,), **plan: Any
 ) -> tuple[RangeOutcome, list[bytes | None]]:
     """Write records with *values* from offset 10 on, behind a step that masks; give what the target holds, too."""
     source, target = ModelCluster.of("A", "orders"), ModelCluster.of("B", "A.orders")
@@ -60,14 +66,32 @@ async def _written(
     )
     one = PartitionPlan(TopicPartition("orders", 0), "A.orders", 10, -1, is_unsure=False, until=10 + count)
     one = attrs.evolve(one, **plan)
-    transform = Transform("transforms", steps=(_MASK,), errors=errors or Errors())
+    transform = Transform("transforms", steps=steps, errors=errors or Errors())
     epoch = EpochPlan(
-        Flow("A", "B"), 0, 0, source.endpoint, target.endpoint, (one,), CopyLimits(), 1_000, 500, transform=transform
-    )
+        Flow("A", "B"), 0, 0, source.endpoint, target.endpoint, (one,), CopyLimits(), 1_000, 500, transform=transform,
+        names_by_policy={"orders": "A.orders"},
+    )  # fmt: skip
     outcome = await RangeWriter(epoch, one, worker_of(source, target), LoopClock()).write(
         [to_arrow(TopicPartition("orders", 0), columns)]
     )
     return outcome, [record.value for record in target.partitions[_REMOTE].records()]
+
+
+@pytest.mark.parametrize(
+    ("steps", "found"),
+    [
+        ((_filter(r"[^.]+\.ord.*", is_negated=True),), [b"{}"]),
+        ((_filter(r".*\.orders"),), []),
+        ((_filter("orders"),), [b"{}"]),
+        ((_TOPIC_FIELD,), [b'{"t":"A.orders"}']),
+        ((_ROUTER, _TOPIC_FIELD, _filter("A.orders")), [b'{"t":"orders-of-A"}']),
+    ],
+)
+async def test_connects_transforms_see_the_name_that_the_policy_gives(
+    steps: tuple[Step, ...], found: list[bytes]
+) -> None:
+    """As in Java, where the source task names the topic before the chain begins; a router's name counts after it."""
+    assert (await _written(b"{}", steps=steps))[1] == found
 
 
 async def test_a_stretch_goes_to_its_remote_partition() -> None:
