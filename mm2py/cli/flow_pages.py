@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from mm2py.cli.nodes import nodes_sheet
 from mm2py.cli.sheets import Facts, Note, Part, Sheet, clean, count, millis, rate, size, span, text
@@ -238,11 +238,17 @@ def topics_page(answer: Json) -> list[Part]:
     return [Sheet(columns, tuple(rows), empty="no topic"), *more]
 
 
+_STAGES: Final = {"missing": "missing at the target"}
+
+
 def _stage(topic: Json) -> str:
     """Return a topic's state; if its partitions differ, how many are in that state."""
-    if topic["is_paused"] or len(topic["stages"]) <= 1:
-        return "paused" if topic["is_paused"] else str(topic["stage"])
-    return ", ".join(f"{many} {name.replace('_', ' ')}" for name, many in sorted(topic["stages"].items()))
+    if topic["is_paused"]:
+        return "paused"
+    if len(topic["stages"]) <= 1:
+        return _STAGES.get(topic["stage"], str(topic["stage"]))
+    stages = ((_STAGES.get(name, name.replace("_", " ")), many) for name, many in sorted(topic["stages"].items()))
+    return ", ".join(f"{many} {name}" for name, many in stages)
 
 
 def _why(topic: Json) -> str:

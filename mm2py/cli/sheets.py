@@ -32,6 +32,7 @@ _STYLES = {
     "restarting": "yellow",
     "backing_off": "yellow",
     "late": "bold red",
+    "missing at the target": "bold red",
     "silent": "bold red",
     "gone": "yellow",
     "not ready": "yellow",

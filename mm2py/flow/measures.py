@@ -28,7 +28,6 @@ from mm2py.model.epoch import (
     EpochPlan,
     Histogram,
     MeasuredTime,
-    PartitionFailure,
     PartitionPlan,
 )
 from mm2py.model.flow import TopicPartition
@@ -36,6 +35,7 @@ from mm2py.model.state import (
     CopiedHeartbeatsView,
     EpochView,
     FlowView,
+    MissingTopic,
     PartitionStage,
     PartitionView,
     TaskView,
@@ -150,9 +150,8 @@ class FlowMeasures:
     def __init__(self, clock: Clock) -> None:
         #: Retention of source topics, as far as known.
         self.retention: Mapping[str, Retention] = {}
-        #: Partitions of mirrored topics that are missing at the target.
-        self.missing_partitions = 0
-        self.missing_because: PartitionFailure | None = None
+        #: Mirrored topics of which the target lacks partitions.
+        self.missing_topics: tuple[MissingTopic, ...] = ()
         #: Source topics with heartbeats.
         self.heartbeats: frozenset[str] = frozenset()
         #: How long a lag is valid; then the source must be queried again, or it is unknown.
@@ -306,8 +305,8 @@ class FlowMeasures:
             lag_s=greatest_lag_s(it.lag_s for it in view.partitions),
             seconds_until_loss=min(losses, default=None),
             seconds_until_level=self._seconds_until_level(view.partitions),
-            missing_partitions=self.missing_partitions,
-            missing_because=self.missing_because,
+            missing_partitions=sum(it.partitions for it in self.missing_topics),
+            missing_topics=self.missing_topics,
             copied_heartbeats=self._copied_heartbeats(view),
         )
 

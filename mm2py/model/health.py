@@ -23,6 +23,7 @@ from mm2py.model.state import (
     FlowState,
     FlowView,
     MirrorView,
+    MissingTopic,
     PartitionStage,
     PartitionView,
     TaskState,
@@ -71,6 +72,10 @@ class IssueCode(enum.Enum):
     NO_OWNER = 20
     #: All of them: they are written together.
     POSITIONS_NOT_WRITTEN = 21
+    #: The target refuses to create or to grow a remote topic.
+    TOPICS_REFUSED = 22
+    #: A cluster refuses a step besides copying: an internal topic cannot be created, a right is missing.
+    STEP_FAILED = 23
 
 
 @attrs.frozen
@@ -208,11 +213,26 @@ def _partitions(flow: FlowView) -> Iterator[HealthIssue]:
     if many := flow.unknown_lags:
         message = f"the lag of {_count(many, 'partition')} is unknown"
         yield HealthIssue(IssueCode.LAG_UNKNOWN, Severity.NOTE, message)
-    if many := flow.missing_partitions:
-        message = f"{_count(many, 'partition')} of mirrored topics {_are(many)} missing on the target"
-        why = flow.missing_because
-        cause, hint = ("", "") if why is None else (why.message, why.hint)
-        yield HealthIssue(IssueCode.PARTITIONS_MISSING, Severity.NOTE, message, cause, hint)
+    yield from _missing(flow)
+
+
+def _missing(flow: FlowView) -> Iterator[HealthIssue]:
+    """Report what the target lacks. What it refuses to have is not copied until an operator acts."""
+    alike: dict[str | None, list[MissingTopic]] = {}
+    for topic in flow.missing_topics:
+        alike.setdefault(None if topic.failure is None else topic.failure.error, []).append(topic)
+    for topics in alike.values():
+        why, many = topics[0].failure, sum(it.partitions for it in topics)
+        about = topics[0].topic if len(topics) == 1 else ""
+        if why is None:
+            message = f"{_count(many, 'partition')} of mirrored topics {_are(many)} missing at the target"
+            yield HealthIssue(IssueCode.PARTITIONS_MISSING, Severity.NOTE, message, about=about)
+            continue
+        names = _first_of("topic", [it.topic for it in topics])
+        is_all = all(it.first == 0 for it in topics)
+        subject = f"{names} {_are(len(topics))}" if is_all else f"partitions of {names} are"
+        message = f"{subject} missing at the target"
+        yield HealthIssue(IssueCode.TOPICS_REFUSED, Severity.ERROR, message, why.message, why.hint, about)
 
 
 def _is_loss_near(partition: PartitionView) -> bool:
@@ -229,16 +249,24 @@ def _of_partitions(code: IssueCode, severity: Severity, those: list[PartitionVie
 
 
 def _names(those: list[PartitionView]) -> str:
-    names = ", ".join(str(it.source) for it in those[:_NAMED_AT_MOST])
-    more = len(those) - _NAMED_AT_MOST
-    return f"partition{_s(len(those))} {names}" + (f" and {more} more" if more > 0 else "")
+    return _first_of("partition", [str(it.source) for it in those])
+
+
+def _first_of(what: str, names: list[str]) -> str:
+    more = len(names) - _NAMED_AT_MOST
+    return f"{what}{_s(len(names))} {', '.join(names[:_NAMED_AT_MOST])}" + (f" and {more} more" if more > 0 else "")
 
 
 def _steps(flow: FlowView) -> Iterator[HealthIssue]:
-    for step in flow.steps if flow.state in _WORKING else ():
+    # What a connector fails with is an issue of the connector, and a cluster that is away explains all of it.
+    known = {group.last_error for group in flow.groups}
+    for step in flow.steps if flow.state in _WORKING and not _away(flow) else ():
         if step.step == WRITE_POSITIONS and step.error:
             message = "no partition's position can be written"
             yield HealthIssue(IssueCode.POSITIONS_NOT_WRITTEN, Severity.WARNING, message, step.error, step.hint)
+        elif step.error and step.error not in known:
+            message = f"cannot {step.step}"
+            yield HealthIssue(IssueCode.STEP_FAILED, Severity.WARNING, message, step.error, step.hint, step.step)
 
 
 def _tasks(flow: FlowView) -> Iterator[HealthIssue]:

@@ -349,6 +349,23 @@ class StepView:
     hint: str = ""
 
 
+@attrs.frozen
+class MissingTopic:
+    """A mirrored topic of which the target lacks partitions, so many from number `first` on: all of them if it has no
+    remote topic. `failure` is why, if it refused to create or grow that.
+    """
+
+    topic: str
+    remote_topic: str
+    first: int
+    partitions: int
+    failure: PartitionFailure | None = None
+
+    @property
+    def sources(self) -> tuple[TopicPartition, ...]:
+        return tuple(TopicPartition(self.topic, self.first + number) for number in range(self.partitions))
+
+
 def total_lag(each: Iterable[int | None]) -> int | None:
     """Return the sum of the partitions' known lags; None if none is known."""
     known = [lag for lag in each if lag is not None]
@@ -407,8 +424,7 @@ class FlowView(Counters):
     throttled_ms: int = 0
     #: Partitions of mirrored topics that are missing at the target.
     missing_partitions: int = 0
-    #: Why, if the target refused to create or grow a topic.
-    missing_because: PartitionFailure | None = None
+    missing_topics: tuple[MissingTopic, ...] = ()
     steps: tuple[StepView, ...] = ()
     #: The nodes that run the flow, this one first; empty if it is the only one.
     nodes: tuple[NodeView, ...] = ()

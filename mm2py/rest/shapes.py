@@ -19,6 +19,7 @@ from mm2py.model.state import (
     FlowView,
     GroupOffsetsView,
     MirrorView,
+    MissingTopic,
     PartitionStage,
     PartitionView,
     TimesView,
@@ -30,9 +31,11 @@ from mm2py.rest.schemas import BOOLEAN, INTEGER, NUMBER, STRING, STRINGS, Json, 
 
 
 #: Not in a flow's status, because it grows with topics and groups; these have routes of their own.
-_ELSEWHERE: Final = ("partitions", "consumer_groups")
+_ELSEWHERE: Final = ("partitions", "consumer_groups", "missing_topics")
 #: The stage of what other nodes copy, and what they are called if it is unknown which one does.
 ELSEWHERE: Final = "elsewhere"
+#: The stage of partitions that the target lacks.
+MISSING: Final = "missing"
 UNKNOWN_NODE: Final = "unknown"
 #: Figures of a topic that are those of its partitions together.
 _SUMS: Final = ("records", "bytes", "record_rate", "byte_rate")
@@ -94,7 +97,7 @@ def flow_summary(flow: FlowView) -> Json:
 
 def flow_status(flow: FlowView) -> Json:
     """Show a whole flow, except what grows with topics and groups."""
-    shown = to_json(attrs.evolve(flow, partitions=(), consumer_groups=()))
+    shown = to_json(attrs.evolve(flow, partitions=(), consumer_groups=(), missing_topics=()))
     for name in _ELSEWHERE:
         del shown[name]
     stages = dict.fromkeys((stage.name.lower() for stage in PartitionStage), 0) | _stages(flow.partitions)
@@ -114,11 +117,17 @@ def partitions_of(
     """Show a topic's partitions by number, those *elsewhere* too."""
     here = {one.source: partition_json(one) for one in flow.partitions if one.source.topic == topic}
     others = {
-        source: _partition_elsewhere(source, place, is_paused=overrides.is_paused(source))
+        source: _not_here(source, place.remote_topic, ELSEWHERE, overrides, node=place.node)
         for source, place in elsewhere.items()
         if source.topic == topic
     }
-    return [one for _, one in sorted({**others, **here}.items())]
+    lacking = {
+        source: _not_here(source, it.remote_topic, MISSING, overrides, failure=it.failure and attrs.asdict(it.failure))
+        for it in flow.missing_topics
+        if it.topic == topic
+        for source in it.sources
+    }
+    return [one for _, one in sorted({**lacking, **others, **here}.items())]
 
 
 def partition_json(partition: PartitionView) -> Json:
@@ -128,11 +137,11 @@ def partition_json(partition: PartitionView) -> Json:
     return {"topic": source["topic"], "partition": source["partition"], "node": "", **shown}
 
 
-def _partition_elsewhere(source: TopicPartition, place: Elsewhere, *, is_paused: bool) -> Json:
-    """Show a partition that another node copies: that one knows its figures."""
+def _not_here(source: TopicPartition, remote_topic: str, stage: str, overrides: Overrides, **facts: object) -> Json:
+    """Show a partition that this node does not copy: another one, which knows its figures, or none."""
     unknown: Json = {field.name: None for field in attrs.fields(PartitionView) if field.name != "source"}
-    known = {"remote_topic": place.remote_topic, "stage": ELSEWHERE, "is_paused": is_paused}
-    return {"topic": source.topic, "partition": source.partition, "node": place.node, **unknown, **known}
+    known = {"remote_topic": remote_topic, "stage": stage, "is_paused": overrides.is_paused(source), **facts}
+    return {"topic": source.topic, "partition": source.partition, "node": "", **unknown, **known}
 
 
 def topics_of(
@@ -147,7 +156,9 @@ def topics_of(
     for source, place in (elsewhere or {}).items():
         if source not in here:
             others.setdefault(source.topic, []).append(place)
-    return [_topic(name, found.get(name, []), others.get(name, []), overrides) for name in sorted({*found, *others})]
+    lacking = {it.topic: it for it in flow.missing_topics}
+    names = sorted({*found, *others, *lacking})
+    return [_topic(name, found.get(name, []), others.get(name, []), lacking.get(name), overrides) for name in names]
 
 
 def groups_json(flow: FlowView, groups: Iterable[GroupOffsetsView]) -> list[Json]:
@@ -160,20 +171,28 @@ def _move(move: GroupMove | None) -> Json | None:
 
 
 def topic_names(flow: FlowView) -> list[str]:
-    return sorted({partition.source.topic for partition in flow.partitions})
+    return sorted({partition.source.topic for partition in flow.partitions} | {it.topic for it in flow.missing_topics})
 
 
-def _topic(name: str, partitions: list[PartitionView], others: list[Elsewhere], overrides: Overrides | None) -> Json:
+def _topic(
+    name: str,
+    partitions: list[PartitionView],
+    others: list[Elsewhere],
+    lacking: MissingTopic | None,
+    overrides: Overrides | None,
+) -> Json:
     failed = next((partition.failure for partition in partitions if partition.failure is not None), None)
+    failed = failed or (lacking.failure if lacking is not None else None)
+    stage = ELSEWHERE if others else MISSING
     limit = overrides.topic_limits.get(name) if overrides is not None else None
     sums = {key: sum(getattr(partition, key) for partition in partitions) if partitions else None for key in _SUMS}
     return {
         "topic": name,
-        "remote_topic": [*(it.remote_topic for it in partitions), *(it.remote_topic for it in others)][0],
-        "partitions": len(partitions) + len(others),
+        "remote_topic": next(it.remote_topic for it in (*partitions, *others, lacking) if it is not None),
+        "partitions": len(partitions) + len(others) + (lacking.partitions if lacking is not None else 0),
         "elsewhere": dict(sorted(Counter(it.node or UNKNOWN_NODE for it in others).items())),
-        "stage": max((it.stage for it in partitions), key=_urgency).name.lower() if partitions else ELSEWHERE,
-        "stages": _stages(partitions),
+        "stage": max((it.stage for it in partitions), key=_urgency).name.lower() if partitions else stage,
+        "stages": _stages(partitions) | ({MISSING: lacking.partitions} if lacking is not None else {}),
         "is_paused": overrides is not None and name in overrides.topics,
         "limit": None if limit is None else limit_json(limit),
         "lag": total_lag(partition.lag for partition in partitions),

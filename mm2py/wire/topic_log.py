@@ -77,10 +77,10 @@ class TooFewBrokersError(Mm2Error):
     brokers: int
 
     def __str__(self) -> str:
-        return (
-            f"cannot create topic {self.topic}: {self.setting} is {self.wanted}, "
-            f"cluster {self.cluster} has {self.brokers} broker(s); lower {self.setting}"
-        )
+        brokers = f"{self.brokers} broker{'' if self.brokers == 1 else 's'} of cluster {self.cluster}"
+        is_plain = isinstance(self.wanted, int) and self.wanted > self.brokers
+        why = f"{self.wanted} > {brokers}" if is_plain else f"is {self.wanted}, with {brokers}"
+        return f"cannot create topic {self.topic}: {self.setting} {why}"
 
 
 @attrs.frozen

@@ -13,6 +13,7 @@ import pytest
 from mm2py.config.flow_settings import FlowSettings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
+from mm2py.model.health import IssueCode, Severity, flow_issues
 from mm2py.model.positions import Position, decode_position, position_key
 from mm2py.model.restart import Restart
 from mm2py.model.state import FlowState, PartitionStage
@@ -343,12 +344,43 @@ async def test_too_many_replicas_are_told(
         await flow.told(FlowStarted)
         await flow.told(StepFailed)
         await asyncio.sleep(2.5)
+        view = flow.runner.view()
         await flow.drain()
 
     (refusal,) = flow.events.of(StepFailed)
+    (issue,) = (one for one in flow_issues(view) if one.code is IssueCode.TOPICS_REFUSED)
+    assert (issue.severity, issue.message) == (Severity.ERROR, f"topic {prefix} is missing at the target")
+    assert [(one.topic, one.partitions) for one in view.missing_topics] == [(prefix, 1)]
     assert refusal.step == "create remote topics"
-    assert refusal.error.startswith(f"cannot create topic A.{prefix}: replication.factor is 3, cluster B has 1 broker")
+    assert refusal.error.startswith(f"cannot create topic A.{prefix}: replication.factor 3 > 1 broker of cluster B")
     assert refusal.hint == "lower the setting, or add brokers"
+
+
+async def test_internal_topics_that_cannot_be_created_are_issues(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Offset syncs that cannot be written leave no trace but in Java's translation: the flow says so for as long."""
+    await create_topic(primary.bootstrap_servers, prefix)
+    settings = flow_settings(
+        primary.bootstrap_servers,
+        backup.bootstrap_servers,
+        **{
+            "A->B.topics": prefix,
+            "A->B.emit.offset-syncs.enabled": "true",
+            "offset-syncs.topic.replication.factor": 3,
+            "offset-syncs.topic.location": "source",
+        },
+    )
+    async with running_flow(settings, tmp_path) as flow:
+        await flow.told(FlowStarted)
+        issues = await eventually(
+            lambda: [it for it in flow_issues(flow.runner.view()) if not it.is_note], within_s=30, what="an issue"
+        )
+        await flow.drain()
+
+    (issue,) = issues
+    assert (issue.code, issue.about) == (IssueCode.STEP_FAILED, "write offset syncs")
+    assert "offset-syncs.topic.replication.factor 3 > 1 broker of cluster A" in issue.sentence
 
 
 async def test_a_flow_that_matches_nothing_says_so_once(

@@ -363,6 +363,7 @@ class SourceGroup(FlowGroup):
             return None
         except Mm2Error as error:
             self._reach.failed(f"finish {name}", error)
+            self._reach.answered((), f"finish {name}")  # the life ends: it is not tried again
             return None
 
     async def _watch_clusters_forever(self, life: SourceLife) -> None:

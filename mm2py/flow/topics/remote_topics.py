@@ -21,6 +21,7 @@ from mm2py.flow.topics.creation import TopicCreation
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
+from mm2py.model.state import MissingTopic
 from mm2py.model.topic import TopicsView
 from mm2py.policy.selection import near_misses
 from mm2py.telemetry.events import (
@@ -91,10 +92,8 @@ class Mirrored:
 
     places: Mapping[TopicPartition, RemotePartition]
     is_settled: bool
-    #: Number of partitions missing at the target.
-    missing_partitions: int = 0
-    #: What the target refused of what is missing, if it did.
-    refusal: PartitionFailure | None = None
+    #: Topics of which the target lacks partitions, and why.
+    missing: tuple[MissingTopic, ...] = ()
     #: Heartbeats topics at the source.
     heartbeats: frozenset[str] = frozenset()
 
@@ -156,7 +155,7 @@ class Topics:
             seen = await self._look_for(lambda found: missing(remote_of, source, found), results)
             target = seen.partition_counts()
         left = missing(remote_of, source, target)
-        refusal = self._note_refusals(results, left)
+        refused = self._note_refusals(results, left)
         await self._forget_gone(target.keys() | {action.remote_topic for action in left})
         await self._clock.sleep(0)  # others have a turn of the event loop between steps that look at each partition
         places = copyable(remote_of, source, target)
@@ -178,8 +177,7 @@ class Topics:
         mirrored = Mirrored(
             found,
             is_settled=not left,
-            missing_partitions=sum(source[topic] for topic in remote_of) - len(found),
-            refusal=refusal,
+            missing=_missing_topics(remote_of, source, target, refused),
             heartbeats=frozenset(filter(self._policy.is_heartbeats_topic, remote_of)),
         )
         self.latest = mirrored
@@ -333,11 +331,11 @@ class Topics:
 
     def _note_refusals(
         self, results: Mapping[str, BrokerAnsweredError | None], left: Iterable[Action]
-    ) -> PartitionFailure | None:
+    ) -> Mapping[str, PartitionFailure]:
         """
         Count what is *left* to do because the target refused it, and report it once, all of one kind together.
 
-        Return the first refusal.
+        Return why it did, by remote topic.
         """
         steps = {action.remote_topic: action.step for action in left}
         found = {
@@ -354,8 +352,11 @@ class Topics:
         for (step, _), topics in news.items():
             self._tell_refused(step, topics, self._explained(topics[0], found[topics[0]]))
         self._refused = {topic: error.code for topic, error in found.items()}
-        first = next((self._explained(topic, error) for topic, error in found.items()), None)
-        return None if first is None else PartitionFailure(str(first), self._reach.hint_for(first))
+        explained = {topic: self._explained(topic, error) for topic, error in found.items()}
+        return {
+            topic: PartitionFailure(str(error), self._reach.hint_for(error), found[topic].name)
+            for topic, error in explained.items()
+        }
 
     def _explained(self, remote_topic: str, error: BrokerAnsweredError) -> Mm2Error:
         """Name the setting if more replicas are requested than there are brokers; Kafka's message does not."""
@@ -419,6 +420,17 @@ class Topics:
             near = near_misses(self._settings.topics.names, source)
             hint = f"near are {', '.join(near)}" if near else "see topics, topics.exclude and replication.policy.class"
             self._events.emit(NoTopicsMatched(self._settings.flow, len(source), hint))
+
+
+def _missing_topics(
+    remote_of: Mapping[str, str],
+    source: Mapping[str, int],
+    target: Mapping[str, int],
+    refused: Mapping[str, PartitionFailure],
+) -> tuple[MissingTopic, ...]:
+    """Return the topics of which the target lacks partitions, with why it *refused* some of their remote topics."""
+    found = ((topic, remote, target.get(remote, 0), source[topic]) for topic, remote in remote_of.items())
+    return tuple(MissingTopic(one, it, has, many - has, refused.get(it)) for one, it, has, many in found if has < many)
 
 
 async def _nothing_rests_on(_remote_topics: Collection[str]) -> None:

@@ -52,6 +52,7 @@ async def named_partition(ask: Ask) -> tuple[FlowView, TopicPartition]:
     flow, topic = await named_topic(ask)
     source = TopicPartition(topic, ask.number("partition"))
     is_known = any(one.source == source for one in flow.partitions)
+    is_known |= any(source in one.sources for one in flow.missing_topics)
     if is_known or source in ask.control.overrides(flow.flow).partitions:
         return flow, source
     if source not in await ask.control.elsewhere(flow.flow, must_know=True):

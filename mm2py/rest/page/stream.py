@@ -28,6 +28,7 @@ from mm2py.rest.page.view import (
     details,
     find_flow,
     group_rows,
+    missing_rows,
     ordered,
     overview,
     partition_changes,
@@ -263,7 +264,7 @@ def _all_details(flow: FlowView, overrides: Overrides | None) -> dict[str, Any]:
 
 
 def _tables(flow: FlowView, elsewhere: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {"groups": group_rows(flow), "elsewhere": elsewhere}
+    return {"groups": group_rows(flow), "elsewhere": elsewhere, "missing": missing_rows(flow)}
 
 
 def _encode_event(event: ShownEvent) -> bytes:

@@ -173,6 +173,15 @@ def elsewhere_rows(elsewhere: Mapping[TopicPartition, Elsewhere]) -> dict[str, l
     return {topic: [topic, remote, sorted(many.items())] for (topic, remote), many in sorted(nodes.items())}
 
 
+def missing_rows(flow: FlowView) -> dict[str, list[Any]]:
+    """Return a row for each topic of which the target lacks partitions: how many, and why, by its name."""
+    rows: dict[str, list[Any]] = {}
+    for it in flow.missing_topics:
+        why = ("", "") if it.failure is None else (it.failure.message, it.failure.hint)
+        rows[it.topic] = [it.topic, it.remote_topic, it.partitions, *why]
+    return rows
+
+
 def changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> tuple[list[Row], list[str]]:
     """Return new and changed rows, and the keys of removed ones."""
     changed = [row for key, row in after.items() if before.get(key) != row]

@@ -23,6 +23,7 @@ from mm2py.model.state import (
     FlowView,
     GroupView,
     MirrorView,
+    MissingTopic,
     PartitionStage,
     PartitionView,
     SparkView,
@@ -139,6 +140,18 @@ def _codes(issues: tuple[HealthIssue, ...]) -> list[tuple[IssueCode, Severity]]:
             "no partition's position can be written: mm2-offsets.A.internal-3 has no leader",
             id="positions",
         ),
+        pytest.param(
+            {"steps": (StepView("write offset syncs", None, 3, "cannot create topic mm2-offset-syncs.B.internal"),)},
+            (IssueCode.STEP_FAILED, Severity.WARNING),
+            "cannot write offset syncs: cannot create topic mm2-offset-syncs.B.internal",
+            id="an internal topic",
+        ),
+        pytest.param(
+            {"missing_topics": (MissingTopic("t", "A.t", 2, 2, _FAILURE),)},
+            (IssueCode.TOPICS_REFUSED, Severity.ERROR),
+            "partitions of topic t are missing at the target: the topic was deleted and created again",
+            id="partitions that cannot be created",
+        ),
     ],
 )  # fmt: skip
 def test_a_flow_that_does_not_work_is_unhealthy(
@@ -161,7 +174,9 @@ def test_a_flow_that_does_not_work_is_unhealthy(
             {"partitions": (_partition(0, lag_s=1.0, seconds_until_loss=599.0),)}, [], id="a retention of ten minutes"
         ),
         pytest.param({"partitions": (_partition(0, lag_s=None),)}, [IssueCode.LAG_UNKNOWN], id="unknown lag"),
-        pytest.param({"missing_partitions": 2}, [IssueCode.PARTITIONS_MISSING], id="missing at the target"),
+        pytest.param(
+            {"missing_topics": (MissingTopic("t", "A.t", 0, 2),)}, [IssueCode.PARTITIONS_MISSING], id="not created yet"
+        ),
         pytest.param(
             {"tasks": (TaskView(0, TaskState.WAITING_FOR_SLOT, 7, 1),)}, [IssueCode.TASKS_WAITING], id="no slot"
         ),
@@ -184,11 +199,29 @@ def test_a_note_leaves_a_flow_healthy(changes: dict[str, object], issues: list[I
 
 def test_what_the_target_refuses_is_why_partitions_are_missing() -> None:
     """Nothing else beside the issue says why a topic is not mirrored, or what to grant."""
-    refusal = PartitionFailure("cluster B answered CreateTopics with TOPIC_AUTHORIZATION_FAILED", "grant CREATE")
-    (issue,) = flow_issues(_flow(missing_partitions=2, missing_because=refusal))
+    refusal = PartitionFailure("CreateTopics: TOPIC_AUTHORIZATION_FAILED", "grant CREATE", "TOPIC_AUTHORIZATION_FAILED")
+    few = PartitionFailure("cannot create topic A.c", "add brokers", "INVALID_REPLICATION_FACTOR")
+    topics = tuple(MissingTopic(it, f"A.{it}", 0, 2, few if it == "c" else refusal) for it in ("a", "b", "c"))
+    flow = _flow(missing_partitions=6, missing_topics=topics)
+    one, other = flow_issues(flow)
 
-    assert issue.sentence == f"2 partitions of mirrored topics are missing on the target: {refusal.message}"
-    assert issue.hint == "grant CREATE"
+    assert one.sentence == f"topics a, b are missing at the target: {refusal.message}"
+    assert one.hint == "grant CREATE"
+    assert (other.sentence, other.about) == ("topic c is missing at the target: cannot create topic A.c", "c")
+    assert reasons_unhealthy(_node(flow)) == [f"A->B: {one.sentence}", f"A->B: {other.sentence}"]
+    assert one.severity is Severity.ERROR
+
+
+def test_a_failing_step_is_not_told_twice() -> None:
+    """A connector that fails with it, or a cluster that is away, explains it."""
+    steps = (StepView("emit heartbeats", None, 3, "cannot create topic heartbeats"),)
+    failing = GroupView(_HEARTBEAT, FlowState.RUNNING, "cannot create topic heartbeats")
+    flow = _flow(steps=steps, groups=(*_RUNNING[:2], failing))
+
+    assert [issue.code for issue in flow_issues(flow)] == [IssueCode.CONNECTOR_NOT_RUNNING]
+    assert [issue.code for issue in flow_issues(_flow(steps=steps, clusters=(_CLUSTERS[0], _AWAY)))] == [
+        IssueCode.CLUSTER_UNREACHABLE
+    ]
 
 
 def test_an_unreachable_cluster_is_one_issue() -> None:

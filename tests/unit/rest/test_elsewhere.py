@@ -1,4 +1,4 @@
-"""Topics and partitions that another node of the flow copies: any node shows them, and takes overrides of them."""
+"""Topics and partitions that another node copies, or none: any node of the flow shows them, and takes overrides."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mm2py.errors import TopicsUnknownError
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES
 from mm2py.model.share import Elsewhere
+from mm2py.model.state import MissingTopic
 from mm2py.policy.plugins import CustomClassError
 from mm2py.telemetry.events import RestFailed
 from tests.support.rest_asking import Asking
@@ -160,3 +161,17 @@ async def test_the_command_line_names_the_nodes(ask: Asking) -> None:
     assert rows["orders"][-1] == "1 on there:8083"
     assert rows["stock"][3] == "elsewhere"
     assert rows["stock"][-1] == "1 on there:8083, 1 on unknown"
+
+
+async def test_a_topic_that_the_target_lacks_is_paused_like_others(ask: Asking) -> None:
+    """It is mirrored, though nothing of it is copied yet."""
+    lacking = MissingTopic("new", "A.new", 0, 2)
+    flows = tuple(attrs.evolve(flow, missing_topics=(lacking,)) for flow in ask.node.shown.flows)
+    ask.node.shown = attrs.evolve(ask.node.shown, flows=flows)
+    topic = await ask("PUT", FLOW + "/topics/new/pause")
+    partition = await ask("PUT", FLOW + "/topics/new/partitions/1/pause")
+    shown = await ask("GET", FLOW + "/topics/new")
+
+    assert (topic.status, partition.status) == (202, 202)
+    assert ask.node.control.ordered.topics == {"new"}
+    assert (shown.json["stage"], shown.json["is_paused"]) == ("missing", True)

@@ -6,11 +6,12 @@ import attrs
 import pytest
 
 from mm2py.core.control.overrides import SOURCE
+from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
-from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, TaskState, TaskView
+from mm2py.model.state import FlowState, FlowView, GroupView, MissingTopic, PartitionStage, TaskState, TaskView
 from mm2py.rest import connect
-from mm2py.rest.shapes import flow_status, overrides_json, topics_of
+from mm2py.rest.shapes import flow_status, overrides_json, partitions_of, topics_of
 from tests.support.rest_node import FLOW, some_nodes, some_view
 
 
@@ -119,6 +120,21 @@ def test_a_topic_of_which_one_partition_rests_is_not_a_paused_one() -> None:
 
     assert overrides["stages"] == {"paused": 1, "copying": 1}
     assert overrides["is_paused"] is False
+
+
+def test_what_the_target_lacks_is_listed_with_its_reason() -> None:
+    """Nothing is copied of it, and it has no figures; of another topic only the last partitions are missing."""
+    why = PartitionFailure("replication.factor 2 > 1 broker", "lower it", "INVALID_REPLICATION_FACTOR")
+    lacking = (MissingTopic("new", "A.new", 0, 2, why), MissingTopic("orders", "A.orders", 7, 1, why))
+    flow = _flow(missing_topics=lacking)
+    topics = {one["topic"]: one for one in topics_of(flow, NO_OVERRIDES)}
+    new, orders = topics["new"], topics["orders"]
+
+    assert (new["stage"], new["stages"], new["partitions"], new["lag"]) == ("missing", {"missing": 2}, 2, None)
+    assert (new["last_error"], new["hint"]) == ("replication.factor 2 > 1 broker", "lower it")
+    assert (orders["stage"], orders["stages"]["missing"]) == ("copying", 1)
+    assert [one["stage"] for one in partitions_of(flow, "new", NO_OVERRIDES, {})] == ["missing", "missing"]
+    assert "missing_topics" not in flow_status(flow)
 
 
 def test_a_flow_s_status_does_not_grow_with_its_topics() -> None:

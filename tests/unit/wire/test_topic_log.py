@@ -98,13 +98,12 @@ async def test_a_topic_that_we_may_not_create_is_asked_for_by_that(brokers: Fake
 
 async def test_ensure_names_the_setting_to_lower(brokers: FakeBrokers, log: TopicLog) -> None:
     """A replication factor that the cluster is too small for is refused with the key to change."""
-    refuse_topics(brokers, 38, "3 is larger than 1")
+    refuse_topics(brokers, 38, "4 is larger than 3")
     with pytest.raises(TooFewBrokersError) as caught:
-        await log.ensure(25, 3, setting=SETTING)
+        await log.ensure(25, 4, setting=SETTING)
 
     assert str(caught.value) == (
-        "cannot create topic log: offset.storage.replication.factor is 3, cluster A has 3 broker(s); "
-        "lower offset.storage.replication.factor"
+        "cannot create topic log: offset.storage.replication.factor 4 > 3 brokers of cluster A"
     )
 
 

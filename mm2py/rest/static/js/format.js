@@ -90,6 +90,7 @@ const STAGES = {
   backing_off: ["retrying soon", "restart", "warn"],
   stopped: ["failed", "bad", "bad"],
   paused: ["paused", "pause", "still"],
+  missing: ["missing at the target", "bad", "bad"],
   elsewhere: ["on other nodes", "none", "still"],
 };
 

@@ -72,10 +72,10 @@ function takeOverview(value) {
 function takeFlow(value) {
   const isSnapshot = value.partitions?.all === true;
   if (isSnapshot || store.flow === null || store.flow.flow !== value.flow) {
-    store.flow = { flow: value.flow, columns: value.partition_columns ?? [], partitions: new Map(), groups: new Map(), elsewhere: new Map() };
+    store.flow = { flow: value.flow, columns: value.partition_columns ?? [], partitions: new Map(), groups: new Map(), elsewhere: new Map(), missing: new Map() };
     store.isGone = false;
   }
-  const { partitions, groups, elsewhere, partition_columns: _columns, ...rest } = value;
+  const { partitions, groups, elsewhere, missing, partition_columns: _columns, ...rest } = value;
   Object.assign(store.flow, rest);
   if (partitions) {
     for (const key of partitions.gone) store.flow.partitions.delete(key);
@@ -88,6 +88,10 @@ function takeFlow(value) {
   if (elsewhere) {
     for (const topic of elsewhere.gone) store.flow.elsewhere.delete(topic);
     for (const [topic, remote, nodes] of elsewhere.set) store.flow.elsewhere.set(topic, { topic, remote, nodes });
+  }
+  if (missing) {
+    for (const topic of missing.gone) store.flow.missing.delete(topic);
+    for (const [topic, remote, many, why, hint] of missing.set) store.flow.missing.set(topic, { topic, remote, many, why, hint });
   }
 }
 

@@ -8,7 +8,7 @@ import { setSparkline, sparkline } from "./plots.js";
 import { store } from "./store.js";
 import { pill, setPill, Table } from "./table.js";
 
-const WORST = ["copying", "paused", "backing_off", "stopped"];
+const WORST = ["copying", "paused", "backing_off", "stopped", "missing"];
 
 /** Put partitions together to topics, also those of which other nodes copy all. */
 function topicsOf(flow) {
@@ -17,7 +17,7 @@ function topicsOf(flow) {
   const found = (name, remote) => {
     let topic = topics.get(name);
     if (!topic) {
-      topic = { topic: name, remote, partitions: [], nodes: [], elsewhere: 0, lag: null, lag_s: null, age_ms: null, latency_ms: null, records_per_s: 0, bytes_per_s: 0, worst: 0, failed: 0,
+      topic = { topic: name, remote, partitions: [], nodes: [], elsewhere: 0, missing: 0, why: "", hint: "", lag: null, lag_s: null, age_ms: null, latency_ms: null, records_per_s: 0, bytes_per_s: 0, worst: 0, failed: 0,
         isPaused: paused.has(name), limit: flow.overrides?.topic_limits?.[name] ?? null };
       topics.set(name, topic);
     }
@@ -27,6 +27,9 @@ function topicsOf(flow) {
     const topic = found(name, remote);
     topic.nodes = nodes;
     topic.elsewhere = nodes.reduce((many, [, here]) => many + here, 0);
+  }
+  for (const { topic: name, remote, many, why, hint } of flow.missing.values()) {
+    Object.assign(found(name, remote), { missing: many, why, hint, worst: WORST.indexOf("missing") });
   }
   for (const partition of flow.partitions.values()) {
     const topic = found(partition.topic, partition.remote_topic);
@@ -53,12 +56,15 @@ function isIn(topic, name) {
   if (name === "limited") return topic.limit !== null;
   if (name === "paused") return isHeld(topic);
   if (name === "elsewhere") return isElsewhere(topic);
+  if (name === "missing") return topic.missing > 0;
   return !topic.isPaused && topic.partitions.some((partition) => partition.stage === name);
 }
 
 const named = (topic) => h("span", { class: "named" }, h("span", { text: topic.topic }), h("span", { class: "remote" }));
 
-const isElsewhere = (topic) => topic.partitions.length === 0 && !topic.isPaused;
+const isElsewhere = (topic) => topic.elsewhere > 0 && topic.partitions.length === 0 && !topic.isPaused;
+
+const manyOf = (topic) => topic.partitions.length + topic.elsewhere + topic.missing;
 
 /** Which nodes copy what this one does not. */
 const otherNodes = (topic) => topic.nodes.map(([node, many]) => `${plural(many, "partition")} on ${node || "no node yet"}`).join(", ");
@@ -68,8 +74,9 @@ function fare(topic) {
   if (topic.isPaused && !topic.partitions.length) return stage("paused");
   const name = topic.isPaused ? "paused" : WORST[topic.worst];
   const found = stage(name);
-  const many = topic.isPaused ? topic.partitions.length : topic.partitions.filter((partition) => partition.stage === name).length;
-  return many === topic.partitions.length ? found : { ...found, word: `${many} of ${topic.partitions.length} ${found.word}` };
+  const all = topic.partitions.length + topic.missing;
+  const many = topic.isPaused ? all : name === "missing" ? topic.missing : topic.partitions.filter((partition) => partition.stage === name).length;
+  return many === all ? found : { ...found, word: `${many} of ${all} ${found.word}` };
 }
 
 /** The tab with all topics. */
@@ -120,7 +127,7 @@ function topicTable(flow) {
       { key: "behind", label: "Behind", numeric: true, sort: (topic) => topic.lag_s, text: (topic) => duration(topic.lag_s) },
       { isWide: true, key: "age", label: "Age", numeric: true, sort: (topic) => topic.age_ms, text: (topic) => ms(topic.age_ms), title: () => "Age of records when they are read: the maximum of the partitions' means" },
       { isWide: true, key: "latency", label: "Latency", numeric: true, sort: (topic) => topic.latency_ms, text: (topic) => ms(topic.latency_ms), title: () => "Age of records when the target has them" },
-      { key: "partitions", label: "Partitions", numeric: true, sort: (topic) => topic.partitions.length + topic.elsewhere, text: (topic) => (topic.elsewhere && topic.partitions.length ? `${count(topic.partitions.length)} of ${count(topic.partitions.length + topic.elsewhere)}` : count(topic.partitions.length + topic.elsewhere)), title: otherNodes },
+      { key: "partitions", label: "Partitions", numeric: true, sort: manyOf, text: (topic) => (topic.elsewhere && topic.partitions.length ? `${count(topic.partitions.length)} of ${count(manyOf(topic))}` : count(manyOf(topic))), title: otherNodes },
       { key: "limit", label: "Limit", sort: (topic) => topic.limit?.bytes_per_s ?? null, text: (topic) => act.limitText(topic.limit) || "–" },
       { key: "acts", label: "", make: acts, update: (node, topic) => {
         act.show(node.buttons.pause, !topic.isPaused);
@@ -187,14 +194,18 @@ const partitionDetail = (flow) => (topic) => {
   });
   // Failures are shown expanded.
   for (const partition of topic.partitions) if (partition.stage === "stopped") table.opened.add(String(partition.partition));
-  const others = h("p", { class: "faint" });
+  const [others, lacking, hint] = [h("p", { class: "faint" }), h("p", { class: "bad-text" }), h("p", { class: "hint" })];
   const update = (row) => {
-    table.node.hidden = !row.partitions.length && row.elsewhere > 0;
+    table.node.hidden = !row.partitions.length && row.elsewhere + row.missing > 0;
+    setText(lacking, row.missing ? `${plural(row.missing, "partition")} of it ${row.missing === 1 ? "is" : "are"} missing at the target${row.why ? `: ${row.why}` : "."}` : "");
+    setText(hint, row.hint ? `What to try: ${row.hint}` : "");
+    lacking.hidden = !row.missing;
+    hint.hidden = !row.missing || !row.hint;
     setText(others, row.elsewhere ? `${row.partitions.length ? "Other nodes copy" : "This node copies none of it:"} ${otherNodes(row)}. Their pages have the figures.` : "");
     others.hidden = !row.elsewhere;
     table.update(row.partitions);
   };
-  return { node: h("div", { class: "under-box" }, table.node, others), update };
+  return { node: h("div", { class: "under-box" }, lacking, hint, table.node, others), update };
 };
 
 function failureDetail() {

@@ -12,6 +12,7 @@ import pytest
 from mm2py.config.settings import FlowSettings
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.topics.remote_topics import Mirrored, Topics
+from mm2py.model.flow import TopicPartition
 from mm2py.model.synced import ForgottenConfig, SyncedConfig
 from mm2py.model.topic import NewTopic, TopicDescription, TopicsView
 from mm2py.policy.replication import DefaultReplicationPolicy
@@ -171,7 +172,7 @@ async def test_a_target_that_wants_its_brokers_up_first_is_asked_again(events: E
     are_settled.append((await topics.refresh_once()).is_settled)
 
     assert are_settled == [False, False, True]
-    assert ["replication.factor is source, cluster B has 1 broker(s)" in it.error for it in events.of(StepFailed)] == [
+    assert ["replication.factor is source, with 1 broker of cluster B" in it.error for it in events.of(StepFailed)] == [
         True
     ]
 
@@ -206,10 +207,27 @@ async def test_what_is_missing_has_the_target_s_refusal(events: EventLog) -> Non
     created = await topics.refresh_once()
 
     for mirrored in refused:
-        assert mirrored.missing_partitions == 1
-        assert mirrored.refusal is not None
-        assert "CREATE on topic A.a of cluster B" in mirrored.refusal.hint
-    assert (created.missing_partitions, created.refusal) == (0, None)
+        (missing,) = mirrored.missing
+        assert (missing.topic, missing.remote_topic, missing.sources) == ("a", "A.a", (TopicPartition("a", 0),))
+        assert missing.failure is not None
+        assert "CREATE on topic A.a of cluster B" in missing.failure.hint
+    assert created.missing == ()
+
+
+async def test_each_missing_topic_has_a_reason_of_its_own(events: EventLog) -> None:
+    """A topic that is refused for one reason says nothing of why another one is, or what of a third one is missing."""
+    codes = {"A.a": ErrorCode.INVALID_REPLICATION_FACTOR, "A.b": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    target = _Listed("other", {"A.c"}, refusals=dict(codes))
+    settings = attrs.evolve(SETTINGS, topics=attrs.evolve(SETTINGS.topics, replication_factor=2))
+    source = _Listed("one", {"a", "b", "c"})
+    mirrored = await _topics(source, target, events, settings, may_act=True).refresh_once()
+    one, other = mirrored.missing
+
+    assert [place.topic for place in mirrored.places] == ["c"]
+    assert one.failure is not None
+    assert one.failure.message == "cannot create topic A.a: replication.factor 2 > 1 broker of cluster B"
+    assert other.failure is not None
+    assert "TOPIC_AUTHORIZATION_FAILED" in other.failure.message
 
 
 async def test_topics_that_may_not_be_seen_any_more_are_not_taken_for_deleted(events: EventLog) -> None:

@@ -11,11 +11,20 @@ from typing import Any
 import attrs
 import pytest
 
+from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.node import Node as SomeNode
 from mm2py.model.overrides import Overrides
 from mm2py.model.share import Elsewhere
-from mm2py.model.state import FlowState, FlowView, GroupOffsetsView, MirrorView, PartitionStage, PartitionView
+from mm2py.model.state import (
+    FlowState,
+    FlowView,
+    GroupOffsetsView,
+    MirrorView,
+    MissingTopic,
+    PartitionStage,
+    PartitionView,
+)
 from mm2py.rest.page.history import History
 from mm2py.rest.page.stream import MOST_VIEWERS, QUEUED_TICKS, LiveStream, Viewer
 from mm2py.rest.page.view import elsewhere_rows
@@ -132,6 +141,20 @@ async def test_topics_of_other_nodes_have_rows(rig: LiveStreamRig) -> None:
     assert dict(begun)["flow"]["elsewhere"]["set"] == [["stock", "A.stock", [["b", 2], ["c", 1]]]]
     assert dict(moved)["flow"]["elsewhere"]["set"] == [["stock", "A.stock", [["", 1]]]]
     assert dict(gone)["flow"]["elsewhere"] == {"all": False, "set": [], "gone": ["stock"]}
+
+
+async def test_topics_that_the_target_lacks_have_rows(rig: LiveStreamRig) -> None:
+    """With the reason, until they are there."""
+    why = PartitionFailure("replication.factor 2 > 1 broker", "lower it")
+    rig.node.change(missing_topics=(MissingTopic("stock", "A.stock", 0, 3, why),))
+    viewer = rig.stream.join(FLOW)
+    begun = await told(viewer)
+    rig.node.change(missing_topics=())
+    rig.stream.tick()
+    gone = await told(viewer)
+
+    assert dict(begun)["flow"]["missing"]["set"] == [["stock", "A.stock", 3, why.message, why.hint]]
+    assert dict(gone)["flow"]["missing"] == {"all": False, "set": [], "gone": ["stock"]}
 
 
 async def test_only_what_changed_follows(rig: LiveStreamRig) -> None:
