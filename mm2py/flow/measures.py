@@ -22,6 +22,7 @@ from mm2py.core.source.stalls import why_it_waits
 from mm2py.core.source.states import PartitionStates
 from mm2py.core.windows import Window
 from mm2py.flow.partition_measures import CachedView, PartitionMeasures
+from mm2py.flow.rounds import Rounds
 from mm2py.model.counters import Counters, Effort
 from mm2py.model.epoch import (
     EpochOutcome,
@@ -154,6 +155,8 @@ class FlowMeasures:
         self.missing_topics: tuple[MissingTopic, ...] = ()
         #: Source topics with heartbeats.
         self.heartbeats: frozenset[str] = frozenset()
+        #: Writes of positions, and changes of who runs what of the flow.
+        self.commits, self.rebalances = Rounds(clock), Rounds(clock)
         #: How long a lag is valid; then the source must be queried again, or it is unknown.
         self.lag_holds_s = math.inf
         self._clock = clock
@@ -308,6 +311,7 @@ class FlowMeasures:
             missing_partitions=sum(it.partitions for it in self.missing_topics),
             missing_topics=self.missing_topics,
             copied_heartbeats=self._copied_heartbeats(view),
+            commits=self.commits.view(),
         )
 
     def lag(self, partitions: Collection[TopicPartition], states: PartitionStates) -> tuple[int | None, float | None]:

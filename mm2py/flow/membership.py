@@ -97,6 +97,9 @@ class FlowMembership:
         self._hands_over = self._comes_back = self._came_back = False
         #: Another process has joined under our `group.instance.id`.
         self._is_fenced = False
+        #: Called with how long it took until this node had an assignment.
+        self.on_rebalanced: Callable[[float], None] = lambda _took_s: None
+        self._is_joining = False
         #: The group is to be joined again.
         self._must_join = False
         #: Set when the group is to be asked at once.
@@ -255,7 +258,23 @@ class FlowMembership:
         if self.leader.finds_imbalance(self.share.shared):
             self._join_again()
 
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether it is being decided who runs what of the flow, or a part of it is on its way to another node."""
+        return self._is_joining or self.share.is_moving
+
     async def _join(self, place: Membership) -> bool:
+        """Join the group, and note how long it took; False if that did not come to an end."""
+        begun, self._is_joining = self._clock.monotonic(), True
+        try:
+            is_in = await self._take_part(place)
+        finally:
+            self._is_joining = False
+        if is_in:
+            self.on_rebalanced(self._clock.monotonic() - begun)
+        return is_in
+
+    async def _take_part(self, place: Membership) -> bool:
         """Join with what we hold, and take what we are assigned; False if that did not come to an end."""
         self._must_join = False
         before, agreement = self.share.shared, self.share.agreement

@@ -115,6 +115,8 @@ class FlowRunner:
             if self._source is not None
             else None
         )
+        if self.sharing is not None:
+            self.sharing.membership.on_rebalanced = self._measures.rebalances.done
         nodes = self.sharing.nodes if self.sharing is not None else None
         #: What operators ask of it.
         self.requests = FlowRequests(context, self._source, self._groups, nodes)
@@ -273,6 +275,9 @@ class FlowRunner:
             consumer_groups=self._checkpoints.consumer_groups() if self._checkpoints is not None else (),
             heartbeats=self._heartbeats.counted() if self._heartbeats is not None else None,
             steps=self.reach.steps(),
+            rebalances=self._measures.rebalances.view(
+                is_under_way=self.sharing is not None and self.sharing.membership.is_rebalancing
+            ),
         )
         view = self.requests.shown(view)
         return view if self._source is None else self._source.show(view, has_partitions=has_partitions)

@@ -14,6 +14,7 @@ from mm2py.model.counters import Counters
 from mm2py.model.epoch import Histogram, PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.overrides import NO_LIMIT, RateLimit, Wanted
+from mm2py.model.rounds import NO_ROUNDS, RoundsView
 
 
 class FlowState(enum.Enum):
@@ -426,6 +427,9 @@ class FlowView(Counters):
     missing_partitions: int = 0
     missing_topics: tuple[MissingTopic, ...] = ()
     steps: tuple[StepView, ...] = ()
+    #: Writes of positions; and changes of who runs what of the flow, as this node takes part in them.
+    commits: RoundsView = NO_ROUNDS
+    rebalances: RoundsView = NO_ROUNDS
     #: The nodes that run the flow, this one first; empty if it is the only one.
     nodes: tuple[NodeView, ...] = ()
     #: Partitions that other nodes copy; counted only in a view of all nodes, which does not list them.

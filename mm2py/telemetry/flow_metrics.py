@@ -10,30 +10,13 @@ from typing import Final
 
 from mm2py.model.connector_offset import SOURCE
 from mm2py.model.health import Severity, flow_issues
-from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, TaskState, TaskView
+from mm2py.model.state import FlowState, FlowView, PartitionStage, TaskView
+from mm2py.telemetry.connect_metrics import TASK_STATES, fill_connect, task_states
 from mm2py.telemetry.metric_text import Family
 from mm2py.telemetry.series import Labels, labels
 from mm2py.telemetry.tally import EventTally
 
 
-_TASK_STATES: Final = ("running", "paused", "failed", "unassigned", "destroyed")
-#: State of tasks while their connector is not running; otherwise each has its own.
-_BY_GROUP: Final = {
-    FlowState.STARTING: "unassigned",
-    FlowState.DRAINED: "destroyed",
-    FlowState.RESTARTING: "failed",
-    FlowState.FAILED: "failed",
-    FlowState.PAUSED: "paused",
-    FlowState.STOPPED: "destroyed",
-    FlowState.STANDBY: "unassigned",
-}
-_BY_TASK: Final = {
-    TaskState.IDLE: "running",
-    TaskState.RUNNING: "running",
-    TaskState.WAITING_FOR_SLOT: "unassigned",
-    TaskState.BACKING_OFF: "failed",
-    TaskState.LATE: "failed",
-}
 #: Counters of events, there from the start.
 _EVENTS: Final = {
     "mm2py_source_truncations_total": "source_truncated",
@@ -97,6 +80,7 @@ def fill_flow(book: Book, flow: FlowView, tally: EventTally, wall_ms: int) -> No
     _fill_heartbeats(book, flow, whole, wall_ms)
     _fill_nodes(book, flow, ends)
     _fill_connectors(book, flow, tally)
+    fill_connect(book, flow, tally, wall_ms)
     for task in flow.tasks:
         _fill_task(book, labels(**ends, task=str(task.task)), task)
     _fill_groups(book, flow, ends)
@@ -162,41 +146,18 @@ def _fill_heartbeats(book: Book, flow: FlowView, it: Labels, wall_ms: int) -> No
 # Connectors and tasks.
 
 
-def task_states(flow: FlowView, group: GroupView) -> dict[int, str]:
-    """Return the states of a connector's tasks by number, in Connect's terms: its copy tasks, or its single task."""
-    if group.connector == SOURCE:
-        return {task.task: _BY_GROUP.get(group.state) or _BY_TASK[task.state] for task in flow.tasks}
-    return {0: _BY_GROUP.get(group.state, "running")}
-
-
 def _fill_connectors(book: Book, flow: FlowView, tally: EventTally) -> None:
     ends = {"source": flow.flow.source, "target": flow.flow.target}
     for group in flow.groups:
-        at_connect = {**ends, "destination": flow.flow.target, "connector": group.name or group.connector}
-        own, java = labels(**ends, connector=group.connector), labels(**at_connect)
-        states = task_states(flow, group)
+        own = labels(**ends, connector=group.connector)
         _put(book, "mm2py_connector_state", own, group.state.value)
         _put(book, "mm2py_connector_failed_restart_attempts_total", own, group.falls)
         # From the events: copy tasks that are no longer needed are in no view.
         lost = tally.count("copy_task_lost", flow.flow) if group.connector == SOURCE else 0
         _put(book, "mm2py_connector_task_failed_restart_attempts_total", own, lost)
-        _put(book, "kafka_connect_worker_connector_total_task_count", java, len(states))
-        counts = Counter(states.values())
-        for state in _TASK_STATES:
-            it = labels(**ends, connector=group.connector, state=state)
-            _put(book, "mm2py_connector_tasks", it, counts[state])
-            _put(book, f"kafka_connect_worker_connector_{state}_task_count", java, counts[state])
-        # Of several nodes each has only some of the numbers.
-        for task, state in states.items():
-            _put(book, "kafka_connect_connector_status", labels(**at_connect, task=str(task), status=state), 1)
-        for copy_task in flow.tasks if group.connector == SOURCE else ():
-            _fill_source_task(book, labels(**at_connect, task=str(copy_task.task)), copy_task)
-
-
-def _fill_source_task(book: Book, it: Labels, task: TaskView) -> None:
-    for step in ("poll", "write"):
-        _put(book, f"kafka_connect_source_task_source_record_{step}_total", it, task.records)
-        _put(book, f"kafka_connect_source_task_source_record_{step}_rate", it, task.records_per_s)
+        counts = Counter(task_states(flow, group).values())
+        for state in TASK_STATES:
+            _put(book, "mm2py_connector_tasks", labels(**ends, connector=group.connector, state=state), counts[state])
 
 
 def _fill_task(book: Book, it: Labels, task: TaskView) -> None:

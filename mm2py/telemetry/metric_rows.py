@@ -46,6 +46,7 @@ _JMX = ("source", "target", "destination")
 _JAVA_PARTITION = (*_JMX, "topic", "partition")
 _JAVA_GROUP = (*_JMX, "group", "topic", "partition")
 _JAVA_CONNECTOR = (*_JMX, "connector")
+_JAVA_TASK = (*_JAVA_CONNECTOR, "task")
 _PARTITION = (*_FLOW, "topic", "partition")
 _CONNECTOR = (*_FLOW, "connector")
 _TASK = (*_FLOW, "task")
@@ -98,10 +99,19 @@ _TASK_STATES = ("total", "running", "paused", "failed", "unassigned", "destroyed
 _JAVA_CONNECT = Chapter(
     "As Kafka Connect: connectors and their tasks",
     "A connector is a task group of a flow, under Java's name for it; on a Connect worker, under its own name. Records "
-    "count as polled once they are written, so both have one figure.",
+    "count as polled once they are written, so both have one figure; of the other connectors they are checkpoints and "
+    "heartbeats. A source connector that never came up has one task here, in the connector's state. Of a task there is "
+    "what the node that runs it knows.",
     (
-        Metric("kafka_connect_connector_status", _G, (*_JAVA_CONNECTOR, "task", "status"),
+        Metric("kafka_connect_connector_status", _G, (*_JAVA_TASK, "status"),
                "1 for each task of this node, with its state as a label.", "connector-task-metrics: status"),
+        Metric("kafka_connect_connector_task_status", _G, (*_JAVA_TASK, "status"),
+               "The same, by the name that Strimzi's rules for Kafka Connect write.", "connector-task-metrics: status"),
+        *(
+            Metric(f"kafka_connect_connector_connector_{what}", _G, (*_JAVA_CONNECTOR, f"connector_{what}"),
+                   f"1 for each connector, with its {what} as a label.", f"connector-metrics: connector-{what}")
+            for what in ("class", "type", "version")
+        ),
         *(
             Metric(f"kafka_connect_worker_connector_{state}_task_count", _G, _JAVA_CONNECTOR,
                    "Tasks of the connector." if state == "total" else f"Tasks of the connector that are {state}.",
@@ -109,18 +119,62 @@ _JAVA_CONNECT = Chapter(
             for state in _TASK_STATES
         ),
         *(
-            Metric(f"kafka_connect_source_task_source_record_{step}_{ending}", kind, (*_JAVA_CONNECTOR, "task"), doc,
+            Metric(f"kafka_connect_source_task_source_record_{step}_{ending}", kind, _JAVA_TASK, doc,
                    f"source-task-metrics: source-record-{step}-{ending}")
             for step in ("poll", "write")
             for ending, kind, doc in (
                 ("total", _C, "Records that the task copied since the daemon started."),
-                ("rate", _G, "Records per second that it copied in its last epoch."),
+                ("rate", _G, "Records per second that the copy task copied in its last epoch."),
+            )
+        ),
+        Metric("kafka_connect_source_task_source_record_active_count", _G, _JAVA_TASK,
+               "Records that the source has, by its last answer, and the target has not acknowledged, of the copy "
+               "task's partitions, paused and stopped ones included: an upper bound of those that were read and not "
+               "acknowledged. 0 means that nothing is on its way; `NaN` that it is unknown of a partition.",
+               "source-task-metrics: source-record-active-count"),
+        *(
+            Metric(f"kafka_connect_connector_task_offset_commit_{what}", _G, _JAVA_TASK, doc,
+                   f"connector-task-metrics: offset-commit-{what.replace('_', '-')}")
+            for what, doc in (
+                ("avg_time_ms", "Mean time of the node's writes of positions; one without any takes 0, as in Java."),
+                ("max_time_ms", "Greatest time of these writes."),
+                ("success_percentage", "Which part of these writes succeeded, from 0 to 1, as in Java."),
+                ("failure_percentage", "Which part of them failed, from 0 to 1, as in Java."),
+            )
+        ),
+        *(
+            Metric(f"kafka_connect_task_error_{what}", _G, _JAVA_TASK, doc,
+                   f"task-error-metrics: {what.replace('_', '-')}")
+            for what, doc in (
+                ("total_record_errors", "Records that a transform could not process and `errors.tolerance` tolerates."),
+                ("total_record_failures", "The same: none of them is tried again."),
+                ("total_records_skipped", "The same: each of them is left out."),
+                ("total_errors_logged", "The same: each of them is logged."),
+                ("total_retries", "Pauses after which a partition of the task was retried."),
             )
         ),
         Metric("kafka_connect_worker_connector_count", _G, (), "Connectors of the node.",
                "connect-worker-metrics: connector-count"),
         Metric("kafka_connect_worker_task_count", _G, (), "Tasks of the node's connectors.",
                "connect-worker-metrics: task-count"),
+        Metric("kafka_connect_coordinator_assigned_connectors", _G, (),
+               "Connectors that this node has of its flows: those of the flows that it owns.",
+               "connect-coordinator-metrics: assigned-connectors"),
+        Metric("kafka_connect_coordinator_assigned_tasks", _G, (), "Tasks that this node has of its flows.",
+               "connect-coordinator-metrics: assigned-tasks"),
+        Metric("kafka_connect_worker_rebalance_rebalancing", _G, _JMX,
+               "1 while it is being decided which node runs what of the flow, or a part is on its way to another node.",
+               "connect-worker-rebalance-metrics: rebalancing"),
+        Metric("kafka_connect_worker_rebalance_completed_rebalances_total", _C, _JMX,
+               "How often this node got its part of the flow.",
+               "connect-worker-rebalance-metrics: completed-rebalances-total"),
+        *(
+            Metric(f"kafka_connect_worker_rebalance_rebalance_{what}_time_ms", _G, _JMX, doc,
+                   f"connect-worker-rebalance-metrics: rebalance-{what}-time-ms")
+            for what, doc in (("avg", "How long that took: the mean."), ("max", "How long that took: the greatest."))
+        ),
+        Metric("kafka_connect_worker_rebalance_time_since_last_rebalance_ms", _G, _JMX, "Time since the last one.",
+               "connect-worker-rebalance-metrics: time-since-last-rebalance-ms"),
     ),
 )  # fmt: skip
 

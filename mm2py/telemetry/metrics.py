@@ -18,7 +18,8 @@ from mm2py.model.epoch import HISTOGRAM_BOUNDS_MS, Histogram
 from mm2py.model.flow import Flow
 from mm2py.model.health import all_issues, is_healthy
 from mm2py.model.state import MirrorView
-from mm2py.telemetry.flow_metrics import fill_events, fill_flow, task_states
+from mm2py.telemetry.connect_metrics import fill_worker
+from mm2py.telemetry.flow_metrics import fill_events, fill_flow
 from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.metric_rows import METRICS
 from mm2py.telemetry.metric_text import Family, text_of
@@ -101,8 +102,8 @@ class Metrics:
 
     def _fill_node(self, book: Mapping[str, Family], view: MirrorView) -> None:
         nothing = labels()
+        fill_worker(book, view.flows)
         book["mm2py_build_info"].add(self._build, 1)
-        states = [task_states(flow, group) for flow in view.flows for group in flow.groups]
         spark = view.spark
         for name, value in (
             ("mm2py_ready", int(view.is_ready)),
@@ -115,8 +116,6 @@ class Metrics:
             ("mm2py_spark_slots_used", None if spark is None else spark.used),
             ("mm2py_spark_slots_free", None if spark is None or spark.slots is None else spark.slots - spark.used),
             ("mm2py_spark_epochs_waiting", None if spark is None else spark.waiting),
-            ("kafka_connect_worker_connector_count", len(states)),
-            ("kafka_connect_worker_task_count", sum(map(len, states))),
         ):
             if value is not None:
                 book[name].add(nothing, value)

@@ -18,6 +18,7 @@ _DETAILS: Mapping[str, str] = {
     "authentication_failed": "cluster",
     "cluster_unreachable": "cluster",
     "group_sync_skipped": "state",
+    "record_left_out": "source",
     "topic_sync_failed": "step",
 }
 #: The field with an event's amount.

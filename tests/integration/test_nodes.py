@@ -152,9 +152,11 @@ async def test_each_of_two_nodes_shows_the_whole_flow_and_one_can_be_drained(
             assert [sorted(task.task for task in view.tasks) for view in views] == [[0, 1, 2, 3]] * 2
             assert [sum(bool(task.node) for task in view.tasks) for view in views] == [2, 2]
             assert [(view.records, view.lag, view.partition_count) for view in views] == [(800, 0, 16)] * 2
+            assert all(view.commits.count for view in views)
             return True
 
         await eventually(is_one_picture, within_s=30, what="both show the whole flow")
+        rounds = [it for flow in (first, second) for it in (flow.runner.view().commits, flow.runner.view().rebalances)]
         shown = [flow.runner.view().nodes for flow in (first, second)]
         owner, other = (first, second) if shown[0][0].is_owner else (second, first)
         refused = [
@@ -179,6 +181,7 @@ async def test_each_of_two_nodes_shows_the_whole_flow_and_one_can_be_drained(
 
     assert [sorted(it.worker_id for it in nodes) for nodes in shown] == [["one:8083", "other:8083"]] * 2
     assert [sum(it.is_owner for it in nodes) for nodes in shown] == [1, 1]
+    assert all(it.count and it.avg_ms is not None and it.ended_ms for it in rounds)
     assert [(it.assigned, it.is_this) for it in left] == [((), False)]
     assert refused == [False, False]
 

@@ -207,7 +207,10 @@ class SourceGroup(FlowGroup):
         tasks.outcomes.listeners.append(self._translations.account)
         positions = Positions(context, source, target)
         positions.on_overtaken = self.requests.depose
-        writer = PositionWriter(context, tasks, positions, self._translations, logs=(positions.log, memory.log))
+        logs = (positions.log, memory.log)
+        writer = PositionWriter(
+            context, tasks, positions, self._translations, logs=logs, commits=self._measures.commits
+        )
         shared = ShareKeeper(
             context,
             target,

@@ -11,6 +11,7 @@ from functools import partial
 
 from mm2py.errors import Mm2Error
 from mm2py.flow.offsets.translations import Translations, chunk_record
+from mm2py.flow.rounds import Rounds
 from mm2py.flow.source.partitions import SourceTasks
 from mm2py.flow.source.positions import Positions
 from mm2py.flow.supervise import until_set
@@ -42,6 +43,7 @@ class PositionWriter:
         translations: Translations,
         *,
         logs: Sequence[KeptLog],
+        commits: Rounds | None = None,
     ) -> None:
         self._context = context
         self._clock = context.clock
@@ -51,6 +53,7 @@ class PositionWriter:
         self._tasks = tasks
         self._translations = translations
         self._logs = logs
+        self._commits = commits or Rounds(context.clock)
 
     async def run(self) -> None:
         """Write what is due until cancelled."""
@@ -104,6 +107,8 @@ class PositionWriter:
         changes = [change for change in changes if self._positions.is_kept_here(change.source)]
         if not due and not changes:
             self._reach.succeeded(WRITE_POSITIONS)
+            if is_interval_over:
+                self._commits.done(0.0)
             return True
         begun, is_written = self._clock.monotonic(), False
         before = self._records(changes)
@@ -114,7 +119,11 @@ class PositionWriter:
             if not is_written:
                 self._translations.put_back(changes)
         if is_written:
-            self._note(due, changes, before, (self._clock.monotonic() - begun) * 1000)
+            took_s = self._clock.monotonic() - begun
+            self._commits.done(took_s)
+            self._note(due, changes, before, took_s * 1000)
+        else:
+            self._commits.failed()
         return is_written
 
     async def start_over(
