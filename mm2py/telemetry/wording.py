@@ -71,12 +71,14 @@ def _listed(value: object) -> str:
 
 #: What each fact is called. Braces take the value; no words are none.
 PHRASES: Final[Mapping[str, Phrase]] = {
-    "added": _change("added"), "address": "from {}", "after": "{} now", "at_ms": "", "attempts": _many("attempt"),
+    "added": _change("added"), "address": "from {}", "after": "{} now", "aliases": "{}", "at_ms": "",
+    "attempts": _many("attempt"),
     "away_s": _timed("after {}"), "before": "{} before", "by": "by {}",
     "bytes_per_s": lambda value: f"{_amount(value)} bytes/s", "causes": "{}", "cause": "{}",
     "changed": _change("changed"),
     "checkpoints": _many("checkpoint"), "change": "{}",
-    "cluster": "cluster {}", "connector": "{}", "connectors": _many("connector"), "copy_tasks": _many("copy task"),
+    "cluster": "cluster {}", "cluster_id": "with the id {}", "connector": "{}", "connectors": _many("connector"),
+    "copy_tasks": _many("copy task"),
     "count": "{} in all", "created": _change("created"), "dead_letters": "kept in {}", "deleted": _change("deleted"),
     "drain_s": _timed("drained in {}"), "due_s": _timed("due after {}"), "ended": "{}", "epoch": "epoch {}",
     "error": "{}", "exception": "\n{}", "flows": _many("flow"), "found": _many("partition", after=" with a position"),
