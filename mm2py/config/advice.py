@@ -19,6 +19,7 @@ from mm2py.config.problem import Problem
 from mm2py.config.resolve import FlowReader
 from mm2py.config.transforms import listed
 from mm2py.model.flow import Flow
+from mm2py.model.patterns import split_list
 
 
 #: Settings of the copying clients.
@@ -26,7 +27,10 @@ _COPY = {Place.CONSUMER, Place.PRODUCER}
 _BOTH = (Side.SOURCE, Side.TARGET)
 #: What makes a flow run, one or the other.
 _RUN = {"enabled", "emit.heartbeats.enabled"}
+_REMOVE: Final = "remove this line"
 _WORDS = ("consumer.", "producer.", "admin.")
+#: Filters that choose by lists of names and expressions alone.
+_OF_LISTS = ("default", "DefaultTopicFilter", "DefaultGroupFilter")
 _NAMED_AFTER_ALIAS = ("default", "DefaultReplicationPolicy")
 #: What a statement has in quotes, comments that end by themselves, and one that ends with its line.
 _SQL: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|/\*.*?\*/|(?P<comment>--.*)""", re.DOTALL)
@@ -123,6 +127,67 @@ def judge_renamed_source(layers: Layers, flow: Flow) -> Iterator[Problem]:
     message = f"Java would name remote topics {alias}{separator}NAME, and mm2py {flow.source}{separator}NAME"
     keeping = "to keep topics' names, write replication.policy.class = identity instead"
     yield Problem(line.where, line.key, message, f"leave it out, or call the cluster {alias}" if alias else keeping)
+
+
+def note_settings(layers: Layers, flow: Flow) -> Iterator[Problem]:
+    """Return notes on values of *flow*, which is enabled, that Java takes, and that hardly mean what they say."""
+    of = FlowReader(layers, flow)
+    yield from _note_servers(layers, flow)
+    yield from _note_empty(layers, of, flow)
+    for job in ("refresh.topics", "refresh.groups", "sync.topic.configs", "sync.topic.acls", "sync.group.offsets"):
+        yield from _note_interval(layers, of, flow, job, "is never; Java's connector would fail")
+    yield from _note_interval(layers, of, flow, "emit.heartbeats", "counts as 1; Java would write without a pause")
+
+
+def _note_interval(layers: Layers, of: FlowReader, flow: Flow, job: str, meaning: str) -> Iterator[Problem]:
+    name = f"{job}.interval.seconds"
+    line = layers.first(spellings(key_named(name), flow))
+    if line is not None and of.flag(f"{job}.enabled") and of.number(name) == 0:
+        hint = f"to switch it off, write {line.key.removesuffix(name)}{job}.enabled = false"
+        yield Problem(line.where, line.key, f"0 {meaning}", hint)
+
+
+def _note_empty(layers: Layers, of: FlowReader, flow: Flow) -> Iterator[Problem]:
+    """Note empty values by which a flow mirrors nothing, or under names that tell less than they should."""
+    line = layers.first(spellings(key_named("replication.policy.separator"), flow))
+    policy = of.text("replication.policy.class").rpartition(".")[2]
+    if line is not None and not line.text and policy in _NAMED_AFTER_ALIAS:
+        message = f"is empty: the remote topic of orders is {flow.source}orders, and no name tells where it came from"
+        hint = "leave it out, or to keep topics' names, write replication.policy.class = identity"
+        yield Problem(line.where, line.key, message, hint)
+    chosen = [("topics", "topic.filter.class", f"{flow} mirrors no topic")]
+    if of.flag("emit.checkpoints.enabled"):
+        chosen.append(("groups", "group.filter.class", f"{flow} translates no group"))
+    for name, filter_key, effect in chosen:
+        line = layers.first(spellings(key_named(name), flow))
+        is_decisive = of.text(filter_key).rpartition(".")[2] in _OF_LISTS
+        if line is not None and is_decisive and not of.texts(name):
+            yield Problem(line.where, line.key, f"is empty: {effect}", f"for all {name}, write .*")
+
+
+def _note_servers(layers: Layers, flow: Flow) -> Iterator[Problem]:
+    """Note brokers with a protocol, which is ignored, and those of a client where the cluster's are others."""
+    for side in _BOTH:
+        line = layers.first(spellings(key_named("bootstrap.servers"), flow, side))
+        protocol = layers.first(spellings(key_named("security.protocol"), flow, side))
+        used = "PLAINTEXT" if protocol is None else protocol.text.strip().upper()
+        if line is None:
+            continue
+        for written in dict.fromkeys(re.findall(r"(\w+)://", line.text)):
+            message = f"{written}:// is ignored, as in Java: security.protocol is {used}"
+            key = f"{line.key.removesuffix('bootstrap.servers')}security.protocol"
+            hint = "write host:port alone" if written.upper() == used else f"write {key} = {written.upper()}"
+            yield Problem(line.where, line.key, line.reason(ValueError(message)), hint)
+        whole = layers.get(f"{_end(flow, side)}.bootstrap.servers")
+        if whole is None or whole.key == line.key or _addresses(whole) == _addresses(line):
+            continue
+        what = "reads from" if side is Side.SOURCE else "writes to"
+        message = f"overrules {whole.key} ({whole.where}): {flow} {what} {line.stands_in or line.text.strip()}"
+        yield Problem(line.where, line.key, message, f"if that is another cluster, give it an alias; else {_REMOVE}")
+
+
+def _addresses(line: Value) -> set[str]:
+    return {address.rpartition("//")[2].lower() for address in split_list(line.text)}
 
 
 def note_transforms(layers: Layers, flow: Flow) -> Iterator[Problem]:

@@ -16,7 +16,7 @@ import attrs
 from mm2py.config.connectors import NAMED_AGAIN
 from mm2py.config.keys.row import FORMS, Key, Kind, LineLevel, Place
 from mm2py.config.keys.security import KAFKAS_OWN, SECURITY
-from mm2py.config.keys.table import find_key, known_names, levels_of, nearest_name
+from mm2py.config.keys.table import find_key, known_names, levels_of, misspelt_name, nearest_name
 from mm2py.config.layers import Layers, Value, level_of
 from mm2py.config.legacy import FOREIGN_KEYS
 from mm2py.config.problem import Problem
@@ -29,6 +29,9 @@ _NUMBERS_AND_FLAGS = {Kind.BOOLEAN, Kind.SHORT, Kind.INT, Kind.LONG}
 _ROLES = ("consumer", "producer")
 _UNKNOWN: Final = "unknown key, ignored"
 _WITHOUT_EFFECT: Final = "accepted, without effect in this version"
+_LOOKS_LIKE_ANOTHER: Final = "unknown key, refused because it resembles a known one, and Java would ignore it"
+#: Classes of Java's clients, in a list.
+_PLUGINS: Final = ("interceptor.classes", "metric.reporters")
 #: Of lines that merely do nothing, so many with a hint have a note each.
 _FEW: Final = 3
 #: They are in no topic's name, nor in a group's.
@@ -36,6 +39,14 @@ _NOT_IN_NAMES = "\"';"
 #: A class of characters, which may be about them: ``[^']*``.
 _CLASS = re.compile(r"\[[^\]]+\]")
 _FLOW_KEY = re.compile(r"(.+?)->(.+?)\.(.+)")
+#: What is written for the arrow of a flow and is none.
+_ARROW: Final = r"\s*(?:[-=~\u2013\u2014\s]*(?:>|&gt;)+|[\u2190-\u21ff\u27a1\u2794])\s*"
+_FLOW_KEY_AMISS = re.compile(rf"(?P<source>.+?)(?P<arrow>{_ARROW})(?P<target>[^>\s].*?)\.(?P<name>[a-z].*)")
+#: The rest of one, where the key ended at a blank, or at the first sign of ``=>``.
+_REST_OF_KEY = re.compile(rf"(?P<arrow>{_ARROW})(?P<rest>\S.*)")
+#: The star of a shell's pattern, which as an expression repeats the letter before it: ``orders-*``.
+_GLOB = re.compile(r"(?<=[A-Za-z0-9_-])\*")
+_LIKE_A_GLOB = re.compile(r"[A-Za-z0-9._*-]+")
 
 
 @attrs.frozen
@@ -90,9 +101,11 @@ def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Seq
     notes = list(note_document(document))
     idle: dict[str, list[tuple[Value, Problem]]] = {_UNKNOWN: [], _WITHOUT_EFFECT: []}
     entries = {(document.where(entry), entry.written or entry.key): entry for entry in document.entries}
+    is_open = _names_plugin(lines)
     for line in lines:
         entry = entries.get((line.value.where, line.value.written or line.value.key))
-        problem = _spaced_arrow(line, aliases) or _judge_value(line, entry) or _misspelt_security(line)
+        problems.extend(_swallowed(line, entry, aliases))
+        problem = _no_arrow(line, aliases) or _judge_value(line, entry) or _misspelt(line, aliases, is_open=is_open)
         if problem is not None:
             problems.append(problem)
             continue
@@ -116,24 +129,69 @@ def note_document(document: Document) -> Iterator[Problem]:
         yield Problem(document.name, "", "read as UTF-8; Java would read ISO-8859-1", "write \\uXXXX to please both")
 
 
-def _spaced_arrow(line: Line, aliases: Sequence[str]) -> Problem | None:
-    """Find ``A -> B.topics = x``, which is the key ``A`` and the value ``-> B.topics = x``."""
+def _no_arrow(line: Line, aliases: Sequence[str]) -> Problem | None:
+    """Find ``A --> B.topics``, ``A=>B.topics`` and their like, in which Java sees keys and values without a meaning."""
     value = line.value
-    if value.key not in aliases or not value.text.lstrip().startswith("->"):
+    if line.level is not LineLevel.TOP:
         return None
-    meant = re.sub(r"\A\s*->\s*", "->", value.text)
-    return Problem(value.where, value.key, "a key ends at the first space", f"write {value.key}{meant}")
+    if (amiss := _FLOW_KEY_AMISS.fullmatch(value.key)) is not None and amiss["arrow"] != "->":
+        meant = f"{amiss['source'].strip()}->{amiss['target']}.{amiss['name']}"
+        return Problem(value.where, value.key, f"{amiss['arrow'].strip()} is no arrow of a flow", f"write {meant}")
+    if value.key not in aliases or (rest := _REST_OF_KEY.match(value.text)) is None:
+        return None
+    arrow, meant = rest["arrow"].strip(), f"{value.key}->{rest['rest']}"
+    message = "a key ends at the first space" if arrow == "->" else "a key ends at the first space, = or :"
+    return Problem(value.where, value.key, message, f"write {meant}")
 
 
-def _misspelt_security(line: Line) -> Problem | None:
-    """Refuse what is meant to protect something and would not: the daemon must not start open, or trust any peer."""
+def _swallowed(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Iterator[Problem]:
+    """Find lines that set a key, but are part of the value before, which ends in a backslash."""
+    file, _, _ = line.value.where.rpartition(":")
+    for number, key in entry.swallowed if entry is not None else ():
+        _, _, name = level_of(key, aliases)
+        # A statement or a login may have `enabled = true` in a line of its own.
+        is_known = any(row.acts for row in levels_of(name).values()) and (name != key or "." in key)
+        if is_known or (line.row is not None and line.row.kind not in _FREE_TEXT and levels_of(name)):
+            message = f"has no effect: it is part of {line.value.written or line.value.key}, whose line goes on here"
+            yield Problem(f"{file}:{number}", key, message, f"remove the \\ at the end of line {number - 1}")
+
+
+def _names_plugin(lines: Sequence[Line]) -> bool:
+    """Whether the file names a class that is not Kafka's. In Java it gets all settings, and may read those that neither
+    Java nor mm2py know.
+    """
+    return any(
+        line.row is not None
+        and (line.row.kind is Kind.CLASS or line.row.name in _PLUGINS)
+        and not line.row.name.endswith((".converter", "connector.class"))
+        and not _is_built_in(line.value.text.strip())
+        for line in lines
+    )
+
+
+def _is_built_in(class_name: str) -> bool:
+    return not class_name or class_name in {"default", "identity"} or class_name.startswith("org.apache.kafka.")
+
+
+def _misspelt(line: Line, aliases: Sequence[str], *, is_open: bool) -> Problem | None:
+    """
+    Refuse a key that is another one but for a slip: it would be ignored, and the other one not be set.
+
+    What is meant to protect something is refused by a wider measure: the daemon must not start open, or trust any peer.
+    """
     if line.row is not None and (line.row.stem is None or line.row.acts):
         return None
-    near = _meant(line)
-    if not near or not _SECURITY.match(near) or _RIGHTLY_SPELT.fullmatch(line.name):
+    value, near = line.value, _meant(line)
+    if near and _SECURITY.match(near) and not _RIGHTLY_SPELT.fullmatch(line.name):
+        message = "unknown key, refused because it resembles a security setting"
+        return Problem(value.where, value.key, message, f"did you mean {_written(line.owner, near)}?")
+    if is_open or near is None or _RIGHTLY_SPELT.fullmatch(line.name) or line.name in FOREIGN_KEYS:
         return None
-    message = "unknown key, refused because it resembles a security setting"
-    return Problem(line.value.where, line.value.key, message, f"did you mean {_written(line.owner, near)}?")
+    if line.level is LineLevel.TOP and _unnamed_clusters(value.key, aliases):
+        return None
+    if (meant := misspelt_name(line.level, line.name)) is None:
+        return None
+    return Problem(value.where, value.key, _LOOKS_LIKE_ANOTHER, f"did you mean {_written(line.owner, meant)}?")
 
 
 def _meant(line: Line) -> str | None:
@@ -183,6 +241,7 @@ def _note_line(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Itera
     if row.kind is Kind.PATTERNS and (strange := next((char for char in _NOT_IN_NAMES if char in plain), "")):
         hint = "write names and expressions without quotes, separated by commas"
         yield Problem(value.where, value.key, f"{strange} is part of the name or expression, as in Java", hint)
+    yield from _note_patterns(row, value) if row.kind is Kind.PATTERNS and not value.stands_in else ()
     if entry is None:
         return
     if entry.drops_backslash and row.kind is Kind.PATTERNS:
@@ -190,6 +249,18 @@ def _note_line(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Itera
     if entry.trailing_comment and not _cannot_hold_comment(row):
         shown = "what looks like a comment" if row.is_secret else repr(entry.trailing_comment)
         yield Problem(value.where, value.key, f"{shown} after the value is part of it", "comments need their own line")
+
+
+def _note_patterns(row: Key, value: Value) -> Iterator[Problem]:
+    """Note members of a list that match something, but hardly what is meant."""
+    for member in split_patterns(value.text):
+        if _LIKE_A_GLOB.fullmatch(member) and (star := _GLOB.search(member)) is not None:
+            before = member[star.start() - 1]
+            message = f"{member} is an expression, in which * repeats the {before} before it, as in Java"
+            yield Problem(value.where, value.key, message, f"for any text write .*: {_GLOB.sub('.*', member)}")
+        if row.name in {"groups", "groups.exclude"} and re.search(r"\S\s+\S", _CLASS.sub("", member)):
+            message = f"{member!r} is one group, whose name has a blank"
+            yield Problem(value.where, value.key, message, "groups are separated by commas")
 
 
 def _note_nearest(row: Key, value: Value) -> Iterator[Problem]:

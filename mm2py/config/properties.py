@@ -21,6 +21,8 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _MEANT_ESCAPES = frozenset("tnrfu\\=:#! \t\"'")
 _TRAILING_COMMENT = re.compile(r"[ \t](?:#|//).*\Z", re.DOTALL)
 _UNICODE_DIGITS = re.compile(r"[0-9a-fA-F]{4}")
+#: A line that sets a key, also where it continues another one; those that are separated by a blank are too like prose.
+_SETS_A_KEY = re.compile(r"([^\s=:\\]+)[ \t\f]*[=:]")
 
 
 @attrs.frozen
@@ -34,6 +36,8 @@ class Entry:
     drops_backslash: bool = False
     #: A trailing ``# …`` or ``// …``, which is part of the value, as in Java.
     trailing_comment: str = attrs.field(default="", repr=False)
+    #: Further lines of the value that look like entries of their own: their numbers and keys.
+    swallowed: tuple[tuple[int, str], ...] = ()
     #: For a line imported from another file: its place and key there.
     where: str = ""
     written: str = ""
@@ -88,10 +92,11 @@ def parse_text(text: str, *, name: str) -> Document:
     """Parse a file's text."""
     entries: list[Entry] = []
     malformed: list[MalformedLine] = []
-    for number, line in _logical_lines(text):
+    for number, line, further in _logical_lines(text):
         key, value = _split(line)
+        swallowed = tuple((at, found.group(1)) for at, one in further if (found := _SETS_A_KEY.match(one)) is not None)
         try:
-            entry = Entry(_unescape(key), _unescape(value), number, drops_backslash=_drops_backslash(value))
+            entry = Entry(_unescape(key), _unescape(value), number, _drops_backslash(value), swallowed=swallowed)
         except ValueError as error:
             malformed.append(MalformedLine(number, str(error)))
             continue
@@ -100,12 +105,14 @@ def parse_text(text: str, *, name: str) -> Document:
     return Document(name, tuple(entries), tuple(malformed))
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Return each logical line without its continuation marks, and the number of the line it starts on."""
+def _logical_lines(text: str) -> Iterator[tuple[int, str, list[tuple[int, str]]]]:
+    """Return the number of the line that each logical line starts on, its text without continuation marks, and the
+    further lines that it consists of, with their numbers.
+    """
     natural = [line.lstrip(_BLANKS) for line in re.split(r"\r\n|\r|\n", text)]
     number = 0
     while number < len(natural):
-        line, started = natural[number], number + 1
+        line, started, further = natural[number], number + 1, list[tuple[int, str]]()
         number += 1
         if not line or line[0] in "#!":
             continue
@@ -113,9 +120,10 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         while _is_continued(line) and line != "\\" and number < len(natural):
             line = line[:-1] + natural[number]
             number += 1
+            further.append((number, natural[number - 1]))
         line = line[:-1] if _is_continued(line) else line
         if line or _is_cut_off(text, len(natural) - number):
-            yield started, line
+            yield started, line, further
 
 
 def _is_cut_off(text: str, lines_left: int) -> bool:

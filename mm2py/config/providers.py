@@ -2,6 +2,7 @@
 Value providers: the sources of ``${file:…}``, ``${dir:…}`` and ``${env:…}`` (KIP-297, KIP-421, KIP-887).
 
 They behave as Kafka's FileConfigProvider, DirectoryConfigProvider and EnvVarConfigProvider do, parameters included.
+Strimzi's of environment variables is the same; its others, which ask Kubernetes, are refused once they are asked.
 They access the machine through a `Machine`, so that tests can put another object in its place.
 """
 
@@ -23,6 +24,8 @@ from mm2py.model.patterns import NamePatterns, PatternError, split_list
 
 _JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
 _JAVA_ROOTS = ("com.", "io.", "net.", "org.")
+#: What the names of Java's providers end with that ask Kubernetes: Strimzi's, and those made after them.
+_KUBERNETES = (".KubernetesSecretConfigProvider", ".KubernetesConfigMapConfigProvider")
 
 
 #: When a file was changed, its size, and which file it is; None if it is missing.
@@ -155,6 +158,18 @@ class EnvironmentProvider:
         return {key: found[key] for key in keys if key in found and self.allowed.matches(key)}
 
 
+@attrs.frozen
+class KubernetesProvider:
+    """Strimzi's ``${secrets:namespace/name:key}`` and ``${configmaps:…}``: what it stands for is not known here."""
+
+    def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
+        name, key = path.rpartition("/")[2] or "NAME", next(iter(keys), "KEY")
+        raise ProviderError(
+            f"Kubernetes is not asked for values; mount {name} as a volume, add config.providers = dir, and write "
+            f"${{dir:/path/of/the/volume:{key}}}"
+        )
+
+
 def file_kind(class_name: str) -> str | None:
     """Return ``file`` or ``dir`` for a provider that reads files, by its short name or Kafka's class; else None."""
     short = class_name.removeprefix(_JAVA_PACKAGE)
@@ -171,7 +186,9 @@ def make_provider(class_name: str, parameters: Mapping[str, str], machine: Machi
         return FileProvider(machine, _AllowedPaths.of(parameters))
     if kind == "dir":
         return DirectoryProvider(machine, _AllowedPaths.of(parameters))
-    if short in {"env", "EnvVarConfigProvider"}:
+    if class_name.endswith(_KUBERNETES):
+        return KubernetesProvider()
+    if short in {"env", "EnvVarConfigProvider", "io.strimzi.kafka.EnvVarConfigProvider"}:
         try:
             return EnvironmentProvider(machine, NamePatterns.compile([parameters.get("allowlist.pattern", ".*")]))
         except PatternError as error:

@@ -1,14 +1,15 @@
 """References in values: ``${provider:path:key}`` and ``${provider:key}``, replaced by the provider's value. The
 grammar is that of Kafka's ConfigTransformer: a value may have several references, and provided values are not resolved
-again. A reference to a provider that ``config.providers`` does not name stays as it is. A value that came from a
-provider is a secret from then on.
+again. A reference to a provider that ``config.providers`` does not name stays as it is, unless the name is that of a
+built-in one, which is a mistake. What nothing refers to is not looked at. A value that came from a provider is a secret
+from then on.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import attrs
@@ -36,19 +37,21 @@ class Resolved:
     problems: tuple[Problem, ...]
     notes: tuple[Problem, ...]
     files: Stamps
+    #: The keys whose values are not known, because of a problem with a provider.
+    unknown: frozenset[str] = frozenset()
 
 
 def resolve_references(layers: Layers, machine: Machine) -> Resolved:
     """Replace all references in *layers* by the values of its providers."""
-    providers, problems = _make_providers(layers, machine)
+    referring = [line for line in layers.lines() if "${" in line.text and not _is_of_providers(line.key)]
+    used = {found.group(1) for line in referring for found in REFERENCE.finditer(line.text)}
+    providers, problems = _make_providers(layers, machine, used)
     paths = {path for line in layers.lines() for path in files_provided(line.text, layers)}
     # Before they are read: a save in between counts.
     files = {Path(path): machine.stamp(path) for path in paths}
     notes: list[Problem] = []
     replaced: dict[str, Value] = {}
-    for line in layers.lines():
-        if line.key == PROVIDERS or line.key.startswith(f"{PROVIDERS}.") or "${" not in line.text:
-            continue
+    for line in referring:
         try:
             text = _replace(line.text, providers)
         except ProviderError as error:
@@ -56,15 +59,32 @@ def resolve_references(layers: Layers, machine: Machine) -> Resolved:
             continue
         if text != line.text:
             replaced[line.key] = attrs.evolve(line, text=text, stands_in=line.text)
-        notes.extend(_note_strangers(line, providers))
-    return Resolved(layers.replaced(replaced), tuple(problems), tuple(notes), files)
+        for name, stranger in _strangers(line, layers):
+            (problems if name in _BUILT_IN else notes).append(stranger)
+    broken = {name for name in _named(layers) if name not in providers}
+    unknown = frozenset(
+        line.key for line in referring if any(found.group(1) in broken for found in REFERENCE.finditer(line.text))
+    )
+    return Resolved(layers.replaced(replaced), tuple(problems), tuple(notes), files, unknown)
 
 
-def _make_providers(layers: Layers, machine: Machine) -> tuple[dict[str, Provider], list[Problem]]:
+def _is_of_providers(key: str) -> bool:
+    return key == PROVIDERS or key.startswith(f"{PROVIDERS}.")
+
+
+def _named(layers: Layers) -> tuple[str, ...]:
+    line = layers.get(PROVIDERS)
+    return tuple(filter(None, split_list(line.text))) if line else ()
+
+
+def _make_providers(
+    layers: Layers, machine: Machine, used: Collection[str]
+) -> tuple[dict[str, Provider], list[Problem]]:
+    """Return the providers that are *used*, and the problems of those that cannot be."""
     named = layers.get(PROVIDERS)
     providers: dict[str, Provider] = {}
     problems: list[Problem] = []
-    for name in filter(None, split_list(named.text) if named else ()):
+    for name in (name for name in _named(layers) if name in used):
         line = layers.get(f"{PROVIDERS}.{name}.class")
         if line is None and name not in _BUILT_IN:
             problem = Problem(named.where if named else "", PROVIDERS, f"provider {name} has no class")
@@ -115,9 +135,11 @@ def _replace(text: str, providers: Mapping[str, Provider]) -> str:
     return REFERENCE.sub(value_of, text)
 
 
-def _note_strangers(line: Value, providers: Mapping[str, Provider]) -> Iterator[Problem]:
-    for found in REFERENCE.finditer(line.text):
+def _strangers(line: Value, layers: Layers) -> Iterator[tuple[str, Problem]]:
+    """Return references to providers that the file does not name, by the provider. Spark replaces some itself."""
+    for found in REFERENCE.finditer("" if line.key.startswith("spark.") else line.text):
         name = found.group(1)
-        if name not in providers:
+        if name not in _named(layers):
             message = f"{found.group()} stays as it is: {PROVIDERS} does not name {name or 'a provider without a name'}"
-            yield Problem(line.where, line.key, message, f"add {PROVIDERS} = {name}" if name in _BUILT_IN else "")
+            more = ", ".join((*_named(layers), name))
+            yield name, Problem(line.where, line.key, message, f"add {PROVIDERS} = {more}" if name in _BUILT_IN else "")

@@ -45,6 +45,7 @@ from mm2py.model.transform import Errors
 
 
 _ADDRESS = re.compile(r"(?:[0-9a-zA-Z%._-]*://)?(\[[0-9a-fA-F:.%]+\]|[0-9a-zA-Z%._-]+):([0-9]{1,5})")
+_HEARTBEATS = "emit.heartbeats.interval.seconds"
 #: A Java producer needs less memory than a copy task, which buffers whole fetch answers.
 _LEAST_BUFFER_BYTES = 1024 * 1024
 #: How often topics and groups are listed if the file does not say; Java's default of 600 s is for all that it reads.
@@ -114,7 +115,8 @@ def _is_enabled_itself(layers: Layers, flow: Flow) -> bool:
 
 
 def _emits_heartbeats(layers: Layers, flow: Flow) -> bool:
-    return FlowReader(layers, flow).flag("emit.heartbeats.enabled")
+    of = FlowReader(layers, flow)
+    return of.flag("emit.heartbeats.enabled") and of.number(_HEARTBEATS) >= 0
 
 
 def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: ClusterEndpoint) -> FlowSettings:
@@ -134,8 +136,8 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
             suffix=of.text("remote.topic.suffix"),
         ),
         heartbeats=HeartbeatSettings(
-            is_emitted=of.flag("emit.heartbeats.enabled"),
-            interval_s=float(of.number("emit.heartbeats.interval.seconds")),
+            is_emitted=_emits_heartbeats(layers, flow),
+            interval_s=float(max(1, of.number(_HEARTBEATS))),
             topic_replication_factor=of.number("heartbeats.topic.replication.factor"),
         ),
         offset_storage=StorageSettings(
@@ -168,14 +170,23 @@ def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: C
     )
 
 
+def _periodic(of: FlowReader, job: str) -> tuple[bool, float]:
+    """Return whether a periodic job is done, and how often: never, if that is 0 or less, as Java's Scheduler has it."""
+    name = f"{job}.interval.seconds"
+    seconds = of.number(name)
+    is_due = of.flag(f"{job}.enabled") and seconds > 0
+    return is_due, float(seconds if seconds > 0 else int(key_named(name).default or "0"))
+
+
 def _topics(of: FlowReader) -> TopicSettings:
+    refresh_enabled, refresh_interval_s = _periodic(of, "refresh.topics")
     return TopicSettings(
         names=of.texts("topics"),
         exclude=of.texts("topics.exclude"),
         filter_class=of.text("topic.filter.class"),
         heartbeats_enabled=of.flag("heartbeats.replication.enabled"),
-        refresh_enabled=of.flag("refresh.topics.enabled"),
-        refresh_interval_s=float(of.number("refresh.topics.interval.seconds")),
+        refresh_enabled=refresh_enabled,
+        refresh_interval_s=refresh_interval_s,
         look_interval_s=_look_interval_s(of, "refresh.topics.interval.seconds"),
         replication_factor=_remote_factor(of.text("replication.factor")),
     )
@@ -184,7 +195,7 @@ def _topics(of: FlowReader) -> TopicSettings:
 def _look_interval_s(of: FlowReader, key: str) -> float:
     """Return how often a listing, which costs little, is repeated: as the file says, else more often than in Java."""
     written = of.number_if_set(key)
-    return _LOOK_INTERVAL_S if written is None else float(written)
+    return _LOOK_INTERVAL_S if written is None or written <= 0 else float(written)
 
 
 def _copying(of: FlowReader) -> CopySettings:
@@ -247,16 +258,19 @@ def _of_group(of: FlowReader, group: str) -> MembershipSettings:
 
 
 def _checkpoints(of: FlowReader) -> CheckpointSettings:
+    refresh_enabled, _ = _periodic(of, "refresh.groups")
+    is_synced, sync_interval_s = _periodic(of, "sync.group.offsets")
+    emit_interval_s = of.number("emit.checkpoints.interval.seconds")
     return CheckpointSettings(
         groups=of.texts("groups"),
         groups_exclude=of.texts("groups.exclude"),
         group_filter_class=of.text("group.filter.class"),
-        refresh_enabled=of.flag("refresh.groups.enabled"),
+        refresh_enabled=refresh_enabled,
         refresh_interval_s=_look_interval_s(of, "refresh.groups.interval.seconds"),
-        is_emitted=of.flag("emit.checkpoints.enabled"),
-        emit_interval_s=float(of.number("emit.checkpoints.interval.seconds")),
-        is_synced=of.flag("sync.group.offsets.enabled"),
-        sync_interval_s=float(of.number("sync.group.offsets.interval.seconds")),
+        is_emitted=of.flag("emit.checkpoints.enabled") and emit_interval_s >= 0,
+        emit_interval_s=float(max(0, emit_interval_s)),
+        is_synced=is_synced,
+        sync_interval_s=sync_interval_s,
         sync_rewinds=of.flag("sync.group.offsets.rewind.enabled"),
         topic_replication_factor=of.number("checkpoints.topic.replication.factor"),
     )
@@ -267,15 +281,17 @@ def _remote_factor(text: str) -> int | None:
 
 
 def _topic_sync(of: FlowReader) -> TopicSyncSettings:
+    configs_enabled, configs_interval_s = _periodic(of, "sync.topic.configs")
+    acls_enabled, acls_interval_s = _periodic(of, "sync.topic.acls")
     return TopicSyncSettings(
         configs_exclude=of.texts("config.properties.exclude"),
         config_filter_class=of.text("config.property.filter.class"),
         use_defaults_from=of.text("use.defaults.from"),
-        configs_enabled=of.flag("sync.topic.configs.enabled"),
-        configs_interval_s=float(of.number("sync.topic.configs.interval.seconds")),
+        configs_enabled=configs_enabled,
+        configs_interval_s=configs_interval_s,
         configs_overwrite=of.text("sync.topic.configs.by.hand") == "overwrite",
-        acls_enabled=of.flag("sync.topic.acls.enabled"),
-        acls_interval_s=float(of.number("sync.topic.acls.interval.seconds")),
+        acls_enabled=acls_enabled,
+        acls_interval_s=acls_interval_s,
         acls_delete=of.flag("sync.topic.acls.delete.enabled"),
         acls_prefixed=of.flag("sync.topic.acls.prefixed.enabled"),
     )

@@ -33,6 +33,13 @@ _MECHANISM_OF = {
 _NOT_SIGNED_WITH = ("awsRoleExternalId", "awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleSessionToken")
 
 
+#: Where tokens come from, and the client's id, secret and scope.
+_FROM_ENDPOINT = ("token.endpoint.url", "client.credentials.client.id", "client.credentials.client.secret", "scope")
+#: What Strimzi's handler calls the same in `sasl.jaas.config`.
+_OF_STRIMZI = ("oauth.token.endpoint.uri", "oauth.client.id", "oauth.client.secret", "oauth.scope")
+_JAVA_ROOTS = ("br.", "com.", "io.", "net.", "org.")
+
+
 def client_key_in(written: str) -> str | None:
     """Return the ``ssl.*`` or ``sasl.*`` key that a line sets, at any level."""
     match = _CLIENT_KEY.search(written)
@@ -80,6 +87,10 @@ def _judge_login(protocol: Value, lines: Mapping[str, Value]) -> Iterator[Proble
     mechanism_line, jaas = lines.get("sasl.mechanism"), lines.get("sasl.jaas.config")
     mechanism = mechanism_line.text.strip().upper() if mechanism_line else "GSSAPI"
     options: Mapping[str, str] = {}
+    tokens = lines.get("sasl.login.callback.handler.class")
+    if tokens is not None and _is_javas(tokens.text.strip()):
+        yield _problem(tokens, "a Java class cannot be used here", _instead_of(tokens))
+        return
     handler = lines.get("sasl.client.callback.handler.class")
     if handler is not None and not handler.text.strip().startswith(BUILT_IN_HANDLERS):
         hint = f"for tokens, name a Python class as {_beside(handler, 'sasl.login.callback.handler.class')}"
@@ -104,6 +115,35 @@ def _judge_login(protocol: Value, lines: Mapping[str, Value]) -> Iterator[Proble
     if jaas is not None and left_out and _is_signed_by_amazon(mechanism, lines):
         hint = 'put the role into a profile of the AWS configuration, and write awsProfileName="…"'
         yield _problem(jaas, f"{' and '.join(left_out)} cannot be used here", hint)
+
+
+def _is_javas(handler: str) -> bool:
+    is_java = handler.startswith(_JAVA_ROOTS) and handler.rpartition(".")[2].endswith("Handler")
+    return is_java and not handler.startswith(BUILT_IN_HANDLERS)
+
+
+def _instead_of(handler: Value) -> str:
+    """Return what to write instead of a Java class that provides tokens."""
+    name = handler.text.strip()
+    url, client_id, secret, scope = (_beside(handler, f"sasl.oauthbearer.{key}") for key in _FROM_ENDPOINT)
+    if name.startswith("io.strimzi."):
+        pairs = ", ".join(
+            f"{key} for {old}" for key, old in zip((url, client_id, secret, scope), _OF_STRIMZI, strict=True)
+        )
+        return f"leave it out, and write {pairs}; {url} = file:PATH for oauth.access.token.location"
+    if name.startswith("com.google."):
+        password = "its key in base64"  # noqa: S105 - what to write there
+        return (
+            f"write {_beside(handler, 'sasl.mechanism')} = PLAIN, with the service account as username and {password} "
+            f"as password; or leave it out, run Google's kafka-auth-local-server, and write {url} = "
+            f'http://localhost:14293 with clientId="unused" clientSecret="unused"'
+        )
+    if "azure" in name.lower() or name.startswith("com.microsoft."):
+        return (
+            f"leave it out, and write {url} = https://login.microsoftonline.com/TENANT/oauth2/v2.0/token, {client_id}, "
+            f"{secret}, and {scope} = https://NAMESPACE.servicebus.windows.net/.default"
+        )
+    return f"write {url}, {client_id} and {secret}, or name a Python class, see docs/security.md"
 
 
 def _is_signed_by_amazon(mechanism: str, lines: Mapping[str, Value]) -> bool:

@@ -16,6 +16,7 @@ from mm2py.config.advice import (
     judge_exactly_once,
     judge_renamed_source,
     note_exactly_once,
+    note_settings,
     note_transforms,
     note_unread,
     note_unsynced,
@@ -206,7 +207,11 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
     if not problems and not given.may_be_idle:
         problems.extend(_judge_flows(document, flows, layers, targets))
     if problems:
-        raise ConfigError(_tidied(problems), notes, resolved.files)
+        # What is wrong with the text of a reference follows from what is wrong with its provider.
+        causes = [
+            problem for problem in problems if problem.key not in resolved.unknown or problem in resolved.problems
+        ]
+        raise ConfigError(_tidied(causes), notes, resolved.files)
 
     of, rest = FlowReader(layers, None), rest_settings(layers)
     clusters = {alias: end for alias in aliases if isinstance(end := cluster_endpoint(layers, alias), ClusterEndpoint)}
@@ -253,6 +258,8 @@ def _advise(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
     yield from note_unread(layers, lines, flows, enabled)
     yield from note_exactly_once(layers, enabled)
     yield from note_unsynced(layers, enabled)
+    # A line at the top level is the same for several flows.
+    yield from dict.fromkeys(note for flow in enabled for note in note_settings(layers, flow))
     for flow in enabled:
         yield from note_transforms(layers, flow)
 

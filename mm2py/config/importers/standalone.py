@@ -111,7 +111,6 @@ def take_connectors(
     problems.extend(problem for connector in connectors for problem in _judge_converters(connector, worker))
     if is_distributed:
         problems.extend(_judge_shared_topics(connectors))
-        problems.extend(problem for connector in connectors for problem in _judge_own(connector))
     if "clusters" in worker.entries:
         entry = worker.entries["clusters"]
         hint = "run connect-mirror-maker with it, or name a worker's file first"
@@ -298,7 +297,10 @@ def _take_connector(
         reader = only_reader_of(name)
         owner = connector.kind if reader is None else ConnectorClass(reader)
         owners = [other for other in group if other.kind is owner]
-        if _is_of_worker(name):
+        if name != "clusters" and _is_of_process(name):
+            message = "a setting of the whole process, ignored in a connector as in Connect"
+            yield Problem(entry.where, entry.key, message, "write it in the worker's file")
+        elif _is_of_worker(name):
             yield Problem(entry.where, entry.key, "has no effect in a connector", "write it in the worker's file")
         elif owner is connector.kind:
             yield from _take_line(lines, connector, name, entry)
@@ -339,7 +341,7 @@ def _take_line(lines: Lines, connector: Connector, name: str, entry: Entry) -> I
         if entry.value.strip().lower() == "false":
             lines.take(f"{flow}.{_SWITCH[kind]}", entry)
         return
-    mapped = name if _is_of_process(name) else f"{flow}.{name}"
+    mapped = name if name == "clusters" else f"{flow}.{name}"
     before = lines.get(mapped)
     if before is not None and before.value.strip() != entry.value.strip():
         message = _NOT_TAKEN.get(name, f"overruled by {before.where}: a flow has one such setting")
@@ -434,13 +436,6 @@ def _judge_shared_topics(connectors: Sequence[Connector]) -> Iterator[Problem]:
                 yield Problem(
                     where, key, message, "a worker has one target: give both connectors the same alias for it"
                 )
-
-
-def _judge_own(connector: Connector) -> Iterator[Problem]:
-    """Refuse settings of the whole process: a connector must not change them for all others."""
-    for key, entry in connector.file.entries.items():
-        if key != "clusters" and _is_of_process(key):
-            yield Problem(entry.where, key, "applies to the whole process", "write it in the worker's file")
 
 
 def _judge_converters(connector: Connector, worker: ParsedFile) -> Iterator[Problem]:

@@ -18,11 +18,12 @@ from mm2py.config.keys.row import (
     timestamp,
     topic_text,
     topic_text_or_empty,
+    without_blanks,
 )
 
 
 _NOT_YET = False
-_INTERVAL = at_least(1)
+_HOW_OFTEN = "How often; 0 or less is never."
 _JAVA = "org.apache.kafka.connect.mirror."
 _NEW_NAMES = "metrics have their names of legacy; Prometheus can rename them: docs/metrics.md, Kafka 4.3's names"
 _ALIAS = "clusters' alias is used; Java would use this one for positions, checkpoints and offset syncs"
@@ -81,9 +82,9 @@ _SOURCE = Section(
     (
         Key("topics", Kind.PATTERNS, ".*", Place.FLOW,
             "Names and regular expressions (Java's dialect, the whole name must match) of the topics to mirror. "
-            "An empty list mirrors nothing.", aliases=("topics.whitelist",)),
+            "An empty list mirrors nothing.", aliases=("topics.whitelist",), check=without_blanks),
         Key("topics.exclude", Kind.PATTERNS, r"mm2.*\.internal, .*\.replica, __.*", Place.FLOW,
-            "Topics to exclude; takes precedence over `topics`.", aliases=("topics.blacklist",)),
+            "Topics to exclude; takes precedence over `topics`.", aliases=("topics.blacklist",), check=without_blanks),
         Key("topic.filter.class", Kind.CLASS, _JAVA + "DefaultTopicFilter", Place.FLOW,
             "Filter by name: `default`, Java's class name of it, or the dotted path of a Python class.",
             check=not_empty),
@@ -92,9 +93,8 @@ _SOURCE = Section(
         Key("refresh.topics.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Look for new topics and partitions at the source while running."),
         Key("refresh.topics.interval.seconds", Kind.LONG, "600", Place.FLOW,
-            "How often everything about them is read. Unless it is set, the source's topics are listed every 30 s "
-            "(less often if a listing takes longer than 0.15 s), and new ones are mirrored at once.",
-            check=_INTERVAL),
+            "How often everything about them is read; 0 or less is never. Unless it is set, the source's topics are "
+            "listed every 30 s (less often if a listing takes longer than 0.15 s), and new ones are mirrored at once."),
         Key("replication.factor", Kind.STRING, "2", Place.FLOW,
             "Replication factor of new remote topics, 1 or more; -1 takes the target brokers' default, "
             "`source` the source topic's own, at most the number of target brokers, also of those that are down (not "
@@ -110,7 +110,7 @@ _SOURCE = Section(
             "Topic configurations that are never copied. Replication throttles never are, regardless of this list; "
             "the brokers' names of the timestamp limits also cover the topics'. A limit listed by its topic-level "
             "name is not raised either if the target's brokers accept less than the source.",
-            aliases=("config.properties.blacklist",)),
+            aliases=("config.properties.blacklist",), check=without_blanks),
         Key("config.property.filter.class", Kind.CLASS, _JAVA + "DefaultConfigPropertyFilter", Place.FLOW,
             "Filter by name: `default`, Java's class name of it, or the dotted path of a Python class.",
             check=not_empty),
@@ -119,13 +119,13 @@ _SOURCE = Section(
             "which are then set on the remote topic.", check=one_of("source", "target")),
         Key("sync.topic.configs.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Keep the configurations of remote topics in step with their sources'."),
-        Key("sync.topic.configs.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", check=_INTERVAL),
+        Key("sync.topic.configs.interval.seconds", Kind.LONG, "600", Place.FLOW, _HOW_OFTEN),
         Key("sync.topic.configs.by.hand", Kind.STRING, "keep", Place.FLOW,
             "What to do with configurations that an operator set on a remote topic: `keep` them, or `overwrite` them "
             "as Java MirrorMaker does, which does not have this setting.", check=one_of("keep", "overwrite")),
         Key("sync.topic.acls.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Give principals that may read a topic at the source the same permission on its remote topic."),
-        Key("sync.topic.acls.interval.seconds", Kind.LONG, "600", Place.FLOW, "How often.", check=_INTERVAL),
+        Key("sync.topic.acls.interval.seconds", Kind.LONG, "600", Place.FLOW, _HOW_OFTEN),
         Key("sync.topic.acls.delete.enabled", Kind.BOOLEAN, "false", Place.FLOW,
             "Delete ACLs that mm2py created at the target once they are gone at the source. Java MirrorMaker never "
             "does."),
@@ -173,15 +173,15 @@ _CHECKPOINTS = Section(
         Key("refresh.groups.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Look for new groups at the source while running."),
         Key("refresh.groups.interval.seconds", Kind.LONG, "600", Place.FLOW,
-            "How often. Unless it is set, every 30 s.", check=_INTERVAL),
+            "How often; 0 or less is never. Unless it is set, every 30 s."),
         Key("emit.checkpoints.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Translate the groups' offsets and write them as checkpoints. Without it their offsets are not synced "
             "either."),
         Key("emit.checkpoints.interval.seconds", Kind.LONG, "60", Place.FLOW,
-            "How often; 0 means every half second.", check=at_least(0)),
+            "How often; 0 means every half second, less is never."),
         Key("sync.group.offsets.enabled", Kind.BOOLEAN, "false", Place.FLOW,
             "Commit translated offsets at the target, for groups without members there."),
-        Key("sync.group.offsets.interval.seconds", Kind.LONG, "60", Place.FLOW, "How often.", check=_INTERVAL),
+        Key("sync.group.offsets.interval.seconds", Kind.LONG, "60", Place.FLOW, _HOW_OFTEN),
         Key("sync.group.offsets.rewind.enabled", Kind.BOOLEAN, "false", Place.FLOW,
             "Also set a group's offsets at the target back when it goes back at the source. Java never does, and "
             "consumers that move back and forth would read records twice."),
@@ -189,7 +189,8 @@ _CHECKPOINTS = Section(
             "Replication factor of the checkpoints topic.", check=number_or_default),
         Key("emit.heartbeats.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Write heartbeats to the topic `heartbeats` of the target cluster, for flows that are not enabled too."),
-        Key("emit.heartbeats.interval.seconds", Kind.LONG, "1", Place.FLOW, "How often.", check=_INTERVAL),
+        Key("emit.heartbeats.interval.seconds", Kind.LONG, "1", Place.FLOW,
+            "How often; less than 0 is never, and 0 counts as 1."),
         Key("heartbeats.topic.replication.factor", Kind.SHORT, "3", Place.FLOW,
             "Replication factor of the heartbeats topic; -1 takes the brokers' default.", check=number_or_default),
     ),

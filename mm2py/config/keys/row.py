@@ -204,6 +204,9 @@ def at_least_1_or(otherwise: str) -> Check:
     return check
 
 
+#: The greatest replication factor that Kafka's protocol has a number for; Java sends more as a negative one.
+_MOST_REPLICAS: Final = 32_767
+
 #: Of what a broker decides by itself, if it is not told.
 number_or_default: Final = at_least_1_or("the broker's default")
 
@@ -215,7 +218,7 @@ def remote_factor(value: object) -> str | None:
         return None
     if re.fullmatch(r"[+-]?[0-9]{1,9}", text) is None:
         return f"must be a number or source, found {value!r}"
-    return number_or_default(int(text))
+    return f"must be at most {_MOST_REPLICAS}" if int(text) > _MOST_REPLICAS else number_or_default(int(text))
 
 
 def one_of(*choices: str) -> Check:
@@ -248,6 +251,14 @@ def topic_text(value: object) -> str | None:
 def topic_text_or_empty(value: object) -> str | None:
     """Refuse what cannot be part of a topic's name, but not an empty text."""
     return topic_text(value) if value else None
+
+
+def without_blanks(value: object) -> str | None:
+    """Refuse expressions with a blank: names of topics and configs have none, so they match nothing."""
+    for member in value if isinstance(value, tuple) else ():
+        if re.search(r"\s", re.sub(r"\[[^\]]+\]", "", member)):
+            return f"{member!r} matches nothing, because no name has a blank: separate names by commas"
+    return None
 
 
 def instance_id(value: object) -> str | None:

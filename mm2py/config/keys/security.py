@@ -32,14 +32,6 @@ def _versions(value: object) -> str | None:
     return f"unknown are {', '.join(unknown)}; known are {', '.join(_VERSIONS)}" if unknown else None
 
 
-def _python_class(value: object) -> str | None:
-    text = str(value).strip()
-    if text.startswith(BUILT_IN_HANDLERS):
-        return None
-    is_java = text.startswith(("com.", "io.", "org.", "net.")) and text.rpartition(".")[2].endswith("Handler")
-    return "a Java class cannot be used here; name a Python class, see docs/security.md" if is_java else None
-
-
 def _unless_empty(check: Check) -> Check:
     """Let an empty value pass, which is no value: templates have such lines for clusters that need none of them."""
     return lambda value: check(value) if value else None
@@ -100,7 +92,7 @@ SECURITY = Section(
             "Time limit for the token endpoint; the greater of this and the next applies."),
         Key("sasl.login.read.timeout.ms", Kind.INT, "10000", Place.CLUSTER, "See there."),
         _plain("sasl.login.callback.handler.class", "Your own Python class that provides tokens. Java's own class "
-            "names stand for the built-in ones.", _python_class),
+            "names stand for the built-in ones; [security.md](security.md#tokens) has what to write for others'."),
         _plain("sasl.client.callback.handler.class", "Kafka's and Amazon MSK's own classes are built in; "
             "only their names are accepted."),
         _plain("sasl.kerberos.service.name", "The brokers' Kerberos service; else `serviceName` in `sasl.jaas.config`, "

@@ -83,3 +83,42 @@ def nearest_name(level: LineLevel, name: str) -> str | None:
     """Return the key that can be written at *level* and is most similar to *name*, of the same client and cluster."""
     others = {_OPPOSITES[word] for word in name.split(".") if word in _OPPOSITES}
     return nearest(name, (known for known in known_names(level) if others.isdisjoint(known.split("."))))
+
+
+@functools.lru_cache(maxsize=1024)
+def misspelt_name(level: LineLevel, name: str) -> str | None:
+    """
+    Return the setting that takes effect at *level* and that *name* is but for a slip of the pen; None if there is none.
+
+    That is one letter too many, too few, wrong or swapped, two in names of eight letters or more; ``-``, ``_`` and the
+    case of letters count for nothing. Whatever any version of Java's mirrors knows is itself, and no slip.
+    """
+    if levels_of(name) or any(f"{name}.enabled" == known for known in known_names(level)):
+        return None
+    near = nearest_name(level, _plain(name))
+    if near is None or not _EXACT[level, near].acts:
+        return None
+    slips = _distance(_plain(name), _plain(near))
+    return near if slips <= (1 if len(near) < _LONG else 2) else None
+
+
+#: Names from this length on may have two slips.
+_LONG = 8
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", ".")
+
+
+def _distance(one: str, other: str) -> int:
+    """Count the letters to insert, remove, replace, or swap with the next one, until *one* is the *other*."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for at, char in enumerate(one, 1):
+        row, before, last = [at], row, before
+        for to, wanted in enumerate(other, 1):
+            ways = [before[to] + 1, row[to - 1] + 1, before[to - 1] + (char != wanted)]
+            if last and to > 1 and char == other[to - 2] and one[at - 2] == wanted:
+                ways.append(last[to - 2] + 1)
+            row.append(min(ways))
+    return row[-1]

@@ -251,7 +251,10 @@ def test_a_reader_that_has_seen_enough_is_no_error(file: Path) -> None:
 
 @pytest.mark.parametrize(
     "problem",
-    ["A.bootstrap.server = a:9092\n", "A->B.topic.filter.class = nowhere.Filter\ntask.max = 4\n"],
+    [
+        "A.bootstrap.servers = a\nemit.checkpoints = true\n",
+        "A->B.topic.filter.class = nowhere.Filter\nemit.checkpoints = true\n",
+    ],
     ids=["of the file", "of this machine"],
 )
 def test_notes_are_printed_beside_problems(file: Path, capsys: pytest.CaptureFixture[str], problem: str) -> None:
@@ -269,7 +272,7 @@ def test_notes_are_printed_beside_problems(file: Path, capsys: pytest.CaptureFix
 
 def test_strict_refuses_notes(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An unknown key is a note, and with --strict a problem."""
-    file.write_text(file.read_text() + "task.max = 4\n")
+    file.write_text(file.read_text() + "emit.checkpoints = true\n")
 
     lenient = mirror_maker.main([str(file), "--validate"])
     noted = capsys.readouterr()
@@ -277,8 +280,8 @@ def test_strict_refuses_notes(file: Path, capsys: pytest.CaptureFixture[str]) ->
     refused = capsys.readouterr()
 
     assert (lenient, strict) == (ExitCode.OK, ExitCode.FAILED)
-    assert "task.max" in noted.out
-    assert "task.max" in refused.err
+    assert "emit.checkpoints" in noted.out
+    assert "emit.checkpoints" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from mm2py.config.keys.row import Place
 from mm2py.config.keys.table import KEYS
+from mm2py.config.problem import ConfigError
 from mm2py.config.providers import Stamp
 from mm2py.config.render import explain
 from tests.support.config_files import ConfigFile
@@ -101,16 +102,102 @@ def test_references_are_replaced(config: ConfigFile, providers: str, topics: str
 
 
 def test_what_names_no_provider_stays_as_it_is(config: ConfigFile) -> None:
-    """As in Java, a reference to an unknown provider is text; but it is noted."""
-    settings = config.load("A.consumer.client.id = ${env:TOPICS} ${x} $y\nA->B.topics = t", machine=MACHINE)
+    """As in Java, a reference to an unknown provider is text; but it is noted. Spark has references of its own."""
+    settings = config.load(
+        "A.consumer.client.id = ${vault:TOPICS} ${x} $y\nA->B.topics = t\nspark.x = ${env:HOME}", machine=MACHINE
+    )
 
-    assert settings.flows[0].source.client_id == "${env:TOPICS} ${x} $y"
+    assert settings.flows[0].source.client_id == "${vault:TOPICS} ${x} $y"
+    assert settings.spark["spark.x"] == "${env:HOME}"
     assert [str(note) for note in settings.notes] == [
-        (
-            "mm2.properties:5: A.consumer.client.id: ${env:TOPICS} stays as it is: config.providers does not name env "
-            "(add config.providers = env)"
-        )
+        "mm2.properties:5: A.consumer.client.id: ${vault:TOPICS} stays as it is: config.providers does not name vault"
     ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "hint"),
+    [
+        ("", "add config.providers = env"),
+        ("config.providers = file, v\n", "add config.providers = file, v, env"),
+    ],
+)
+def test_a_built_in_provider_has_to_be_named_first(config: ConfigFile, lines: str, hint: str) -> None:
+    """Java would log in with the text of the reference as a password."""
+    (problem,) = config.problems(f"{lines}A.consumer.client.id = ${{env:TOPICS}}", machine=MACHINE)
+
+    assert (problem.message, problem.hint) == (
+        "${env:TOPICS} stays as it is: config.providers does not name env",
+        hint,
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "config.providers = vault\n",
+        _named("v", "no.such.Vault"),
+        _named("secrets", "io.strimzi.kafka.KubernetesSecretConfigProvider"),
+        "config.providers = file\nconfig.providers.file.param.allowed.paths = var\n",
+    ],
+)
+def test_a_provider_that_nothing_refers_to_stops_nothing(config: ConfigFile, lines: str) -> None:
+    """Operators of clusters name them all in each file."""
+    assert config.load(f"{lines}topics = x", machine=MACHINE).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("class_name", "reference", "expected"),
+    [
+        ("org.apache.kafka.common.config.provider.EnvVarConfigProvider", "${p:TOPICS}", ("from-env",)),
+        ("io.strimzi.kafka.EnvVarConfigProvider", "${p:TOPICS}", ("from-env",)),
+        (
+            "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
+            "${p:/run/pods:topics}",
+            ("orders", "bills"),
+        ),
+        (
+            "org.apache.kafka.common.config.provider.FileConfigProvider",
+            "${p:/etc/secrets.properties:topics}",
+            ("orders",),
+        ),
+        (
+            "io.strimzi.kafka.KubernetesSecretConfigProvider",
+            "${p:my-namespace/my-secret:topics}",
+            (
+                "${p:my-namespace/my-secret:topics}: Kubernetes is not asked for values; mount my-secret as a volume, "
+                "add config.providers = dir, and write ${dir:/path/of/the/volume:topics}"
+            ),
+        ),
+        (
+            "io.strimzi.kafka.KubernetesConfigMapConfigProvider",
+            "${p:my-map:topics}",
+            (
+                "${p:my-map:topics}: Kubernetes is not asked for values; mount my-map as a volume, add "
+                "config.providers = dir, and write ${dir:/path/of/the/volume:topics}"
+            ),
+        ),
+    ],
+)
+def test_strimzi_s_providers(
+    config: ConfigFile, class_name: str, reference: str, expected: tuple[str, ...] | str
+) -> None:
+    """Those of Strimzi's images: what needs no Kubernetes works, a reference to the others says what to write."""
+    lines = f"{_named('p', class_name)}A->B.topics = {reference}"
+    if isinstance(expected, tuple):
+        assert config.flow(lines, machine=MACHINE).topics.names == expected
+    else:
+        assert [(it.where, it.message) for it in config.problems(lines, machine=MACHINE)] == [
+            ("mm2.properties:7", expected)
+        ]
+
+
+def test_a_provider_that_cannot_be_used_is_named_once(config: ConfigFile) -> None:
+    """No note beside it says that the file does not name it."""
+    with pytest.raises(ConfigError) as caught:
+        config.load(_named("v", "com.example.Vault") + "topics = ${v:x}\nA->B.groups = ${v:y}", machine=MACHINE)
+
+    assert [problem.where for problem in caught.value.problems] == ["mm2.properties:6"]
+    assert caught.value.notes == ()
 
 
 _PATHS, _ALLOWED = "config.providers.file.param.allowed.paths", "config.providers.env.param.allowlist.pattern"
@@ -131,11 +218,14 @@ _BAD = "${file:/etc/secrets.properties:bad}"
             f"{_FILE}{_PATHS} = /var, /opt\ntopics = ${{file:/var/../etc/secrets.properties:topics}}",
             "/var/../etc/secrets.properties is outside of allowed.paths",
         ),
-        (f"{_FILE}{_PATHS} = var\ntopics = x", "allowed.paths names 'var', which is not absolute"),
-        ("config.providers = vault\ntopics = x", "provider vault has no class (add config.providers.vault.class)"),
-        (_named("v", "no.such.Vault") + "topics = x", "no.such.Vault cannot be created: ModuleNotFoundError"),
+        (f"{_FILE}{_PATHS} = var\ntopics = {_BAD}", "allowed.paths names 'var', which is not absolute"),
         (
-            _named("v", "com.example.SecretsProvider") + "topics = x",
+            "config.providers = vault\ntopics = ${vault:x}",
+            "provider vault has no class (add config.providers.vault.class)",
+        ),
+        (_named("v", "no.such.Vault") + "topics = ${v:x}", "no.such.Vault cannot be created: ModuleNotFoundError"),
+        (
+            _named("v", "com.example.SecretsProvider") + "topics = ${v:x}",
             "com.example.SecretsProvider: a Java class cannot be used here; name a Python class, see docs/config.md",
         ),
         (f"{_VAULT}topics = ${{v:broken:key}}", "${v:broken:key}: RuntimeError"),

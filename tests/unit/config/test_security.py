@@ -57,6 +57,62 @@ def test_plaintext_carries_nothing(config: ConfigFile) -> None:
     assert {flow.source.security for flow in settings.flows} == {Security()}
 
 
+_ENDPOINT = "A.sasl.oauthbearer.token.endpoint.url"
+_CLIENT = "A.sasl.oauthbearer.client.credentials.client"
+
+
+@pytest.mark.parametrize(
+    ("handler", "keys"),
+    [
+        (
+            "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler",
+            (
+                f"leave it out, and write {_ENDPOINT} for oauth.token.endpoint.uri, {_CLIENT}.id for oauth.client.id, "
+                f"{_CLIENT}.secret for oauth.client.secret, A.sasl.oauthbearer.scope for oauth.scope; "
+                f"{_ENDPOINT} = file:PATH for oauth.access.token.location"
+            ),
+        ),
+        (
+            "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler",
+            (
+                "write A.sasl.mechanism = PLAIN, with the service account as username and its key in base64 as "
+                f"password; or leave it out, run Google's kafka-auth-local-server, and write {_ENDPOINT} = "
+                'http://localhost:14293 with clientId="unused" clientSecret="unused"'
+            ),
+        ),
+        *(
+            (
+                name,
+                (
+                    f"leave it out, and write {_ENDPOINT} = "
+                    f"https://login.microsoftonline.com/TENANT/oauth2/v2.0/token, {_CLIENT}.id, {_CLIENT}.secret, and "
+                    "A.sasl.oauthbearer.scope = https://NAMESPACE.servicebus.windows.net/.default"
+                ),
+            )
+            for name in (
+                "com.azure.spring.cloud.service.kafka.KafkaOAuth2AuthenticateCallbackHandler",
+                "io.conduktor.kafka.security.oauthbearer.azure.AzureManagedIdentityCallbackHandler",
+                "com.microsoft.shop.CustomAuthenticateCallbackHandler",
+            )
+        ),
+        (
+            "com.shop.TokenHandler",
+            f"write {_ENDPOINT}, {_CLIENT}.id and {_CLIENT}.secret, or name a Python class, see docs/security.md",
+        ),
+    ],
+)
+def test_a_java_class_for_tokens_is_refused_with_the_keys_to_write(config: ConfigFile, handler: str, keys: str) -> None:
+    """Each maker's has settings of its own; where nothing logs in with tokens, such a line is idle, as in Java."""
+    line = f"A.sasl.login.callback.handler.class = {handler}"
+    (problem,) = config.problems(
+        f"A.security.protocol = SASL_SSL\nA.sasl.mechanism = OAUTHBEARER\nA.sasl.jaas.config = M required;\n{line}"
+    )
+
+    assert (problem.where, problem.message) == ("mm2.properties:8", "a Java class cannot be used here")
+    assert problem.hint == keys
+    assert config.load(line).notes == ()
+
+
 def test_an_empty_value_is_none(config: ConfigFile) -> None:
     """Templates have lines for all that a cluster may need; only the check of host names is off by an empty one."""
     empty = (
@@ -117,8 +173,12 @@ _SASL = "A.security.protocol = SASL_SSL\nA.sasl.mechanism = "
             "5: A.sasl.oauthbearer.token.endpoint.url: expected a URL that begins with https://",
         ),
         (
-            "A.sasl.login.callback.handler.class = com.shop.TokenHandler",
-            "5: A.sasl.login.callback.handler.class: a Java class cannot be used here",
+            f"{_SASL}OAUTHBEARER\nA.sasl.login.callback.handler.class = com.shop.TokenHandler",
+            (
+                "7: A.sasl.login.callback.handler.class: a Java class cannot be used here "
+                "(write A.sasl.oauthbearer.token.endpoint.url, "
+                "A.sasl.oauthbearer.client.credentials.client.id"
+            ),
         ),
         (
             f"A.security.protocol = SASL_SSL\nA.consumer.sasl.jaas.config = {MSK}",

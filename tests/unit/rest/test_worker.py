@@ -81,7 +81,7 @@ async def test_put_creates_and_replaces(ask: Asking) -> None:
     [
         ({**NORTH, "tasks.max": "many", "sync.topic.acls.enabled": "maybe"}, ("tasks.max", "sync.topic.acls.enabled")),
         ({**NORTH, "name": "south"}, ("(south) doesn't match connector name in the URL (north)",)),
-        ({**NORTH, "listeners": "http://:1"}, ("listeners: applies to the whole process",)),
+        ({**NORTH, "topcis": "orders"}, ("topcis: unknown key, refused", "did you mean topics?")),
         ({**NORTH, "topics": ["orders"]}, ("topics must be a string",)),
         ({**NORTH, "source.cluster.alias": "A"}, ("A->B has a MirrorSourceConnector already",)),
         ({**NORTH, "source.cluster.ssl.key.password": "***"}, ("ssl.key.password: is masked",)),
@@ -89,7 +89,7 @@ async def test_put_creates_and_replaces(ask: Asking) -> None:
         (FOREIGN, ("mm2py has no connector org.apache.kafka.connect.file.FileStreamSinkConnector",)),
         ({}, ("connector.class: missing",)),
     ],
-    ids=["values", "name", "process", "list", "twice", "mask", "surrogate", "foreign", "empty"],
+    ids=["values", "name", "slip", "list", "twice", "mask", "surrogate", "foreign", "empty"],
 )
 async def test_what_does_not_fit_is_not_stored(ask: Asking, config: dict[str, object], says: tuple[str, ...]) -> None:
     """400 with every problem."""

@@ -9,6 +9,7 @@ import pytest
 
 from mm2py.config.flow_settings import MembershipSettings
 from mm2py.config.importers.distributed import import_distributed, masked, read_worker, unmasked
+from mm2py.config.problem import Problem
 from mm2py.config.settings import MirrorSettings, import_settings
 from tests.support.config_files import problems_of, refusals_of
 
@@ -136,14 +137,25 @@ def test_an_override_is_a_line_of_the_worker(load: Load) -> None:
         ("listeners", "http://:8083"),
         ("rest.auth.anonymous", "write"),
         ("spark.master", "local[1]"),
-        ("log.level", "debug"),
+        ("log.level", "DEBUG"),
+        ("ssl.client.auth", "want"),
+        ("config.providers", "file"),
+        ("config.providers.file.class", "no.such.Provider"),
     ],
 )
 def test_a_connector_cannot_change_the_process(load: Load, key: str, value: str) -> None:
-    """It would change it for all others."""
-    refused = refusals_of(load, {"us-west": {**SOURCE, key: value}})
+    """It would change it for all others; as in Connect, the connector runs without the line, whatever that says."""
+    plain, settings = load({"us-west": SOURCE}), load({"us-west": {**SOURCE, key: value}})
 
-    assert refused == [f"us-west: {key}: applies to the whole process (write it in the worker's file)"]
+    assert (settings.flows, settings.rest, settings.spark) == (plain.flows, plain.rest, plain.spark)
+    assert set(settings.notes) - set(plain.notes) == {
+        Problem(
+            "us-west",
+            key,
+            "a setting of the whole process, ignored in a connector as in Connect",
+            "write it in the worker's file",
+        )
+    }
 
 
 def test_two_sources_of_one_alias_are_refused(load: Load) -> None:

@@ -81,11 +81,11 @@ def test_transactional_ids_are_those_of_java_s_tasks(tmp_path: Path) -> None:
         (_FOREIGN, Idleness.FOREIGN, "connector.class"),
         ({}, Idleness.INVALID, "connector.class"),
         (_connector("MirrorSourceConnector", "north", **{"tasks.max": "many"}), Idleness.INVALID, "tasks.max"),
-        (_connector("MirrorSourceConnector", "north", **{"log.level": "debug"}), Idleness.INVALID, "log.level"),
+        (_connector("MirrorSourceConnector", "north", **{"topcis": "x"}), Idleness.INVALID, "topcis"),
         (_SOURCE, Idleness.INVALID, "connector.class"),
         (_connector("MirrorCheckpointConnector", "north"), Idleness.WAITING, ""),
     ],
-    ids=["foreign", "no class", "value", "process", "twice", "without a source"],
+    ids=["foreign", "no class", "value", "slip", "twice", "without a source"],
 )
 def test_what_does_not_fit_stops_no_other(tmp_path: Path, config: Mapping[str, str], why: Idleness, key: str) -> None:
     """The flows are those without it."""
