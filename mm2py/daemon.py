@@ -204,6 +204,7 @@ class MirrorMaker:
             spark=self._epochs.view() if self._has_spark else None,
             started_ms=self._started_ms,
             refused_settings=self._changes.refused,
+            noted_settings=self._changes.noted,
             needs_flow=self.worker is None or not self.worker.store.is_read,
             host=self._us.host,
             node_id=self._us.id,

@@ -76,6 +76,8 @@ class IssueCode(enum.Enum):
     TOPICS_REFUSED = 22
     #: A cluster refuses a step besides copying: an internal topic cannot be created, a right is missing.
     STEP_FAILED = 23
+    #: Lines of the settings hardly do what they seem to.
+    SETTINGS_NOTED = 24
 
 
 @attrs.frozen
@@ -152,6 +154,15 @@ def node_issues(view: MirrorView) -> tuple[HealthIssue, ...]:
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
         message, hint = "the changed settings are refused, the previous ones stay in use", "correct the file and reload"
         found.append(HealthIssue(IssueCode.SETTINGS_REFUSED, Severity.NOTE, message, f"{problems[0]}{more}", hint))
+    if notes := view.noted_settings:
+        more = f"; and {len(notes) - _NAMED_AT_MOST} more" if len(notes) > _NAMED_AT_MOST else ""
+        message = f"{_count(len(notes), 'note')} on the settings in use"
+        hint = "setting_noted in the log has each of them, and so has --validate"
+        found.append(
+            HealthIssue(
+                IssueCode.SETTINGS_NOTED, Severity.NOTE, message, "; ".join(notes[:_NAMED_AT_MOST]) + more, hint
+            )
+        )
     if not view.flows and view.needs_flow:
         found.append(HealthIssue(IssueCode.NO_FLOW, Severity.ERROR, "no flow runs", hint="enable one: A->B.enabled"))
     return tuple(found)

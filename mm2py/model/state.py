@@ -464,7 +464,7 @@ class SparkView:
 class MirrorView:
     """
     All flows of a node. `spark` is None if it is not needed; `refused_settings` are the problems of a changed settings
-    file, as long as it is refused.
+    file, as long as it is refused, and `noted_settings` the notes on the settings in use.
     """
 
     wall_ms: int
@@ -473,6 +473,7 @@ class MirrorView:
     spark: SparkView | None = None
     started_ms: int | None = None
     refused_settings: tuple[str, ...] = ()
+    noted_settings: tuple[str, ...] = ()
     #: Whether something is wrong if there is no flow; a Connect worker may have none.
     needs_flow: bool = True
     #: The host and the id of this node: nodes may have the same address.

@@ -88,6 +88,11 @@ class SettingsChanges:
         """The files that the settings in use refer to, and the file as it was read last; None for missing ones."""
         return {**self.settings.provided, **self._awaited}
 
+    @property
+    def noted(self) -> tuple[str, ...]:
+        """The notes on the settings in use."""
+        return tuple(str(note) for note in self.settings.notes)
+
     # The settings of a flow's owner.
 
     def own(self, flow: Flow) -> NodeSettings:

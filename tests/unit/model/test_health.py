@@ -273,6 +273,22 @@ def test_a_node_has_issues_of_its_own(changes: dict[str, object], codes: list[Is
     assert len(reasons_unhealthy(node)) == len(codes)
 
 
+@pytest.mark.parametrize(
+    ("many", "message", "more"),
+    [(1, "1 note on the settings in use", ""), (5, "5 notes on the settings in use", "; and 2 more")],
+)
+def test_notes_on_the_settings_are_a_note(many: int, message: str, more: str) -> None:
+    """Lines that hardly do what they seem to are shown for as long as they are in use; nothing is unhealthy."""
+    notes = tuple(f"mm2.properties:{line}: key: unknown key, ignored" for line in range(many))
+    node = _node(_flow(), noted_settings=notes)
+
+    [issue] = node_issues(node)
+
+    assert (issue.code, issue.severity, issue.message) == (IssueCode.SETTINGS_NOTED, Severity.NOTE, message)
+    assert issue.cause == "; ".join(notes[:3]) + more
+    assert reasons_unhealthy(node) == []
+
+
 def test_refused_settings_are_a_note() -> None:
     """A mirror that continues with its previous settings is healthy; what is wrong with the file is shown."""
     node = _node(_flow(), refused_settings=("mm2.properties:3: tasks.max: not a number", "mm2.properties:4: …"))
