@@ -30,6 +30,14 @@ _ROLES = ("consumer", "producer")
 _UNKNOWN: Final = "unknown key, ignored"
 _WITHOUT_EFFECT: Final = "accepted, without effect in this version"
 _LOOKS_LIKE_ANOTHER: Final = "unknown key, refused because it resembles a known one, and Java would ignore it"
+#: What the names of classes begin with whose settings are known: policies that keep names have none.
+_WELL_KNOWN: Final = (
+    "org.apache.kafka.",
+    "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy",
+    "io.strimzi.kafka.connect.mirror.",
+    "ch.mawileo.kafka.mm2.",
+    "mm2py.",
+)
 #: Classes of Java's clients, in a list.
 _PLUGINS: Final = ("interceptor.classes", "metric.reporters")
 #: Of lines that merely do nothing, so many with a hint have a note each.
@@ -40,7 +48,7 @@ _NOT_IN_NAMES = "\"';"
 _CLASS = re.compile(r"\[[^\]]+\]")
 _FLOW_KEY = re.compile(r"(.+?)->(.+?)\.(.+)")
 #: What is written for the arrow of a flow and is none.
-_ARROW: Final = r"\s*(?:[-=~\u2013\u2014\s]*(?:>|&gt;)+|[\u2190-\u21ff\u27a1\u2794])\s*"
+_ARROW: Final = r"\s*(?:[-=~\u2013\u2014\s]*(?:>|&gt;)+|[\u2192\u21d2\u21e8\u2794\u279c\u27a1\u27f6\u27f9])\s*"
 _FLOW_KEY_AMISS = re.compile(rf"(?P<source>.+?)(?P<arrow>{_ARROW})(?P<target>[^>\s].*?)\.(?P<name>[a-z].*)")
 #: The rest of one, where the key ended at a blank, or at the first sign of ``=>``.
 _REST_OF_KEY = re.compile(rf"(?P<arrow>{_ARROW})(?P<rest>\S.*)")
@@ -132,7 +140,7 @@ def note_document(document: Document) -> Iterator[Problem]:
 def _no_arrow(line: Line, aliases: Sequence[str]) -> Problem | None:
     """Find ``A --> B.topics``, ``A=>B.topics`` and their like, in which Java sees keys and values without a meaning."""
     value = line.value
-    if line.level is not LineLevel.TOP:
+    if line.level is not LineLevel.TOP or line.row is not None:
         return None
     if (amiss := _FLOW_KEY_AMISS.fullmatch(value.key)) is not None and amiss["arrow"] != "->":
         meant = f"{amiss['source'].strip()}->{amiss['target']}.{amiss['name']}"
@@ -170,7 +178,7 @@ def _names_plugin(lines: Sequence[Line]) -> bool:
 
 
 def _is_built_in(class_name: str) -> bool:
-    return not class_name or class_name in {"default", "identity"} or class_name.startswith("org.apache.kafka.")
+    return not class_name or class_name in {"default", "identity"} or class_name.startswith(_WELL_KNOWN)
 
 
 def _misspelt(line: Line, aliases: Sequence[str], *, is_open: bool) -> Problem | None:

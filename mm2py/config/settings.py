@@ -342,6 +342,10 @@ def _judge_clusters(document: Document, layers: Layers) -> Iterator[Problem]:
     for alias in cluster_aliases(layers):
         if not _is_alias(alias):
             yield Problem(line.where, line.key, f"alias {alias!r} may contain neither -> nor control characters")
+        words = alias.replace(";", " ").split()
+        if len(words) > 1 and all(any(found.key.startswith(f"{word}.") for found in layers.lines()) for word in words):
+            message = f"{alias!r} is one alias: they are separated by commas"
+            yield Problem(line.where, line.key, message, f"write clusters = {', '.join(words)}")
 
 
 def _is_alias(alias: str) -> bool:

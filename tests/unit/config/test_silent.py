@@ -110,6 +110,16 @@ def test_an_arrow_that_is_none_is_a_problem(config: ConfigFile, line: str, meant
     assert (where, hint) == ("5", f"write {meant}")
 
 
+@pytest.mark.parametrize("written", ["A B", "A; B"])
+def test_clusters_without_commas_are_a_problem(config: ConfigFile, written: str) -> None:
+    """That is one cluster with a blank in its alias, which would be told to have no brokers."""
+    problem, *_ = config.problems(base=BASE.replace("A, B", written))
+
+    assert str(problem) == (
+        f"mm2.properties:1: clusters: {written!r} is one alias: they are separated by commas (write clusters = A, B)"
+    )
+
+
 def test_an_alias_may_have_what_an_arrow_has(config: ConfigFile) -> None:
     """What names a flow is one."""
     base = "clusters = A-, B>\nA-.bootstrap.servers = a:1\nB>.bootstrap.servers = b:1\nA-->B>.enabled = true\n"
