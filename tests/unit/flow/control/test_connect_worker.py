@@ -81,7 +81,7 @@ def test_transactional_ids_are_those_of_java_s_tasks(tmp_path: Path) -> None:
         (_FOREIGN, Idleness.FOREIGN, "connector.class"),
         ({}, Idleness.INVALID, "connector.class"),
         (_connector("MirrorSourceConnector", "north", **{"tasks.max": "many"}), Idleness.INVALID, "tasks.max"),
-        (_connector("MirrorSourceConnector", "north", **{"topcis": "x"}), Idleness.INVALID, "topcis"),
+        (_connector("MirrorSourceConnector", "north", topcis="x"), Idleness.INVALID, "topcis"),
         (_SOURCE, Idleness.INVALID, "connector.class"),
         (_connector("MirrorCheckpointConnector", "north"), Idleness.WAITING, ""),
     ],
