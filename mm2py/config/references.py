@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import attrs
@@ -39,6 +39,10 @@ class Resolved:
     files: Stamps
     #: The keys whose values are not known, because of a problem with a provider.
     unknown: frozenset[str] = frozenset()
+
+    def without_effects(self, problems: Iterable[Problem]) -> list[Problem]:
+        """Return *problems* without those of the text of a reference whose provider is the problem."""
+        return [problem for problem in problems if problem.key not in self.unknown or problem in self.problems]
 
 
 def resolve_references(layers: Layers, machine: Machine) -> Resolved:

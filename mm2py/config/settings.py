@@ -207,11 +207,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
     if not problems and not given.may_be_idle:
         problems.extend(_judge_flows(document, flows, layers, targets))
     if problems:
-        # What is wrong with the text of a reference follows from what is wrong with its provider.
-        causes = [
-            problem for problem in problems if problem.key not in resolved.unknown or problem in resolved.problems
-        ]
-        raise ConfigError(_tidied(causes), notes, resolved.files)
+        raise ConfigError(_tidied(resolved.without_effects(problems)), notes, resolved.files)
 
     of, rest = FlowReader(layers, None), rest_settings(layers)
     clusters = {alias: end for alias in aliases if isinstance(end := cluster_endpoint(layers, alias), ClusterEndpoint)}
