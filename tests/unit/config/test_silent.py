@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from mm2py.config.importers.standalone import import_standalone
 from mm2py.config.keys.row import LineLevel
 from mm2py.config.keys.table import find_key, known_names, misspelt_name
 from mm2py.config.problem import ConfigError, Problem
+from mm2py.config.settings import MirrorSettings, import_settings
 from tests.support.config_files import BASE, ConfigFile
 
 
@@ -327,3 +331,41 @@ def test_a_slip_is_refused_together_with_all_else(config: ConfigFile) -> None:
         config.load("A->B.topcis = x", "tasks.max = many", "A-->B.groups = g")
 
     assert [problem.where for problem in caught.value.problems] == [f"mm2.properties:{line}" for line in (5, 6, 7)]
+
+
+_CONNECTOR = (
+    "name = a\nconnector.class = MirrorSourceConnector\nsource.cluster.alias = A\n"
+    "source.cluster.bootstrap.servers = a:9092\n"
+)
+
+
+def _standalone(folder: Path, line: str) -> MirrorSettings:
+    """Return the settings of a standalone worker with a connector that has *line* as its fifth."""
+    worker, connector = folder / "worker.properties", folder / "a.properties"
+    worker.write_text("bootstrap.servers = b:9092\nvalue.converter = ByteArrayConverter\n")
+    worker.write_text(worker.read_text() + "key.converter = ByteArrayConverter\n")
+    connector.write_text(f"{_CONNECTOR}{line}\n")
+    return import_settings(import_standalone(worker, [connector]))
+
+
+def test_a_slip_in_another_format_is_named_as_it_is_written(tmp_path: Path) -> None:
+    """A problem names the file, the line and the key as the user wrote it, and so does its hint."""
+    with pytest.raises(ConfigError) as caught:
+        _standalone(tmp_path, "topcs = orders")
+
+    (problem,) = caught.value.problems
+    assert (problem.where, problem.key, problem.hint) == ("a.properties:5", "topcs", "did you mean topics?")
+
+
+@pytest.mark.parametrize("key", ["config.providers", "ssl.client.auth", "log.level", "listeners", "spark.master"])
+def test_a_connector_cannot_change_the_process(tmp_path: Path, key: str) -> None:
+    """As in Connect, its file has no say in what the whole process does; the line is noted."""
+    settings = _standalone(tmp_path, f"{key} = error")
+
+    assert (settings.log_level, settings.spark["spark.master"]) == ("info", "local[*]")
+    assert [str(note) for note in settings.notes] == [
+        (
+            f"a.properties:5: {key}: a setting of the whole process, ignored in a connector as in Connect "
+            "(write it in the worker's file)"
+        )
+    ]

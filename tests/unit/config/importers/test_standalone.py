@@ -416,28 +416,6 @@ def test_unknown_keys_are_noted_as_they_are_written(load: Load) -> None:
     ]
 
 
-def test_a_misspelt_key_is_named_as_it_is_written(load: Load) -> None:
-    """A problem names the file, the line and the key as the user wrote it, and so does its hint."""
-    (refusal,) = refusals_of(load, WORKER, SOURCE + "topcs = orders\n")
-
-    assert refusal.startswith("1.properties:6: topcs: unknown key, refused")
-    assert refusal.endswith("(did you mean topics?)")
-
-
-@pytest.mark.parametrize("key", ["config.providers", "ssl.client.auth", "log.level", "listeners", "spark.master"])
-def test_a_connector_cannot_change_the_process(load: Load, key: str) -> None:
-    """As in Connect, its file has no say in what the whole process does; the line is noted."""
-    settings = load(WORKER, f"{SOURCE}{key} = error\n")
-
-    assert (settings.log_level, settings.spark["spark.master"]) == ("info", "local[*]")
-    assert [str(note) for note in settings.notes] == [
-        (
-            f"1.properties:6: {key}: a setting of the whole process, ignored in a connector as in Connect "
-            "(write it in the worker's file)"
-        )
-    ]
-
-
 def test_overrides_are_written_as_in_mirror_makers_file(load: Load) -> None:
     """--override names flows and clusters, and beats what the files say."""
     settings = load(WORKER, SOURCE + "topics = a\n", **{"A->B.topics": "b", "B.offset.flush.interval.ms": "7"})
