@@ -3,15 +3,18 @@ Lists of names and regular expressions as Kafka users write them, which is in Ja
 
 A list matches a name when one of its members matches the whole of it; an empty list matches nothing. MirrorMaker joins
 the members with ``|`` before it compiles them, so an inline flag such as ``(?i)`` applies to the members after it too;
-that is kept. Syntax that differs in Python's ``re`` is translated; what it cannot express is refused with a message.
+that is kept. Syntax that differs in Python's ``re`` is translated. What it cannot express, such as a look-behind of
+unequal widths, is matched by the module ``regex``. That takes two to three times as long, and five to compile, so it is
+loaded for nothing else. What that cannot express either is refused with a message.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import re
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, cast
 
 import attrs
 
@@ -43,12 +46,26 @@ _OUTSIDE = (
     _EVERYWHERE
     | {char: "\\" + char for char in "bBA123456789"}
     | {"h": f"[{_HORIZONTAL}]", "H": f"[^{_HORIZONTAL}]", "v": f"[{_VERTICAL}]", "V": f"[^{_VERTICAL}]"}
-    | {"z": r"\Z", "Z": r"(?=\n?\Z)"}
+    | {"z": r"\Z", "Z": r"(?=\n?\Z)", "G": r"\A", "R": rf"(?>\r\n|[{_VERTICAL}])"}
 )
+#: ASCII classes by their letters, for expressions in which they are not ASCII by themselves.
+_ASCII: Final[Mapping[str, str]] = {"d": "0-9", "w": "a-zA-Z0-9_", "s": r" \t\n\x0b\f\r"}
 #: The letter after a backslash of a class of characters.
 _CLASS_ESCAPES = frozenset("dDwWsShHvVpP")
-_PROPERTY = re.compile(r"\\([pP])(?:\{(\w+)\}|(\w))")
-_CODE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|x\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|0([0-3]?[0-7]{1,2}))")
+_PROPERTY = re.compile(r"\\([pP])(?:\{(\w+(?:=\w+)?)\}|(\w))")
+#: Those of Unicode: general categories, and scripts, blocks and binary properties.
+_UNICODE_PROPERTY = re.compile(
+    r"(?:L[CDMltmou]?|M[ncem]?|N[dlo]?|P[cdseifo]?|S[mcko]?|Z[slp]?|C[cfson]?)"
+    r"|I[sn]\w+|(?:script|sc|block|blk|general_category|gc)=\w+"
+)
+_OF_JAVA = {
+    "LowerCase": "Lowercase",
+    "UpperCase": "Uppercase",
+    "Alphabetic": "Alphabetic",
+    "Letter": "L",
+    "Digit": "Nd",
+}
+_CODE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|x\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|0([0-3]?[0-7]{1,2})|c([@-_a-z]))")
 _FLAGS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
 _NAMED_GROUP = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
 _NAMED_REFERENCE = re.compile(r"\\k<([a-zA-Z][a-zA-Z0-9]*)>")
@@ -56,6 +73,8 @@ _QUANTIFIER = re.compile(r"\{\d+(?:,\d*)?\}")
 _BROKEN_QUANTIFIER = re.compile(r"(\{\d+)\s*,\s*(?=\d*\})")
 _PLAIN_GROUPS = ("(?=", "(?!", "(?<=", "(?<!", "(?>")
 _LAST_CODE_POINT = 0x10FFFF
+#: What ``re`` says of a look-behind that the module ``regex`` takes.
+_UNEQUAL: Final = "look-behind requires fixed-width pattern"
 _REFERENCE = re.compile(r"\\(?P<sign>.)|\$\{(?P<name>[a-zA-Z][a-zA-Z0-9]*)\}|\$(?P<digits>[0-9]+)", re.DOTALL)
 
 
@@ -112,11 +131,31 @@ class NamePatterns:
 
 @functools.lru_cache(maxsize=256)  # routers and predicates ask for each topic
 def compile_java(pattern: str) -> re.Pattern[str]:
-    """Compile one regular expression written for ``java.util.regex``."""
+    """Compile one regular expression written for ``java.util.regex``. One of the module ``regex`` is no `re.Pattern`,
+    but has the same methods.
+    """
+    translation = _Translation(pattern)
+    text = translation.result()
+    if translation.is_unicode:
+        text = _Translation(pattern, is_unicode=True).result()
     try:
-        return re.compile(_Translation(pattern).result(), re.ASCII)
+        if not translation.is_beyond_re:
+            return re.compile(text, 0 if translation.is_unicode else re.ASCII)
     except (re.error, OverflowError) as error:
+        if _UNEQUAL not in str(error):
+            raise PatternError(pattern, str(error)) from error
+    return _compile_beyond_re(pattern, text, is_unicode=translation.is_unicode)
+
+
+def _compile_beyond_re(pattern: str, text: str, *, is_unicode: bool) -> re.Pattern[str]:
+    """Compile a translated *pattern* that only the module ``regex`` can express."""
+    regex: Any = importlib.import_module("regex")
+    try:
+        # Version 1 has classes inside classes; in Java one character never equals two, as in full case folding.
+        found = regex.compile(f"(?-f){text}" if is_unicode else text, regex.V1 | (0 if is_unicode else regex.ASCII))
+    except (regex.error, OverflowError) as error:
         raise PatternError(pattern, str(error)) from error
+    return cast("re.Pattern[str]", found)
 
 
 def _is_closed(member: str) -> bool:
@@ -133,9 +172,14 @@ class _Translation:
     requires ``(?i:…)``. So each inline flag opens such a group, which is closed and opened again at every ``|``.
     """
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, *, is_unicode: bool = False) -> None:
+        """Translate *pattern*; if it *is_unicode*, classes such as ``\\w`` have to be made ASCII."""
         self._pattern = pattern
         self._text = _unquote(pattern)
+        #: Whether it has more than ASCII: it is to be translated as that, which may be found late.
+        self.is_unicode = self._is_explicit = is_unicode
+        #: Whether Python's ``re`` certainly has no such thing.
+        self.is_beyond_re = False
         self._at = 0
         self._out: list[str] = []
         #: Of each open group, the openings of its inline flags.
@@ -209,8 +253,9 @@ class _Translation:
     def _flag_group(self, on: str, off: str) -> str:
         for flag in on + off:
             if flag not in "imsud":
-                raise self._refuse(f"the inline flag {flag!r} is not supported; i, m and s are")
-        # Names are matched as ASCII, so u (Unicode case) and d (Unix lines) change nothing.
+                raise self._refuse(f"the inline flag {flag!r} is not supported; i, m, s and u are")
+        # Unicode case matters with i alone; d (Unix lines) changes nothing in names.
+        self.is_unicode |= "u" in on
         on, off = ("".join(flag for flag in flags if flag in "ims") for flags in (on, off))
         return f"(?{on}-{off}:" if off else f"(?{on}:"
 
@@ -234,11 +279,19 @@ class _Translation:
         if not char.isascii() or not char.isalnum():
             return re.escape(char), 2
         known = _IN_CLASS if in_class else _OUTSIDE
+        if self._is_explicit and char.lower() in _ASCII:
+            inside = _ASCII[char.lower()] if char.islower() else _all_but(_ASCII[char.lower()])
+            return inside if in_class else f"[{inside}]", 2
+        if char == "X" and not in_class:
+            self.is_beyond_re = self.is_unicode = True
+            return "\\X", 2
         if char not in known:
             raise self._refuse(f"the escape \\{char} is not supported")
         return known[char], 2
 
     def _code_point(self, code: re.Match[str]) -> str:
+        if code.group(5):
+            return f"\\x{ord(code.group(5)) ^ 64:02x}"
         digits = code.group(1) or code.group(2) or code.group(3)
         number = int(digits, 16) if digits else int(code.group(4), 8)
         if number > _LAST_CODE_POINT:
@@ -248,12 +301,20 @@ class _Translation:
     def _property(self, prop: re.Match[str]) -> str:
         name = (prop.group(2) or prop.group(3)).removeprefix("Is")
         if name not in _POSIX:
+            if beyond := _unicode_property(prop.group(2) or prop.group(3)):
+                self.is_beyond_re = self.is_unicode = True
+                return f"\\{prop.group(1)}{{{beyond}}}"
             known = ", ".join(f"\\p{{{known}}}" for known in ("Alpha", "Digit", "Alnum", "Lower", "Upper", "Punct"))
             raise self._refuse(f"{prop.group()} is not supported; supported are {known} and the like")
         return _POSIX[name] if prop.group(1) == "p" else _all_but(_POSIX[name])
 
     def _character_class(self) -> None:
-        text, at = self._text, self._at + 1
+        text, end = self._class_at(self._at)
+        self._emit(text, end - self._at)
+
+    def _class_at(self, at: int) -> tuple[str, int]:
+        """Translate the character class at *at*, with those inside of it: its Python text, and where it ends."""
+        text, at = self._text, at + 1
         out = ["["]
         if text.startswith("^", at):
             out.append("^")
@@ -261,17 +322,32 @@ class _Translation:
         first = at
         while at < len(text):
             if text[at] == "]" and at > first:
-                self._emit("".join(out) + "]", at + 1 - self._at)
-                return
-            member, at, is_one_character = self._class_member(at)
-            # Java takes a dash for itself after a class such as \w, after a range, and at either end.
-            if is_one_character and text.startswith("-", at) and text[at + 1 : at + 2] not in {"", "[", "]"}:
-                end, at, is_one_character = self._class_member(at + 1, ends_range=True)
-                if not is_one_character:
-                    raise self._refuse("bad character range: a class such as \\w cannot end it")
-                member = f"{member}-{end}"
+                if out[-1] == "&&":
+                    raise self._refuse("&& is followed by no class")
+                return "".join(out) + "]", at + 1
+            member, at = self._class_part(at)
+            if member == "&&" and (out[-1] in {"[", "^", "&&"} or text.startswith("&", at)):
+                raise self._refuse("&& comes after no class")
             out.append(member)
         raise self._refuse("a class [ is not closed")
+
+    def _class_part(self, at: int) -> tuple[str, int]:
+        """Translate a class, an intersection, a range or a character in a class: its Python text, and where it ends."""
+        text = self._text
+        if text[at] == "[":
+            self.is_beyond_re = True
+            return self._class_at(at)
+        if text.startswith("&&", at):
+            self.is_beyond_re = True
+            return "&&", at + 2
+        member, at, is_one_character = self._class_member(at)
+        # Java takes a dash for itself after a class such as \w, after a range, and at either end.
+        if not is_one_character or not text.startswith("-", at) or text[at + 1 : at + 2] in {"", "[", "]"}:
+            return member, at
+        end, at, is_one_character = self._class_member(at + 1, ends_range=True)
+        if not is_one_character:
+            raise self._refuse("bad character range: a class such as \\w cannot end it")
+        return f"{member}-{end}", at
 
     def _class_member(self, at: int, *, ends_range: bool = False) -> tuple[str, int, bool]:
         """Translate the part of a character class at *at*: its Python text, the start of the next one, and whether it
@@ -279,15 +355,20 @@ class _Translation:
         """
         text = self._text
         char = text[at]
-        if char == "[" or text.startswith("&&", at):
-            raise self._refuse("classes inside classes ([a[b]], [a&&b]) are not supported; write one class")
         if char != "\\":
-            # Characters that Python may interpret as set operations in future are escaped.
-            return "\\" + char if char in "]&~|-" else char, at + 1, True
+            # Characters that set operations and classes begin with are escaped.
+            return "\\" + char if char in "[]&~|-:" else char, at + 1, True
         if text.startswith("\\v", at) and (ends_range or text.startswith("-", at + 2)):
             return r"\x0b", at + 2, True  # in a range Java takes it for the one character that it was before Java 8
         python, consumed = self._escaped(at, in_class=True)
         return python, at + consumed, text[at + 1 : at + 2] not in _CLASS_ESCAPES
+
+
+def _unicode_property(name: str) -> str:
+    """Return the name that the module ``regex`` has for one of Java's properties of Unicode; empty if it has none."""
+    if name.startswith("java"):
+        return _OF_JAVA.get(name.removeprefix("java"), "")
+    return name if _UNICODE_PROPERTY.fullmatch(name) else ""
 
 
 def _all_but(inside: str) -> str:

@@ -46,6 +46,8 @@ class Automaton:
     def __init__(self, pattern: re.Pattern[str]) -> None:
         """Convert *pattern*. Raise `NotWalkableError` if that is impossible."""
         self._pattern = pattern.pattern
+        if type(pattern) is not re.Pattern:
+            raise NotWalkableError(self._pattern, "Python's re cannot express it")
         self._steps: list[list[tuple[int, int]]] = []
         self._free: list[list[int]] = []
         self._free_at_start: list[list[int]] = []
