@@ -59,6 +59,20 @@ def note_unread(
         yield _unread(line, row, flows)
 
 
+def note_overruled(layers: Layers, lines: Sequence[Line], flows: Sequence[Flow]) -> Iterator[Problem]:
+    """Name connection settings of flows that those of their clusters overrule with others, in Java too."""
+    by_name = {str(flow): flow for flow in flows}
+    for line in lines:
+        row, value, flow = line.row, line.value, by_name.get(line.owner)
+        if row is None or flow is None or row.place is not Place.CLUSTER or not row.acts or row.stem is not None:
+            continue
+        ways = [ways for side in _BOTH if value.key in (ways := spellings(row, flow, side))]
+        used = [found for way in ways if (found := layers.first(way)) is not None]
+        if used and all(it.text.strip() != value.text.strip() for it in used):
+            message = f"overruled by {used[0].key} ({used[0].where})"
+            yield Problem(value.where, value.key, message, f"write {ways[0][0]}, or remove it")
+
+
 def _read_lines(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[Flow]) -> set[str]:
     """Return all spellings of the keys of *lines* that some flow reads, whether there is such a line or not."""
     rows = {(line.row.name, line.row.place): line.row for line in lines if line.row is not None}

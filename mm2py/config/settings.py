@@ -16,6 +16,7 @@ from mm2py.config.advice import (
     judge_exactly_once,
     judge_renamed_source,
     note_exactly_once,
+    note_overruled,
     note_settings,
     note_transforms,
     note_unread,
@@ -252,6 +253,7 @@ def _advise(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
     flows = running_flows(layers)
     enabled = [flow for flow in flows if FlowReader(layers, flow).flag("enabled")]
     yield from note_unread(layers, lines, flows, enabled)
+    yield from note_overruled(layers, lines, flows)
     yield from note_exactly_once(layers, enabled)
     yield from note_unsynced(layers, enabled)
     # A line at the top level is the same for several flows.
