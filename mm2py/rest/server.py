@@ -157,7 +157,7 @@ class RestServer:
     def _tell(self, bound: Listener, listener: Listener) -> None:
         self._ports[listener] = bound.port
         self.rest.worker_id = worker_id(self._settings, self._ports)
-        self.rest.page.stream.node = attrs.evolve(self.rest.page.stream.node, rest=self.rest.worker_id)
+        self.rest.page.stream.worker_id = self.rest.worker_id
         self._events.emit(RestListening(str(bound), _WHO[self.rest.settings.of_anonymous(listener)]))
 
     # TLS.

@@ -64,6 +64,29 @@ STICKS_OUT = """
 """
 
 
+#: Texts with less contrast to what is behind them than WCAG's level AA asks for.
+TOO_FAINT = """
+(() => {
+  const parts = (colour) => [...colour.match(/[\\d.]+/g).map(Number), 1].slice(0, 4);
+  const over = (a, b) => [0, 1, 2].map((at) => a[at] * a[3] + b[at] * (1 - a[3]));
+  const linear = (value) => (value <= 10 ? value / 3294.6 : ((value / 255 + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) + 0.05;
+  const isText = (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim();
+  const found = [];
+  for (const node of document.querySelectorAll('body *:not(svg *, .unseen, .skip, button:disabled *)')) {
+    if (!node.checkVisibility() || ![...node.childNodes].some(isText)) continue;
+    let back = [255, 255, 255];
+    const around = [];
+    for (let one = node; one; one = one.parentElement) around.unshift(parts(getComputedStyle(one).backgroundColor));
+    for (const colour of around) back = over(colour, back);
+    const [most, least] = [light(over(parts(getComputedStyle(node).color), back)), light(back)].sort((a, b) => b - a);
+    if (most / least < 4.5) found.push(`${(most / least).toFixed(2)}: ${node.textContent.slice(0, 40)}`);
+  }
+  return found;
+})()
+"""
+
+
 def remember(served: Served) -> None:
     """Have the daemon know a busy quarter of an hour."""
     now_ms = int(time.time() * 1000)
@@ -153,7 +176,7 @@ def paused(served: Served) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("state", [healthy, broken, paused], ids=lambda state: state.__name__)
 async def test_all_of_it_fits(browser: Browser, served: Served, state: Callable[[Served], None], scheme: str) -> None:
-    """No button, number or state is cut off, too narrow for its text or on another one."""
+    """No button, number or state is cut off, too narrow for its text or on another one; no text is too faint."""
     state(served)
     found = {}
     async with looking(browser, served.url, size=(WIDTHS[0], 900), scheme=scheme) as seen:
@@ -161,6 +184,8 @@ async def test_all_of_it_fits(browser: Browser, served: Served, state: Callable[
             await seen.open(place)
             await seen.sees("Live", "header")
             await eventually(lambda: _is_drawn(seen), within_s=20, what="the page is drawn")
+            if faint := await seen.evaluate(TOO_FAINT):
+                found[place, 0] = faint
             for width in WIDTHS:
                 await seen.page.set_viewport_size({"width": width, "height": 900})
                 await seen.page.wait_for_timeout(150)

@@ -22,7 +22,6 @@ from aiohttp import web
 from mm2py.clock import Clock
 from mm2py.errors import Mm2Error
 from mm2py.flow.control.control import Control
-from mm2py.flow.this_node import this_node
 from mm2py.model.flow import Flow
 from mm2py.model.overrides import Overrides
 from mm2py.rest.errors import RestError, not_found
@@ -100,9 +99,7 @@ class Page:
         self._totals = totals
         self._clock = clock
         self._files = _files()
-        self.stream = LiveStream(
-            snapshots.view, self._overrides, recent=self.recent, history=self.history, clock=clock, node=this_node()
-        )
+        self.stream = LiveStream(snapshots.view, self._overrides, recent=self.recent, history=self.history, clock=clock)
 
     async def run(self) -> None:
         """Feed viewers, and record recent figures, forever."""

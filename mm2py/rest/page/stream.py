@@ -18,7 +18,6 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.model.flow import Flow
-from mm2py.model.node import Node
 from mm2py.model.overrides import Overrides
 from mm2py.model.state import FlowView, MirrorView
 from mm2py.rest.page.history import COLUMNS, SAMPLE_EVERY_S, History, sample
@@ -134,11 +133,10 @@ class LiveStream:
         recent: RecentEvents,
         history: History,
         clock: Clock,
-        node: Node,
     ) -> None:
         self._look = look
-        #: Which node this is; its address is known once it listens.
-        self.node = node
+        #: This node's name, which is known once it listens.
+        self.worker_id = ""
         self._overrides = overrides
         self._recent = recent
         self._history = history
@@ -214,7 +212,7 @@ class LiveStream:
 
     def _snapshot(self, flow: Flow | None) -> bytes:
         view = self._look()
-        current = overview(view, self._history, self._recent.spark, self.node)
+        current = overview(view, self._history, self._recent.spark, self.worker_id)
         message = _encode("overview", {**current, "wall_ms": view.wall_ms})
         if flow is None:
             return message
@@ -229,7 +227,7 @@ class LiveStream:
 
     def _advance(self, view: MirrorView) -> tuple[bytes, dict[Flow, bytes]]:
         """Return the message for all viewers, and those for viewers of single flows."""
-        current = overview(view, self._history, self._recent.spark, self.node)
+        current = overview(view, self._history, self._recent.spark, self.worker_id)
         shared = b""
         if current != self._overview:
             self._overview = current

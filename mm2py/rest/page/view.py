@@ -16,7 +16,6 @@ import mm2py
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group_move import GroupMove, moves_of
 from mm2py.model.health import node_issues
-from mm2py.model.node import Node
 from mm2py.model.overrides import Overrides
 from mm2py.model.share import Elsewhere
 from mm2py.model.state import (
@@ -69,11 +68,13 @@ PARTITION_COLUMNS = (
 )
 
 
-def overview(view: MirrorView, history: History, spark: SparkStarted | SparkEnded | None, node: Node) -> dict[str, Any]:
-    """Return the overview of *node*, all flows and Spark, without values that change every second anyway."""
+def overview(
+    view: MirrorView, history: History, spark: SparkStarted | SparkEnded | None, worker_id: str
+) -> dict[str, Any]:
+    """Return the overview of this node, all flows and Spark, without values that change every second anyway."""
     return {
         "version": mm2py.__version__,
-        "node": {"worker_id": node.worker_id, "host": node.host, "pid": node.pid},
+        "node": {"worker_id": worker_id, "host": view.host, "id": view.node_id},
         "is_ready": view.is_ready,
         "started_ms": view.started_ms,
         "spark": _spark(view.spark, spark),

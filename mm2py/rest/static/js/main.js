@@ -95,11 +95,11 @@ function header() {
   setText(document.getElementById("who"), store.who?.name ? `${store.who.name}${store.who.mayWrite ? "" : " (read only)"}` : "");
   if (overview) {
     const since = overview.started_ms ? `, up for ${duration((now() - overview.started_ms) / 1000)}` : "";
-    const { host, pid, worker_id: id } = overview.node;
-    setText(nodeName.firstChild, id);
-    setText(nodeName.lastChild, id.startsWith(`${host}:`) || id.startsWith(`${host}-`) ? "" : ` on ${host}`);
-    setAttribute(nodeName, "title", `This node: ${id}, process ${pid} on ${host}`);
-    setText(document.getElementById("footer"), `mm2py ${overview.version} on ${host}, process ${pid}${since}`);
+    const { worker_id: name, host, id } = overview.node;
+    setText(nodeName.firstChild, name);
+    setText(nodeName.lastChild, host && !name.startsWith(host) ? ` on ${host}` : "");
+    setAttribute(nodeName, "title", `This node: ${id || name}`);
+    setText(document.getElementById("footer"), `mm2py ${overview.version}, node ${id || name}${since}`);
   }
   const fares = overview && !isStale ? verdict(overview) : null;
   judged.hidden = !fares;

@@ -127,8 +127,8 @@ function topicTable(flow) {
       { key: "behind", label: "Behind", numeric: true, sort: (topic) => topic.lag_s, text: (topic) => duration(topic.lag_s) },
       { isWide: true, key: "age", label: "Age", numeric: true, sort: (topic) => topic.age_ms, text: (topic) => ms(topic.age_ms), title: () => "Age of records when they are read: the maximum of the partitions' means" },
       { isWide: true, key: "latency", label: "Latency", numeric: true, sort: (topic) => topic.latency_ms, text: (topic) => ms(topic.latency_ms), title: () => "Age of records when the target has them" },
-      { key: "partitions", label: "Partitions", numeric: true, sort: manyOf, text: (topic) => (topic.elsewhere && topic.partitions.length ? `${count(topic.partitions.length)} of ${count(manyOf(topic))}` : count(manyOf(topic))), title: otherNodes },
-      { key: "limit", label: "Limit", sort: (topic) => topic.limit?.bytes_per_s ?? null, text: (topic) => act.limitText(topic.limit) || "–" },
+      { isWide: true, key: "partitions", label: "Partitions", numeric: true, sort: manyOf, text: (topic) => (topic.elsewhere && topic.partitions.length ? `${count(topic.partitions.length)} of ${count(manyOf(topic))}` : count(manyOf(topic))), title: otherNodes },
+      { isWide: true, key: "limit", label: "Limit", sort: (topic) => topic.limit?.bytes_per_s ?? null, text: (topic) => act.limitText(topic.limit) || "–" },
       { key: "acts", label: "", make: acts, update: (node, topic) => {
         act.show(node.buttons.pause, !topic.isPaused);
         act.show(node.buttons.resume, isHeld(topic));

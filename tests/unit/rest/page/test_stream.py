@@ -13,7 +13,6 @@ import pytest
 
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.node import Node as SomeNode
 from mm2py.model.overrides import Overrides
 from mm2py.model.share import Elsewhere
 from mm2py.model.state import (
@@ -75,7 +74,6 @@ class LiveStreamRig:
             recent=recent,
             history=History(),
             clock=LoopClock(),
-            node=SomeNode("mirror-1", 17),
         )
 
 

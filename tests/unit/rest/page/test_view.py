@@ -9,7 +9,6 @@ import attrs
 
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.node import Node
 from mm2py.model.overrides import Overrides, RateLimit, Wanted
 from mm2py.model.state import (
     ClusterView,
@@ -38,7 +37,7 @@ from mm2py.telemetry.events import SparkEnded, SparkStarted
 
 
 FLOW, OTHER = Flow("A", "B"), TopicPartition("orders", 4)
-NODE = Node("mirror-1", 17, rest="http://10.0.0.1:8083")
+NODE = "10.0.0.1:8083"
 STOPPED = PartitionView(
     TopicPartition("orders", 3),
     "A.orders",
@@ -94,10 +93,10 @@ def test_a_line_about_each_flow() -> None:
 
 
 def test_the_node_is_named() -> None:
-    """By its address, which may be that of many machines, and by its host and process."""
-    told = overview(MirrorView(0, is_ready=True), History(), None, NODE)
+    """By its address, which may be that of many machines, by its host and by its id."""
+    told = overview(MirrorView(0, is_ready=True, host="mirror-1", node_id="mirror-1-17-0"), History(), None, NODE)
 
-    assert told["node"] == {"worker_id": "10.0.0.1:8083", "host": "mirror-1", "pid": 17}
+    assert told["node"] == {"worker_id": NODE, "host": "mirror-1", "id": "mirror-1-17-0"}
 
 
 def test_groups_of_workers_are_inner_ones() -> None:
