@@ -8,7 +8,7 @@ import contextlib
 import json
 import select
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TextIO
 
 import structlog
@@ -24,6 +24,8 @@ _LEVELS = {
     "warning": Level.WARN,
     "error": Level.ERROR,
 }
+#: The time of a line on a terminal: the machine's own, with its distance to UTC.
+_CONSOLE_TIME: Final = "%Y-%m-%d %H:%M:%S.%f%z"
 #: Characters that are written at once: fewer bytes than a pipe that can be written takes without waiting (PIPE_BUF).
 _PIECE: Final = 1_000
 #: How long a reader that is slow is waited for. The event loop stands still meanwhile.
@@ -42,14 +44,14 @@ def log_sink(*, log_format: str, log_level: str, stream: TextIO | None = None) -
     least = _LEVELS.get(log_level.lower(), Level.INFO)
     is_console = log_format == "console" or (log_format == "auto" and out.isatty())
     renderer: Any = (
-        structlog.dev.ConsoleRenderer(colors=out.isatty(), pad_event_to=20, sort_keys=False)
+        structlog.dev.ConsoleRenderer(columns=_columns(has_colours=out.isatty()), sort_keys=False)
         if is_console
         else structlog.processors.JSONRenderer(serializer=_json, ensure_ascii=False)
     )
     logger = structlog.wrap_logger(
         _LineWriter(out),
         processors=[
-            structlog.processors.TimeStamper(fmt="%H:%M:%S.%f" if is_console else "iso", utc=not is_console),
+            structlog.processors.TimeStamper(fmt=_CONSOLE_TIME if is_console else "iso", utc=not is_console),
             renderer,
         ],
         wrapper_class=structlog.BoundLogger,
@@ -60,6 +62,48 @@ def log_sink(*, log_format: str, log_level: str, stream: TextIO | None = None) -
             logger.info(event.name, level=event.severity.name.lower(), **event.fields())
 
     return write
+
+
+def _columns(*, has_colours: bool) -> list[structlog.dev.Column]:
+    """Return how a line on a terminal is built: time, level, name, then each fact as ``key=value``."""
+    styles = structlog.dev.ConsoleRenderer.get_default_column_styles(colors=has_colours)
+    levels = structlog.dev.ConsoleRenderer.get_default_level_styles(colors=has_colours)
+
+    def fact(key: str, style: str, *, before: str = "", after: str = "", width: int = 0) -> structlog.dev.Column:
+        formatter = structlog.dev.KeyValueColumnFormatter(
+            key_style=styles.kv_key if not key else None,
+            value_style=style,
+            reset_style=styles.reset,
+            value_repr=_quoted if not key else str,
+            prefix=before,
+            postfix=after,
+            width=width,
+        )
+        return structlog.dev.Column(key, formatter)
+
+    return [
+        fact("timestamp", styles.timestamp),
+        structlog.dev.Column("level", structlog.dev.LogLevelColumnFormatter(levels, reset_style=styles.reset)),
+        fact("event", styles.bright, width=20),
+        fact("", styles.kv_value),
+    ]
+
+
+def _quoted(value: object) -> str:
+    """Return a fact's text, in quotes if it is several words: more facts follow on the line."""
+    text = in_words(value)
+    return f'"{text}"' if " " in text or not text else text
+
+
+def in_words(value: object) -> str:
+    """Return a fact as text: yes and no, and the members of a list with commas between, those of a mapping as pairs."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {in_words(one)}" for key, one in value.items())
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(map(in_words, value))
+    return "-" if value is None else str(value)
 
 
 class _LineWriter:

@@ -8,7 +8,9 @@ import inspect
 import io
 import json
 import os
+import re
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -105,6 +107,25 @@ def test_console_lines_are_for_people() -> None:
 
     assert "task_restarted" in stream.getvalue()
     assert "\n  a line" in stream.getvalue()
+
+
+def test_console_lines_are_text_with_a_time_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Python in them: lists have commas, flags are yes or no, several words have quotes; the time has its zone."""
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    stream = io.StringIO()
+    write = log_sink(log_format="console", log_level="info", stream=stream)
+    try:
+        write(TaskRestarted("A->B", ("ValueError: no", "again"), 1.0, ""))
+        write(FlowDrained(Flow("A", "B"), 1, 1.0, True))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    restarted, drained = stream.getvalue().splitlines()
+
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+\+0530 \[error ", restarted)
+    assert 'causes="ValueError: no, again"' in restarted
+    assert "positions_written=yes" in drained
 
 
 @pytest.mark.parametrize(
