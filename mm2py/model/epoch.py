@@ -310,11 +310,19 @@ class PartitionFailure:
     #: The cluster that denied the login or the operation, if any.
     cluster: str = ""
 
+    def of_flow(self, flow: Flow) -> PartitionFailure:
+        """Return the failure with the commands of its hint for *flow*."""
+        return attrs.evolve(self, hint=self.hint.replace(_SOME_FLOW, f"mm2py flow '{flow}'"))
+
+
+#: How a hint names a flow that is not known where it is made.
+_SOME_FLOW = "mm2py flow 'A->B'"
+
 
 def choose(key: str, choice: str, *others: str) -> str:
     """Return the hint that names the command by which an operator decides for a partition that stopped."""
     more = f" (or {', '.join(others)})" if others else ""
-    return f"choose, while the mirror runs: mm2py flow 'A->B' config set {key}={choice}{more}"
+    return f"choose, while the mirror runs: {_SOME_FLOW} config set {key}={choice}{more}"
 
 
 #: A position is meaningless in a re-created topic.

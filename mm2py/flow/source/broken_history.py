@@ -144,7 +144,7 @@ class BrokenHistory(BackgroundLoop):
                 self._undone.pop(state.source, None)
                 fine.append(state)
                 continue
-            cases.append(_Case(state, look, finding, decide(finding, state, look, self._settings.broken_history)))
+            cases.append(_Case(state, look, finding, self._decide(finding, state, look)))
         self._note_remaking(cases)
         for state in fine:
             if state.source.topic in self._remaking:
@@ -161,6 +161,10 @@ class BrokenHistory(BackgroundLoop):
         if any(case.finding.kind is HistoryBreak.RECREATED for case in cases):
             self._life.topics.want_refresh()
         await self._go_on([case for case in cases if isinstance(case.act, GoOn)])
+
+    def _decide(self, finding: Finding, state: PartitionState, look: Observation) -> Act:
+        act = decide(finding, state, look, self._settings.broken_history)
+        return Stop(act.failure.of_flow(self._settings.flow)) if isinstance(act, Stop) else act
 
     def _note_remaking(self, cases: Iterable[_Case]) -> None:
         """Note which topics wait for their remote topic to be deleted; nothing is written to it meanwhile."""
