@@ -24,3 +24,16 @@ need_maven() {
     compgen -G "$cache/kafka-*/kafka_*.jar" >/dev/null || command -v mvn >/dev/null ||
         fail "there is no mvn to get Kafka's jars with; install Maven (Debian: apt-get install maven)"
 }
+
+# A Python that is new enough, by name or path.
+find_python() {
+    local name
+    for name in ${MM2PY_PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
+        if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            command -v "$name"
+            return
+        fi
+    done
+    fail "no Python 3.11 or newer under the name(s) ${MM2PY_PYTHON:-python3, python3.14, python3.13, python3.12, python3.11};" \
+        "install one (Debian: apt-get install python3 python3-venv), or name it in MM2PY_PYTHON"
+}

@@ -15,10 +15,11 @@ from typing import Any
 import attrs
 
 from mm2py.cli.checking import refused_here
-from mm2py.cli.command import Parser, error_line, print_refused, printed
+from mm2py.cli.command import error_line, print_refused, printed
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.machine_checks import machine_findings
 from mm2py.cli.mirror_maker import override, refused_files
+from mm2py.cli.parsers import Parser
 from mm2py.cli.positions import read_settings
 from mm2py.cli.sheets import Facts, Note, Part, Sheet, count, show, text
 from mm2py.clock import Clock, SystemClock

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from typing import Any, Final, NoReturn, TextIO
+from typing import Any, Final, TextIO
 from urllib.parse import unquote
 
 import attrs
@@ -26,23 +26,6 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _URL_FORM: Final = re.compile(r"/?from:([^/]+)/to:([^/]+)/?")
 
 
-class Parser(argparse.ArgumentParser):
-    """An argument parser with Java MirrorMaker's exit code for bad arguments."""
-
-    bad_arguments = ExitCode.BAD_ARGUMENTS
-
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        print(f"{self.prog}: {message}", file=sys.stderr)
-        sys.exit(self.bad_arguments)
-
-
-class KafkaToolParser(Parser):
-    """One with the exit code of Kafka's other tools."""
-
-    bad_arguments = ExitCode.BAD_USAGE
-
-
 @attrs.define(eq=False)
 class ArgumentsError(Mm2Error):
     """The arguments of a command contradict each other."""
@@ -51,6 +34,29 @@ class ArgumentsError(Mm2Error):
 
     def __str__(self) -> str:
         return self.problem
+
+
+@attrs.define(eq=False)
+class NotConfirmedError(Mm2Error):
+    """The user declined a change."""
+
+    def __str__(self) -> str:
+        return "not confirmed; nothing was changed"
+
+
+def has_terminal() -> bool:
+    """Whether there is a user who can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def confirm(question: str) -> None:
+    """Ask on the terminal. Raise `NotConfirmedError` unless the answer is yes."""
+    try:
+        answer = input(f"{question} [y/N] ")
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in {"y", "yes"}:
+        raise NotConfirmedError
 
 
 def read_flow(text: str) -> Flow:
@@ -87,14 +93,19 @@ def whole_number(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
     return parse
 
 
-def run(question: Callable[[], Coroutine[Any, Any, None]], *, cut_short: int = ExitCode.OK) -> int:
-    """Run the request and return the exit code; an error is a line on stderr, with a hint. *cut_short* is the code if
-    Ctrl-C ends the request, or the reader of what it prints.
+def run(
+    question: Callable[[], Coroutine[Any, Any, None]],
+    *,
+    cut_short: int = ExitCode.OK,
+    code_of: Callable[[Mm2Error], int] = lambda _error: ExitCode.FAILED,
+) -> int:
+    """Run the request and return the exit code; an error is a line on stderr, with a hint, and *code_of* returns its
+    code. *cut_short* is the code if Ctrl-C ends the request, or the reader of what it prints.
     """
-    return printed(lambda: _run(question, cut_short), cut_short=cut_short)
+    return printed(lambda: _run(question, cut_short, code_of), cut_short=cut_short)
 
 
-def _run(question: Callable[[], Coroutine[Any, Any, None]], cut_short: int) -> int:
+def _run(question: Callable[[], Coroutine[Any, Any, None]], cut_short: int, code_of: Callable[[Mm2Error], int]) -> int:
     try:
         asyncio.run(question())
     except ConfigError as error:
@@ -102,7 +113,7 @@ def _run(question: Callable[[], Coroutine[Any, Any, None]], cut_short: int) -> i
         return ExitCode.FAILED
     except Mm2Error as error:
         print(error_line(error), file=sys.stderr)
-        return ExitCode.BAD_ARGUMENTS if isinstance(error, ArgumentsError) else ExitCode.FAILED
+        return ExitCode.BAD_ARGUMENTS if isinstance(error, ArgumentsError) else code_of(error)
     except KeyboardInterrupt:
         return cut_short
     return ExitCode.OK

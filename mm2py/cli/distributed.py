@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from mm2py.cli.command import KafkaToolParser
 from mm2py.cli.mirror_maker import act, add_common_arguments
+from mm2py.cli.parsers import KafkaToolParser
 from mm2py.clock import Clock
 from mm2py.config.importers.distributed import read_worker
 from mm2py.config.settings import MirrorSettings

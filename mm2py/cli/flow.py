@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import attrs
 
 from mm2py.cli import flow_pages, looking, rest_client
-from mm2py.cli.command import Parser, even_if_unread, filled, read_flow, run, whole_number
-from mm2py.cli.flow_requests import CONNECTORS, Request, configuring, judge_steering, limiting, steering
-from mm2py.cli.rest_client import DaemonNotReachableError, RestClient, connected, read_address
+from mm2py.cli.command import confirm, even_if_unread, filled, has_terminal, read_flow, run, whole_number
+from mm2py.cli.events import add_event_arguments, show_events
+from mm2py.cli.flow_requests import (
+    CONNECTORS,
+    Request,
+    configuring,
+    connectors_of,
+    judge_steering,
+    limiting,
+    restarts,
+    reverting,
+    steering,
+    still_paused,
+)
+from mm2py.cli.parsers import FreeOrderParser, Parser
+from mm2py.cli.rest_client import RestClient, connected, read_address
 from mm2py.clock import Clock, SystemClock
 from mm2py.errors import OverrideConflictError
 from mm2py.model.flow import Flow
 
 
-_FOLLOW_AGAIN_S = 1.0
 #: Sort keys of topics, and the daemon's names for them.
 _SORTS = {
     "name": "topic",
@@ -53,10 +64,10 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("flow", metavar="A->B", type=read_flow, help="the flow, in quotes; or from:A/to:B")
     rest_client.add_arguments(parser)
     looking.add_arguments(parser)
-    inner = Parser(add_help=False)
+    inner = FreeOrderParser(add_help=False)
     rest_client.add_arguments(inner, is_inner=True)
     looking.add_arguments(inner, is_inner=True)
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs", parser_class=Parser)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs", parser_class=FreeOrderParser)
 
     def verb(name: str, text: str) -> argparse.ArgumentParser:
         made: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text, parents=[inner])
@@ -68,12 +79,15 @@ def make_parser() -> argparse.ArgumentParser:
     verb("refresh", "look for new topics, partitions and consumer groups now")
     _add_limit(verb("limit", "show or set rate limits; changes take effect within seconds"))
     _add_config(verb("config", "show or change settings that override the file's, while it runs"))
-    _add_connector(verb("offsets", "the offsets of a connector, in KIP-875's form"), default="source")
+    _add_yes(verb("revert", "revert all overrides: pauses, limits and settings"))
+    offsets = "its positions, or the offsets of its groups; with --json in KIP-875's form"
+    _add_connector(verb("offsets", offsets), default="source")
     _add_topics(verb("topics", "its topics: lag, rate, and what blocks them"))
+    partitions = verb("partitions", "the partitions of a topic: positions, lag, and what blocks them")
+    partitions.add_argument("topic", type=filled, metavar="TOPIC", help="the topic, by its name at the source")
     groups = verb("groups", "consumer groups with their translated offsets")
     groups.add_argument("--search", default="", metavar="TEXT", help="only those with TEXT in their names")
-    events = verb("events", "recent events")
-    events.add_argument("--follow", action="store_true", help="print new events until Ctrl-C")
+    add_event_arguments(verb("events", "recent events"))
     return parser
 
 
@@ -90,11 +104,16 @@ def _add_connector(parser: argparse.ArgumentParser, *, default: str | None = Non
     parser.add_argument("--connector", choices=list(CONNECTORS), default=default, help=f"which task group{wide}")
 
 
+def _add_yes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask first on a terminal")
+
+
 def _add_steering(parser: argparse.ArgumentParser, *, is_restart: bool) -> None:
     _add_connector(parser)
     if is_restart:
         parser.add_argument("--task", type=whole_number(0), metavar="N", help="only this copy task")
         parser.add_argument("--only-failed", action="store_true", help="only failed ones")
+        _add_yes(parser)
         return
     parser.add_argument("--topic", type=filled, metavar="TOPIC", help="only this topic, by its name at the source")
     parser.add_argument("--partition", type=whole_number(0), metavar="N", help="only this partition of --topic")
@@ -110,7 +129,12 @@ def _add_limit(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
-    _add_connector(parser, default="source")
+    parser.add_argument(
+        "--connector",
+        choices=list(CONNECTORS),
+        help="which task group; default: the one that uses each KEY, else source",
+    )  # fmt: skip
+    _add_yes(parser)
     parser.add_argument(
         "action", nargs="?", default="get", choices=["get", "set", "unset", "revert"],
         help="get shows the effective settings; unset reverts single keys to the file's values, revert all of them",
@@ -129,7 +153,14 @@ def _add_topics(parser: argparse.ArgumentParser) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run ``mm2py flow`` with *arguments* and return the exit code."""
     options = make_parser().parse_args(arguments)
-    return run(lambda: _run(options, SystemClock()))
+    return run(lambda: _confirmed(options, SystemClock()))
+
+
+def _confirmed(options: argparse.Namespace, clock: Clock) -> Coroutine[Any, Any, None]:
+    """Ask first on a terminal if that is due, and return what is to be run; Ctrl-C ends the question."""
+    if (question := restarts(options)) and not options.yes and has_terminal():
+        confirm(question)
+    return _run(options, clock)
 
 
 async def _run(options: argparse.Namespace, clock: Clock) -> None:
@@ -146,15 +177,19 @@ async def serve(options: argparse.Namespace, rest: RestClient, clock: Clock) -> 
         if verb == "restart" and options.connector is None:
             listed = await rest.ask("GET", options.flow.url_path("connectors"))
         await _change(steering(verb, options, listed), rest, is_json=options.json)
+        if verb == "resume":
+            await _name_paused(options.flow, rest, is_json=options.json)
+    elif verb == "revert":
+        await _change([reverting(options)], rest, is_json=options.json)
     elif verb == "limit" and (limit := limiting(options)) is not None:
         await _change([limit], rest, is_json=options.json)
     elif verb == "config" and options.action != "get":
-        await _change([configuring(options)], rest, is_json=options.json)
+        await _change(configuring(options), rest, is_json=options.json)
     elif verb == "events":
-        await _events(options, rest, clock)
+        await show_events(options, rest, clock)
     else:
-        question = _question(verb, options)
-        await looking.look(lambda: question.ask(rest), question.read, options, clock)
+        shown = _question(verb, options)
+        await looking.look(lambda: shown.ask(rest), shown.read, options, clock)
 
 
 @attrs.frozen
@@ -167,25 +202,28 @@ class _Question:
 
 def _question(verb: str, options: argparse.Namespace) -> _Question:
     flow: Flow = options.flow
+    if verb == "config":
+        return _Question(
+            lambda rest: _config(rest, flow, options),
+            lambda answer: flow_pages.config_page(answer["config"], answer["instead"], options.words),
+        )
+    if verb == "show":
+        return _Question(lambda rest: _flow(rest, flow), flow_pages.flow_page)
+    names: Sequence[str] = ("overrides",)
+    query: dict[str, str] = {}
+    read: looking.Read = flow_pages.limits_page
     if verb == "topics":
+        names, read = ("topics",), flow_pages.topics_page
         query = {"search": options.search, "sort": _SORTS[options.sort]}
         if options.limit is not None:
             query["limit"] = str(options.limit)
-        return _Question(lambda rest: rest.ask("GET", flow.url_path("topics"), query=query), flow_pages.topics_page)
-    if verb == "groups":
-        of_group = {"search": options.search}
-        return _Question(lambda rest: rest.ask("GET", flow.url_path("groups"), query=of_group), flow_pages.groups_page)
-    if verb == "offsets":
-        path = flow.url_path("connectors", CONNECTORS[options.connector], "offsets")
-        return _Question(lambda rest: rest.ask("GET", path), flow_pages.offsets_page)
-    if verb == "limit":
-        return _Question(lambda rest: rest.ask("GET", flow.url_path("overrides")), flow_pages.limits_page)
-    if verb == "config":
-        return _Question(
-            lambda rest: _config(rest, flow, CONNECTORS[options.connector]),
-            lambda answer: flow_pages.config_page(answer["config"], answer["instead"], options.words),
-        )
-    return _Question(lambda rest: _flow(rest, flow), flow_pages.flow_page)
+    elif verb == "partitions":
+        names, read = ("topics", options.topic, "partitions"), flow_pages.partitions_page
+    elif verb == "groups":
+        names, read, query = ("groups",), flow_pages.groups_page, {"search": options.search}
+    elif verb == "offsets":
+        names, read = ("connectors", CONNECTORS[options.connector], "offsets"), flow_pages.offsets_page
+    return _Question(lambda rest: rest.ask("GET", flow.url_path(*names), query=query), read)
 
 
 async def _flow(rest: RestClient, flow: Flow) -> dict[str, Any]:
@@ -194,11 +232,15 @@ async def _flow(rest: RestClient, flow: Flow) -> dict[str, Any]:
     return {**status, "overrides": await rest.ask("GET", flow.url_path("overrides"))}
 
 
-async def _config(rest: RestClient, flow: Flow, connector: str) -> dict[str, Any]:
-    """Get a connector's config, and which keys of it override the file."""
-    config = await rest.ask("GET", flow.url_path("connectors", connector, "config"))
+async def _config(rest: RestClient, flow: Flow, options: argparse.Namespace) -> dict[str, Any]:
+    """Get the config of the connectors that the keys are for, and which keys of it override the file."""
+    names = connectors_of(options.connector, options.words) or {CONNECTORS[options.connector or "source"]: []}
+    config: dict[str, str] = {}
+    for name, keys in names.items():
+        found = await rest.ask("GET", flow.url_path("connectors", name, "config"))
+        config |= {key: value for key, value in found.items() if not keys or key in keys}
     settings = await rest.ask("GET", flow.url_path("config"))
-    return {"config": config, "instead": [one for one in settings if one["connector"] == connector]}
+    return {"config": config, "instead": [one for one in settings if one["connector"] in names]}
 
 
 async def _change(requests: Sequence[Request], rest: RestClient, *, is_json: bool) -> None:
@@ -216,30 +258,12 @@ async def _change(requests: Sequence[Request], rest: RestClient, *, is_json: boo
                 looking.said(request.done)
 
 
-async def _events(options: argparse.Namespace, rest: RestClient, clock: Clock) -> None:
-    """Show recent events, and with --follow new ones, until Ctrl-C or the end of the daemon."""
-    of_flow = {"flow": str(options.flow)}
-    events = (await rest.ask("GET", "/events", query=of_flow))["events"]
-    _tell(events, is_json=options.json)
-    last = str(events[-1]["mark"]) if events else ""
-    is_away = False
-    while options.follow:
-        query = {**of_flow, "only": "events", "after": last}
-        try:
-            async for event in rest.follow("/stream", query=query):
-                is_away = False
-                if event.kind == "event":
-                    _tell([json.loads(event.data)], is_json=options.json)
-                    last = event.id
-        except DaemonNotReachableError as error:
-            # With --follow, users want to see the daemon come back.
-            if not is_away:
-                print(f"mm2py: {error}; waiting for it", file=sys.stderr)
-            is_away = True
-        await clock.sleep(_FOLLOW_AGAIN_S)
-
-
-def _tell(events: Sequence[Mapping[str, Any]], *, is_json: bool) -> None:
-    for event in events:
-        print(json.dumps(event, ensure_ascii=False) if is_json else flow_pages.event_line(event))
-    sys.stdout.flush()
+async def _name_paused(flow: Flow, rest: RestClient, *, is_json: bool) -> None:
+    """Say what of a resumed flow stays paused: each pause is an override of its own."""
+    left = still_paused(await rest.ask("GET", flow.url_path("overrides")))
+    with even_if_unread():
+        if is_json:
+            print(json.dumps({"still_paused": left}, ensure_ascii=False))
+        elif left:
+            all_of_them = f"mm2py flow '{flow}' revert reverts all overrides"
+            looking.said(f"still paused: {', '.join(left)}; resume each by its name, or {all_of_them}")

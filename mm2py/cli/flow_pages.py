@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from mm2py.cli.nodes import nodes_sheet
-from mm2py.cli.sheets import Facts, Note, Part, Sheet, clean, count, millis, rate, size, span, text
+from mm2py.cli.sheets import Facts, Note, Part, Sheet, count, millis, rate, size, span, text
 
 
 Json = Mapping[str, Any]
@@ -304,9 +303,39 @@ def groups_page(answer: Sequence[Json]) -> list[Part]:
     return [Sheet(columns, tuple(rows), empty="no group")]
 
 
+def partitions_page(partitions: Sequence[Json]) -> list[Part]:
+    """Show the partitions of a topic, those of other nodes too."""
+    columns = (
+        "partition", "state", ">position", ">end", ">lag", ">behind", ">records/s", ">bytes/s", "task", "node", "why",
+    )  # fmt: skip
+    rows = [
+        (
+            str(one["partition"]),
+            "paused" if one["is_paused"] else one["stage"],
+            text(one["position"]),
+            text(one["end_offset"]),
+            count(one["lag"]),
+            span(one["lag_s"]),
+            rate(one["record_rate"]),
+            size(one["byte_rate"]),
+            text(one["task"]),
+            one["node"] or "this one",
+            ""
+            if one["failure"] is None
+            else "; ".join(filter(None, [one["failure"]["message"], one["failure"]["hint"]])),
+        )
+        for one in partitions
+    ]
+    return [Sheet(columns, tuple(rows), empty="no partition")]
+
+
 def offsets_page(answer: Json) -> list[Part]:
-    """Show offsets in KIP-875's form."""
-    pairs = [(entry["partition"], entry["offset"] or {}) for entry in answer["offsets"]]
+    """Show where a connector is: a source's positions, the next offsets to read, which are one more than the offsets of
+    the last copied records that KIP-875 has; or the offsets of groups.
+    """
+    pairs = [
+        (entry["partition"], _positioned(entry["partition"], entry["offset"] or {})) for entry in answer["offsets"]
+    ]
     names = tuple(dict.fromkeys(name for partition, _ in pairs for name in partition))
     values = tuple(dict.fromkeys(name for _, offset in pairs for name in offset))
     rows = [
@@ -314,6 +343,12 @@ def offsets_page(answer: Json) -> list[Part]:
         for partition, offset in pairs
     ]
     return [Sheet((*names, *(f">{name}" for name in values)), tuple(rows), empty="no offsets")]
+
+
+def _positioned(partition: Json, offset: Json) -> Json:
+    if "group" in partition or not isinstance(offset.get("offset"), int):
+        return offset
+    return {"position": offset["offset"] + 1, **{name: value for name, value in offset.items() if name != "offset"}}
 
 
 def config_page(config: Mapping[str, str], changed: Iterable[Json], words: Sequence[str]) -> list[Part]:
@@ -328,9 +363,3 @@ def config_page(config: Mapping[str, str], changed: Iterable[Json], words: Seque
     if instead:
         parts.insert(0, Sheet(("key", "value", "in the file"), instead, title="Set while it runs"))
     return parts
-
-
-def event_line(event: Json) -> str:
-    """Return an event on one line."""
-    when = datetime.fromtimestamp(event["wall_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    return clean(f"{when}Z  {event['level']:<5}  {event['name']}  {event['text']}".rstrip())

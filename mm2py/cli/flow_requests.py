@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
 from mm2py.cli.command import ArgumentsError
+from mm2py.core.control.live_config import connector_of
 from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE, read_limit
 from mm2py.errors import OverrideRejectedError
 from mm2py.model.flow import Flow
@@ -101,14 +103,14 @@ def limiting(options: argparse.Namespace) -> Request | None:
     return Request("PUT", path, done, body=body)
 
 
-def configuring(options: argparse.Namespace) -> Request:
-    """Return the requests of config set, unset and revert."""
-    name = CONNECTORS[options.connector]
-    path = options.flow.url_path("connectors", name, "config")
+def configuring(options: argparse.Namespace) -> list[Request]:
+    """Return the requests of config set, unset and revert, one for each connector that they concern."""
     if options.action == "revert":
         if options.words:
             raise ArgumentsError("revert reverts all keys; unset reverts single keys")
-        return Request("DELETE", path, f"{name} of {options.flow} uses the file's settings again")
+        name = CONNECTORS[options.connector or "source"]
+        path = options.flow.url_path("connectors", name, "config")
+        return [Request("DELETE", path, f"{name} of {options.flow} uses the file's settings again")]
     if not options.words:
         raise ArgumentsError(f"config {options.action} needs a KEY" + ("=VALUE" if options.action == "set" else ""))
     if options.action == "unset":
@@ -118,7 +120,50 @@ def configuring(options: argparse.Namespace) -> Request:
         done = "as in the file"
     else:
         changes, done = dict(map(_set, options.words)), "changed"
-    return Request("PATCH", path, f"{name} of {options.flow}: {', '.join(changes)} {done}", body=changes)
+    return [
+        Request(
+            "PATCH",
+            options.flow.url_path("connectors", name, "config"),
+            f"{name} of {options.flow}: {', '.join(keys)} {done}",
+            body={key: changes[key] for key in keys},
+        )
+        for name, keys in connectors_of(options.connector, changes).items()
+    ]
+
+
+def connectors_of(connector: str | None, keys: Iterable[str]) -> dict[str, list[str]]:
+    """Return *keys* by the connector that they are for: the one that is named, or else each key's own."""
+    found: dict[str, list[str]] = {}
+    for key in keys:
+        found.setdefault(CONNECTORS[connector] if connector else connector_of(key), []).append(key)
+    return found
+
+
+def reverting(options: argparse.Namespace) -> Request:
+    """Return the request that reverts all overrides of a flow."""
+    done = f"{options.flow} runs as its file says: no pause, no limit, no changed setting"
+    return Request("DELETE", options.flow.url_path("overrides"), done)
+
+
+def restarts(options: argparse.Namespace) -> str:
+    """Return what is to be asked first, because it interrupts what runs well; nothing if it does not."""
+    if options.verb == "restart" and options.task is None and not options.only_failed:
+        which = f"the {options.connector} connector of {options.flow}" if options.connector else str(options.flow)
+        return f"Restart {which}?"
+    if options.verb == "revert":
+        return f"Revert all overrides of {options.flow}? What they changed restarts."
+    if options.verb == "config" and options.action != "get":
+        keys = ", ".join(word.partition("=")[0].strip() for word in options.words) or "all keys"
+        change = {"set": "Change", "unset": "Revert", "revert": "Revert"}[options.action]
+        return f"{change} {keys} of {options.flow}? What uses the settings restarts."
+    return ""
+
+
+def still_paused(overrides: Mapping[str, Any]) -> list[str]:
+    """Return what is paused or stopped by the *overrides* of a flow."""
+    found = [f"{connector} ({wanted.lower()})" for connector, wanted in overrides["connectors"].items()]
+    found += [f"topic {topic}" for topic in overrides["topics"]]
+    return found + [f"{one['topic']}-{one['partition']}" for one in overrides["partitions"]]
 
 
 def _set(word: str) -> tuple[str, str]:

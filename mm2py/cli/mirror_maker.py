@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import mm2py
 from mm2py.cli.checking import needs_spark, refused_here
-from mm2py.cli.command import Parser, drop_unwritten, error_line, print_refused, printed
+from mm2py.cli.command import drop_unwritten, error_line, print_refused, printed
 from mm2py.cli.entry import hold_signals
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.explaining import explained, find_flows
+from mm2py.cli.parsers import Parser
 from mm2py.cli.saved_files import stamps
 from mm2py.clock import Clock
 from mm2py.config.settings import ConfigError, MirrorSettings, Problem, load_settings

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mm2py.cli.command import KafkaToolParser
 from mm2py.cli.mirror_maker import act, add_common_arguments
+from mm2py.cli.parsers import KafkaToolParser
 from mm2py.config.importers.mirror_maker_1 import LegacyOptions, import_legacy
 from mm2py.config.settings import MirrorSettings, import_settings
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mm2py.cli import looking, rest_client
-from mm2py.cli.command import Parser, run
+from mm2py.cli.command import run
+from mm2py.cli.parsers import Parser
 from mm2py.cli.rest_client import connected, read_address
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mm2py.cli import looking, rest_client
-from mm2py.cli.command import Parser, run
+from mm2py.cli.command import run
+from mm2py.cli.parsers import Parser
 from mm2py.cli.rest_client import connected, read_address
 from mm2py.cli.sheets import Part, Sheet, count, rate, size, span, text
 from mm2py.clock import Clock, SystemClock

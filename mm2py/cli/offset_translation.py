@@ -12,7 +12,8 @@ from contextlib import AsyncExitStack
 import attrs
 
 from mm2py.cli.asking import MirrorFile
-from mm2py.cli.command import Parser, filled, read_flow, run
+from mm2py.cli.command import filled, read_flow, run
+from mm2py.cli.parsers import Parser
 from mm2py.cli.sheets import Sheet, plain_lines
 from mm2py.client import MirrorClient, MirrorClientConfig, OffsetTranslation, TopicPartition, Translated, Translation
 from mm2py.errors import ClusterUnreachableError, Mm2Error

@@ -18,8 +18,10 @@ from typing import ClassVar
 import attrs
 from yarl import URL
 
-from mm2py.cli.command import ArgumentsError, Parser, even_if_unread, read_flow, run
+from mm2py.cli import command
+from mm2py.cli.command import ArgumentsError, even_if_unread, read_flow, run
 from mm2py.cli.exit_code import ExitCode
+from mm2py.cli.parsers import Parser
 from mm2py.cli.positions import Choice, NothingChosenError, add_arguments, chosen_flow, offsets_of, read_settings
 from mm2py.cli.rest_client import Address, connected
 from mm2py.cli.sheets import Note, Part, Sheet, clean, show, text
@@ -62,14 +64,6 @@ examples:
   mm2py offsets reset mm2.properties 'A->B' --topics orders --to-datetime 2026-11-01T00:00:00Z --dry-run
   mm2py offsets reset mm2.properties 'A->B' --topics orders --partition 3 --remove
 """
-
-
-@attrs.define(eq=False)
-class NotConfirmedError(Mm2Error):
-    """The user declined a change."""
-
-    def __str__(self) -> str:
-        return "not confirmed; nothing was changed"
 
 
 @attrs.define(eq=False)
@@ -333,10 +327,9 @@ def _say(text: str) -> None:
 
 def confirm() -> None:
     """Ask on the terminal. Raise `NotConfirmedError` unless the answer is yes."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not command.has_terminal():
         raise ArgumentsError("this is no terminal: confirm with --yes, or look with --dry-run")
-    if input("Write this? [y/N] ").strip().lower() not in {"y", "yes"}:
-        raise NotConfirmedError
+    command.confirm("Write this?")
 
 
 async def answering_node(mirror: MirrorSettings, flow: Flow) -> FlowRunsError | None:

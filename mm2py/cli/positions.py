@@ -13,7 +13,8 @@ from typing import ClassVar
 
 import attrs
 
-from mm2py.cli.command import ArgumentsError, Parser, read_flow, run, whole_number
+from mm2py.cli.command import ArgumentsError, read_flow, run, whole_number
+from mm2py.cli.parsers import Parser
 from mm2py.cli.sheets import Note, Part, Sheet, clean, show, text
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.importers.standalone import import_standalone
@@ -81,11 +82,17 @@ def make_parser(action: str) -> argparse.ArgumentParser:
     add_arguments(parser)
     if not is_export:
         parser.add_argument("--format", choices=["table", "csv", "json"], default="table", help="default: table")
+        _add_json(parser)
         return parser
     parser.add_argument("--format", choices=["csv", "json"], default="csv", help="default: csv")
+    _add_json(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE instead of standard output")
     parser.add_argument("--connector-id", metavar="NAME", help="the first column; default: the flow's source")
     return parser
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
 
 
 def main(action: str, arguments: Sequence[str]) -> int:

@@ -7,8 +7,9 @@ import getpass
 import sys
 from collections.abc import Sequence
 
-from mm2py.cli.command import Parser, printed
+from mm2py.cli.command import printed
 from mm2py.cli.exit_code import ExitCode
+from mm2py.cli.parsers import Parser
 from mm2py.rest.access.users import hash_password, hash_token, make_token
 
 

@@ -197,8 +197,12 @@ def _styled(text: str) -> Text:
 
 
 def clean(text: str) -> str:
-    """Remove terminal control characters: names and messages come from clusters that others may write to."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    """Remove terminal control characters: names and messages come from clusters that others may write to. Spaces of
+    all kinds, as in numbers, and line ends are one space each.
+    """
+    return "".join(
+        letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )
 
 
 # Numbers for display.

@@ -10,7 +10,8 @@ from contextlib import aclosing
 import attrs
 
 from mm2py.cli.asking import MirrorFile, add_arguments, config_from_servers
-from mm2py.cli.command import ArgumentsError, Parser, run
+from mm2py.cli.command import ArgumentsError, run
+from mm2py.cli.parsers import Parser
 from mm2py.cli.record_printing import Print, java_text, json_lines, table
 from mm2py.client.config import MirrorClientConfig
 from mm2py.client.mirror_client import MirrorClient

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from mm2py.cli.command import Parser, read_flow, run
+from mm2py.cli.command import read_flow, run
+from mm2py.cli.parsers import Parser
 from mm2py.clock import SystemClock
 
 

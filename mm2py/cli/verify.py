@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mm2py.cli.command import Parser, read_flow
+from mm2py.cli.command import read_flow
+from mm2py.cli.parsers import Parser
 
 
 #: How a time before now begins, which looks like another option.

@@ -28,6 +28,7 @@ FINGERPRINT_BYTES: Final = 16
 
 _FETCH_BYTES: Final = 8 * 1024 * 1024
 _POLL_MS: Final = 200
+_COMMIT_MS: Final = 1_000
 #: How long a producer may take to end after an error.
 _GIVEN_UP_AFTER_S: Final = 2.0
 #: Producers remember which partition a key belongs to, up to this many keys.
@@ -154,6 +155,26 @@ async def read_fingerprints(bootstrap_servers: str, topic: str, partitions: int)
     finally:
         await consumer.stop()
     return {number: bytes(digests) for number, digests in found.items()}
+
+
+async def read_as_group(bootstrap_servers: str, topic: str, group: str) -> None:
+    """Read *topic* as a member of *group*, and commit what was read, until cancelled."""
+    consumer = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap_servers,
+        client_id="mm2py-sample",
+        group_id=group,
+        auto_offset_reset="earliest",
+        auto_commit_interval_ms=_COMMIT_MS,
+    )
+    await consumer.start()
+    try:
+        while True:
+            await consumer.getmany(timeout_ms=_POLL_MS)
+    except KafkaError as error:
+        raise BrokerConnectionError("the source", topic, str(error)) from error
+    finally:
+        await consumer.stop()
 
 
 def _fingerprint(record: Any) -> bytes:

@@ -175,17 +175,35 @@ async def runs_to_its_end(reader: Reader, line: str) -> None:
     await reader.follow(line)
 
 
+async def types(line: str) -> str:
+    """Run a line that the demo says to try; return what it printed."""
+    typed = await asyncio.create_subprocess_shell(line, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+    out, error = await typed.communicate()
+
+    assert typed.returncode == 0, error.decode()
+    return out.decode()
+
+
 async def stays_up_until_ctrl_c(reader: Reader, line: str) -> None:
     process = await asyncio.to_thread(reader.start, f"{line} {SHORTER}")
-    await prints(process, "Spark UI")
+    await prints(process, " groups --url")
+    watching, pausing, grouping = re.findall(r"^    (\S.* --url \S+)$", process.log_text(), re.MULTILINE)
     shown = dict(re.findall(r"^  (?:status )?(\w+) +(\S+)$", process.log_text(), re.MULTILINE))
     settings = load_settings(Path(shown["settings"]))
     async with aiohttp.ClientSession() as browser, browser.get(shown["page"], headers={"Accept": "text/html"}) as page:
         found = await page.text()
+    paused = await types(pausing)
+
+    async def is_read_by_the_group() -> bool:
+        return "shop-reports" in await types(grouping)
+
+    await eventually(is_read_by_the_group, within_s=60, what="the demo's group is translated")
     exit_code = await end(process, signal.SIGINT)
 
     assert shown["primary"] in settings.flows[0].source.bootstrap_servers
     assert "<title>" in found
+    assert " topics --watch " in watching
+    assert "topic orders of primary->backup resumed" in paused
     assert exit_code == 0
     assert not await asyncio.to_thread(Path(shown["settings"]).exists)
 

@@ -26,7 +26,7 @@ PYTHON = """\
 #!/bin/bash
 set -e
 case "$1 $2" in
-"-c "*) exec {python} "$@" ;;
+"-c "* | "-m mm2py.cli.demo.arguments") exec {python} "$@" ;;
 "-m venv") mkdir -p "$3/bin" && ln -s "$0" "$3/bin/python" && echo venv >>{log} && sleep 0.3 ;;
 "-m pip") echo "$*" >>{log} && exit ${{PIP_EXIT:-0}} ;;
 *) echo "ran $* in $VIRTUAL_ENV" ;;
@@ -110,10 +110,31 @@ def test_no_maven(machine: dict[str, str]) -> None:
     jars.mkdir(parents=True)
     (jars / "kafka_2.13-4.3.1.jar").touch()
     python_for_venvs(machine)
-    done = run(machine, str(ROOT / "scripts/demo"), "--help")
+    done = run(machine, str(ROOT / "scripts/demo"), "--rate", "10")
 
     assert "there is no mvn to get Kafka's jars with; install Maven (Debian: apt-get install maven)" in without.stderr
-    assert done.stdout.startswith("ran -m mm2py demo --help in ")
+    assert done.stdout.startswith("ran -m mm2py demo --rate 10 in ")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--help"], 0, "--keep-running"),
+        (["--rate", "0"], 255, "--seconds and --rate must be numbers greater than 0"),
+        (["--quick"], 255, "unrecognized arguments: --quick"),
+    ],
+)
+def test_the_demo_s_arguments_are_judged_before_anything_is_installed(
+    machine: dict[str, str], words: list[str], code: int, said: str
+) -> None:
+    """On a machine with Python alone; otherwise 450 MB would be downloaded first."""
+    log = python_for_venvs(machine)
+    done = run(machine, str(ROOT / "scripts/demo"), *words)
+
+    assert done.returncode == code
+    assert said in done.stdout + done.stderr
+    assert log.read_text() == ""
+    assert not Path(machine["MM2PY_CACHE"]).exists()
 
 
 def test_no_python(machine: dict[str, str]) -> None:

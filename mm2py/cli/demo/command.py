@@ -11,17 +11,17 @@ import asyncio
 import enum
 import itertools
 import logging
-import math
 import signal
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import reduce
+from pathlib import Path
 
 from rich.console import Console
 
-from mm2py.cli.command import Parser, drop_unwritten
+from mm2py.cli.command import drop_unwritten
+from mm2py.cli.demo.arguments import make_parser, parse
 from mm2py.cli.demo.proof import Proof, prove
 from mm2py.cli.demo.screen import Screen, latency_in_words, make_screen
 from mm2py.cli.demo.snapshot import Snapshot, TopicSnapshot
@@ -32,7 +32,7 @@ from mm2py.clock import Clock, SystemClock
 from mm2py.devkit.jars import KAFKA_VERSION, cache_directory, java_command, kafka_jars
 from mm2py.errors import Mm2Error
 from mm2py.flow.supervise import leaves
-from mm2py.wire.sample_load import SampleProducer, read_fingerprints
+from mm2py.wire.sample_load import SampleProducer, read_as_group, read_fingerprints
 
 
 _LOOK_EVERY_S = 0.5
@@ -41,6 +41,9 @@ _WRITE_EVERY_S = 0.05
 _FIRST_LIMIT_S = 120.0
 _STALL_LIMIT_S = 30.0
 _TASKS_MAX = 2
+#: Records a second, and the consumer group, once the stream is over and everything stays up.
+_TRICKLE = 20
+READERS = "shop-reports"
 
 
 class DemoExit(enum.IntEnum):
@@ -54,7 +57,7 @@ class DemoExit(enum.IntEnum):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo."""
-    options = _parse(arguments)
+    options = parse(make_parser(), arguments)
     clock = SystemClock()
     screen = make_screen(Console(highlight=False), clock)
     # The producers of the stream send again what a broker does not know its topic for yet, and would say so each time.
@@ -77,19 +80,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"mm2py demo: {line}", file=sys.stderr)
         drop_unwritten(sys.stdout)
         return DemoExit.FAILED
-
-
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = Parser(prog="mm2py demo", description="Mirror a stream between two real Kafka clusters on this machine.")
-    parser.add_argument(
-        "--seconds", type=float, default=15.0, help="how long to write and mirror records (default: 15)"
-    )
-    parser.add_argument("--rate", type=int, default=5_000, help="records written each second (default: 5000)")
-    parser.add_argument("--keep-running", action="store_true", help="leave clusters and mirror up until Ctrl-C")
-    options = parser.parse_args(arguments)
-    if not 0 < options.seconds < math.inf or options.rate <= 0:
-        parser.error("--seconds and --rate must be numbers greater than 0")
-    return options
 
 
 def _lines(error: BaseException) -> list[str]:
@@ -125,7 +115,10 @@ def _run(stage: Stage, screen: Screen, options: argparse.Namespace, clock: Clock
         step.result = f"{proof.records:,} records read from each side" if proof.is_complete else "the two sides differ"
     _conclude(screen, snapshot, proof)
     if options.keep_running:
-        _keep_running(stage, screen, snapshot)
+        try:
+            asyncio.run(_keep_running(stage, screen, snapshot, clock))
+        except KeyboardInterrupt:
+            screen.say("stopping …")
     return DemoExit.PROVEN if proof.is_complete else DemoExit.DIFFERENT
 
 
@@ -240,9 +233,11 @@ def _conclude(screen: Screen, snapshot: Snapshot, proof: Proof) -> None:
     )
 
 
-def _keep_running(stage: Stage, screen: Screen, snapshot: Snapshot) -> None:
+async def _keep_running(stage: Stage, screen: Screen, snapshot: Snapshot, clock: Clock) -> None:
+    """Keep a trickle of records and a consumer group going until Ctrl-C, and print what to try."""
     screen.say()
     screen.say("Everything stays up; new topics are mirrored too. Ctrl-C stops and removes it all.", "bold")
+    screen.say(f"{_TRICKLE} records a second go on, and the group {READERS} reads {TOPICS[0].name} on {SOURCE}.")
     for name, value in (
         (SOURCE, stage.source.bootstrap_servers),
         (TARGET, stage.target.bootstrap_servers),
@@ -253,9 +248,40 @@ def _keep_running(stage: Stage, screen: Screen, snapshot: Snapshot) -> None:
         ("Spark UI", snapshot.spark_ui),
     ):
         screen.say(f"  {name:<11} {value}")
-    try:
+    screen.say()
+    screen.say("Three things to try in another terminal:", "bold")
+    for what, command in to_try(stage):
+        screen.say(f"  {what}")
+        screen.say(f"    {command}")
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_trickle(stage.source.bootstrap_servers, clock), name="trickle")
         while True:
             stage.check()
-            time.sleep(_LOOK_EVERY_S)
-    except KeyboardInterrupt:
-        screen.say("stopping …")
+            await clock.sleep(_LOOK_EVERY_S)
+
+
+async def _trickle(servers: str, clock: Clock) -> None:
+    """Write a few records a second to each topic, and read the first topic as a group, until cancelled."""
+    is_over = asyncio.Event()
+    async with AsyncExitStack() as opened, asyncio.TaskGroup() as tasks:
+        for topic in TOPICS:
+            producer = await opened.enter_async_context(
+                SampleProducer(servers, topic.name, partitions=topic.partitions, codec=topic.codec)
+            )
+            tasks.create_task(_write(producer, topic, _TRICKLE, is_over, clock), name=f"write {topic.name}")
+        tasks.create_task(read_as_group(servers, TOPICS[0].name, READERS), name=f"group {READERS}")
+
+
+def to_try(stage: Stage) -> list[tuple[str, str]]:
+    """Return commands for a mirror that is up, each with what it shows."""
+    beside = Path(sys.executable).with_name("mm2py")
+    mm2py = str(beside) if beside.exists() else f"{sys.executable} -m mm2py"
+    flow, url = f"{mm2py} flow '{SOURCE}->{TARGET}'", f"--url {stage.page}"
+    topic = TOPICS[0].name
+    return [
+        ("the topics while records come, until Ctrl-C", f"{flow} topics --watch {url}"),
+        (f"pause {topic}, see its lag grow, and go on", " ; ".join(
+            f"{flow} {verb} {url}" for verb in (f"pause --topic {topic}", "topics", f"resume --topic {topic}")
+        )),
+        (f"where the group {READERS} would go on at {TARGET}", f"{flow} groups {url}"),
+    ]  # fmt: skip

@@ -134,6 +134,11 @@ clusters = {SOURCE}, {TARGET}
 {SOURCE}->{TARGET}.enabled = true
 tasks.max = {tasks_max}
 refresh.topics.interval.seconds = 5
+# The groups' offsets are kept in step at the target, ready for a move.
+sync.group.offsets.enabled = true
+refresh.groups.interval.seconds = 5
+emit.checkpoints.interval.seconds = 5
+sync.group.offsets.interval.seconds = 5
 # Shorter than the default, so that the figures on the screen are fresh.
 copy.epoch.ms = 2000
 

@@ -27,6 +27,7 @@ from mm2py.cli.demo.stage import BrokerEndedError, MirrorEndedError, Stage
 from mm2py.cli.demo.stream import TOPICS, SampleTopic, samples
 from mm2py.cli.exit_code import ExitCode
 from mm2py.devkit.broker import KafkaCluster
+from mm2py.flow.supervise import leaves
 from mm2py.wire import sample_load
 from tests.support.clocks import WALL_START_MS, ManualClock
 from tests.support.commands import unread_output
@@ -271,8 +272,11 @@ def test_a_mirror_that_ends_by_itself_is_noticed(monkeypatch: pytest.MonkeyPatch
         check=check,
     )
     screen = PlainScreen(Console(file=io.StringIO()), ManualClock())
-    with pytest.raises(MirrorEndedError):
-        command._keep_running(cast("Any", stage), screen, SNAPSHOT)
+    monkeypatch.setattr(command, "_trickle", lambda *_: asyncio.sleep(0))
+    with pytest.raises(ExceptionGroup, match="TaskGroup") as caught:
+        asyncio.run(command._keep_running(cast("Any", stage), screen, SNAPSHOT, ManualClock()))
+
+    assert [type(error) for error in leaves(caught.value)] == [MirrorEndedError]
 
 
 @pytest.mark.usefixtures("signals")

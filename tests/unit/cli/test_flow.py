@@ -7,7 +7,6 @@ import io
 import json
 import re
 import shlex
-from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from mm2py.errors import OverrideConflictError
 from mm2py.model.flow import Flow
 from tests.support.clocks import ManualClock
 from tests.support.commands import unread_output
+from tests.support.daemon_answers import Answers
 
 
 DOCUMENTS = sorted((Path(__file__).parents[3] / "docs").glob("*.md"))
@@ -46,7 +46,7 @@ def asked(*words: str) -> list[Asked]:
         assert limit is not None
         requests = [limit]
     elif options.verb == "config":
-        requests = [configuring(options)]
+        requests = configuring(options)
     else:
         judge_steering(options)
         requests = steering(options.verb, options, CONNECTORS)
@@ -103,6 +103,24 @@ def test_a_flow_is_named_as_in_settings_or_as_in_urls(text: str, flow: Flow) -> 
         ),
         ("config unset topics", "PATCH", f"/connectors/{SOURCE}/config", {"topics": None}),
         ("config --connector checkpoint revert", "DELETE", "/connectors/MirrorCheckpointConnector/config", None),
+        (
+            "config set --connector checkpoint topics=a",
+            "PATCH",
+            "/connectors/MirrorCheckpointConnector/config",
+            {"topics": "a"},
+        ),
+        (
+            "config set sync.group.offsets.enabled=true",
+            "PATCH",
+            "/connectors/MirrorCheckpointConnector/config",
+            {"sync.group.offsets.enabled": "true"},
+        ),
+        (
+            "config unset emit.heartbeats.interval.seconds",
+            "PATCH",
+            "/connectors/MirrorHeartbeatConnector/config",
+            {"emit.heartbeats.interval.seconds": None},
+        ),
     ],
 )
 def test_what_a_command_asks_for(line: str, method: str, path: str, body: object) -> None:
@@ -112,7 +130,7 @@ def test_what_a_command_asks_for(line: str, method: str, path: str, body: object
 
 def test_unset_says_what_applies() -> None:
     """The key may not have been overridden, so nothing need have changed."""
-    request = configuring(parsed("config", "unset", "topics"))
+    (request,) = configuring(parsed("config", "unset", "topics"))
 
     assert request.done == f"{SOURCE} of A->B: topics as in the file"
 
@@ -136,27 +154,6 @@ def test_arguments_that_contradict_each_other(words: list[str], said: str) -> No
     """What cannot be meant is refused before anything is asked."""
     with pytest.raises(ArgumentsError, match=said):
         asked(*words)
-
-
-class Answers:
-    """A daemon that answers from a table and remembers what it was asked."""
-
-    def __init__(self, table: Mapping[str, Any], events: list[ServerEvent] | None = None) -> None:
-        self.asked: list[tuple[str, str]] = []
-        self.queries: list[Mapping[str, str]] = []
-        self._table = table
-        self._events = events or []
-
-    async def ask(self, method: str, path: str, **_more: object) -> Any:
-        self.asked.append((method, path))
-        return self._table.get(path)
-
-    async def follow(self, path: str, *, query: Mapping[str, str]) -> AsyncIterator[ServerEvent]:
-        self.asked.append(("GET", path))
-        self.queries.append(query)
-        for event in self._events:
-            yield event
-        raise KeyboardInterrupt
 
 
 async def test_only_connectors_that_a_flow_has_are_restarted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -362,14 +359,23 @@ def test_names_cannot_steer_a_terminal() -> None:
 
 
 def test_offsets_in_the_shape_of_each_connector() -> None:
-    """KIP-875 leaves the fields to the connector: each becomes a column."""
-    entry = {"partition": {"cluster": "A", "partition": 0, "topic": "t"}, "offset": {"offset": 41}}
-    lines = shown(flow_pages.offsets_page({"offsets": [entry, {**entry, "offset": None}]})).splitlines()
+    """KIP-875 leaves the fields to the connector: each becomes a column. A source's are positions, as everywhere, the
+    next offset to read; KIP-875 has that of the last record.
+    """
 
-    assert [line.split() for line in lines] == [
-        ["CLUSTER", "PARTITION", "TOPIC", "OFFSET"],
-        ["A", "0", "t", "41"],
+    def columns(partition: dict[str, object]) -> list[list[str]]:
+        entry = {"partition": partition, "offset": {"offset": 41}}
+        lines = shown(flow_pages.offsets_page({"offsets": [entry, {**entry, "offset": None}]})).splitlines()
+        return [line.split() for line in lines]
+
+    assert columns({"cluster": "A", "partition": 0, "topic": "t"}) == [
+        ["CLUSTER", "PARTITION", "TOPIC", "POSITION"],
+        ["A", "0", "t", "42"],
         ["A", "0", "t", "-"],
+    ]
+    assert columns({"group": "g", "partition": 0, "topic": "t"})[:2] == [
+        ["GROUP", "PARTITION", "TOPIC", "OFFSET"],
+        ["g", "0", "t", "41"],
     ]
 
 

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from mm2py.cli import position_changes
+from mm2py.cli.command import NotConfirmedError
 from mm2py.cli.exit_code import ExitCode
-from mm2py.cli.position_changes import NotConfirmedError, confirm
+from mm2py.cli.position_changes import confirm
 from mm2py.cli.sheets import Note
 from tests.support.commands import unread_output
 
