@@ -10,7 +10,7 @@ from mm2py.model.epoch import PartitionFailure
 from mm2py.model.overrides import NO_OVERRIDES
 from mm2py.model.state import ClusterView, FlowState, GroupOffsetsView, GroupView, PartitionStage, StepView
 from mm2py.policy.groups import GroupSelection
-from tests.support.browser import Looked, looking
+from tests.support.browser import PHONE, Looked, looking
 from tests.support.eventually import eventually
 from tests.support.served_page import Served, flow_between, partitions
 
@@ -171,6 +171,17 @@ async def test_tabs_by_keyboard(browser: Browser, served: Served) -> None:
 
     assert visited == ["tab-topics", "tab-events", "tab-plots", "tab-events", "tab-plots"]
     assert (selected, in_order) == (1, 1)
+
+
+async def test_the_chosen_tab_is_in_sight(browser: Browser, served: Served) -> None:
+    """On a phone, where the row of tabs is scrolled, an address shows its tab as well."""
+    async with looking(browser, served.url, size=PHONE) as seen:
+        await seen.open("#/flow/A-%3EB/events")
+        await seen.sees("Topics 2")
+        box = await seen.page.locator("#tab-events").bounding_box()
+
+    assert box is not None
+    assert 0 <= box["x"] <= PHONE[0] - box["width"]
 
 
 async def test_a_dialog_says_what_is_wrong(browser: Browser, served: Served) -> None:

@@ -13,7 +13,7 @@ export class Marks {
   /** `pointed` gets the time, in seconds, of the mark under the pointer or with the focus, then null. */
   constructor(flow, pointed) {
     Object.assign(this, { flow, pointed });
-    this.svg = s("svg", { class: "marks-line", height: HEIGHT, role: "list", "aria-label": "Warnings and errors in this range" });
+    this.svg = s("svg", { class: "marks-line", height: HEIGHT, role: "group", "aria-label": "Warnings and errors in this range" });
     this.said = h("p", { class: "marks-said faint", role: "status" });
     this.node = h("div", { class: "marks" }, h("span", { class: "marks-label", text: "Events" }), this.svg, this.said);
     this.made = new Map();
@@ -23,7 +23,7 @@ export class Marks {
   mark(key) {
     const dot = s("circle", { r: 6, cy: HEIGHT / 2 });
     const many = s("text", { y: HEIGHT / 2 + 3.5 });
-    const node = s("a", { href: flowAddress(this.flow, "events", { level: "warn" }), class: "mark", role: "listitem" }, s("title"), dot, many);
+    const node = s("a", { href: flowAddress(this.flow, "events", { level: "warn" }), class: "mark" }, s("title"), dot, many);
     const [show, hide] = [() => this.point(key), () => this.point(null)];
     for (const [event, then] of Object.entries({ pointerenter: show, focus: show, pointerleave: hide, blur: hide })) node.addEventListener(event, then);
     return { node, dot, many };

@@ -36,7 +36,6 @@ export class Tabs {
   }
 
   choose(name, query) {
-    const isChange = this.chosen !== name;
     this.chosen = this.parts[name] ? name : Object.keys(this.parts)[0];
     const { shown } = this.part;
     shown?.restore(query);
@@ -47,7 +46,7 @@ export class Tabs {
       setAttribute(this.tabs[one], "aria-selected", String(isChosen));
       setAttribute(this.tabs[one], "tabindex", isChosen ? "0" : "-1");
     }
-    if (isChange) this.tabs[this.chosen].scrollIntoView({ block: "nearest", inline: "nearest" });
+    this.isInSight = false;
   }
 
   move(event) {
@@ -65,6 +64,9 @@ export class Tabs {
       setText(this.tabs[name], part.label(line, flow));
       this.tabs[name].hidden = name !== this.chosen && Boolean(part.isHidden?.(flow));
     }
+    // On a phone the row of tabs is longer than the window.
+    if (!this.isInSight) this.tabs[this.chosen].scrollIntoView({ block: "nearest", inline: "nearest" });
+    this.isInSight = true;
     this.part.update(line, flow);
   }
 
