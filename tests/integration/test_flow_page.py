@@ -14,7 +14,7 @@ from mm2py.core.control.overrides import SOURCE
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
 from mm2py.model.share import Elsewhere
-from mm2py.model.state import FlowState, GroupView
+from mm2py.model.state import FlowState, GroupView, StepView
 from mm2py.telemetry.events import ClusterUnreachable
 from tests.support.browser import PHONE, Looked, looking
 from tests.support.eventually import eventually
@@ -24,7 +24,9 @@ from tests.support.served_page import Served, flow_between, partitions
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-TOPICS, SETTINGS, OFFSETS, NODES = (f"#/flow/A-%3EB/{tab}" for tab in ("topics", "settings", "offsets", "nodes"))
+TOPICS, GROUPS, SETTINGS, OFFSETS, NODES = (
+    f"#/flow/A-%3EB/{tab}" for tab in ("topics", "groups", "settings", "offsets", "nodes")
+)
 
 #: The column of the topics' table that counts partitions, as it is numbered there.
 PARTITIONS = 10
@@ -49,6 +51,26 @@ async def test_topics_are_found_by_remote_name_and_state(browser: Browser, serve
 
     assert [name.splitlines() for name in named] == [["invoices", "\u2192 A.invoices"], ["orders", "\u2192 A.orders"]]
     assert [name.split()[0] for name in (*by_remote, *failed)] == ["orders", "invoices"]
+
+
+async def test_new_topics_and_groups_are_looked_for_at_once(browser: Browser, served: Served) -> None:
+    """Both tabs show when the source's were listed last; a button there has them listed now."""
+    served.show(
+        steps=(
+            StepView("refresh topics", served.node.shown.wall_ms - 64_000, 0),
+            StepView("list consumer groups", served.node.shown.wall_ms - 5_000, 0),
+        )
+    )
+    async with looking(browser, served.url) as seen:
+        await seen.open(TOPICS)
+        await seen.sees("The source's topics were listed 1 min 4 s ago.")
+        await seen.page.get_by_role("button", name="Look now").click()
+        await seen.sees("Looking for new topics and groups of A->B: done.", ".toast")
+        await seen.open(GROUPS)
+        await seen.sees("The source's groups were listed")
+        await seen.keep_picture("groups-listed")
+
+    assert served.node.control.restarts == [("A->B", "refresh")]
 
 
 async def test_a_topic_s_rate_has_a_line(browser: Browser, served: Served) -> None:

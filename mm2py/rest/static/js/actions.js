@@ -109,6 +109,10 @@ export async function restartConnector(flow, name) {
   await change(`Restarting ${called(name).toLowerCase()} of ${flow}`, "POST", `${flowPath(flow, "connectors", name, "restart")}?includeTasks=true`);
 }
 
+export async function refreshFlow(flow) {
+  await change(`Looking for new topics and groups of ${flow}`, "PUT", flowPath(flow, "refresh"));
+}
+
 export async function restartTask(flow, number) {
   await change(`Restarting copy task ${number} of ${flow}`, "POST", flowPath(flow, "connectors", SOURCE, "tasks", String(number), "restart"));
 }

@@ -66,6 +66,19 @@ function connectorTable(flow) {
   });
 }
 
+/** When a step of the flow was last done, such as looking for topics, and a button to look at once. */
+export function looked(flow, step, what) {
+  const text = h("span", {});
+  const look = act.button("Look now", "restart", () => act.refreshFlow(flow), { small: true });
+  return {
+    node: h("p", { class: "faint" }, text, " ", look),
+    update: (shown) => {
+      const done_ms = shown.steps.find((one) => one.step === step)?.succeeded_ms ?? null;
+      setText(text, done_ms === null ? `The source's ${what} have not been listed yet.` : `The source's ${what} were listed ${ago(done_ms, now())}.`);
+    },
+  };
+}
+
 function stepTable() {
   return new Table({
     name: "steps",

@@ -30,7 +30,7 @@ export class FlowPage {
     this.noteText = h("span");
     this.note = h("div", { class: "override-note" }, this.noteText, act.button("Revert all", "restart", () => act.revertAll(flow, overrideText(store.flow?.overrides)), { small: true }));
     this.tabs = new Tabs("Parts of the flow", {
-      plots: new Past(flow), topics: topicsPart(flow), tasks: tasksPart(flow), groups: groupsPart(), connectors: connectorsPart(flow),
+      plots: new Past(flow), topics: topicsPart(flow), tasks: tasksPart(flow), groups: groupsPart(flow), connectors: connectorsPart(flow),
       nodes: nodesPart(), settings: settings(flow), offsets: offsets(flow), events: new Events(flow),
     }, (name, view) => flowAddress(flow, name, view));
     const [source, target] = [flow.slice(0, flow.indexOf("->")), flow.slice(flow.indexOf("->") + 2)];

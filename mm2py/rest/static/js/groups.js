@@ -1,24 +1,27 @@
 // A flow's consumer groups; those of workers, such as Connect's and our own, are folded away.
 
 import { h, setText } from "./dom.js";
+import { looked } from "./connectors.js";
 import { ago, count, plural } from "./format.js";
 import { now } from "./store.js";
 import { Table } from "./table.js";
 
-export function groupsPart() {
+export function groupsPart(flow) {
   const table = groupTable();
+  const listed = looked(flow, "list consumer groups", "groups");
   const [names, summary] = [h("p"), h("summary")];
   const inner = h("details", { class: "inner-fold" }, summary, names);
-  const split = (flow) => {
-    const all = [...flow.groups.values()];
+  const split = (shown) => {
+    const all = [...shown.groups.values()];
     return [all.filter((group) => !group.is_inner), all.filter((group) => group.is_inner)];
   };
   return {
-    nodes: [table.node, inner],
+    nodes: [listed.node, table.node, inner],
     shown: table,
-    label: (_line, flow) => `Consumer groups ${count(split(flow)[0].length)}`,
-    update: (_line, flow) => {
-      const [consumers, others] = split(flow);
+    label: (_line, shown) => `Consumer groups ${count(split(shown)[0].length)}`,
+    update: (_line, shown) => {
+      const [consumers, others] = split(shown);
+      listed.update(shown);
       table.update(consumers);
       inner.hidden = others.length === 0;
       setText(summary, others.length ? `${plural(others.length, "group")} of workers: ${others[0].why}` : "");

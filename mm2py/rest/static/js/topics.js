@@ -1,6 +1,7 @@
 // A flow's topics, and the partitions of expanded ones.
 
 import * as act from "./actions.js";
+import { looked } from "./connectors.js";
 import { h, setAttribute, setText } from "./dom.js";
 import { bytesPerS, count, duration, ms, plural, recordsPerS, stage } from "./format.js";
 import { part } from "./nodes.js";
@@ -83,13 +84,15 @@ function fare(topic) {
 export function topicsPart(flow) {
   const table = topicTable(flow);
   const here = h("p", { class: "faint" });
+  const listed = looked(flow, "refresh topics", "topics");
   return {
-    nodes: [here, table.node],
+    nodes: [listed.node, here, table.node],
     shown: table,
     label: ({ topics, stages }) => `Topics ${count(topics)}${stages.stopped ? ` (${stages.stopped} failed)` : ""}`,
     update: (line, shown) => {
       setText(here, part(shown.nodes, line.partitions));
       here.hidden = here.textContent === "";
+      listed.update(shown);
       table.update(topicsOf(shown));
     },
   };
