@@ -317,7 +317,7 @@ async def test_a_stopped_partition_is_an_issue_everywhere(client: Client) -> Non
     await eventually(healthy, within_s=90, what="the node is healthy again", every_s=1)
 
     assert f"{_FLOW}: partition {_AGAIN}-0 is stopped" in " ".join(told.stdout.split())
-    assert "config set copy.on.source.recreated=earliest" in " ".join(told.stdout.split())
+    assert f"mm2py flow '{_FLOW}' config set copy.on.source.recreated=earliest" in " ".join(told.stdout.split())
     assert {path: status for path, (status, _) in answers.items()} == dict.fromkeys(answers, 503)
     assert all(f"{_AGAIN}-0 is stopped" in text for _, text in answers.values())
     assert "\nmm2py_healthy 0\n" in metrics[1]
