@@ -134,13 +134,15 @@ class FlowCheck:
         if literal:
             text = f"{alias} has no {named(Resource.TOPIC, literal)}, or does not let {source.checked.principal} see it"
             self._add(Level.WARNING, text, "check the names, and DESCRIBE on the topics")
-        elif not selected.remote_of:
+        elif not selected.remote_of and not selected.refused:
             self._add(
                 Level.WARNING, f"no topic of {alias} matches topics = {','.join(chosen)}", "check topics.exclude too"
             )
-        for topic, other in selected.clashes.items():
-            remote = selected.remote_of[other]
-            self._add(Level.ERROR, f"{topic} would not be mirrored: {remote} is the remote topic of {other} already")
+        for topic, refused in selected.refused.items():
+            if refused.failure is not None:
+                self._add(
+                    Level.ERROR, f"{topic} would not be mirrored: {refused.failure.message}", refused.failure.hint
+                )
         return selected.remote_of
 
     async def _groups(self, source: Reached) -> Sequence[str] | None:

@@ -72,7 +72,7 @@ class IssueCode(enum.Enum):
     NO_OWNER = 20
     #: All of them: they are written together.
     POSITIONS_NOT_WRITTEN = 21
-    #: The target refuses to create or to grow a remote topic.
+    #: The target refuses to create or to grow a remote topic, or the mirror to copy to it.
     TOPICS_REFUSED = 22
     #: A cluster refuses a step besides copying: an internal topic cannot be created, a right is missing.
     STEP_FAILED = 23
@@ -242,7 +242,7 @@ def _missing(flow: FlowView) -> Iterator[HealthIssue]:
         names = _first_of("topic", [it.topic for it in topics])
         is_all = all(it.first == 0 for it in topics)
         subject = f"{names} {_are(len(topics))}" if is_all else f"partitions of {names} are"
-        message = f"{subject} missing at the target"
+        message = f"{subject} {'not mirrored' if topics[0].is_refused else 'missing at the target'}"
         yield HealthIssue(IssueCode.TOPICS_REFUSED, Severity.ERROR, message, why.message, why.hint, about)
 
 

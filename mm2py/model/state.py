@@ -353,7 +353,8 @@ class StepView:
 @attrs.frozen
 class MissingTopic:
     """A mirrored topic of which the target lacks partitions, so many from number `first` on: all of them if it has no
-    remote topic. `failure` is why, if it refused to create or grow that.
+    remote topic. `failure` is why, if it refused to create or grow that. The mirror itself does not copy it if it
+    `is_refused`: its records would get into a wrong remote topic.
     """
 
     topic: str
@@ -361,6 +362,7 @@ class MissingTopic:
     first: int
     partitions: int
     failure: PartitionFailure | None = None
+    is_refused: bool = False
 
     @property
     def sources(self) -> tuple[TopicPartition, ...]:

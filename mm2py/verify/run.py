@@ -15,7 +15,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.offsets.translation import Translated, Translation
-from mm2py.core.topics.topology import select
+from mm2py.core.topics.topology import Copied, select
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.offsets.translations import Translations
 from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of, transforms_of
@@ -176,8 +176,10 @@ class Verification:
         async with Cluster(settings.source, self._clock) as source, Cluster(settings.target, self._clock) as target:
             there = (await Admin(source).list_topics()).topics
             remote = (await Admin(target).list_topics()).topics
-            remote_of = self._copied_as_they_are(self._select(there), there)
-            await self._read_positions(target, remote, there, remote_of)
+            stored = await self._stored(target, remote)
+            copied = Copied.of(stored.positions.values(), remote)
+            remote_of = self._copied_as_they_are(self._select(there, copied), there)
+            self._take_positions(stored, remote, there, remote_of)
             tps = list(self._on_both_sides(remote_of, there, remote))
             # In this order: what the target holds now is at the source before the source's end of a moment later.
             ends = await target.list_offsets({self._remote(tp, remote_of) for tp in tps}, LATEST, reads_committed=True)
@@ -203,8 +205,8 @@ class Verification:
             looks.append(attrs.evolve(look, proven=proven, asked_from=asked[0].get(tp), asked_to=asked[1].get(tp)))
         return looks
 
-    def _select(self, there: Mapping[str, TopicDescription]) -> Mapping[str, str]:
-        """Choose the topics, with their remote ones."""
+    def _select(self, there: Mapping[str, TopicDescription], copied: Copied) -> Mapping[str, str]:
+        """Choose the topics, with their remote ones; of those that the flow refuses to mirror, report why."""
         settings, wanted = self._settings, self._request.topics
         for name in wanted:
             if _PLAIN_NAME.issuperset(name) and name not in there:
@@ -221,8 +223,14 @@ class Verification:
             DefaultTopicFilter.of(wanted) if wanted else topic_filter_of(settings),
             heartbeats_replication_enabled=settings.topics.heartbeats_enabled and not wanted,
             name_remote=remote_names_of(settings),
+            copied=copied,
         )
-        if not selected.remote_of:
+        for topic, refused in selected.refused.items():
+            for number in there[topic].partitions:
+                other = TopicPartition(refused.remote_topic, number)
+                why = refused.failure.message if refused.failure is not None else ""
+                self._cannot_tell(TopicPartition(topic, number), other, why)
+        if not selected.remote_of and not selected.refused:
             raise NothingToVerifyError(str(settings.flow), "it mirrors none of the source's topics that are asked for")
         return selected.remote_of
 
@@ -238,20 +246,23 @@ class Verification:
                     self._cannot_tell(tp, other, _TRANSFORMED)
         return {topic: remote for topic, remote in remote_of.items() if transforms.task_of(topic) is None}
 
-    async def _read_positions(
+    async def _stored(self, target: Cluster, remote: Mapping[str, TopicDescription]) -> PositionsTopic:
+        """Read the flow's positions and offset translations."""
+        settings = self._settings
+        stored = PositionsTopic(settings.flow.source)
+        if settings.offset_storage.topic in remote:
+            for record in await TopicLog(target, settings.offset_storage.topic).read_all():
+                stored.take(record)
+        return stored
+
+    def _take_positions(
         self,
-        target: Cluster,
+        stored: PositionsTopic,
         remote: Mapping[str, TopicDescription],
         there: Mapping[str, TopicDescription],
         remote_of: Mapping[str, str],
     ) -> None:
-        """Read the flow's positions and offset translations."""
-        settings = self._settings
-        if settings.offset_storage.topic not in remote:
-            return
-        stored = PositionsTopic(settings.flow.source)
-        for record in await TopicLog(target, settings.offset_storage.topic).read_all():
-            stored.take(record)
+        """Take over what was stored of the topics as they are now."""
         self._positions = stored.positions
         for tp, position in list(self._positions.items()):
             topic, copy = there.get(tp.topic), remote.get(remote_of.get(tp.topic, ""))

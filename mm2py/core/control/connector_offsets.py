@@ -144,7 +144,10 @@ def altered_positions(
         at_target = None if is_taken_over and place.remote_end else place.remote_end - 1
         # That of another mirror is not what was asked for even if it is there: an empty partition would be filled.
         is_theirs = is_taken_over or (before is not None and before.downstream is None and not place.remote_end)
-        if before is None or before.next_upstream != last + 1 or (is_theirs and before.downstream != at_target):
+        # One in another remote topic is where that one ends.
+        is_elsewhere = before is not None and before.remote_topic_id not in (None, place.remote_topic_id)
+        is_there = before is not None and before.next_upstream == last + 1 and not is_elsewhere
+        if before is None or not is_there or (is_theirs and before.downstream != at_target):
             change = _altered(source, max(last + 1, place.start), before, place, at_target)
             altered.append(Altered(change.position) if is_taken_over else change)
     if problems:

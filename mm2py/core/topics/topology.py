@@ -5,17 +5,25 @@ remote topic stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import attrs
 
 from mm2py.errors import Mm2Error
+from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.positions import Position
+from mm2py.model.state import MissingTopic
+from mm2py.model.topic import TopicDescription
 from mm2py.policy.filters import TopicFilter
 from mm2py.policy.replication import ReplicationPolicy
 from mm2py.policy.selection import Selection, has_own_alias, judge_topic
+
+
+#: How many of the topics that meet in one remote topic are named.
+_NAMED = 3
 
 
 @attrs.define(eq=False)
@@ -57,13 +65,37 @@ Action = CreateTopic | GrowPartitions
 
 
 @attrs.frozen
+class Copied:
+    """What positions say of a flow's topics: which have one, and the remote topics that hold records of each."""
+
+    topics: frozenset[str] = frozenset()
+    homes: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, positions: Iterable[Position], target: Mapping[str, TopicDescription]) -> Self:
+        """Find the remote topics by their ids: a topic that is not at the target any more holds nothing."""
+        name_of: dict[str | None, str] = {it.topic_id: name for name, it in target.items() if it.topic_id is not None}
+        topics, homes = set[str](), dict[str, set[str]]()
+        for position in positions:
+            topics.add(position.source.topic)
+            home = name_of.get(position.remote_topic_id)
+            if home is not None and position.downstream != -1:
+                homes.setdefault(position.source.topic, set()).add(home)
+        return cls(frozenset(topics), {topic: frozenset(names) for topic, names in homes.items()})
+
+
+#: Of a flow that has copied nothing, or of which that is unknown.
+NOTHING_COPIED = Copied()
+
+
+@attrs.frozen
 class Selected:
-    """What a flow mirrors: remote topic by topic; `clashes` are topics excluded because another has the same remote
-    name, `named_like_copies` those that the filter selects, but whose names have the source's own alias.
+    """What a flow mirrors: remote topic by topic; `refused` are topics whose records would get into a wrong place,
+    `named_like_copies` those that the filter selects, but whose names have the source's own alias.
     """
 
     remote_of: Mapping[str, str]
-    clashes: Mapping[str, str]
+    refused: Mapping[str, MissingTopic]
     named_like_copies: frozenset[str] = frozenset()
 
 
@@ -75,15 +107,14 @@ def select(
     *,
     heartbeats_replication_enabled: bool,
     name_remote: Callable[[str], str] | None = None,
+    copied: Copied = NOTHING_COPIED,
 ) -> Selected:
     """Select the topics that *flow* mirrors and name their remote topics by *name_remote*, or else by the policy alone.
-    Two topics with one remote name would be mixed: the first in order keeps it.
+    See `_judge_names`.
     """
     name_remote = name_remote or partial(policy.format_remote_topic, flow.source)
-    remote_of: dict[str, str] = {}
-    clashes: dict[str, str] = {}
+    named: dict[str, str] = {}
     named_like_copies: set[str] = set()
-    taken: dict[str, str] = {}
     for topic in sorted(source_topics):
         selection = judge_topic(
             topic, flow, policy, topic_filter, heartbeats_replication_enabled=heartbeats_replication_enabled
@@ -92,15 +123,56 @@ def select(
             if selection is Selection.CYCLE and has_own_alias(topic, flow, policy) and topic_filter.takes_topic(topic):
                 named_like_copies.add(topic)
             continue
-        remote_topic = name_remote(topic)
-        if not remote_topic:
+        named[topic] = name_remote(topic)
+        if not named[topic]:
             raise NoRemoteNameError(topic)
-        if remote_topic in taken:
-            clashes[topic] = taken[remote_topic]
-            continue
-        taken[remote_topic] = topic
-        remote_of[topic] = remote_topic
-    return Selected(remote_of, clashes, frozenset(named_like_copies))
+    refused = {
+        topic: MissingTopic(topic, named[topic], 0, source_topics[topic], failure, is_refused=True)
+        for topic, failure in _judge_names(flow, named, copied).items()
+    }
+    remote_of = {topic: remote for topic, remote in named.items() if topic not in refused}
+    return Selected(remote_of, refused, frozenset(named_like_copies))
+
+
+def _judge_names(flow: Flow, named: Mapping[str, str], copied: Copied) -> dict[str, PartitionFailure]:
+    """Refuse topics that were copied to another remote topic, and those that would share one: their records would be
+    mixed, and the copy could not be resumed. Of these one that is copied already goes on.
+    """
+    refused: dict[str, PartitionFailure] = {}
+    claims: dict[str, list[str]] = {}
+    for topic, remote in named.items():
+        for home in sorted(copied.homes.get(topic, frozenset()) - {remote}):
+            refused.setdefault(topic, _moved(flow, topic, home, remote))
+            claims.setdefault(home, []).append(topic)
+        if topic not in refused:
+            claims.setdefault(remote, []).append(topic)
+    for remote, topics in claims.items():
+        first = [topic for topic in topics if topic in copied.topics]
+        keeper = first[0] if len(first) == 1 else None
+        for topic in topics if len(topics) > 1 else ():
+            if topic not in refused and topic != keeper:
+                others = [other for other in topics if other != topic]
+                refused[topic] = _shared(topic, others, remote, keeper)
+    return refused
+
+
+def _moved(flow: Flow, topic: str, home: str, remote: str) -> PartitionFailure:
+    regex = remote.replace(".", "[.]")
+    hint = (
+        f"to go on in {home}, end the flow's transforms with a RegexRouter from {regex} to {home}; to copy all of it "
+        f"to {remote}, stop the flow and remove its positions: mm2py offsets reset mm2.properties '{flow}' "
+        f"--topics {topic} --remove"
+    )
+    return PartitionFailure(f"topic {topic} was copied to {home}, and would go to {remote} now", hint, "TopicMoved")
+
+
+def _shared(topic: str, others: Sequence[str], remote: str, keeper: str | None) -> PartitionFailure:
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    message = f"topics {topic} and {', '.join(others[:_NAMED])}{more} would all go to {remote}"
+    if keeper is not None:
+        message += f", to which {keeper} is copied already"
+    hint = "give them names of their own, or exclude all but one with topics.exclude"
+    return PartitionFailure(message, hint, "TopicsMeet")
 
 
 def missing(

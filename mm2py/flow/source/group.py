@@ -223,6 +223,7 @@ class SourceGroup(FlowGroup):
             is_over=self.requests.draining.is_set,
         )
         topics.on_missing = tasks.doubts.miss
+        topics.positions = lambda: positions.known
         tasks.doubts.break_listeners.append(shared.begin_again)
         positions.is_copied_here = lambda partition: partition in tasks.ledger.states
         positions.is_kept_here = shared.is_kept_here

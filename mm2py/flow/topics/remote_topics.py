@@ -12,7 +12,17 @@ from typing import ClassVar
 import attrs
 
 from mm2py.core.source.due import RemotePartition
-from mm2py.core.topics.topology import Action, CreateTopic, GrowPartitions, Selected, copyable, missing, select
+from mm2py.core.topics.topology import (
+    NOTHING_COPIED,
+    Action,
+    Copied,
+    CreateTopic,
+    GrowPartitions,
+    Selected,
+    copyable,
+    missing,
+    select,
+)
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
 from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of
 from mm2py.flow.supervise import until_set
@@ -21,6 +31,7 @@ from mm2py.flow.topics.creation import TopicCreation
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import Position
 from mm2py.model.state import MissingTopic
 from mm2py.model.topic import TopicsView
 from mm2py.policy.selection import near_misses
@@ -125,7 +136,9 @@ class Topics:
         self._known: frozenset[str] = frozenset()
         #: The source's topics, as of the last look: id and number of partitions.
         self._seen: Mapping[str, tuple[str | None, int]] = {}
-        self._clashes: Mapping[str, str] = {}
+        #: The positions of topics, which say where each was copied to.
+        self.positions: Callable[[], Mapping[TopicPartition, Position]] = dict
+        self._misnamed: Mapping[str, MissingTopic] = {}
         #: What the target refused in the last refresh, with the error codes, by remote topic.
         self._refused: Mapping[str, int] = {}
         self._skipped: frozenset[str] = frozenset()
@@ -143,9 +156,9 @@ class Topics:
         view = await self._source.list_topics()
         source, self._seen = view.partition_counts(), view.ids_and_counts()
         first = self._first = source if self._first is None else _least(self._first, source)
-        selected = self._select(source)
-        remote_of = selected.remote_of
         seen = await self._target.list_topics()
+        selected = self._select(source, seen)
+        remote_of = selected.remote_of
         self._tell_skipped(selected.named_like_copies)
         self._refuse_own_topics(remote_of)
         target: Mapping[str, int] = seen.partition_counts()
@@ -172,19 +185,19 @@ class Topics:
             for partition, remote in places.items()
         }
         await self._clock.sleep(0)
-        gone = self._known - remote_of.keys()
+        gone = self._known - remote_of.keys() - selected.refused.keys()
         hidden = await self._source.hidden(gone) if gone else {}
         mirrored = Mirrored(
             found,
             is_settled=not left,
-            missing=_missing_topics(remote_of, source, target, refused),
+            missing=(*selected.refused.values(), *_missing_topics(remote_of, source, target, refused)),
             heartbeats=frozenset(filter(self._policy.is_heartbeats_topic, remote_of)),
         )
         self.latest = mirrored
         self._tell_gone(gone, hidden)
         self._known, took_ms = frozenset(remote_of), (self._clock.monotonic() - begun) * 1000
         self._events.emit(TopicsRefreshed(settings.flow, len(remote_of), len(found), len(actions), took_ms))
-        self._tell_idle(remote_of, source)
+        self._tell_idle({*remote_of, *selected.refused}, source)
         for watcher in self._watchers:
             watcher(mirrored.remote_of)
         return mirrored
@@ -258,7 +271,7 @@ class Topics:
         }
         self.latest = attrs.evolve(self.latest, places={**self.latest.places, **places})
 
-    def _selected(self, source: Mapping[str, int]) -> Selected:
+    def _selected(self, source: Mapping[str, int], copied: Copied = NOTHING_COPIED) -> Selected:
         settings = self._settings
         return select(
             source,
@@ -267,16 +280,17 @@ class Topics:
             self._filter,
             heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
             name_remote=self._name_remote,
+            copied=copied,
         )
 
-    def _select(self, source: Mapping[str, int]) -> Selected:
-        settings, selected = self._settings, self._selected(source)
-        for topic, other in selected.clashes.items():
-            if self._clashes.get(topic) != other:
-                hint = "rename one of them, or exclude one with topics.exclude"
-                error = f"{topic} and {other} have one remote topic; only {other} is mirrored"
-                self._events.emit(StepFailed(settings.flow, "name remote topics", error, hint))
-        self._clashes = selected.clashes
+    def _select(self, source: Mapping[str, int], target: TopicsView) -> Selected:
+        """Choose what is mirrored; report each topic once whose records would get into a wrong remote topic."""
+        selected = self._selected(source, Copied.of(self.positions().values(), target.topics))
+        for topic, refused in selected.refused.items():
+            failure = refused.failure
+            if failure is not None and self._misnamed.get(topic) != refused:
+                self._events.emit(TopicSkipped(self._settings.flow, topic, failure.message, failure.hint))
+        self._misnamed = selected.refused
         return selected
 
     @property
@@ -413,9 +427,9 @@ class Topics:
         more = f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
         self._events.emit(StepFailed(self._settings.flow, step, f"{told}{others}{more}", self._reach.hint_for(told)))
 
-    def _tell_idle(self, remote_of: Mapping[str, str], source: Mapping[str, int]) -> None:
+    def _tell_idle(self, selected: Collection[str], source: Mapping[str, int]) -> None:
         """Report that nothing is mirrored: usually a name is misspelt, or a pattern does not match the whole name."""
-        was_idle, self._is_idle = self._is_idle, all(map(self._policy.is_heartbeats_topic, remote_of))
+        was_idle, self._is_idle = self._is_idle, all(map(self._policy.is_heartbeats_topic, selected))
         if self._is_idle and not was_idle:
             near = near_misses(self._settings.topics.names, source)
             hint = f"near are {', '.join(near)}" if near else "see topics, topics.exclude and replication.policy.class"

@@ -40,7 +40,9 @@ class TopicRemoved(Event):
 
 @attrs.frozen
 class TopicSkipped(Event):
-    """A topic that the flow's filter selects is not mirrored, because its name is that of a copy. Reported once."""
+    """A topic that the flow's filter selects is not mirrored, because of its name or that of its remote topic. Reported
+    once.
+    """
 
     level = Level.WARN
 

@@ -7,8 +7,20 @@ from collections.abc import Mapping
 import attrs
 import pytest
 
-from mm2py.core.topics.topology import Action, CreateTopic, GrowPartitions, copyable, missing, select
+from mm2py.core.topics.topology import (
+    Action,
+    Copied,
+    CreateTopic,
+    GrowPartitions,
+    Selected,
+    copyable,
+    missing,
+    select,
+)
+from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.positions import Position
+from mm2py.model.topic import TopicDescription
 from mm2py.policy.filters import DefaultTopicFilter
 from mm2py.policy.replication import DefaultReplicationPolicy
 
@@ -72,7 +84,7 @@ def test_select_names_what_the_flow_mirrors() -> None:
     selected = select(topics, FLOW, DefaultReplicationPolicy(), topic_filter, heartbeats_replication_enabled=True)
 
     assert selected.remote_of == {"orders": "A.orders", "heartbeats": "A.heartbeats"}
-    assert selected.clashes == {}
+    assert selected.refused == {}
 
 
 def test_topics_that_are_named_like_copies_are_known() -> None:
@@ -94,12 +106,77 @@ class _ShoutingPolicy(DefaultReplicationPolicy):
         return f"{source_alias}.{topic.upper()}"
 
 
-def test_two_topics_never_share_a_remote_topic() -> None:
-    """Of two topics with one remote name only the first is mirrored, and the other is named."""
-    selected = select(
-        {"Orders": 1, "orders": 1}, FLOW, _ShoutingPolicy(), DefaultTopicFilter.of([".*"]),
-        heartbeats_replication_enabled=True,
+def _copied(**homes: str) -> Copied:
+    """Return what is known of topics, each with the remote topic that it was copied to."""
+    ids = {name: f"id-of-{name}" for name in homes.values()}
+    positions = [Position(TopicPartition(topic, 0), 7, 6, remote_topic_id=ids[home]) for topic, home in homes.items()]
+    return Copied.of(positions, {name: TopicDescription(topic_id, {0: 1}) for name, topic_id in ids.items()})
+
+
+def _selected(topics: str, copied: Copied, names: Mapping[str, str] | None = None) -> Selected:
+    policy, everything = _ShoutingPolicy(), DefaultTopicFilter.of([".*"])
+    return select(
+        dict.fromkeys(topics.split(), 1), FLOW, policy, everything, heartbeats_replication_enabled=True, copied=copied,
+        name_remote=None if names is None else names.__getitem__,
     )  # fmt: skip
 
-    assert selected.remote_of == {"Orders": "A.ORDERS"}
-    assert selected.clashes == {"orders": "Orders"}
+
+def _why(selected: Selected, topic: str) -> PartitionFailure:
+    failure = selected.refused[topic].failure
+    assert failure is not None
+    return failure
+
+
+@pytest.mark.parametrize(
+    ("copied", "kept", "message"),
+    [
+        (_copied(), {}, "topics orders and Orders would all go to A.ORDERS"),
+        (
+            _copied(Orders="A.ORDERS"),
+            {"Orders": "A.ORDERS"},
+            "topics orders and Orders would all go to A.ORDERS, to which Orders is copied already",
+        ),
+        (_copied(orders="A.ORDERS"), {"orders": "A.ORDERS"}, None),
+        (_copied(orders="A.ORDERS", Orders="A.ORDERS"), {}, "topics orders and Orders would all go to A.ORDERS"),
+    ],
+)
+def test_two_topics_never_share_a_remote_topic(copied: Copied, kept: Mapping[str, str], message: str | None) -> None:
+    """All of them are refused, with their names, but the one that is copied there already."""
+    selected = _selected("Orders orders", copied)
+
+    assert selected.remote_of == kept
+    assert selected.refused.keys() == {"Orders", "orders"} - kept.keys()
+    assert "orders" not in selected.refused or _why(selected, "orders").message == message
+
+
+def test_a_topic_that_was_copied_elsewhere_is_refused() -> None:
+    """By its positions it is in another remote topic, which the target still has: it is neither copied twice nor
+    continued without its beginning. Nor does another topic get into that one.
+    """
+    names = {"orders": "sales", "bills": "A.sales", "carts": "A.carts", "fresh": "A.fresh"}
+    copied = _copied(orders="A.sales", carts="A.carts")
+    selected = _selected("orders bills carts fresh", copied, names)
+
+    assert selected.remote_of == {"carts": "A.carts", "fresh": "A.fresh"}
+    assert {topic: _why(selected, topic).message for topic in selected.refused} == {
+        "orders": "topic orders was copied to A.sales, and would go to sales now",
+        "bills": "topics bills and orders would all go to A.sales, to which orders is copied already",
+    }
+    assert "a RegexRouter from sales to A.sales;" in _why(selected, "orders").hint
+
+
+@pytest.mark.parametrize(
+    ("position", "is_there"),
+    [
+        (Position(TopicPartition("orders", 0), 0, -1, remote_topic_id="1"), True),
+        (Position(TopicPartition("orders", 0), 7, 6, remote_topic_id="1"), False),
+        (Position(TopicPartition("orders", 0), 7), True),
+    ],
+    ids=["nothing was copied", "its remote topic is gone", "by Java, which keeps no id"],
+)
+def test_a_topic_without_records_elsewhere_goes_where_it_is_named(position: Position, *, is_there: bool) -> None:
+    """What the copy should follow is in no other remote topic, as far as is known."""
+    target = {"A.sales": TopicDescription("1", {0: 1})} if is_there else {}
+    selected = _selected("orders", Copied.of([position], target), {"orders": "sales"})
+
+    assert selected.remote_of == {"orders": "sales"}

@@ -1,0 +1,158 @@
+"""Remote topics that routers name: where Java MirrorMaker 2 wrote, and where a mirror copied under other names."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from mm2py.clock import SystemClock
+from mm2py.config.settings import FlowSettings
+from mm2py.core.control.overrides import SOURCE
+from mm2py.devkit.broker import KafkaCluster
+from mm2py.devkit.java import JvmOptions
+from mm2py.flow.control.connector_offsets import ConnectorOffsets
+from mm2py.model.connector_offset import ConnectorOffset
+from mm2py.telemetry.events import FlowStarted, ResumeUnproven, TopicSkipped
+from mm2py.telemetry.journal import EventLog
+from tests.support.eventually import eventually
+from tests.support.flows import flow_settings, running_flow
+from tests.support.java_mm2 import JavaMirrorMaker2
+from tests.support.mirrored import arrived, await_arrived
+from tests.support.mm2_file import mm2_properties
+from tests.support.producing import produce
+from tests.support.reading import read_topic
+from tests.support.records import assert_same_records, plain_records
+from tests.support.topics import create_topic, list_topics
+
+
+_PACKAGE = "org.apache.kafka.connect.transforms"
+_COUNT = 300
+_QUIET = {
+    "emit.heartbeats.enabled": "false",
+    "heartbeats.replication.enabled": "false",
+    "emit.checkpoints.enabled": "false",
+}
+
+
+def _router(alias: str, regex: str, replacement: str) -> dict[str, object]:
+    prefix = f"{alias}->B.transforms"
+    return {
+        prefix: "route",
+        f"{prefix}.route.type": f"{_PACKAGE}.RegexRouter",
+        f"{prefix}.route.regex": regex,
+        f"{prefix}.route.replacement": replacement,
+    }
+
+
+async def test_mm2py_goes_on_where_java_s_routers_sent_records(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    Java mirrors three topics behind a chain of routers and ends; mm2py continues from the same file.
+
+    Every record is once in the topic that Java chose, and mm2py makes none.
+    """
+    source, target, alias = primary.bootstrap_servers, backup.bootstrap_servers, f"R{prefix[-6:]}"
+    plain, kept, swapped = (f"{prefix}-{name}" for name in ("plain", "kept", "swapped"))
+    remote_of = {plain: plain, kept: f"dc2.{alias}.{kept}", swapped: f"{alias}-{swapped}"}
+    chain = f"{alias}->B.transforms"
+    keys: dict[str, object] = {
+        "topics": f"{prefix}-.*",
+        f"{alias}->B.transforms": "strip, put, swap",
+        **{f"{chain}.{name}.type": f"{_PACKAGE}.RegexRouter" for name in ("strip", "put", "swap")},
+        f"{chain}.strip.regex": rf"{alias}\\.({plain})",
+        f"{chain}.strip.replacement": "$1",
+        f"{chain}.put.regex": rf"(.*{kept})",
+        f"{chain}.put.replacement": "dc2.$1",
+        f"{chain}.swap.regex": rf"(.*)\\.({swapped})",
+        f"{chain}.swap.replacement": "$1-$2",
+        "B.offset.flush.interval.ms": 500,
+        **_QUIET,
+    }
+    for topic, remote in remote_of.items():
+        await create_topic(source, topic)
+        await create_topic(target, remote)  # Java creates those of the policy's names alone, the brokers here none
+        await produce(source, topic, [plain_records(_COUNT)])
+    file = tmp_path / "java.properties"
+    file.write_text(mm2_properties(source, target, aliases=(alias, "B"), **keys))
+    java = JavaMirrorMaker2(file, log_file=tmp_path / "java.log", jvm=JvmOptions(heap_mb=256))
+    try:
+        await asyncio.to_thread(java.start)
+        for remote in remote_of.values():
+            await await_arrived(target, remote, _COUNT, within_s=120)
+        await asyncio.to_thread(java.stop)
+    finally:
+        await asyncio.to_thread(java.kill)
+    before = await list_topics(target)
+    for topic in remote_of:
+        await produce(source, topic, [plain_records(_COUNT, start=_COUNT)])
+    async with running_flow(flow_settings(source, target, alias=alias, **keys), tmp_path) as running:
+        for topic, remote in remote_of.items():
+            await await_arrived(target, remote, 2 * _COUNT)
+            assert_same_records(await read_topic(source, topic), await read_topic(target, remote))
+        await running.drain()
+    made = await list_topics(target) - before
+
+    assert [topic for topic in made if prefix in topic and not topic.startswith("mm2-")] == []
+    assert [await arrived(target, f"{alias}.{topic}") for topic in remote_of] == [0, 0, 0]
+    assert not running.events.of(ResumeUnproven)
+    assert {view.source.topic: view.remote_topic for view in running.runner.view().partitions} == remote_of
+
+
+async def _skipped(settings: FlowSettings, work_dir: Path) -> TopicSkipped:
+    """Run a flow until it has started; return what it says of the topic that it does not mirror."""
+    async with running_flow(settings, work_dir) as running:
+        (skipped,) = await running.told(TopicSkipped)
+        await running.told(FlowStarted)
+        (missing,) = running.runner.view().missing_topics
+        await running.drain()
+    assert missing.is_refused
+    assert missing.failure is not None
+    assert missing.failure.message == skipped.reason
+    return skipped
+
+
+@pytest.mark.parametrize("way", ["the name of before", "all of it again", "only what comes"])
+async def test_a_topic_that_a_router_names_differently_stops(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, way: str
+) -> None:
+    """
+    A mirror has copied a topic; then a router gives its remote topic another name, as an upgrade did.
+
+    It is told with both names, at each start, and the new remote topic is not even created. Each way out that the hint
+    names leads on.
+    """
+    source, target, alias = primary.bootstrap_servers, backup.bootstrap_servers, f"R{prefix[-6:]}"
+    old, new = f"{alias}.{prefix}", f"{prefix}-new"
+    keys = {"topics": prefix, **_QUIET}
+    await create_topic(source, prefix)
+    await produce(source, prefix, [plain_records(_COUNT)])
+    async with running_flow(flow_settings(source, target, alias=alias, **keys), tmp_path) as running:
+        await await_arrived(target, old, _COUNT)
+        await running.drain()
+    routed = flow_settings(source, target, alias=alias, **keys, **_router(alias, ".*", new))
+    skipped = [await _skipped(routed, tmp_path) for _ in range(2)]
+    topics = await list_topics(target)
+    await produce(source, prefix, [plain_records(_COUNT, start=_COUNT)])
+    offsets = ConnectorOffsets(routed, clock=SystemClock(), events=EventLog(SystemClock()))
+    partition = {"cluster": alias, "partition": 0, "topic": prefix}
+    settings, into, count = routed, new, 2 * _COUNT
+    match way:
+        case "the name of before":
+            settings, into = flow_settings(source, target, alias=alias, **keys, **_router(alias, ".*", old)), old
+        case "all of it again":
+            await offsets.alter(SOURCE, [ConnectorOffset(partition, None)], by="test")
+        case _:
+            await offsets.alter(SOURCE, [ConnectorOffset(partition, {"offset": _COUNT - 1})], by="test")
+            count = _COUNT
+    async with running_flow(settings, tmp_path) as running:
+        await await_arrived(target, into, count)
+        await eventually(lambda: running.runner.view().missing_topics == (), within_s=20, what="nothing is missing")
+        await running.drain()
+
+    assert {it.reason for it in skipped} == {f"topic {prefix} was copied to {old}, and would go to {new} now"}
+    assert new not in topics
+    assert await arrived(target, into) == count
+    assert await arrived(target, old) == (2 * _COUNT if into == old else _COUNT)
