@@ -155,8 +155,17 @@ def restarts(options: argparse.Namespace) -> str:
     if options.verb == "config" and options.action != "get":
         keys = ", ".join(word.partition("=")[0].strip() for word in options.words) or "all keys"
         change = {"set": "Change", "unset": "Revert", "revert": "Revert"}[options.action]
-        return f"{change} {keys} of {options.flow}? What uses the settings restarts."
+        return f"{change} {keys} of {options.flow}? {_restarting(options)}"
     return ""
+
+
+def _restarting(options: argparse.Namespace) -> str:
+    """Return what a change of settings restarts, as `FlowSetting.restarts` has it."""
+    keys = [word.partition("=")[0].strip() for word in options.words]
+    names = connectors_of(options.connector, keys) or [CONNECTORS[options.connector or "source"]]
+    if SOURCE in names:
+        return "The flow drains and restarts; no record is lost or repeated."
+    return f"{' and '.join(sorted(names))} will restart; copying continues."
 
 
 def still_paused(overrides: Mapping[str, Any]) -> list[str]:

@@ -77,7 +77,14 @@ async def test_keys_of_several_connectors_are_set_at_once(capsys: pytest.Capture
         (["restart", "--connector", "source"], "Restart the source connector of A->B?"),
         (["restart", "--task", "0"], ""),
         (["restart", "--yes"], ""),
-        (["config", "set", "tasks.max=2"], "Change tasks.max of A->B? What uses the settings restarts."),
+        (
+            ["config", "set", "tasks.max=2"],
+            "Change tasks.max of A->B? The flow drains and restarts; no record is lost or repeated.",
+        ),
+        (
+            ["config", "set", "groups=g"],
+            "Change groups of A->B? MirrorCheckpointConnector will restart; copying continues.",
+        ),
         (["config", "get"], ""),
         (["revert"], "Revert all overrides of A->B? What they changed restarts."),
         (["pause"], ""),
