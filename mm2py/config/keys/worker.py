@@ -16,6 +16,8 @@ from mm2py.config.keys.row import (
 
 
 _NOT_YET = False
+#: Records are copied as they are.
+_BYTES = ("org.apache.kafka.connect.converters.ByteArrayConverter", "ByteArrayConverter")
 #: Many files set a cluster's client settings without naming the client; Java uses them for Connect's own clients only.
 _OWN = "it applies to Connect's own clients; copying uses consumer.{0} and producer.{0}"
 
@@ -124,8 +126,8 @@ WORKER = Section(
         Key("key.converter*", Kind.STRING, None, Place.WORKER_TOP, "Connect converters.", _NOT_YET),
         Key("value.converter*", Kind.STRING, None, Place.WORKER_TOP, "Connect converters.", _NOT_YET),
         Key("header.converter*", Kind.STRING, None, Place.WORKER_TOP, "Connect converters.", _NOT_YET),
-        Key("key.converter", Kind.CLASS, None, Place.FLOW, "Connect converter.", _NOT_YET),
-        Key("value.converter", Kind.CLASS, None, Place.FLOW, "Connect converter.", _NOT_YET),
-        Key("header.converter", Kind.CLASS, None, Place.FLOW, "Connect converter.", _NOT_YET),
+        Key("key.converter", Kind.CLASS, None, Place.FLOW, "Connect converter.", _NOT_YET, fits=_BYTES),
+        Key("value.converter", Kind.CLASS, None, Place.FLOW, "Connect converter.", _NOT_YET, fits=_BYTES),
+        Key("header.converter", Kind.CLASS, None, Place.FLOW, "Connect converter.", _NOT_YET, fits=_BYTES),
     ),
 )  # fmt: skip

@@ -23,6 +23,7 @@ from mm2py.core.control.overrides import CONNECTORS, SOURCE, start_connector
 from mm2py.errors import OverrideRejectedError, UnknownConnectorError
 from mm2py.model.flow import Flow
 from mm2py.model.overrides import Overrides, Wanted
+from mm2py.model.patterns import split_list
 
 
 _PACKAGE: Final = "org.apache.kafka.connect.mirror."
@@ -224,6 +225,8 @@ def read_config(flow: Flow, connector: str, body: Mapping[str, object], file: Mi
             problems.append(f"{name} must be a string")
             continue
         text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+        if name == "clusters" and set(split_list(text)) == set(flow.aliases):
+            continue  # as KIP-382's connectors name the clusters of their flow
         if _is_as_said(row, text, said.get(name, said.get(row.full_name) if row is not None else None)):
             if row is not None:
                 values[row.full_name] = None

@@ -307,7 +307,12 @@ def test_a_standalone_worker_s_connector_takes_settings(tmp_path: Path) -> None:
     assert file.with_live is not None
 
     live = file.with_live(lines_of(flow, overrides))
+    pairs = (line.partition(" = ") for line in connector.read_text().splitlines())
+    own = {key: value for key, _, value in pairs if key != "name"}
+    own |= {"clusters": "east, west", "connector.class": connector_config(file, flow, SOURCE)["connector.class"]}
 
+    assert put_config(NO_OVERRIDES, flow, SOURCE, own, file) == NO_OVERRIDES
+    assert read_config(flow, SOURCE, {"key.converter": "JsonConverter"}, file).problems
     assert connector_config(file, flow, SOURCE)["topics"] == "orders"
     assert (live.flows[0].topics.names, live.flows[0].copying.tasks_max) == (("new",), 2)
 
