@@ -14,7 +14,7 @@ from mm2py.core.control.connector_offsets import read_offsets
 from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
-from mm2py.errors import OverrideRejectedError, UnknownConnectorError
+from mm2py.errors import ClusterUnreachableError, OverrideRejectedError, UnknownConnectorError
 from mm2py.flow.control.connector_offsets import ConnectorOffsets
 from mm2py.flow.control.override_store import OverrideStore
 from mm2py.flow.control_writers import task_id
@@ -341,3 +341,18 @@ async def test_a_node_that_was_frozen_meanwhile_does_not_undo_it(
             await transforming.commit()
 
     assert list(await offsets.positions()) == [TopicPartition(topic, 0)]
+
+
+async def test_a_source_that_is_away_is_named_where_offsets_are_altered(backup: KafkaCluster, tmp_path: Path) -> None:
+    """What is refused names the cluster that does not answer, and not the target, which does."""
+    flow = Flow("gone", "B")
+    file = mm2_properties(
+        "127.0.0.1:1", backup.bootstrap_servers, aliases=(flow.source, flow.target), topics="x", listeners=""
+    )
+    place = {"cluster": flow.source, "topic": "x", "partition": 0}
+    async with running_node(file, tmp_path) as running:
+        await _stop(running, flow)
+        with pytest.raises(ClusterUnreachableError, match="cluster gone does not answer"):
+            await running.node.control.alter_offsets(
+                flow, SOURCE, {"offsets": [{"partition": place, "offset": {"offset": 5}}]}
+            )

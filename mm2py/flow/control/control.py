@@ -21,6 +21,9 @@ from mm2py.core.control.live_config import (
     revert_config,
 )
 from mm2py.errors import (
+    BrokerAnsweredError,
+    BrokerConnectionError,
+    ClusterUnreachableError,
     Mm2Error,
     OverrideConflictError,
     OverrideRejectedError,
@@ -221,10 +224,14 @@ class Control:
 
     @contextmanager
     def _not_stored(self, flow: Flow) -> Iterator[None]:
-        """Raise OverridesNotStoredError for any failure of the target cluster."""
+        """Raise OverridesNotStoredError for any failure of the target cluster; one of the source is raised as it is."""
         try:
             yield
         except (OverrideRejectedError, OverrideConflictError):
             raise
+        except (ClusterUnreachableError, BrokerConnectionError, BrokerAnsweredError) as error:
+            if error.cluster == flow.source:
+                raise
+            raise OverridesNotStoredError(str(flow), flow.target, str(error)) from error
         except Mm2Error as error:
             raise OverridesNotStoredError(str(flow), flow.target, str(error)) from error
