@@ -25,7 +25,8 @@ from mm2py.config.providers import Stamps
 from mm2py.config.settings import FlowSettings, MirrorSettings
 from mm2py.errors import OverrideConflictError, UnknownConnectorError
 from mm2py.flow.control.cluster_ids import ClusterIds
-from mm2py.flow.control.connect_worker import ConnectWorker, Hooks, Place
+from mm2py.flow.control.composition import Place
+from mm2py.flow.control.connect_worker import ConnectWorker, Hooks
 from mm2py.flow.control.control import Control
 from mm2py.flow.control.overrides import OverrideControl
 from mm2py.flow.control.settings_changes import SettingsChanges, copy_tasks_of

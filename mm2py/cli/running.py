@@ -30,6 +30,7 @@ from mm2py.model.state import MirrorView, to_json
 from mm2py.rest.server import RestServer
 from mm2py.telemetry.events import StatusFileFailed, StatusFileRecovered
 from mm2py.telemetry.journal import EventLog
+from mm2py.telemetry.levels import LogLevels
 from mm2py.telemetry.logs import log_sink
 from mm2py.telemetry.metrics import Metrics
 
@@ -54,7 +55,8 @@ async def run_node(
     started from a terminal if it *has_terminal*, and answers SIGHUP from now on.
     """
     clock = SystemClock()
-    events = EventLog(clock, log_sink(log_format=settings.log_format, log_level=settings.log_level))
+    levels = LogLevels(settings.log_level)
+    events = EventLog(clock, log_sink(log_format=settings.log_format, levels=levels), levels)
     worker = make_worker(clock, events) if make_worker is not None else None
     read_again = read if worker is None else lambda: judged(worker.read())
     mirror_maker = MirrorMaker(settings, clock=clock, events=events, read_again=read_again, worker=worker)

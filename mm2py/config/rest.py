@@ -75,6 +75,8 @@ class RestSettings:
     write_tokens: tuple[str, ...] = attrs.field(default=(), repr=False)
     #: Permissions of unauthenticated clients; None: they depend on the listener.
     anonymous: Right | None = None
+    #: Whether clients who may write see the secrets of connectors.
+    shows_secrets: bool = False
     allow_origins: tuple[str, ...] = ()
     allow_methods: tuple[str, ...] = _CORS_METHODS
 
@@ -107,6 +109,7 @@ def rest_settings(layers: Layers) -> RestSettings:
         users_file=of.text("rest.auth.users.file"),
         read_tokens=_words(of.text("rest.auth.read.tokens")),
         write_tokens=_words(of.text("rest.auth.write.tokens")),
+        shows_secrets=of.flag("rest.show.secrets"),
         anonymous=None if anonymous == "auto" else Right[anonymous.upper()],
         allow_origins=_words(of.text("access.control.allow.origin")),
         allow_methods=tuple(word.upper() for word in of.texts("access.control.allow.methods")) or _CORS_METHODS,

@@ -12,7 +12,7 @@ from mm2py.model.patterns import PatternError, compile_java, split_list
 
 Check = Callable[[str], str | None]
 
-_PACKAGE = "org.apache.kafka.connect.transforms."
+PACKAGE = "org.apache.kafka.connect.transforms."
 _CONFLUENT = "io.confluent.connect.transforms."
 
 
@@ -99,7 +99,7 @@ PREDICATES: Mapping[str, StepKind] = {
 def short_name(class_name: str) -> str:
     """Return a class's name without Java's packages, ``MaskField$Value``."""
     name = class_name.strip()
-    for package in (f"{_PACKAGE}predicates.", _PACKAGE):
+    for package in (f"{PACKAGE}predicates.", PACKAGE):
         name = name.removeprefix(package)
     return name
 

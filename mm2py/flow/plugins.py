@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from mm2py.config.settings import FlowSettings
@@ -10,7 +10,13 @@ from mm2py.core.topics.topology import Selected, select
 from mm2py.core.transform.matching import TopicTransforms
 from mm2py.policy.filters import ConfigPropertyFilter, TopicFilter
 from mm2py.policy.groups import GroupFilter
-from mm2py.policy.plugins import load_config_property_filter, load_group_filter, load_policy, load_topic_filter
+from mm2py.policy.plugins import (
+    PluginError,
+    load_config_property_filter,
+    load_group_filter,
+    load_policy,
+    load_topic_filter,
+)
 from mm2py.policy.replication import ReplicationPolicy
 
 
@@ -47,6 +53,15 @@ def group_filter_of(settings: FlowSettings) -> GroupFilter:
     """Return the group filter of a flow. Raise `PluginError` if its class cannot be used."""
     chosen = settings.checkpoints
     return load_group_filter(chosen.group_filter_class, groups=chosen.groups, groups_exclude=chosen.groups_exclude)
+
+
+def unusable_classes(settings: FlowSettings) -> Iterator[PluginError]:
+    """Return why classes of a flow cannot be used."""
+    for load in (policy_of, topic_filter_of, config_filter_of, group_filter_of):
+        try:
+            load(settings)
+        except PluginError as error:
+            yield error
 
 
 def transforms_of(settings: FlowSettings) -> TopicTransforms:

@@ -2,8 +2,8 @@
 Connectors as Kafka Connect keeps them in its config topic (KafkaConfigBackingStore): keys are text, values JSON.
 
 A connector is the record ``connector-NAME``, its target state ``target-state-NAME``; a null value removes either. What
-else Connect keeps there concerns its own workers, and is passed over: configs of tasks, session keys, log levels. So
-are overrides of flows by operators, which may share the topic.
+else Connect keeps there concerns its own workers, and is passed over: configs of tasks, session keys. So are overrides
+of flows by operators, which may share the topic.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from mm2py.model.overrides import Wanted
 _CONFIG: Final = "connector-"
 _STATE: Final = "target-state-"
 _RESTART: Final = "restart-connector-"
+_LOGGER: Final = "logger-cluster-"
 _STATES: Final = {"STARTED": Wanted.RUNNING, "PAUSED": Wanted.PAUSED, "STOPPED": Wanted.STOPPED}
 _NAMES: Final = {wanted: name for name, wanted in _STATES.items()}
 
@@ -41,6 +42,23 @@ class RestartRequest:
     name: str
     include_tasks: bool
     only_failed: bool
+
+
+@attrs.frozen
+class LoggerRequest:
+    """A request to all workers to log from a level on (KIP-976)."""
+
+    name: str
+    level: str
+
+
+#: What concerns no connector's config, but is done by each worker that reads it.
+Request = RestartRequest | LoggerRequest
+
+
+def logger_record(request: LoggerRequest) -> KeyValue:
+    """Return key and value of a request to set a logger's level."""
+    return f"{_LOGGER}{request.name}".encode(), write_json({"level": request.level})
 
 
 def config_record(name: str, config: Mapping[str, str] | None) -> KeyValue:
@@ -79,8 +97,8 @@ class ConnectorsTopic:
             name: StoredConnector(config, states.get(name, Wanted.RUNNING)) for name, config in self._configs.items()
         }
 
-    def take(self, key: bytes | None, value: bytes | None) -> str | RestartRequest | UnreadableRecord | None:
-        """Take a record. Return the name of the connector that it changes, a request to restart one, or why it cannot
+    def take(self, key: bytes | None, value: bytes | None) -> str | Request | UnreadableRecord | None:
+        """Take a record. Return the name of the connector that it changes, a request to all workers, or why it cannot
         be read, and is ignored as in Java; None if it is about something else.
         """
         text = (key or b"").decode(errors="replace")
@@ -93,6 +111,8 @@ class ConnectorsTopic:
                 found = mapping(read_json(value))
                 flags = (_flag(found, name) for name in ("include-tasks", "only-failed"))
                 return RestartRequest(text.removeprefix(_RESTART), *flags)
+            if text.startswith(_LOGGER) and value is not None:
+                return LoggerRequest(text.removeprefix(_LOGGER), str(mapping(read_json(value)).get("level")))
         except ValueError as error:
             return UnreadableRecord(f"{text}: {error}")
         return None

@@ -19,6 +19,7 @@ from mm2py.rest.access.rules import Shown, challenges, is_allowed_origin, judge_
 from mm2py.rest.errors import RestError, as_rest_error, error_body
 from mm2py.rest.handlers import connectors as for_connectors
 from mm2py.rest.handlers import flows as for_flows
+from mm2py.rest.handlers import loggers as for_loggers
 from mm2py.rest.handlers import node as for_node
 from mm2py.rest.handlers import page as for_page
 from mm2py.rest.handlers import worker as for_worker
@@ -52,6 +53,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *for_flows.routes.all,
     *for_connectors.routes.all,
     *for_worker.routes.all,
+    *for_loggers.routes.all,
     *for_page.routes.all,
 )
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import mm2py
-from mm2py.config.explain import MASK
-from mm2py.config.keys.row import Key, Kind, Place
-from mm2py.config.keys.table import KEYS
+from mm2py.config.importers.mirus import SOURCE_CLASS
+from mm2py.config.importers.standalone import BYTES
+from mm2py.config.step_kinds import PACKAGE as STEP_PACKAGE
+from mm2py.config.step_kinds import PREDICATES, STEPS
 from mm2py.core.control.overrides import CONNECTORS, SOURCE
 from mm2py.model.overrides import Overrides, Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, TaskState, TaskView
@@ -23,7 +24,6 @@ from mm2py.rest.shapes import is_gone
 #: version, kcctl would neither stop a connector nor show its offsets.
 VERSION: Final = "4.3.1"
 PACKAGE: Final = "org.apache.kafka.connect.mirror."
-_PLACES: Final = (Place.FLOW, Place.FLOW_ONLY, Place.CONSUMER, Place.PRODUCER)
 
 _STATES: Final = {
     FlowState.STARTING: "UNASSIGNED",
@@ -142,77 +142,11 @@ def as_text(value: object) -> str | None:
 # Plugins.
 
 
-def plugins() -> list[Json]:
-    """List the connectors as Connect's PluginInfo."""
-    return [{"class": PACKAGE + name, "type": "source", "version": mm2py.__version__} for name in CONNECTORS]
-
-
-def rows() -> tuple[Key, ...]:
-    """Return the rows of the key table that apply to a flow."""
-    return tuple(key for key in KEYS if key.place in _PLACES and key.stem is None and key.acts)
-
-
-_TYPES: Final = {
-    Kind.BOOLEAN: "BOOLEAN",
-    Kind.SHORT: "SHORT",
-    Kind.INT: "INT",
-    Kind.LONG: "LONG",
-    Kind.STRING: "STRING",
-    Kind.LIST: "LIST",
-    Kind.PATTERNS: "LIST",
-    Kind.CLASS: "CLASS",
-    Kind.PASSWORD: "PASSWORD",
-}
-
-
-def key_info(row: Key, order: int) -> Json:
-    """Show a row of the key table as Connect's ConfigKeyInfo."""
-    return {
-        "name": row.full_name,
-        "type": _TYPES[row.kind],
-        "required": False,
-        "default_value": row.default,
-        "importance": "MEDIUM",
-        "documentation": row.doc,
-        "group": row.place.value,
-        "order": order,
-        # The name in older versions of Connect.
-        "order_in_group": order,
-        "width": "LONG",
-        "display_name": row.full_name,
-        "dependents": [],
-    }
-
-
-def config_infos(name: str, config: Mapping[str, str], problems: Mapping[str, list[str]]) -> Json:
-    """Show a validated config as Connect's ConfigInfos: each key with its definition, value and errors."""
-    known = rows()
-    shown = [_config_info(row, order, config, problems) for order, row in enumerate(known, 1)]
-    names = {row.full_name for row in known}
-    strange = [key for key in (*config, *problems) if key not in names]
-    shown += [
-        {
-            "definition": key_info(Key(key, Kind.STRING, None, Place.FLOW, ""), len(shown) + 1),
-            "value": _value_info(key, config.get(key), problems.get(key, [])),
-        }
-        for key in dict.fromkeys(strange)
-    ]
-    return {
-        "name": name,
-        "error_count": sum(len(errors) for errors in problems.values()),
-        "groups": sorted({place.value for place in _PLACES}),
-        "configs": shown,
-    }
-
-
-def _config_info(row: Key, order: int, config: Mapping[str, str], problems: Mapping[str, list[str]]) -> Json:
-    value = config.get(row.full_name, row.default)
-    shown = MASK if row.is_secret and value else value
-    return {
-        "definition": key_info(row, order),
-        "value": _value_info(row.full_name, shown, problems.get(row.full_name, [])),
-    }
-
-
-def _value_info(name: str, value: str | None, errors: list[str]) -> Json:
-    return {"name": name, "value": value, "recommended_values": [], "errors": errors, "visible": True}
+def plugins(*, has_mirus: bool, are_all: bool) -> list[Json]:
+    """List the connectors as Connect's PluginInfo; if they *are_all* wanted, what a connector can name as well."""
+    names = [(PACKAGE + name, "source") for name in CONNECTORS] + [(SOURCE_CLASS, "source")] * has_mirus
+    if are_all:
+        names += [(STEP_PACKAGE + name, "transformation") for name in STEPS]
+        names += [(f"{STEP_PACKAGE}predicates.{name}", "predicate") for name in PREDICATES]
+        names += [(BYTES, "converter"), (BYTES, "header_converter")]
+    return [{"class": name, "type": kind, "version": mm2py.__version__} for name, kind in names]

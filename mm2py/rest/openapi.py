@@ -26,6 +26,7 @@ _PARTS: Final = {
     "partition": "A partition's number",
     "task": "A task's number",
     "group": "A consumer group",
+    "logger": "A logger: `root`, or a subject of events such as `mm2py.flow`",
     "name": "A file of the page",
 }
 _TAGS: Final = {

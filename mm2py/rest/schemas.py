@@ -154,7 +154,7 @@ COMPONENTS: Final[dict[str, Json]] = {
             "default_value": nullable(STRING),
             "importance": STRING,
             "documentation": STRING,
-            "group": STRING,
+            "group": nullable(STRING),
             "order": INTEGER,
             "order_in_group": INTEGER,
             "width": STRING,
@@ -179,6 +179,7 @@ COMPONENTS: Final[dict[str, Json]] = {
             "configs": array(obj({"definition": ref("ConfigKeyInfo"), "value": ref("ConfigValueInfo")})),
         }
     ),
+    "LoggerLevel": obj({"level": STRING, "last_modified": nullable(INTEGER)}),
     "WorkerStatus": obj({"status": STRING, "message": STRING}),
     "Health": obj({"status": STRING, "reasons": STRINGS}),
     "Limit": LIMIT,

@@ -14,6 +14,7 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.telemetry.events import Event
+from mm2py.telemetry.levels import LogLevels
 
 
 E = TypeVar("E", bound=Event)
@@ -33,7 +34,11 @@ class LogEntry:
 class EventLog:
     """Receives every event of the daemon, in order. Used from the event loop's thread only."""
 
-    def __init__(self, clock: Clock, sink: Callable[[Event], None] = lambda _event: None) -> None:
+    def __init__(
+        self, clock: Clock, sink: Callable[[Event], None] = lambda _event: None, levels: LogLevels | None = None
+    ) -> None:
+        #: From which level on the log has events.
+        self.levels = levels or LogLevels()
         self.counts: Counter[str] = Counter()
         self._clock = clock
         self._sinks = [sink]
@@ -45,6 +50,10 @@ class EventLog:
         self.counts[event.name] += 1
         for sink in self._sinks:
             sink(event)
+
+    def set_level(self, name: str, level: str) -> tuple[str, ...]:
+        """Log from *level* on what a logger has, and all below it; return their names."""
+        return self.levels.set(name, level, at_ms=self._clock.wall_ms())
 
     def attach(self, sink: Callable[[Event], None]) -> None:
         """Pass every later event to *sink* too."""

@@ -13,17 +13,10 @@ from typing import Any, Final, TextIO
 
 import structlog
 
-from mm2py.telemetry.events import Event, Level
+from mm2py.telemetry.events import Event
+from mm2py.telemetry.levels import LogLevels
 
 
-_LEVELS = {
-    "trace": Level.DEBUG,
-    "debug": Level.DEBUG,
-    "info": Level.INFO,
-    "warn": Level.WARN,
-    "warning": Level.WARN,
-    "error": Level.ERROR,
-}
 #: The time of a line on a terminal: the machine's own, with its distance to UTC.
 _CONSOLE_TIME: Final = "%Y-%m-%d %H:%M:%S.%f%z"
 #: Characters that are written at once: fewer bytes than a pipe that can be written takes without waiting (PIPE_BUF).
@@ -32,16 +25,15 @@ _PIECE: Final = 1_000
 _PATIENCE_MS: Final = 1_000
 
 
-def log_sink(*, log_format: str, log_level: str, stream: TextIO | None = None) -> Callable[[Event], None]:
+def log_sink(*, log_format: str, levels: LogLevels, stream: TextIO | None = None) -> Callable[[Event], None]:
     """
-    Return the function that writes an event's log line.
+    Return the function that writes an event's log line if its level is one of those that *levels* let through.
 
     *log_format* is ``console``, ``json`` or ``auto``: console if *stream* (stderr) is a terminal.
     """
     out = stream or sys.stderr
     if out is None:  # stderr was closed before the start
         return lambda _event: None
-    least = _LEVELS.get(log_level.lower(), Level.INFO)
     is_console = log_format == "console" or (log_format == "auto" and out.isatty())
     renderer: Any = (
         structlog.dev.ConsoleRenderer(columns=_columns(has_colours=out.isatty()), sort_keys=False)
@@ -58,7 +50,7 @@ def log_sink(*, log_format: str, log_level: str, stream: TextIO | None = None) -
     )
 
     def write(event: Event) -> None:
-        if event.severity.value >= least.value:
+        if levels.logs(event):
             logger.info(event.name, level=event.severity.name.lower(), **event.fields())
 
     return write

@@ -42,6 +42,7 @@ _PARTS = {
     "partition": "0",
     "task": "0",
     "group": "rest-readers",
+    "logger": "root",
     "name:.+": "index.html",
 }
 _TOKEN = "do-" + "x" * 32

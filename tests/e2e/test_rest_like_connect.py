@@ -196,17 +196,40 @@ async def _answers(url: str) -> list[tuple[int, object, object]]:
     return found
 
 
+async def _definitions(url: str) -> dict[str, dict[str, object]]:
+    """Return what each class takes, but for the words that describe it."""
+    found = {}
+    async with aiohttp.ClientSession() as session:
+        for plugin in ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector"):
+            async with session.get(f"{url}/connector-plugins/{plugin}/config") as answer:
+                keys = await answer.json()
+            ours_alone = {"documentation", "order"}
+            found[plugin] = {
+                one["name"]: {name: value for name, value in one.items() if name not in ours_alone} for one in keys
+            }
+    return found
+
+
 async def _version(url: str) -> str:
     async with aiohttp.ClientSession() as session, session.get(f"{url}/") as answer:
         return str((await answer.json())["version"])
 
 
 async def test_answers_are_connect_s(connect: str, mirror: str) -> None:
-    """To each question both give the same status, and bodies with the same fields of the same types."""
+    """To each question both give the same status, and bodies with the same fields of the same types; and each class has
+    the same keys, with the same types, defaults and places.
+    """
     theirs, ours = await _answers(connect), await _answers(mirror)
     # Tools judge by it what they may ask for.
     versions = [await _version(url) for url in (connect, mirror)]
+    of_theirs, of_ours = await _definitions(connect), await _definitions(mirror)
 
+    assert {plugin: len(keys) for plugin, keys in of_theirs.items()} == {
+        "MirrorSourceConnector": 118,
+        "MirrorCheckpointConnector": 113,
+        "MirrorHeartbeatConnector": 102,
+    }
+    assert of_ours == of_theirs
     asked = [f"{method} {path}" for method, path, _, _ in _QUESTIONS]
     assert versions[0] == versions[1]
     assert dict(enumerate(zip(asked, ours, strict=True))) == dict(enumerate(zip(asked, theirs, strict=True)))

@@ -462,7 +462,7 @@ async def test_without_the_right_to_its_leader_s_id_a_worker_writes_unguarded(
         events=events,
         jitter=random.random,
         on_change=lambda _: None,
-        on_restart=lambda _: None,
+        on_request=lambda _: None,
     )
 
     async def decide() -> Sequence[KeyValue]:

@@ -74,7 +74,7 @@ async def _following(cluster: KafkaCluster, topic: str) -> AsyncIterator[_Follow
         events=EventLog(clock, lambda event: events.append(event.name)),
         jitter=random.random,
         on_change=changes.append,
-        on_restart=restarts.append,
+        on_request=restarts.append,
     )
     async with asyncio.TaskGroup() as tasks:
         follow = tasks.create_task(store.follow(), name="follow")

@@ -37,6 +37,7 @@ PARTS = {
     "partition": "1",
     "task": "0",
     "group": "billing",
+    "logger": "root",
     "name:.+": "index.html",
 }
 _NO_OFFSET = {"partition": {"cluster": "A", "topic": "orders", "partition": 0}, "offset": None}
@@ -57,6 +58,7 @@ BODIES: Mapping[str, object] = {
     "put_worker_config": {**CONNECTOR, "topics": "orders"},
     "patch_worker_config": {"topics": "orders", "tasks.max": None},
     "validate_worker_config": CONNECTOR,
+    "put_logger": {"level": "DEBUG"},
     "patch_worker_offsets": {"offsets": [_NO_OFFSET]},
     "patch_offsets": {"offsets": [_NO_OFFSET]},
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.config.settings import MirrorSettings, load_settings
+from mm2py.config.settings import MirrorSettings, Problem, load_settings
 from mm2py.core.control.connector_offsets import read_offsets
 from mm2py.core.control.live_config import (
     FlowSetting,
@@ -23,10 +23,17 @@ from mm2py.core.control.live_config import (
 )
 from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.errors import UnknownFlowError, UnknownTaskError
-from mm2py.flow.control.connect_worker import Composition, ConnectWorker
+from mm2py.flow.control.composition import Composition, own_problems
+from mm2py.flow.control.connect_worker import ConnectWorker
 from mm2py.flow.control.connector_store import Decide
 from mm2py.flow.control.control import Control
-from mm2py.model.connector_configs import ConnectorsTopic, RestartRequest, StoredConnector, config_record
+from mm2py.model.connector_configs import (
+    ConnectorsTopic,
+    LoggerRequest,
+    RestartRequest,
+    StoredConnector,
+    config_record,
+)
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import PartitionFailure
@@ -262,8 +269,10 @@ class ControlDouble(Control):
 class _WorkerDouble(ConnectWorker):
     """A worker that judges connectors without a thread: virtual time would jump past it."""
 
-    async def _tried(self, connectors: Mapping[str, StoredConnector]) -> Composition:
-        return self._composed(connectors)
+    async def _tried(
+        self, name: str, config: Mapping[str, str], others: Mapping[str, StoredConnector]
+    ) -> tuple[list[Problem], Composition]:
+        return own_problems(name, config, others, self.composed)
 
 
 class _StoreDouble:
@@ -276,6 +285,7 @@ class _StoreDouble:
         self._topic = ConnectorsTopic()
         self._on_change = on_change
         self.restarts: list[RestartRequest] = []
+        self.loggers: list[LoggerRequest] = []
 
     @property
     def connectors(self) -> Mapping[str, StoredConnector]:
@@ -286,6 +296,8 @@ class _StoreDouble:
             found = self._topic.take(key, value)
             if isinstance(found, RestartRequest):
                 self.restarts.append(found)
+            elif isinstance(found, LoggerRequest):
+                self.loggers.append(found)
         self._on_change()
 
 

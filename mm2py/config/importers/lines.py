@@ -58,7 +58,16 @@ class Imported:
                 if entry.written.endswith(".bootstrap.servers"):
                     hint = _ALIASED_SERVERS.sub("write " + entry.written, hint)
                 return attrs.evolve(problem, key=entry.written, hint=hint)
-        return None if problem.where == self.document.name else problem
+        if problem.where == self.document.name:
+            return None
+        # A key that is missing is named as it would be written beside the line that needs it.
+        beside = (entry for entry in self.document.entries if entry.where == problem.where)
+        stems = {entry.key.removesuffix(entry.written) for entry in beside if entry.key.endswith(entry.written)}
+        for stem in stems - {""}:
+            if problem.key.startswith(stem):
+                key, hint = problem.key.removeprefix(stem), problem.hint.replace(stem, "")
+                return attrs.evolve(problem, key=key, hint=hint)
+        return problem
 
 
 class Lines:

@@ -75,6 +75,10 @@ REST = Section(
             "What unauthenticated clients may do: `none`, `read`, `write`; or `auto`: nothing if users or tokens are "
             "configured, else everything on loopback listeners and reading on others. `/health/live` and "
             "`/health/ready` need no login.", check=one_of("auto", "none", "read", "write")),
+        Key("rest.show.secrets", Kind.BOOLEAN, "false", Place.TOP,
+            "Whether a Connect worker shows the secrets in its connectors' configs to clients who may write, for tools "
+            "that wait until they read what they wrote (Terraform). Others see `***`, and so does everyone by default. "
+            "`${file:…}` references are always shown as they are, and need no such setting."),
         Key("access.control.allow.origin", Kind.STRING, "", Place.TOP,
             "Other origins whose pages may use REST in a browser: `https://host`, separated by commas, or `*`, which "
             "is refused if they could then change something without a login, as on loopback by default. None by "

@@ -9,7 +9,6 @@ stored; then every worker reads it from the topic, this one too.
 from __future__ import annotations
 
 import asyncio
-import enum
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,32 +17,26 @@ from typing import Final
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.config.importers.distributed import (
-    config_storage,
-    import_distributed,
-    leader_id,
-    parsed,
-    read_worker,
-    unmasked,
-    waiting,
-)
+from mm2py.config.importers.distributed import config_storage, leader_id, read_worker, unmasked
 from mm2py.config.importers.lines import ParsedFile
-from mm2py.config.importers.standalone import Connector, ConnectorClass, classify, kind_of
-from mm2py.config.providers import Stamp
-from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem, import_settings
+from mm2py.config.importers.standalone import ConnectorClass, kind_of
+from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem
 from mm2py.core.control.overrides import SOURCE
 from mm2py.errors import OverrideConflictError, UnknownConnectorError
+from mm2py.flow.control.composition import Composition, Configs, Idleness, Place, compose, own_problems
 from mm2py.flow.control.connector_store import ConnectorStore
-from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.control.takeover import take_over_positions
 from mm2py.flow.control.worker_membership import WorkerMembership
 from mm2py.flow.supervise import supervise
 from mm2py.model.connector_configs import (
     ConnectorsTopic,
     KeyValue,
+    LoggerRequest,
+    Request,
     RestartRequest,
     StoredConnector,
     config_record,
+    logger_record,
     restart_record,
     state_record,
 )
@@ -53,100 +46,13 @@ from mm2py.model.overrides import Wanted
 from mm2py.model.state import FlowView
 from mm2py.telemetry.events import ConnectorNotRun, ConnectorStored, Event, RestartNeeded
 from mm2py.telemetry.journal import EventLog
+from mm2py.telemetry.levels import parse_level
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import TopicLog
 
 
-Configs = Mapping[str, Mapping[str, str]]
-
 #: What makes a file that of this worker and no other.
 _IDENTITY: Final = ("bootstrap.servers", "group.id", "config.storage.topic")
-
-
-class Idleness(enum.Enum):
-    """Why a connector is not run."""
-
-    #: It is of a class that mm2py does not have.
-    FOREIGN = "foreign"
-    INVALID = "invalid"
-    #: A checkpoint connector without a source connector of its flow.
-    WAITING = "waiting"
-
-
-@attrs.frozen
-class Idle:
-    """A connector that is not run, and why."""
-
-    why: Idleness
-    problems: tuple[Problem, ...]
-
-    def __str__(self) -> str:
-        return "; ".join(map(str, self.problems))
-
-
-@attrs.frozen
-class Place:
-    """A connector that is run: its flow, and its task group there."""
-
-    flow: Flow
-    group: str
-
-
-@attrs.frozen
-class Composition:
-    """The settings that a worker's file and its connectors come to."""
-
-    settings: MirrorSettings
-    places: Mapping[str, Place] = attrs.field(factory=dict)
-    idle: Mapping[str, Idle] = attrs.field(factory=dict)
-
-
-def compose(path: Path, worker: ParsedFile, configs: Configs, *, is_strict: bool = False) -> Composition:
-    """Return the settings with all of *configs* that fit; where some contradict each other, earlier ones count. Raise
-    ConfigError if the worker's file is invalid by itself.
-    """
-
-    def load(some: Configs) -> MirrorSettings:
-        imported = import_distributed(path, worker, some)
-        settings = import_settings(imported)
-        if not settings.flows:
-            settings = attrs.evolve(settings, notes=imported.notes)
-        if (notes := judged(settings).notes) and is_strict:
-            raise ConfigError(notes)
-        return settings
-
-    found = {name: classify(parsed(name, config)) for name, config in configs.items()}
-    idle = {name: _unusable(configs[name], one) for name, one in found.items() if isinstance(one, Problem)}
-    kinds = list(ConnectorClass)
-    ours = sorted((one for one in found.values() if isinstance(one, Connector)), key=lambda one: kinds.index(one.kind))
-    idle |= {name: Idle(Idleness.WAITING, (problem,)) for name, problem in waiting(configs).items()}
-    accepted = {one.file.name: configs[one.file.name] for one in ours if one.file.name not in idle}
-    try:
-        settings = load(accepted)
-    except ConfigError:
-        wanted, accepted, settings, awaited = accepted, {}, load({}), dict[Path, Stamp]()
-        for name, config in wanted.items():
-            more = {**accepted, name: config}
-            if name in (without := waiting(more)):
-                idle[name] = Idle(Idleness.WAITING, (without[name],))
-                continue
-            try:
-                settings, accepted = load(more), more
-            except ConfigError as error:
-                idle[name] = Idle(Idleness.INVALID, error.problems)
-                awaited |= error.provided
-        settings = attrs.evolve(settings, provided={**awaited, **settings.provided})
-    places = {one.file.name: Place(one.flow, _group(one)) for one in ours if one.file.name in accepted}
-    return Composition(settings, places, idle)
-
-
-def _unusable(config: Mapping[str, str], problem: Problem) -> Idle:
-    is_foreign = problem.key == "connector.class" and bool(config.get("connector.class", "").strip())
-    return Idle(Idleness.FOREIGN if is_foreign else Idleness.INVALID, (problem,))
-
-
-def _group(connector: Connector) -> str:
-    return SOURCE if connector.kind is ConnectorClass.MIRUS else connector.kind.value
 
 
 @attrs.define(eq=False)
@@ -201,16 +107,16 @@ class ConnectWorker:
             events=events,
             jitter=jitter,
             on_change=self._on_change,
-            on_restart=self._on_restart,
+            on_request=self._on_request,
         )
 
     def read(self) -> MirrorSettings:
         """Read the file again, and return the settings with the connectors as last seen. Runs in a thread."""
         self._worker = self._read_again()
-        before, now = self.composition.idle, self._composed(self.store.connectors)
+        before, now = self.composition.idle, self.composed(self.store.connectors)
         self.composition = now
         # Its password may be another one.
-        self.store.endpoint = self.membership.endpoint = _target(self._composed({}))
+        self.store.endpoint = self.membership.endpoint = _target(self.composed({}))
         for name, idle in now.idle.items():
             if idle != before.get(name):
                 self._report(ConnectorNotRun(name, tuple(map(str, idle.problems))))
@@ -235,12 +141,10 @@ class ConnectWorker:
         else:
             self._loop.call_soon_threadsafe(self._events.emit, event)
 
-    def _composed(self, connectors: Mapping[str, StoredConnector]) -> Composition:
+    def composed(self, connectors: Mapping[str, StoredConnector]) -> Composition:
+        """Return what *connectors* come to beside the worker's file."""
         configs = {name: one.config for name, one in connectors.items()}
         return compose(self._path, self._worker, configs, is_strict=self._is_strict)
-
-    async def _tried(self, connectors: Mapping[str, StoredConnector]) -> Composition:
-        return await asyncio.to_thread(self._composed, connectors)
 
     async def run(self, hooks: Hooks) -> None:
         """Follow the config topic until cancelled."""
@@ -258,7 +162,11 @@ class ConnectWorker:
         for flow in {place.flow for name in names if (place := self.composition.places.get(name)) is not None}:
             self._hooks.apply(flow)
 
-    def _on_restart(self, request: RestartRequest) -> None:
+    def _on_request(self, request: Request) -> None:
+        if isinstance(request, LoggerRequest):
+            if (level := parse_level(request.level)) is not None:
+                self._events.set_level(request.name, level)
+            return
         place = self.composition.places.get(request.name)
         if self._hooks is not None and place is not None:
             self._hooks.restart(place, request)
@@ -275,13 +183,25 @@ class ConnectWorker:
         """Return the problems that *config* would have as connector *name*, together with all others."""
         before = self.composition.idle
         others = {key: one for key, one in self.store.connectors.items() if key != name}
-        now = await self._tried({**others, name: StoredConnector(config)})
-        own = now.idle.get(name)
-        problems = [] if own is None or own.why is Idleness.WAITING else list(own.problems)
+        problems, now = await self._tried(name, config, others)
         for other, idle in now.idle.items():
-            if other != name and other not in before and idle.why is not Idleness.WAITING:
+            if other in others and other not in before and idle.why is not Idleness.WAITING:
                 problems.append(Problem(name, "", f"connector {other} could not run beside it: {idle}"))
         return tuple(problems)
+
+    async def check_apart(self, name: str, config: Mapping[str, str]) -> tuple[Problem, ...]:
+        """Return the problems that *config* would have: those of a connector that exists together with all others, and
+        by itself under any other name, as tools make one up.
+        """
+        if name in self.store.connectors:
+            return await self.check(name, config)
+        problems, _ = await self._tried(name, config, {})
+        return tuple(problems)
+
+    async def _tried(
+        self, name: str, config: Mapping[str, str], others: Mapping[str, StoredConnector]
+    ) -> tuple[list[Problem], Composition]:
+        return await asyncio.to_thread(own_problems, name, config, others, self.composed)
 
     # Changing.
 
@@ -346,6 +266,15 @@ class ConnectWorker:
         """Ask all nodes, this one too, to restart a connector. Raise as `want`."""
         await self._write_of(request.name, restart_record(request))
         self._events.emit(ConnectorStored(request.name, "restart", by))
+
+    async def set_log_level(self, name: str, level: str) -> None:
+        """Have all nodes, this one too, log from a level on. Raise ConnectorsNotStoredError."""
+
+        async def decide() -> Sequence[KeyValue]:
+            return [logger_record(LoggerRequest(name, level))]
+
+        async with self._changing:
+            await self.store.change(decide)
 
     async def _write_of(self, name: str, *records: KeyValue) -> None:
         """Write *records* of a connector, if there is one of that name."""

@@ -23,6 +23,8 @@ from mm2py.flow.internal_topics import report_expiry
 from mm2py.model.connector_configs import (
     ConnectorsTopic,
     KeyValue,
+    LoggerRequest,
+    Request,
     RestartRequest,
     StoredConnector,
     config_record,
@@ -65,7 +67,7 @@ class ConnectorStore:
     """
     The connectors that the topic holds, as last read.
 
-    *on_change* gets the names of connectors whose records came, and *on_restart* requests that came after the first
+    *on_change* gets the names of connectors whose records came, and *on_request* requests that came after the first
     reading.
     """
 
@@ -79,7 +81,7 @@ class ConnectorStore:
         events: EventLog,
         jitter: Callable[[], float],
         on_change: Callable[[frozenset[str]], None],
-        on_restart: Callable[[RestartRequest], None],
+        on_request: Callable[[Request], None],
     ) -> None:
         self.connectors: Mapping[str, StoredConnector] = {}
         self.is_read = False
@@ -93,14 +95,14 @@ class ConnectorStore:
         self._unguarded_by = 0
         self._jitter = jitter
         self._on_change = on_change
-        self._on_restart = on_restart
+        self._on_request = on_request
         self._topic = ConnectorsTopic()
         self._read_to = 0
         #: Whether the topic lost its end, and has not been filled again since.
         self._is_cut = False
         #: What was read and not used yet.
         self._names: set[str] = set()
-        self._restarts: list[RestartRequest] = []
+        self._requests: list[Request] = []
         self._topic_id: str | None = None
         self._turn = asyncio.Lock()
         #: How often the topic could not be read in a row, since when, why, and what was reported of that.
@@ -256,8 +258,8 @@ class ConnectorStore:
                 found = self._topic.take(record.key, record.value)
                 if isinstance(found, UnreadableRecord):
                     self._events.emit(ConnectorRecordUnreadable(log.topic, offset, found.problem))
-                elif isinstance(found, RestartRequest):
-                    self._restarts += [] if is_again else [found]
+                elif isinstance(found, RestartRequest | LoggerRequest):
+                    self._requests += [] if is_again else [found]
                 elif found is not None:
                     self._names.add(found)
         if read_to and not has_read:
@@ -268,7 +270,7 @@ class ConnectorStore:
     def _settle(self, cluster: Cluster) -> None:
         """Use what was read."""
         is_first, self.is_read = not self.is_read, True
-        names, restarts, self._names, self._restarts = frozenset(self._names), self._restarts, set(), []
+        names, requests, self._names, self._requests = frozenset(self._names), self._requests, set(), []
         self.cluster_id = cluster.metadata.cluster_id or self.cluster_id
         if names or is_first:
             self.connectors = self._topic.connectors
@@ -276,8 +278,8 @@ class ConnectorStore:
             self._events.emit(ConnectorsRead(self._storage.topic, cluster.alias, tuple(self.connectors)))
         if names or is_first:
             self._on_change(names)
-        for request in restarts if not is_first else ():
-            self._on_restart(request)
+        for request in requests if not is_first else ():
+            self._on_request(request)
 
 
 def _contents(connectors: Mapping[str, StoredConnector]) -> list[KeyValue]:

@@ -4,12 +4,14 @@ once, and what does the same at both is carried out here.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import attrs
 
 from mm2py.core.control import overrides as verbs
+from mm2py.errors import OverrideConflictError, OverrideRejectedError
 from mm2py.flow.plugins import policy_of
 from mm2py.model.overrides import Wanted
 from mm2py.model.state import FlowView, GroupView
@@ -17,6 +19,7 @@ from mm2py.rest import connect
 from mm2py.rest.errors import RestError, bad_request, not_found
 from mm2py.rest.handlers.flows import WRITE_ERRORS, whole
 from mm2py.rest.handlers.known_topics import elsewhere
+from mm2py.rest.plugin_definitions import definitions
 from mm2py.rest.route import Answer, Ask, Json, Param, Routes
 from mm2py.rest.schemas import BOOLEAN, CONFIG, CONFIG_PATCH, CONFIG_SENT, STRING, STRINGS, array, ref
 
@@ -161,8 +164,8 @@ PLUGINS: Final = Operation(
     _PLUGINS,
     "The available connector classes",
     {200: array(ref("PluginInfo"))},
-    query=(Param("connectorsOnly", BOOLEAN, "Accepted without effect: there are only connectors"),),
-    errors=(404,),
+    query=(Param("connectorsOnly", BOOLEAN, "`false` lists transforms, predicates and converters, too"),),
+    errors=(400, 404),
 )
 PLUGIN_CONFIG: Final = Operation(
     "GET",
@@ -335,24 +338,47 @@ async def _offsets(root: Root, ask: Ask) -> object:
     }
 
 
+@contextmanager
+def _named(one: Connector, flow: FlowView, group: GroupView) -> Iterator[None]:
+    """Have refusals name the connector as it was asked for, which a flow knows by another name."""
+
+    def renamed(text: str) -> str:
+        is_of_worker = one.name != group.connector
+        return text.replace(f"{group.connector} of flow {flow.flow}", one.name) if is_of_worker else text
+
+    try:
+        yield
+    except OverrideRejectedError as error:
+        raise OverrideRejectedError(tuple(map(renamed, error.problems))) from error
+    except OverrideConflictError as error:
+        raise OverrideConflictError(renamed(error.what), error.way_out) from error
+
+
 async def _patch_offsets(root: Root, ask: Ask) -> object:
-    _, flow, group = root.running(ask)
+    one, flow, group = root.running(ask)
     body = await ask.object()
     if strange := sorted(set(body) - {"offsets"}):
         raise bad_request(*(f"{name!r} is not known: the body has offsets" for name in strange))
-    await whole(ask, ask.control.alter_offsets(flow.flow, group.connector, body.get("offsets"), by=ask.by))
+    with _named(one, flow, group):
+        await whole(ask, ask.control.alter_offsets(flow.flow, group.connector, body.get("offsets"), by=ask.by))
     return {"message": _OFFSETS_DONE.format("altered")}
 
 
 async def _reset_offsets(root: Root, ask: Ask) -> object:
-    _, flow, group = root.running(ask)
-    await whole(ask, ask.control.reset_offsets(flow.flow, group.connector, by=ask.by))
+    one, flow, group = root.running(ask)
+    with _named(one, flow, group):
+        await whole(ask, ask.control.reset_offsets(flow.flow, group.connector, by=ask.by))
     return {"message": _OFFSETS_DONE.format("reset")}
 
 
 async def _plugin_config(root: Root, ask: Ask) -> object:
-    root.plugin(ask)
-    return [connect.key_info(row, order) for order, row in enumerate(connect.rows(), 1)]
+    return [one.shown() for one in definitions(root.plugin(ask))]
+
+
+def plugins(ask: Ask, *, has_mirus: bool) -> list[Json]:
+    """Return what `PLUGINS` lists."""
+    are_all = "connectorsOnly" in ask.request.query and not ask.flag("connectorsOnly")
+    return connect.plugins(has_mirus=has_mirus, are_all=are_all)
 
 
 #: Served at each root: what an operation is called there, and what carries it out.

@@ -17,6 +17,7 @@ from mm2py.rest import connect
 from mm2py.rest.errors import RestError, bad_request, not_found
 from mm2py.rest.handlers import connect_api as api
 from mm2py.rest.handlers.flows import FLOW, carry_out, whole
+from mm2py.rest.plugin_definitions import config_infos
 from mm2py.rest.route import Answer, Ask, Routes
 from mm2py.rest.shapes import is_gone
 
@@ -206,7 +207,7 @@ async def restart_task(ask: Ask) -> object:
 @_root.serves(api.PLUGINS)
 async def get_plugins(ask: Ask) -> object:
     ask.flow()
-    return connect.plugins()
+    return api.plugins(ask, has_mirus=False)
 
 
 @_root.serves(api.VALIDATE, "Validate a config without applying it: 200 with all problems")
@@ -231,4 +232,4 @@ async def validate_config(ask: Ask) -> object:
         else:
             if asked.problems:
                 problems[key] = list(asked.problems)
-    return connect.config_infos(class_name, texts, problems)
+    return config_infos(class_name, texts, problems)

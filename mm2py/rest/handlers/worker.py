@@ -14,7 +14,8 @@ from mm2py.config.importers.mirus import SOURCE_CLASS
 from mm2py.config.importers.standalone import ConnectorClass, kind_of
 from mm2py.config.keys.table import nearest
 from mm2py.config.rest import Right
-from mm2py.flow.control.connect_worker import ConnectWorker, Idleness
+from mm2py.flow.control.composition import Idleness
+from mm2py.flow.control.connect_worker import ConnectWorker
 from mm2py.model.connector_configs import RestartRequest, StoredConnector
 from mm2py.model.overrides import Wanted
 from mm2py.model.state import FlowView, GroupView
@@ -22,6 +23,7 @@ from mm2py.rest import connect
 from mm2py.rest.errors import RETRY_AFTER_S, RestError, bad_request, not_found
 from mm2py.rest.handlers import connect_api as api
 from mm2py.rest.handlers.flows import whole
+from mm2py.rest.plugin_definitions import config_infos
 from mm2py.rest.route import Answer, Ask, Json, Routes
 from mm2py.rest.schemas import ref
 
@@ -50,6 +52,7 @@ def _connectors(ask: Ask) -> Mapping[str, StoredConnector]:
 
 
 def _shown(ask: Ask, name: str, stored: StoredConnector) -> api.Connector:
+    shows_secrets = ask.node.settings.rest.shows_secrets and ask.guest.right is Right.WRITE
     composition = _worker(ask).composition
     place, idle = composition.places.get(name), composition.idle.get(name)
     flow = next((one for one in ask.rest.view().flows if place is not None and one.flow == place.flow), None)
@@ -60,7 +63,7 @@ def _shown(ask: Ask, name: str, stored: StoredConnector) -> api.Connector:
         flow,
         group,
         tasks=[] if flow is None or group is None else _tasks(flow, group),
-        config=lambda: {**masked(stored.config), "name": name},
+        config=lambda: {**(stored.config if shows_secrets else masked(stored.config)), "name": name},
         idle="" if idle is None else str(idle),
         has_failed=idle is not None and idle.why is Idleness.INVALID,
     )
@@ -227,12 +230,13 @@ async def restart_worker_task(ask: Ask) -> object:
 @_root.serves(api.PLUGINS)
 async def get_worker_plugins(ask: Ask) -> object:
     _worker(ask)
-    found = connect.plugins()
-    return [*found, {**found[0], "class": SOURCE_CLASS}]
+    return api.plugins(ask, has_mirus=True)
 
 
 @_root.serves(
-    api.VALIDATE, "Validate a config without applying it, together with the other connectors: 200 with all problems"
+    api.VALIDATE,
+    "Validate a config without applying it: 200 with all problems. That of a connector which exists is judged together "
+    "with the others, one under another name alone",
 )
 async def validate_worker_config(ask: Ask) -> object:
     class_name, body = _plugin(ask), await ask.object()
@@ -241,7 +245,7 @@ async def validate_worker_config(ask: Ask) -> object:
     if kind_of(texts.get("connector.class", class_name)) is not kind_of(class_name):
         raise bad_request(f"connector.class is {texts['connector.class']}, and the address names {class_name}")
     problems = {} if "name" in body else {"name": [_NO_NAME]}
-    for one in await _worker(ask).check(texts["name"], {**texts, "connector.class": class_name}):
+    for one in await _worker(ask).check_apart(texts["name"], {**texts, "connector.class": class_name}):
         message = f"{one.message} ({one.hint})" if one.hint else one.message
         problems.setdefault(one.key or "name", []).append(message)
-    return connect.config_infos(class_name, masked(texts), problems)
+    return config_infos(class_name, masked(texts), problems)

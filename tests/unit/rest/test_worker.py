@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
+from mm2py.config.rest import Right
 from mm2py.model.connector_configs import RestartRequest
 from mm2py.model.overrides import Wanted
 from mm2py.model.state import FlowState
@@ -114,6 +115,21 @@ async def test_what_is_shown_may_be_put_back(ask: Asking) -> None:
     assert stored == {**{key: one for key, one in CONNECTOR.items() if key != "topics"}, "tasks.max": "2"}
 
 
+async def test_secrets_are_shown_to_those_who_may_write_if_that_is_set(ask: Asking) -> None:
+    """A tool that waits until it reads what it wrote comes to an end; who may only read sees none."""
+    path, secret = f"/connectors/{NAME}/config", "source.cluster.sasl.jaas.config"
+    hidden = (await ask("GET", path)).json
+    rest = attrs.evolve(ask.node.settings.rest, shows_secrets=True)
+    ask.node.settings = attrs.evolve(ask.node.settings, rest=rest)
+    put = await ask("PUT", path, {**CONNECTOR, secret: "new"})
+    shown = (await ask("GET", path)).json
+    ask.node.settings = attrs.evolve(ask.node.settings, rest=attrs.evolve(rest, anonymous=Right.READ))
+    of_reader = (await ask("GET", path)).json
+
+    assert hidden[secret] == of_reader[secret] == "***"
+    assert shown == put.json["config"] == {**CONNECTOR, secret: "new"}
+
+
 async def test_states_are_kept_in_the_topic(ask: Asking) -> None:
     """Pause, stop and resume write the target state; a new connector may begin with one."""
     worker = ask.node.worker
@@ -179,23 +195,78 @@ async def test_a_restart_reaches_every_node(ask: Asking) -> None:
     ]
 
 
+_VALIDATE = "/connector-plugins/org.apache.kafka.connect.mirror.MirrorSourceConnector/config/validate"
+
+
+def _errors(infos: dict[str, Any]) -> dict[str, list[str]]:
+    return {one["value"]["name"]: one["value"]["errors"] for one in infos["configs"] if one["value"]["errors"]}
+
+
 async def test_validation_names_each_key(ask: Asking) -> None:
-    """Together with the other connectors, and nothing is stored."""
-    path = "/connector-plugins/org.apache.kafka.connect.mirror.MirrorSourceConnector/config/validate"
-    config = {**NORTH, "tasks.max": "many", "source.cluster.alias": "A"}
-    got = await ask("PUT", path, config)
-    nameless = await ask("PUT", path, {key: value for key, value in config.items() if key != "name"})
-    errors = {one["value"]["name"] for one in got.json["configs"] if one["value"]["errors"]}
+    """All problems of a config at once, by the names that were sent, also of what it names; nothing is stored."""
+    config = {
+        **NORTH,
+        "tasks.max": "many",
+        "topic.filter.class": "no.Filter",
+        "transforms": "a, b",
+        "transforms.a.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms.a.regex": "(",
+        "transforms.b.type": "Nope",
+    }
+    got = await ask("PUT", _VALIDATE, config)
+    nameless = await ask("PUT", _VALIDATE, {key: value for key, value in config.items() if key != "name"})
+    errors = _errors(got.json)
 
     assert got.status == 200
-    assert (got.json["error_count"], errors) == (2, {"tasks.max", "connector.class"})
-    assert nameless.json["error_count"] == 3
+    assert set(errors) == {
+        "tasks.max", "topic.filter.class", "transforms.a.regex", "transforms.a.replacement", "transforms.b.type",
+    }  # fmt: skip
+    assert got.json["error_count"] == 5
+    assert not any("->" in text for texts in errors.values() for text in texts)
+    assert set(_errors(nameless.json)) == {*errors, "name"}
     assert (await ask("GET", "/connectors")).json == [NAME]
 
 
+async def test_a_config_under_another_name_is_judged_alone(ask: Asking) -> None:
+    """Tools make up a name to ask whether a connector's own config is right; what exists is judged with the others."""
+    alone = await ask("PUT", _VALIDATE, {**CONNECTOR, "name": "dummy-name"})
+    created = await ask("PUT", "/connectors/north/config", NORTH)
+    beside = await ask("PUT", _VALIDATE, {**NORTH, "source.cluster.alias": "A"})
+    path = _VALIDATE.replace("Source", "Checkpoint")
+    checkpoint = {**CONNECTOR, "name": "cp", "connector.class": "MirrorCheckpointConnector"}
+    of_checkpoint = await ask("PUT", path, {**checkpoint, "groups": "("})
+    without = await ask("PUT", _VALIDATE, {"connector.class": NAME, "name": "x", "tasks.max": "many"})
+
+    assert (alone.json["error_count"], created.status) == (0, 201)
+    assert "A->B has a MirrorSourceConnector already" in str(_errors(beside.json))
+    assert set(_errors(of_checkpoint.json)) == {"groups"}
+    assert {"source.cluster.alias", "tasks.max"} <= set(_errors(without.json))
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["replication.policy.class", "topic.filter.class", "group.filter.class", "config.property.filter.class"],
+)
+async def test_a_class_that_cannot_be_loaded_is_refused(ask: Asking, key: str) -> None:
+    """At once, where it is sent, and not by a connector that fails later; what is stored stays."""
+    path, bad = "/connectors/north/config", {key: "no.such.Class"}
+    kind = "MirrorCheckpointConnector" if key == "group.filter.class" else NAME
+    good = {**NORTH, "connector.class": kind}
+    first = await ask("PUT", path, {**good, **bad})
+    created = await ask("PUT", path, good)
+    answers = [first, await ask("PUT", path, {**good, **bad}), await ask("PATCH", path, bad)]
+    judged = await ask("PUT", _VALIDATE.replace(NAME, kind), {**good, **bad, "name": "another"})
+
+    assert [created.status, *(answer.status for answer in answers)] == [201, 400, 400, 400]
+    assert all(f"{key}: no.such.Class: " in answer.json["message"] for answer in answers)
+    assert _errors(judged.json).keys() == {key}
+    assert key not in (await ask("GET", path)).json
+
+
 async def test_the_plugins_are_ours(ask: Asking) -> None:
-    """MirrorMaker's three and Mirus's."""
+    """MirrorMaker's three and Mirus's; on demand what a connector can name, too."""
     plugins = (await ask("GET", "/connector-plugins")).json
+    more = (await ask("GET", "/connector-plugins?connectorsOnly=false")).json
 
     assert [plugin["class"].rpartition(".")[2] for plugin in plugins] == [
         "MirrorSourceConnector",
@@ -203,6 +274,27 @@ async def test_the_plugins_are_ours(ask: Asking) -> None:
         "MirrorHeartbeatConnector",
         "MirusSourceConnector",
     ]
+    assert more[:4] == plugins
+    assert {one["type"] for one in more} == {"source", "transformation", "predicate", "converter", "header_converter"}
+    assert "org.apache.kafka.connect.transforms.predicates.TopicNameMatches" in {one["class"] for one in more}
+
+
+async def test_a_plugin_s_definitions_are_those_of_its_class(ask: Asking) -> None:
+    """A form made of them has what the class takes; a config's transforms come with their own keys."""
+    found = {}
+    for plugin in ("MirrorSource", "MirrorCheckpoint", "MirrorHeartbeat", "MirusSource"):
+        found[plugin] = (await ask("GET", f"/connector-plugins/{plugin}Connector/config")).json
+    (alias,) = (one for one in found["MirrorSource"] if one["name"] == "source.cluster.alias")
+    config = {**NORTH, "transforms": "a", "transforms.a.type": "RegexRouter", "transforms.a.regex": "a"}
+    infos = (await ask("PUT", _VALIDATE, config)).json
+    nested = [one["definition"] for one in infos["configs"] if one["definition"]["group"] == "Transforms: a"]
+
+    assert [len(keys) for keys in found.values()] == [118, 113, 102, 36]
+    assert (alias["required"], alias["importance"], alias["group"]) == (True, "HIGH", None)
+    assert [one["name"].removeprefix("transforms.a.") for one in nested] == [
+        "type", "regex", "replacement", "negate", "predicate",
+    ]  # fmt: skip
+    assert "Transforms: a" in infos["groups"]
 
 
 async def test_views_name_connectors_as_they_were_created(ask: Asking) -> None:

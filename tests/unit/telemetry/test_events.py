@@ -20,6 +20,7 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.telemetry import events
 from mm2py.telemetry.events import Event, FlowDrained, Level, PartitionStopped, SparkLogged, TaskRestarted
 from mm2py.telemetry.journal import RING_EVENTS, EventLog
+from mm2py.telemetry.levels import LogLevels
 from mm2py.telemetry.logs import log_sink
 from tests.support.clocks import WALL_START_MS, ManualClock
 
@@ -91,7 +92,7 @@ def test_json_lines_begin_with_what_they_are_about() -> None:
     """Off a terminal each event is one JSON object, time, level and name first."""
     stream = io.StringIO()
 
-    log_sink(log_format="auto", log_level="info", stream=stream)(STOPPED)
+    log_sink(log_format="auto", levels=LogLevels(), stream=stream)(STOPPED)
 
     line = json.loads(stream.getvalue())
     assert list(line)[:3] == ["timestamp", "level", "event"]
@@ -101,7 +102,7 @@ def test_json_lines_begin_with_what_they_are_about() -> None:
 def test_console_lines_are_for_people() -> None:
     """The console form names the event and shows a traceback as one."""
     stream = io.StringIO()
-    write = log_sink(log_format="console", log_level="info", stream=stream)
+    write = log_sink(log_format="console", levels=LogLevels(), stream=stream)
 
     write(TaskRestarted("A->B", ("ValueError: no",), 1.0, "Traceback\n  a line"))
 
@@ -136,7 +137,7 @@ def test_the_log_level_decides(log_level: str, is_written: bool) -> None:
     """Events below the level are not written."""
     stream = io.StringIO()
 
-    log_sink(log_format="json", log_level=log_level, stream=stream)(FlowDrained(Flow("A", "B"), 1, 1.0, True))
+    log_sink(log_format="json", levels=LogLevels(log_level), stream=stream)(FlowDrained(Flow("A", "B"), 1, 1.0, True))
 
     assert bool(stream.getvalue()) == is_written
 
@@ -156,7 +157,7 @@ def test_a_line_that_cannot_be_written_stops_nothing(opened: Callable[[], int]) 
     """Whatever emits an event goes on without the line; the event is kept, counted and passed on."""
     passed_on: list[Event] = []
     with suppress(OSError), os.fdopen(opened(), "w") as stream:  # closing it writes what is left
-        journal = EventLog(ManualClock(), log_sink(log_format="json", log_level="info", stream=stream))
+        journal = EventLog(ManualClock(), log_sink(log_format="json", levels=LogLevels(), stream=stream))
         journal.attach(passed_on.append)
 
         journal.emit(STOPPED)
@@ -173,7 +174,7 @@ def test_a_reader_that_hangs_stops_nothing() -> None:
     lines = [SparkLogged(f"{number} {'x' * 2_500}") for number in range(20)]
 
     with os.fdopen(writer, "w") as stream, os.fdopen(reader, "rb", buffering=0) as log:
-        write = log_sink(log_format="json", log_level="info", stream=stream)
+        write = log_sink(log_format="json", levels=LogLevels(), stream=stream)
         writing = threading.Thread(target=lambda: [write(line) for line in lines])
         writing.start()
         writing.join(10)
@@ -189,7 +190,7 @@ def test_a_reader_that_hangs_stops_nothing() -> None:
 def test_a_closed_log_stops_nothing() -> None:
     """A stream that was closed in the meantime takes no line, and raises nothing."""
     stream = io.StringIO()
-    write = log_sink(log_format="json", log_level="info", stream=stream)
+    write = log_sink(log_format="json", levels=LogLevels(), stream=stream)
     stream.close()
 
     write(STOPPED)
@@ -200,7 +201,7 @@ def test_a_closed_log_stops_nothing() -> None:
 def test_lines_are_written_again_once_they_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk was full for a while: the lines of that time are lost, later ones are written."""
     stream = io.StringIO()
-    write = log_sink(log_format="json", log_level="info", stream=stream)
+    write = log_sink(log_format="json", levels=LogLevels(), stream=stream)
 
     def refuse(_line: str) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -217,6 +218,6 @@ def test_without_stderr_there_is_no_log(monkeypatch: pytest.MonkeyPatch, capsys:
     """A daemon that was started with stderr closed (`2>&-`) runs, and does not write its log elsewhere."""
     monkeypatch.setattr("sys.stderr", None)
 
-    log_sink(log_format="auto", log_level="info")(STOPPED)
+    log_sink(log_format="auto", levels=LogLevels())(STOPPED)
 
     assert capsys.readouterr().out == ""

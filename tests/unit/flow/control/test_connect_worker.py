@@ -9,7 +9,8 @@ import pytest
 
 from mm2py.config.importers.distributed import read_worker
 from mm2py.config.settings import ConfigError
-from mm2py.flow.control.connect_worker import Composition, ConnectWorker, Idleness, compose, worker_group
+from mm2py.flow.control.composition import Composition, Idleness, compose
+from mm2py.flow.control.connect_worker import ConnectWorker, worker_group
 from mm2py.flow.control_writers import owner_id, task_id
 from mm2py.telemetry.events import RestartNeeded
 from mm2py.telemetry.journal import EventLog

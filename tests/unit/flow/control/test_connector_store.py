@@ -34,7 +34,7 @@ def _store(brokers: FakeBrokers, events: EventLog) -> ConnectorStore:
         events=events,
         jitter=lambda: 0.5,
         on_change=lambda _: None,
-        on_restart=lambda _: None,
+        on_request=lambda _: None,
     )
 
 
@@ -151,7 +151,7 @@ async def test_a_topic_that_lost_its_end_is_read_again_and_filled(monkeypatch: p
     monkeypatch.setattr(connector_store, "Cluster", partial(Cluster, opener=brokers.open))
     monkeypatch.setattr(ConnectorStore, "_opened", unguarded)
     store, later = _store(brokers, events), _store(brokers, EventLog(clock))
-    store._on_restart = restarts.append
+    store._on_request = restarts.append
     restart = (b"restart-connector-a", b'{"include-tasks": false, "only-failed": false}')
     async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster, asyncio.TaskGroup() as tasks:
         following = tasks.create_task(store.follow())
