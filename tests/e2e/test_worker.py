@@ -384,9 +384,9 @@ class _Walk:
     async def refuse(self, rest: WorkerRest) -> None:
         """Ask for what does not fit: nothing is stored, and nothing stops."""
         name, config = self.names["source"], self.configs["source"]
-        bad = {**config, "tasks.max": "many", "sync.topic.acls.enabled": "maybe", "listeners": "http://:1"}
+        bad = {**config, "tasks.max": "many", "sync.topic.acls.enabled": "maybe", "topic.filter.class": "no.Filter"}
         refused = await rest.ask("PUT", f"/connectors/{name}/config", bad, wanted=400)
-        assert all(key in refused["message"] for key in ("tasks.max", "sync.topic.acls.enabled", "listeners"))
+        assert all(key in refused["message"] for key in ("tasks.max", "sync.topic.acls.enabled", "no.Filter"))
         again = await rest.ask("POST", "/connectors", {"name": "twice", "config": config}, wanted=400)
         assert f"{self.alias}->us-east has a MirrorSourceConnector already" in again["message"]
         await rest.ask("POST", "/connectors", {"name": "file", "config": _FOREIGN}, wanted=400)

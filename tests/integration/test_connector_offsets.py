@@ -14,7 +14,12 @@ from mm2py.core.control.connector_offsets import read_offsets
 from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
-from mm2py.errors import ClusterUnreachableError, OverrideRejectedError, UnknownConnectorError
+from mm2py.errors import (
+    ClusterUnreachableError,
+    OverrideRejectedError,
+    OverridesNotStoredError,
+    UnknownConnectorError,
+)
 from mm2py.flow.control.connector_offsets import ConnectorOffsets
 from mm2py.flow.control.override_store import OverrideStore
 from mm2py.flow.control_writers import task_id
@@ -351,7 +356,16 @@ async def test_a_source_that_is_away_is_named_where_offsets_are_altered(backup: 
     )
     place = {"cluster": flow.source, "topic": "x", "partition": 0}
     async with running_node(file, tmp_path) as running:
-        await _stop(running, flow)
+
+        async def asked_to_stop() -> bool:
+            try:
+                await running.node.control.change_overrides(flow, lambda known: verbs.stop_connector(known, SOURCE))
+            except OverridesNotStoredError as error:
+                raise AssertionError("the flow's overrides are being read") from error
+            return True
+
+        await eventually(asked_to_stop, within_s=30, what="the connector is to stop")
+        await running.until(flow, SOURCE, FlowState.STOPPED)
         with pytest.raises(ClusterUnreachableError, match="cluster gone does not answer"):
             await running.node.control.alter_offsets(
                 flow, SOURCE, {"offsets": [{"partition": place, "offset": {"offset": 5}}]}
