@@ -115,7 +115,7 @@ def test_console_lines_are_text_with_a_time_that_is_known(monkeypatch: pytest.Mo
     monkeypatch.setenv("TZ", "Asia/Kolkata")
     time.tzset()
     stream = io.StringIO()
-    write = log_sink(log_format="console", log_level="info", stream=stream)
+    write = log_sink(log_format="console", levels=LogLevels(), stream=stream)
     try:
         write(TaskRestarted("A->B", ("ValueError: no", "again"), 1.0, ""))
         write(FlowDrained(Flow("A", "B"), 1, 1.0, True))
