@@ -367,6 +367,4 @@ async def test_a_source_that_is_away_is_named_where_offsets_are_altered(backup: 
         await eventually(asked_to_stop, within_s=30, what="the connector is to stop")
         await running.until(flow, SOURCE, FlowState.STOPPED)
         with pytest.raises(ClusterUnreachableError, match="cluster gone does not answer"):
-            await running.node.control.alter_offsets(
-                flow, SOURCE, {"offsets": [{"partition": place, "offset": {"offset": 5}}]}
-            )
+            await running.node.control.alter_offsets(flow, SOURCE, [{"partition": place, "offset": {"offset": 5}}])
