@@ -277,15 +277,15 @@ def limits_page(overrides: Json) -> list[Part]:
 def groups_page(answer: Sequence[Json]) -> list[Part]:
     """Show consumer groups with their offsets at the source and, translated, at the target."""
     columns = (
-        "group", "partition", ">upstream", ">downstream", ">left to read", "translation", "at the target",
-        "if moved now",
+        "group", "partition", ">upstream", ">downstream", ">committed there", ">left to read", "translation",
+        "at the target", "if moved now",
     )  # fmt: skip
     rows: list[tuple[str, ...]] = []
     for group in answer:
         at_target = ": ".join(filter(None, [group["at_target"], group["at_target_why"]])) or "-"
         move = group["move"]["text"] if group["move"] else "-"
         if not group["offsets"]:
-            rows.append((group["group"], "-", "-", "-", "-", group["why"] or "no offsets", at_target, move))
+            rows.append((group["group"], "-", "-", "-", "-", "-", group["why"] or "no offsets", at_target, move))
         for offset in group["offsets"]:
             how = offset["why"] or ("exact" if offset["is_exact"] else "as Java's")
             rows.append(
@@ -294,10 +294,11 @@ def groups_page(answer: Sequence[Json]) -> list[Part]:
                     f"{offset['source']['topic']}-{offset['source']['partition']}",
                     str(offset["upstream"]),
                     text(offset["downstream"]),
+                    text(offset["committed"]),
                     count(offset["distance"]),
                     how,
                     at_target,
-                    move,
+                    offset["move"]["text"],
                 )
             )
     return [Sheet(columns, tuple(rows), empty="no group")]

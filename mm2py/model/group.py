@@ -86,3 +86,13 @@ class CommittedOffset:
 
     offset: int
     metadata: str = ""
+
+
+class OffsetAtTarget(enum.Enum):
+    """What a group has committed at the target for a partition, beside its translated offset."""
+
+    COMMITTED = "it is the translated offset"
+    UNCOMMITTED = "it is before the translated offset, or there is none"
+    MOVED = "it is beyond the translated offset, or the group's own: it is not changed"
+    IN_USE = "the group is in use there"
+    UNKNOWN = "the target did not say"

@@ -13,6 +13,7 @@ import attrs
 from mm2py.model.counters import Counters
 from mm2py.model.epoch import Histogram, PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.group import OffsetAtTarget
 from mm2py.model.overrides import NO_LIMIT, RateLimit, Wanted
 from mm2py.model.rounds import NO_ROUNDS, RoundsView
 
@@ -304,6 +305,7 @@ class GroupOffsetView:
     How far a consumer group has read one topic-partition, at the source and, translated, at the target.
 
     `distance` is what is left to read from there, in offsets. `why` is the reason if there is no translation.
+    `committed` is what the group has committed at the target, None if it has not, or that is unknown.
     """
 
     source: TopicPartition
@@ -315,13 +317,17 @@ class GroupOffsetView:
     why: str = ""
     #: From reading the group until its checkpoint was written; None before the first.
     latency: TimesView | None = None
+    committed: int | None = None
+    at_target: OffsetAtTarget = OffsetAtTarget.UNKNOWN
+    #: Whether its records came from the target.
+    is_back: bool = False
 
 
 @attrs.frozen
 class GroupOffsetsView:
     """One consumer group. `why` is the reason if its offsets are not translated at all. `at_target` is the group's
     state there, empty if its offsets are not synced, and `at_target_why` its explanation; `synced_ms` is when they were
-    last written.
+    last written, `sync_due_ms` when they are written next, as wall time. If that is None, `unsynced_why` is the reason.
     """
 
     group: str
@@ -330,6 +336,8 @@ class GroupOffsetsView:
     at_target: str = ""
     at_target_why: str = ""
     synced_ms: int | None = None
+    sync_due_ms: int | None = None
+    unsynced_why: str = ""
 
 
 #: The step without which a restart copies again, or compares, what was copied since its last success.

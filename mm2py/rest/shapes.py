@@ -11,7 +11,7 @@ import attrs
 import mm2py
 from mm2py.config.settings import MirrorSettings
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.group_move import GroupMove, moves_of
+from mm2py.model.group_move import GroupMove, PartitionMove, by_source, moves_of
 from mm2py.model.health import HealthIssue, all_issues, flow_issues, is_healthy, node_issues
 from mm2py.model.overrides import Overrides, RateLimit, Wanted
 from mm2py.model.share import Elsewhere
@@ -161,13 +161,18 @@ def topics_of(
     return [_topic(name, found.get(name, []), others.get(name, []), lacking.get(name), overrides) for name in names]
 
 
-def groups_json(flow: FlowView, groups: Iterable[GroupOffsetsView]) -> list[Json]:
-    """Show consumer groups, each with what moving it to the target now would mean."""
-    return [{**to_json(group), "move": _move(move)} for group, move in moves_of(groups, flow.partitions)]
+def groups_json(flow: FlowView, groups: Iterable[GroupOffsetsView], wall_ms: int) -> list[Json]:
+    """Show consumer groups, each with what moving it to the target at *wall_ms* would mean."""
+    found = []
+    for group, move, each in moves_of(groups, by_source(flow.partitions)):
+        shown = to_json(group)
+        offsets = [{**offset, "move": _move(one, wall_ms)} for offset, one in zip(shown["offsets"], each, strict=True)]
+        found.append({**shown, "offsets": offsets, "move": None if move is None else _move(move, wall_ms)})
+    return found
 
 
-def _move(move: GroupMove | None) -> Json | None:
-    return None if move is None else {**to_json(move), "text": move.text}
+def _move(move: PartitionMove, wall_ms: int) -> Json:
+    return {**to_json(move), "text": move.text(wall_ms)}
 
 
 def topic_names(flow: FlowView) -> list[str]:
@@ -342,10 +347,13 @@ def schemas(views: Views) -> Mapping[str, Json]:
     summary |= {"stages": _COUNTS, "issues": issues, "connectors": {"type": "object", "additionalProperties": STRING}}
     views.of(GroupMove)
     move = obj({**views.found.pop("GroupMove")["properties"], "text": STRING})
-    group = {**views.found["GroupOffsetsView"]["properties"], "move": nullable(move)}
+    group = {**views.found["GroupOffsetsView"]["properties"], "move": nullable(ref("GroupMove"))}
+    offset = {**views.found.pop("GroupOffsetView")["properties"], "move": ref("GroupMove")}
     return {
         **views.found,
         "ConsumerGroup": obj(group),
+        "GroupMove": move,
+        "GroupOffsetView": obj(offset),
         "FlowStatus": obj(status),
         "FlowSummary": obj(summary),
         "NodeStatus": obj({**_NODE, "issues": issues}),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
+from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.offsets.translation import Precision
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.checkpoint import Checkpoint, encode_checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
+from mm2py.model.group_move import moves_of
 from mm2py.model.share import NO_SHARE
 from mm2py.model.state import FlowState
 from mm2py.telemetry.events import (
@@ -115,6 +118,68 @@ async def test_checkpoints_follow_a_group(primary: KafkaCluster, backup: KafkaCl
     assert (shown.remote, shown.upstream, shown.downstream, shown.distance) == (stage.there, 20, 10, 90)
     assert await stage.written() == [(40, 30), (60, 50), (20, 10)]
     assert not running.events.of(TaskRestarted)
+
+
+def if_moved(running: RunningCheckpoints, group: str) -> str:
+    """Return what the page says about moving the group now; all of its records are at the target."""
+    [(_, move, _)] = moves_of([running.shown(group)], {})
+    return move.text(SystemClock().wall_ms()) if move is not None else ""
+
+
+async def becomes(running: RunningCheckpoints, group: str, text: str) -> None:
+    """Wait until that is *text*."""
+
+    def is_it() -> bool:
+        found = if_moved(running, group)
+        assert found == text, found
+        return True
+
+    await eventually(is_it, within_s=60, what=f"the group is {text}")
+
+
+async def test_a_group_is_ready_once_it_has_committed_at_the_target(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """Nothing syncs it: an operator commits the translated offset, and readers go on from there."""
+    stage = Stage(primary, backup, prefix)
+    await stage.set_up()
+    await stage.commit(40)
+    settings = stage.settings(**{"sync.group.offsets.enabled": "false"})
+    async with running_checkpoints(settings, Shift({prefix: -10})) as running:
+        await becomes(running, stage.group, "not committed at the target: sync.group.offsets.enabled is false")
+        await commit_as_admin(stage.target, stage.group, {stage.there: CommittedOffset(30)})
+        await becomes(running, stage.group, "ready")
+        async with member(stage.target, stage.group, stage.remote):
+            await becomes(running, stage.group, "in use at the target")
+        await commit_as_admin(stage.target, stage.group, {stage.there: CommittedOffset(31)})
+        await becomes(running, stage.group, "moved")
+        shown = running.shown(stage.group)
+        await running.drain()
+
+    assert (shown.offsets[0].downstream, shown.offsets[0].committed) == (30, 31)
+    assert (shown.at_target, running.events.of(GroupSyncSkipped)) == ("", ())
+
+
+async def test_a_group_is_not_ready_before_it_is_synced(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """What the next sync will write is counted down; what it has written is ready, until the group reads on."""
+    stage = Stage(primary, backup, prefix)
+    await stage.set_up()
+    await stage.commit(40)
+    settings = stage.settings(**{"sync.group.offsets.interval.seconds": 8})
+    async with running_checkpoints(settings, Shift({prefix: -10})) as running:
+        due = await eventually(lambda: if_moved(running, stage.group), within_s=20, what="it is shown")
+        await stage.synced(30)
+        await becomes(running, stage.group, "ready")
+        await stage.commit(50)
+        await eventually(lambda: if_moved(running, stage.group) != "ready", within_s=20, what="it has read on")
+        again = if_moved(running, stage.group)
+        await running.drain()
+
+    assert re.fullmatch(r"committed in at most [1-8] s", due)
+    assert re.fullmatch(r"committed in at most [1-8] s", again)
+    assert if_moved(running, stage.group) == "ready"  # the last round of a drain syncs as well
 
 
 async def test_who_does_not_own_the_flow_any_more_shows_no_groups(

@@ -18,7 +18,7 @@ import attrs
 
 from mm2py.model.checkpoint import Checkpoint
 from mm2py.model.flow import TopicPartition
-from mm2py.model.group import CommittedOffset, GroupDescription, GroupType
+from mm2py.model.group import CommittedOffset, GroupDescription, GroupType, OffsetAtTarget
 
 
 @attrs.frozen
@@ -145,6 +145,22 @@ def is_offset_due(wanted: int, current: int | None, *, may_rewind: bool, end: in
     if current is None or wanted >= current:
         return wanted != current
     return may_rewind or (end is not None and current > end)
+
+
+def judge_committed(
+    wanted: int, current: int | None, *, state: AtTarget, is_carried: bool, may_rewind: bool, end: int | None
+) -> OffsetAtTarget:
+    """Compare what a group in *state* has committed at the target with its translated offset. What is not carried
+    there stays as it is: an offset that the flow in the other direction wrote at the source; see `is_own_move`.
+    """
+    if state is AtTarget.UNKNOWN:
+        return OffsetAtTarget.UNKNOWN
+    if state in (AtTarget.ACTIVE, AtTarget.IN_USE):
+        return OffsetAtTarget.IN_USE
+    if wanted == current:
+        return OffsetAtTarget.COMMITTED
+    is_due = is_carried and is_offset_due(wanted, current, may_rewind=may_rewind, end=end)
+    return OffsetAtTarget.UNCOMMITTED if is_due else OffsetAtTarget.MOVED
 
 
 def due_offsets(

@@ -401,4 +401,5 @@ def _viewed(place: _Place, offset: int | None, held: LogRange | None) -> GroupOf
         distance=held.end - offset if held is not None and offset is not None else None,
         is_exact=place.translated is not None and place.translated.is_exact,
         why=why,
+        is_back=place.is_back,
     )

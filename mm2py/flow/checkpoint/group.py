@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import attrs
+
+from mm2py.core.checkpoint.checkpoints import AtTarget, judge_committed
 from mm2py.flow.checkpoint.checkpoints import Checkpoints, Round
-from mm2py.flow.checkpoint.group_offsets import GroupOffsets
+from mm2py.flow.checkpoint.group_offsets import GroupOffsets, Standing, Synced
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.current_translations import CurrentTranslations
 from mm2py.flow.plugins import group_filter_of, policy_of
 from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import FlowContext, FlowGroup
-from mm2py.model.state import GroupOffsetsView
+from mm2py.model.state import GroupOffsetsView, GroupOffsetView
 from mm2py.policy.groups import GroupSelection, judge_group
 from mm2py.policy.replication import ReplicationPolicy
 from mm2py.telemetry.events import GroupNotTranslated, GroupsChanged
@@ -62,6 +65,7 @@ class CheckpointGroup(FlowGroup):
         self._shown: tuple[GroupOffsetsView, ...] = ()
         #: Set when an operator has groups listed at once.
         self._refreshing = asyncio.Event()
+        self._sync_due_ms: int | None = None
 
     def consumer_groups(self) -> tuple[GroupOffsetsView, ...]:
         """Return the groups as the last round found them."""
@@ -98,7 +102,7 @@ class CheckpointGroup(FlowGroup):
                 ends_of=checkpoints.ends_of,
                 may_write=lambda: not self.requests.is_deposed and self._context.writers.is_certain(),
             )
-            self._round, self._offsets = Round({}, {}), offsets if chosen.is_synced else None
+            self._round, self._offsets = Round({}, {}), offsets
             groups = Groups(source)
             await self._insist("read checkpoints", [flow.target], checkpoints.read)
             await self._insist("list consumer groups", [flow.source], lambda: self._refresh(groups))
@@ -188,7 +192,9 @@ class CheckpointGroup(FlowGroup):
         if followed:
             clusters = (self.flow.source, self.flow.target)
             done = await self._reach.once("write checkpoints", clusters, lambda: checkpoints.emit_once(followed))
-            self._round = self._round if done is None else done
+            if done is not None:
+                self._round = done
+                await self._look()
         else:
             self._round = Round({}, {})
             if checkpoints.log.is_look_due:
@@ -199,10 +205,35 @@ class CheckpointGroup(FlowGroup):
 
     # Group offsets at the target.
 
+    async def _look(self) -> None:
+        """Read what groups have committed at the target, except those that the sync reads anyway."""
+        offsets = self._offsets
+        if offsets is None:
+            return
+        offsets.follow(self._round.views)
+        is_synced = self._settings.checkpoints.is_synced
+        synced = self._round.wanted.keys() & offsets.standing if is_synced else frozenset()
+        if groups := self._round.views.keys() - synced:
+            is_read = await self._reach.done(
+                "read the offsets of groups at the target",
+                [self.flow.target],
+                lambda: offsets.look(groups),
+                within_ms=self._settings.admin_timeout_ms,
+            )
+            if not is_read:
+                offsets.follow(synced)
+
     async def _sync_forever(self, offsets: GroupOffsets, checkpoints: Checkpoints) -> None:
-        while True:
-            await self._clock.sleep(self._settings.checkpoints.sync_interval_s)
-            await self._sync(offsets, checkpoints)
+        interval_s = self._settings.checkpoints.sync_interval_s
+        try:
+            while True:
+                self._sync_due_ms = self._clock.wall_ms() + round(interval_s * 1000)
+                self._show()
+                await self._clock.sleep(interval_s)
+                await self._sync(offsets, checkpoints)
+        finally:
+            self._sync_due_ms = None
+            self._show()
 
     async def _sync(self, offsets: GroupOffsets, checkpoints: Checkpoints) -> None:
         found = self._round
@@ -214,22 +245,57 @@ class CheckpointGroup(FlowGroup):
                 within_ms=self._settings.admin_timeout_ms,
             )
             checkpoints.note_settled(found, settled or ())
+            if settled is None:
+                offsets.follow(())
         self._show()
 
     # Views.
 
     def _show(self) -> None:
-        states = self._offsets.states if self._offsets is not None else {}
         shown = [GroupOffsetsView(group, why=selection.value) for group, selection in self._left_out.items()]
-        for group in self._followed:
-            found, synced = self._round.views.get(group, ()), states.get(group)
-            shown.append(
-                GroupOffsetsView(
-                    group,
-                    found,
-                    at_target=synced.state.name.lower() if synced else "",
-                    at_target_why=(synced.detail or synced.state.value) if synced else "",
-                    synced_ms=synced.written_ms if synced else None,
-                )
-            )
+        shown += map(self._shown_group, self._followed)
         self._shown = tuple(sorted(shown, key=lambda view: view.group))
+
+    def _shown_group(self, group: str) -> GroupOffsetsView:
+        synced = self._offsets.states.get(group) if self._offsets is not None else None
+        standing = self._offsets.standing.get(group) if self._offsets is not None else None
+        why = self._unsynced_why(synced)
+        offsets = self._round.views.get(group, ())
+        return GroupOffsetsView(
+            group,
+            offsets if standing is None else self._compared(group, offsets, standing),
+            at_target=synced.state.name.lower() if synced else "",
+            at_target_why=(synced.detail or synced.state.value) if synced else "",
+            synced_ms=synced.written_ms if synced else None,
+            sync_due_ms=None if why else self._sync_due_ms,
+            unsynced_why=why or (standing.error if standing is not None else ""),
+        )
+
+    def _unsynced_why(self, synced: Synced | None) -> str:
+        """Return why a group's offsets will not be written at the target, empty if they may be."""
+        if not self._settings.checkpoints.is_synced:
+            return "sync.group.offsets.enabled is false"
+        if synced is not None and synced.state not in (AtTarget.IDLE, AtTarget.WATCHED):
+            return synced.detail or synced.state.value
+        return "" if self._sync_due_ms is not None else f"{self.connector} does not run"
+
+    def _compared(
+        self, group: str, offsets: tuple[GroupOffsetView, ...], standing: Standing
+    ) -> tuple[GroupOffsetView, ...]:
+        """Compare translated offsets with those that the group has committed at the target."""
+        chosen, wanted = self._settings.checkpoints, self._round.wanted.get(group, {})
+        found = []
+        for offset in offsets:
+            at, committed = offset.downstream, standing.offsets.get(offset.remote)
+            if at is not None:
+                verdict = judge_committed(
+                    at,
+                    committed,
+                    state=standing.state,
+                    is_carried=offset.remote in wanted,
+                    may_rewind=chosen.is_synced and chosen.sync_rewinds,
+                    end=at + offset.distance if chosen.is_synced and offset.distance is not None else None,
+                )
+                offset = attrs.evolve(offset, committed=committed, at_target=verdict)  # noqa: PLW2901
+            found.append(offset)
+        return tuple(found)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 import attrs
 
@@ -24,6 +25,8 @@ from mm2py.telemetry.events import GroupOffsetsSynced, GroupSyncResumed, GroupSy
 from mm2py.wire.error_codes import ErrorCode, is_retriable
 from mm2py.wire.groups.consumer_groups import Groups
 
+
+T = TypeVar("T")
 
 #: Groups written in parallel.
 _WRITERS = 8
@@ -53,6 +56,15 @@ class Synced:
     written_ms: int | None = None
 
 
+@attrs.frozen
+class Standing:
+    """A group at the target as it was last read there; `error` is why something could not be read."""
+
+    state: AtTarget
+    offsets: Mapping[TopicPartition, int]
+    error: str = ""
+
+
 class GroupOffsets:
     """
     The group offsets that one flow writes at its target.
@@ -75,6 +87,8 @@ class GroupOffsets:
         round, and *ends_of* the target's end offsets. *may_write* is asked right before each write is sent.
         """
         self.states: dict[str, Synced] = {}
+        #: Of groups that are synced, and of those that were only looked at.
+        self.standing: dict[str, Standing] = {}
         self._flow = context.flow
         self._groups = groups
         self._may_rewind = context.settings.checkpoints.sync_rewinds
@@ -87,6 +101,31 @@ class GroupOffsets:
         self._seen: dict[str, dict[TopicPartition, int]] = {}
         #: Groups whose last write failed as it does while a coordinator moves.
         self._delayed: set[str] = set()
+
+    def follow(self, groups: Collection[str]) -> None:
+        """Forget where all groups but these stand."""
+        for gone in self.standing.keys() - groups:
+            del self.standing[gone]
+
+    async def look(self, groups: Collection[str]) -> None:
+        """Read where *groups* stand at the target; nothing is written or reported."""
+        described = await self._groups.describe(groups)
+        committed = await self._groups.committed(groups)
+        for group in groups:
+            before, offsets = self.standing.get(group), committed[group]
+            state = judge_group_at_target(
+                _known(described[group]),
+                _known(offsets),
+                ours=self._last_of(group),
+                seen=before.offsets if before is not None else None,
+            )
+            self._stand(group, state, offsets, _errors(described[group], offsets))
+
+    def _stand(
+        self, group: str, state: AtTarget, committed: Committed, errors: Sequence[BrokerAnsweredError] = ()
+    ) -> None:
+        offsets = {tp: offset.offset for tp, offset in (_known(committed) or {}).items()}
+        self.standing[group] = Standing(state, offsets, _text(errors))
 
     async def sync_once(self, wanted: Mapping[str, Offsets]) -> frozenset[str]:
         """Bring the target up to *wanted*, group by group, as far as allowed; return the groups that are up to date."""
@@ -179,10 +218,11 @@ class GroupOffsets:
         self, group: str, offsets: Offsets, described: Described, committed: Committed
     ) -> tuple[AtTarget, Offsets]:
         """Return the group's state at the target, and its committed offsets there for the partitions of *offsets*."""
-        description = None if isinstance(described, BrokerAnsweredError) else described
-        current = None if isinstance(committed, BrokerAnsweredError) else _only(committed, offsets)
+        known = _known(committed)
+        current = None if known is None else _only(known, offsets)
         ours = self._last_of(group)
-        state = judge_group_at_target(description, current, ours=ours, seen=self._seen.get(group))
+        state = judge_group_at_target(_known(described), current, ours=ours, seen=self._seen.get(group))
+        self._stand(group, state, committed, _errors(described, committed))
         return state, current or {}
 
     def _note(
@@ -195,9 +235,12 @@ class GroupOffsets:
         has_written: bool = False,
     ) -> None:
         """Record what was found and written, and report changes."""
-        detail = "; ".join(dict.fromkeys(map(str, errors)))
+        detail = _text(errors)
+        now_at = {tp: offset.offset for tp, offset in current.items()}
         if state is not AtTarget.UNKNOWN:
-            self._seen[group] = {tp: offset.offset for tp, offset in current.items()}
+            self._seen[group] = now_at
+        if (standing := self.standing.get(group)) is not None:
+            self.standing[group] = attrs.evolve(standing, state=state, offsets={**standing.offsets, **now_at})
         before, now = self.states.get(group), self._clock.monotonic()
         written_ms = before.written_ms if before is not None else None
         if has_written:
@@ -219,6 +262,14 @@ class GroupOffsets:
 
 def _only(committed: Offsets, wanted: Offsets) -> dict[TopicPartition, CommittedOffset]:
     return {tp: offset for tp, offset in committed.items() if tp in wanted}
+
+
+def _known(answer: T | BrokerAnsweredError) -> T | None:
+    return None if isinstance(answer, BrokerAnsweredError) else answer
+
+
+def _text(errors: Sequence[BrokerAnsweredError]) -> str:
+    return "; ".join(dict.fromkeys(map(str, errors)))
 
 
 def _errors(described: Described, committed: Committed) -> list[BrokerAnsweredError]:

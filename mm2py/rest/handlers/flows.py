@@ -130,7 +130,8 @@ async def get_flow_nodes(ask: Ask) -> object:
 async def get_groups(ask: Ask) -> object:
     search = ask.request.query.get("search", "")
     flow = ask.flow()
-    return groups_json(flow, (group for group in flow.consumer_groups if search in group.group))
+    found = (group for group in flow.consumer_groups if search in group.group)
+    return groups_json(flow, found, ask.rest.view().wall_ms)
 
 
 @routes.add(
@@ -145,7 +146,7 @@ async def get_group(ask: Ask) -> object:
     known = {group.group: group for group in flow.consumer_groups}
     if name not in known:
         raise not_found(f"flow {flow.flow} translates no group {name}", nearest(name, known))
-    return groups_json(flow, (known[name],))[0]
+    return groups_json(flow, (known[name],), ask.rest.view().wall_ms)[0]
 
 
 # Topics and partitions.

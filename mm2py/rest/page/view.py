@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
 
 import mm2py
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.group_move import GroupMove, moves_of
+from mm2py.model.group_move import GroupMove, PartitionMove, by_source, moves_of
 from mm2py.model.health import node_issues
 from mm2py.model.overrides import Overrides
 from mm2py.model.share import Elsewhere
@@ -163,7 +163,8 @@ def partition_changes(before: PartitionRows, after: PartitionRows) -> tuple[list
 
 def group_rows(flow: FlowView) -> dict[str, dict[str, Any]]:
     """Return a row for each consumer group, by its name."""
-    return {group.group: _group(group, move) for group, move in moves_of(flow.consumer_groups, flow.partitions)}
+    moves = moves_of(flow.consumer_groups, by_source(flow.partitions))
+    return {group.group: _group(group, move, each) for group, move, each in moves}
 
 
 def elsewhere_rows(elsewhere: Mapping[TopicPartition, Elsewhere]) -> dict[str, list[Any]]:
@@ -287,7 +288,7 @@ def _whole(number: float | None) -> int | None:
     return None if number is None or not math.isfinite(number) else round(number)
 
 
-def _group(group: GroupOffsetsView, move: GroupMove | None) -> dict[str, Any]:
+def _group(group: GroupOffsetsView, move: GroupMove | None, each: Sequence[PartitionMove]) -> dict[str, Any]:
     distances = [offset.distance for offset in group.offsets if offset.distance is not None]
     return {
         "group": group.group,
@@ -297,7 +298,8 @@ def _group(group: GroupOffsetsView, move: GroupMove | None) -> dict[str, Any]:
         "at_target": group.at_target,
         "at_target_why": group.at_target_why,
         "synced_ms": group.synced_ms,
-        "move": "" if move is None else move.text,
+        "move": "" if move is None else move.words,
+        "due_ms": move.due_ms if move is not None and move.is_due else None,
         "distance": sum(distances) if distances else None,
         "offsets": [
             [
@@ -309,8 +311,11 @@ def _group(group: GroupOffsetsView, move: GroupMove | None) -> dict[str, Any]:
                 offset.distance,
                 offset.is_exact,
                 offset.why,
+                offset.committed,
+                one.words,
+                one.is_due,
             ]
-            for offset in group.offsets
+            for offset, one in zip(group.offsets, each, strict=True)
         ],
     }
 

@@ -45,11 +45,16 @@ function groupTable() {
       { key: "partitions", label: "Partitions", numeric: true, sort: (group) => group.offsets.length, text: (group) => count(group.offsets.length) },
       { key: "distance", label: "Distance", numeric: true, sort: (group) => group.distance, text: (group) => count(group.distance), title: () => "Records left to read at the target from the translated offsets" },
       { key: "exact", label: "Translated", sort: (group) => exactness(group), text: (group) => exactness(group), mood: (group) => (group.why ? "warn" : null) },
-      { key: "move", label: "If moved now", sort: (group) => group.move, text: (group) => group.move || "–", mood: (group) => (group.move && group.move !== "ready" ? "warn" : null), title: () => "What its readers would see if they continued at the target now" },
+      { key: "move", label: "If moved now", sort: (group) => moved(group.move, group.due_ms), text: (group) => moved(group.move, group.due_ms), mood: (group) => (["", "ready"].includes(group.move) && group.due_ms === null ? null : "warn"), title: () => "What its readers would see if they continued at the target now" },
       { key: "target", label: "At the target", sort: (group) => group.at_target, text: (group) => [group.at_target, group.at_target_why].filter(Boolean).join(": ") || "offsets are not written there" },
       { key: "synced", label: "Written", numeric: true, sort: (group) => group.synced_ms, text: (group) => ago(group.synced_ms, now()) },
     ],
   });
+}
+
+function moved(words, due_ms) {
+  const due = due_ms === null ? "" : `committed in at most ${Math.max(1, Math.ceil((due_ms - now()) / 1000))} s`;
+  return [words, due].filter(Boolean).join(", ") || "–";
 }
 
 function exactness(group) {
@@ -62,16 +67,17 @@ function exactness(group) {
 
 function offsetDetail() {
   const body = h("tbody");
-  const head = ["Topic", "Partition", "Offset at the source", "At the target", "Distance", "How"];
+  const head = ["Topic", "Partition", "Offset at the source", "At the target", "Committed there", "Distance", "How", "If moved now"];
   let shown = "";
   return {
-    node: h("div", { class: "under-box" }, h("table", { class: "inner" }, h("thead", {}, h("tr", {}, ...head.map((text, at) => h("th", { scope: "col", class: at > 0 && at < 5 ? "number" : null, text })))), body)),
+    node: h("div", { class: "under-box" }, h("table", { class: "inner" }, h("thead", {}, h("tr", {}, ...head.map((text, at) => h("th", { scope: "col", class: at > 0 && at < 6 ? "number" : null, text })))), body)),
     update: (group) => {
-      const now_shown = JSON.stringify(group.offsets);
+      const rows = group.offsets.slice(0, 500).map((offset) => [...offset.slice(0, 9), moved(offset[9], offset[10] ? group.due_ms : null)]);
+      const now_shown = JSON.stringify(rows);
       if (now_shown === shown) return;
       shown = now_shown;
-      body.replaceChildren(...group.offsets.slice(0, 500).map(([topic, partition, remote, upstream, downstream, distance, isExact, why]) => h("tr", {},
-        ...[topic, String(partition), count(upstream), count(downstream), count(distance), why || (isExact ? "exactly" : "at or before")].map((text, at) => h("td", { class: at > 0 && at < 5 ? "number" : null, text, title: at === 0 ? `${remote} at the target` : null })))));
+      body.replaceChildren(...rows.map(([topic, partition, remote, upstream, downstream, distance, isExact, why, committed, move]) => h("tr", {},
+        ...[topic, String(partition), count(upstream), count(downstream), count(committed), count(distance), why || (isExact ? "exactly" : "at or before"), move].map((text, at) => h("td", { class: at > 0 && at < 6 ? "number" : null, text, title: at === 0 ? `${remote} at the target` : null })))));
     },
   };
 }

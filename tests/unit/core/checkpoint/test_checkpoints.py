@@ -12,11 +12,12 @@ from mm2py.core.checkpoint.checkpoints import (
     is_offset_due,
     is_own_move,
     judge_checkpoint,
+    judge_committed,
     judge_group_at_target,
 )
 from mm2py.model.checkpoint import Checkpoint
 from mm2py.model.flow import TopicPartition
-from mm2py.model.group import CommittedOffset, GroupDescription, GroupType
+from mm2py.model.group import CommittedOffset, GroupDescription, GroupType, OffsetAtTarget
 
 
 REMOTE = TopicPartition("A.foo", 0)
@@ -211,3 +212,27 @@ def test_only_what_a_group_read_itself_is_carried_back(
     A->B syncs 100 to B; an operator resets the group to 50 on A; B->A must not bring the 100 back.
     """
     assert is_own_move(offset, before, is_active=is_active, was_active=was_active) is expected
+
+
+@pytest.mark.parametrize(
+    ("current", "state", "facts", "expected"),
+    [
+        pytest.param(50, AtTarget.IDLE, {}, OffsetAtTarget.COMMITTED, id="the translated offset"),
+        pytest.param(None, AtTarget.IDLE, {}, OffsetAtTarget.UNCOMMITTED, id="nothing"),
+        pytest.param(49, AtTarget.WATCHED, {}, OffsetAtTarget.UNCOMMITTED, id="an earlier one"),
+        pytest.param(51, AtTarget.IDLE, {}, OffsetAtTarget.MOVED, id="a later one"),
+        pytest.param(51, AtTarget.IDLE, {"may_rewind": True}, OffsetAtTarget.UNCOMMITTED, id="it is set back"),
+        pytest.param(101, AtTarget.IDLE, {}, OffsetAtTarget.UNCOMMITTED, id="beyond the log's end"),
+        pytest.param(49, AtTarget.IDLE, {"is_carried": False}, OffsetAtTarget.MOVED, id="its own at the target"),
+        pytest.param(50, AtTarget.ACTIVE, {}, OffsetAtTarget.IN_USE, id="it has members"),
+        pytest.param(49, AtTarget.IN_USE, {}, OffsetAtTarget.IN_USE, id="it moves without members"),
+        pytest.param(50, AtTarget.UNKNOWN, {}, OffsetAtTarget.UNKNOWN, id="it could not be described"),
+    ],
+)
+def test_what_is_committed_at_the_target(
+    current: int | None, state: AtTarget, facts: dict[str, bool], expected: OffsetAtTarget
+) -> None:
+    """Beside an offset that is translated to 50, in a log that ends at 100."""
+    flags = {"is_carried": True, "may_rewind": False, **facts}
+
+    assert judge_committed(50, current, state=state, end=100, **flags) is expected
