@@ -51,7 +51,10 @@ def kept_log(
     def tell(refilled: Refilled) -> None:
         events.emit(recreated(flow, refilled))
 
-    return KeptLog(cluster, topic, contents, tell, correct=correct, writer=writer)
+    def tell_policy(policy: str) -> None:
+        events.emit(InternalTopicExpires(cluster.alias, topic, policy))
+
+    return KeptLog(cluster, topic, contents, tell, correct=correct, writer=writer, expires=tell_policy)
 
 
 async def report_expiry(cluster: Cluster, topic: str, events: EventLog) -> None:

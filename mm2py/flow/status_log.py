@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from mm2py.errors import BrokerAnsweredError
+from mm2py.flow.internal_topics import report_expiry
 from mm2py.flow.supervise import in_passing
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.flow import TopicPartition
@@ -38,6 +39,7 @@ class StatusLog:
         self._log = TopicLog(cluster, self.topic)
         #: False after a failure: topic and leader are then looked up before the next use.
         self.is_open = False
+        self._events, self._is_policy_known = context.events, False
         self._position = self._misses = 0
         #: Where the log ended when it was opened last.
         self.opened_at = 0
@@ -60,6 +62,9 @@ class StatusLog:
             self._misses = 0
         self._has_written = True
         await self._log.append([LogRecord(status_key(self._flow, node_id), raw, partition=PARTITION)])
+        if not self._is_policy_known:
+            self._is_policy_known = True
+            await report_expiry(self._cluster, self.topic, self._events)
         return True
 
     async def _open(self) -> None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import ClassVar, Final
 
 import attrs
 
-from mm2py.errors import BrokerAnsweredError
+from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, is_retriable
 from mm2py.wire.fenced_writer import LogWriter
@@ -63,7 +64,8 @@ class KeptLog(TopicLog):
 
     *contents* gives all that it has to hold, as far as its owner knows, and must not append to it. Where others write
     there too, *correct* checks the refilled records, and returns what to write after them, until that is nothing.
-    *tell* hears of each time that it was filled again. All is written by *writer*, if there is one.
+    *tell* hears of each time that it was filled again, and *expires* of the cleanup policy of a topic that was there,
+    if that does not keep the newest record of each key. All is written by *writer*, if there is one.
 
     a. Appended records come after *contents*, in any topic.
     b. One append at a time: nothing older can come after something newer.
@@ -78,8 +80,10 @@ class KeptLog(TopicLog):
         *,
         correct: Contents | None = None,
         writer: LogWriter | None = None,
+        expires: Callable[[str], None] = lambda _policy: None,
     ) -> None:
         super().__init__(cluster, topic)
+        self._expires = expires
         self._writer = writer
         self._contents = contents
         self._tell = tell
@@ -115,6 +119,10 @@ class KeptLog(TopicLog):
             self._make, self._is_sure = make, self.refusal is None
             self._looked_at = self._cluster.clock.monotonic()
             self._note()
+            if self._is_sure and not was_made:
+                with suppress(Mm2Error):  # its configs may be hidden from us
+                    if (policy := await wrong_policy(self._cluster, self.topic)) is not None:
+                        self._expires(policy)
             return was_made
 
     async def look(self) -> bool:

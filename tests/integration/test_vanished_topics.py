@@ -9,7 +9,7 @@ import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
-from mm2py.telemetry.events import InternalTopicRecreated, StepFailed
+from mm2py.telemetry.events import InternalTopicExpires, InternalTopicRecreated, StepFailed
 from tests.support.damage import vanish
 from tests.support.eventually import eventually
 from tests.support.flows import flow_settings, running_flow
@@ -100,3 +100,31 @@ async def test_what_vanishes_is_made_and_filled_again(
     assert {len(numbers) for numbers in (await read_numbers(target, f"{alias}.{prefix}")).values()} == {100}
     policies = {(await topic_configs(*place))["cleanup.policy"] for place in every}
     assert policies == {"delete" if is_replaced else "compact"}
+
+
+async def test_every_internal_topic_that_would_expire_is_reported(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """Somebody created them all before the mirror did, with the brokers' default policy; each is reported once."""
+    source, target, alias = primary.bootstrap_servers, backup.bootstrap_servers, f"{_ALIAS}2"
+    kinds = ("mm2-offsets.{}", "mm2-synced.{}", "mm2-offset-syncs.{}", "{}.checkpoints")
+    topics = {f"{kind.format(alias)}.internal" for kind in kinds}
+    for topic in topics:
+        await create_topic(target, topic, configs={"cleanup.policy": "delete"})
+    await create_topic(source, prefix, configs={"retention.bytes": "123456789"})
+    await produce_numbers(source, prefix, count=10, partitions=1)
+    keys = {f"{alias}->B.topics": prefix, "groups": f"{prefix}-group", "offset-syncs.topic.location": "target"}
+    async with running_flow(flow_settings(source, target, alias=alias, **keys), tmp_path) as flow:
+        await flow.copied(10)
+
+        def are_reported() -> bool:
+            found = {event.topic for event in flow.events.of(InternalTopicExpires)}
+            assert topics <= found, topics - found
+            return True
+
+        await eventually(are_reported, within_s=30, what="each topic is reported")
+        await flow.drain()
+
+    told = [event for event in flow.events.of(InternalTopicExpires) if event.topic in topics]
+    assert len(told) == len(topics)
+    assert {(event.cluster, event.policy) for event in told} == {("B", "delete")}

@@ -19,7 +19,7 @@ import attrs
 from mm2py.core.source.due import RemotePartition
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
-from mm2py.flow.internal_topics import kept_log, report_expiry, small_segments
+from mm2py.flow.internal_topics import kept_log, small_segments
 from mm2py.flow.plugins import transforms_of
 from mm2py.flow.task_group import FlowContext
 from mm2py.model.epoch import ProducerMark
@@ -110,14 +110,12 @@ class Positions:
         """Read the topic; create it if it is missing."""
         settings = self._settings
         self._term = await self._writer.ready()
-        was_made = await self.log.ensure(
+        await self.log.ensure(
             settings.offset_storage.partitions,
             settings.offset_storage.replication_factor,
             setting="offset.storage.replication.factor",
             configs=small_segments(settings.offset_storage.partitions),
         )
-        if not was_made:
-            await report_expiry(self._target, self.log.topic, self._events)
         self._read_to = {}
         self.known = {}
         self.runs = tuple(await self.follow())

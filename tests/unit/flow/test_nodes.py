@@ -17,11 +17,11 @@ from mm2py.model.state import (
     NodeView,
     TaskState,
 )
-from mm2py.telemetry.events import NodeAnswersAgain, NodeSilent, RecordPassedOver, StepFailed
+from mm2py.telemetry.events import InternalTopicExpires, NodeAnswersAgain, NodeSilent, RecordPassedOver, StepFailed
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import TopicLog
 from tests.support.clocks import LoopClock, now
-from tests.support.fake_brokers import CREATE_TOPICS, FETCH, PRODUCE, FakeBrokers
+from tests.support.fake_brokers import CREATE_TOPICS, FETCH, PRODUCE, FakeBrokers, FakePartition, FakeTopic
 from tests.support.flow_nodes import BUSY, ONE, OTHER, TOPIC, flow_view, plant, running, shared, together, use_brokers
 from tests.support.flow_rig import FLOW, HopelessError
 
@@ -61,6 +61,15 @@ async def test_a_node_is_shown_with_the_others(brokers: FakeBrokers) -> None:
     assert not missing.answers
     assert not standing_by[0].is_owner
     assert brokers.requests
+
+
+async def test_a_topic_in_which_statuses_would_expire_is_reported(brokers: FakeBrokers) -> None:
+    """Somebody created it without compaction, which Connect refuses."""
+    brokers.topics[TOPIC] = FakeTopic([FakePartition()], configs={"cleanup.policy": "delete"})
+    async with running(ONE, OTHER) as (one, other):
+        await together(one, other)
+
+    assert [(it.topic, it.policy) for it in one.events.of(InternalTopicExpires)] == [(TOPIC, "delete")]
 
 
 async def test_each_node_knows_what_the_others_run(brokers: FakeBrokers) -> None:
