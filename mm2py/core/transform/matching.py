@@ -131,7 +131,9 @@ class TopicTransforms:
 
     def routed(self, named: str) -> str:
         """Return what the routers make of a name that the policy gave; copies of heartbeats keep theirs."""
-        return named if self._is_exempt(named) else routed(named, self._settings.steps)
+        if not self.has_routers or self._is_exempt(named):
+            return named
+        return routed(named, self._settings.steps)
 
 
 #: Offset ranges of this many topic-partitions are transformed in parallel by each record task.
