@@ -13,7 +13,7 @@ from mm2py.model.checkpoint import Checkpoint
 from mm2py.model.heartbeat import Heartbeat
 from mm2py.model.offset_sync import OffsetSync
 from mm2py.model.run_chunk import KeptChunk
-from mm2py.model.state import to_json
+from mm2py.model.view_json import to_json
 
 
 Print = Callable[[Iterable[MirrorRecord]], None]

@@ -26,7 +26,8 @@ from mm2py.flow.control.connect_worker import ConnectWorker
 from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.supervise import leaves, supervise
 from mm2py.model.health import reasons_unhealthy
-from mm2py.model.state import MirrorView, to_json
+from mm2py.model.state import MirrorView
+from mm2py.model.view_json import to_json
 from mm2py.rest.server import RestServer
 from mm2py.telemetry.events import StatusFileFailed, StatusFileRecovered
 from mm2py.telemetry.journal import EventLog

@@ -24,9 +24,9 @@ from mm2py.model.state import (
     PartitionView,
     TimesView,
     greatest_lag_s,
-    to_json,
     total_lag,
 )
+from mm2py.model.view_json import to_json
 from mm2py.rest.schemas import BOOLEAN, INTEGER, NUMBER, STRING, STRINGS, Json, Views, array, nullable, obj, ref
 
 

@@ -14,7 +14,8 @@ from mm2py.core.control import overrides as verbs
 from mm2py.errors import Mm2Error
 from mm2py.model.health import reasons_unhealthy
 from mm2py.model.overrides import NO_LIMIT, NO_OVERRIDES, Overrides
-from mm2py.model.state import FlowView, to_json
+from mm2py.model.state import FlowView
+from mm2py.model.view_json import to_json
 from mm2py.rest import connect
 from mm2py.rest.errors import not_found
 from mm2py.rest.handlers.known_topics import elsewhere, named_partition, named_topic, sent_topics

@@ -10,7 +10,8 @@ import mm2py
 from mm2py.config.rest import Right
 from mm2py.model.flow import Flow
 from mm2py.model.health import reasons_unhealthy
-from mm2py.model.state import NodeView, to_json
+from mm2py.model.state import NodeView
+from mm2py.model.view_json import to_json
 from mm2py.rest.route import Answer, Ask, Json, Routes, Text
 from mm2py.rest.schemas import STRINGS, array, ref
 from mm2py.rest.shapes import cluster_status, node_status

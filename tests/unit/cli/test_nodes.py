@@ -8,7 +8,8 @@ import attrs
 import pytest
 
 from mm2py.cli import node, nodes, sheets
-from mm2py.model.state import NodeView, to_json
+from mm2py.model.state import NodeView
+from mm2py.model.view_json import to_json
 from tests.support.rest_node import some_nodes
 
 
