@@ -36,14 +36,16 @@ def compare_flows(before: Iterable[FlowSettings], after: Iterable[FlowSettings])
 
 
 def restarting_alone(before: FlowSettings, after: FlowSettings) -> frozenset[str] | None:
-    """Return the connectors that read what differs, if they can restart alone; None if the whole flow must."""
+    """Return the connectors that read what differs, if they can restart alone; None if the whole flow must, as where
+    nothing differs and a restart is what is asked for.
+    """
     old, new = before.checkpoints, after.checkpoints
     if old.is_emitted != new.is_emitted or before.heartbeats.is_emitted != after.heartbeats.is_emitted:
         return None
     if attrs.evolve(before, checkpoints=new, heartbeats=after.heartbeats) != after:
         return None
     differs = {CHECKPOINT: old != new, HEARTBEAT: before.heartbeats != after.heartbeats}
-    return frozenset(connector for connector, is_other in differs.items() if is_other)
+    return frozenset(connector for connector, is_other in differs.items() if is_other) or None
 
 
 def needing_restart(before: MirrorSettings, after: MirrorSettings) -> tuple[str, ...]:
