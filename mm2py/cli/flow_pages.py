@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from mm2py.cli.nodes import nodes_sheet
-from mm2py.cli.sheets import Facts, Note, Part, Sheet, count, millis, rate, size, span, text
+from mm2py.cli.sheets import Facts, Note, Part, Sheet, at_least, count, millis, rate, size, span, text
 
 
 Json = Mapping[str, Any]
@@ -68,8 +68,7 @@ def _flows(flows: Sequence[Json]) -> Sheet:
             count(flow["partitions"]),
             rate(flow["records_per_s"]),
             size(flow["bytes_per_s"]),
-            count(flow["lag"]),
-            span(flow["lag_s"]),
+            *_behind(flow),
             _in(flow["seconds_until_level"]),
             millis(flow["latency_p50_ms"]),
             millis(flow["latency_p99_ms"]),
@@ -103,7 +102,7 @@ def flow_page(flow: Json) -> list[Part]:
         ("missing", f"{count(flow['missing_partitions'])} at the target" if flow["missing_partitions"] else ""),
         ("copied", f"{count(flow['records'])} records, {size(flow['bytes'])}"),
         ("rate", f"{rate(flow['records_per_s'])} records/s, {size(flow['bytes_per_s'])}/s"),
-        ("lag", f"{count(flow['lag'])} records, {span(flow['lag_s'])} behind"),
+        ("lag", "{} records, {} behind".format(*_behind(flow))),
         ("level", "" if flow["seconds_until_level"] is None else _in(flow["seconds_until_level"], "in ")),
         ("latency", f"p50 {millis(flow['latency_p50_ms'])} ms, p99 {millis(flow['latency_p99_ms'])} ms"),
         ("age when read", f"p50 {millis(flow['age_p50_ms'])} ms"),
@@ -138,6 +137,11 @@ def _overrides(overrides: Json) -> list[Part]:
 def _limits(overrides: Json) -> list[tuple[str, str]]:
     topics = ((f"topic {topic}", limit_text(limit)) for topic, limit in overrides["topic_limits"].items())
     return [(overrides["flow"], limit_text(overrides["limit"])), *topics]
+
+
+def _behind(it: Json) -> tuple[str, str]:
+    """Return how far a flow or a topic is behind, in records and in time; see `model.behind`."""
+    return at_least(count(it["lag"]), it["lag_is_least"]), at_least(span(it["lag_s"]), it["lag_s_is_least"])
 
 
 def _in(seconds: float | None, word: str = "") -> str:
@@ -222,8 +226,7 @@ def topics_page(answer: Json) -> list[Part]:
             topic["remote_topic"],
             count(topic["partitions"]),
             _stage(topic),
-            count(topic["lag"]),
-            span(topic["lag_s"]),
+            *_behind(topic),
             _in(topic["seconds_until_level"]),
             rate(topic["record_rate"]),
             size(topic["byte_rate"]),

@@ -10,7 +10,7 @@ from mm2py.cli import looking, rest_client
 from mm2py.cli.command import run
 from mm2py.cli.parsers import Parser
 from mm2py.cli.rest_client import connected, read_address
-from mm2py.cli.sheets import Part, Sheet, count, rate, size, span, text
+from mm2py.cli.sheets import Part, Sheet, at_least, count, rate, size, span, text
 from mm2py.clock import Clock, SystemClock
 
 
@@ -66,7 +66,7 @@ def nodes_sheet(nodes: Iterable[tuple[str, Mapping[str, Any]]], title: str = "")
             count(node["partitions"]),
             rate(node["records_per_s"]),
             size(node["bytes_per_s"]),
-            count(node["lag"]),
+            at_least(count(node["lag"]), bool(node["lag"] and node["unknown_lags"])),
             "-" if node["is_this"] else span(_seconds(node["heard_ms"])),
             _remarks(node),
         )

@@ -208,6 +208,11 @@ def clean(text: str) -> str:
 # Numbers for display.
 
 
+def at_least(shown: str, is_least: bool) -> str:  # noqa: FBT001 - as the daemon says it
+    """Return a figure as *shown*, marked if it may be more."""
+    return f"\N{GREATER-THAN OR EQUAL TO} {shown}" if is_least else shown
+
+
 def count(value: float | None) -> str:
     """Return a whole number with thousands separators."""
     return _NONE if _is_nothing(value) else f"{value:,.0f}"

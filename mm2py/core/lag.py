@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import attrs
 
 from mm2py.core.source.progress import PartitionState
-from mm2py.model.epoch import LogOffsets, PartitionOutcome
+from mm2py.model.epoch import Ended, PartitionOutcome
 from mm2py.model.state import PartitionStage
 
 
@@ -41,11 +41,11 @@ def _bound(text: str) -> int | None:
 
 def lag_holds_s(epoch_ms: int, drain_ms: int, *, look_every_s: float) -> tuple[float, float]:
     """Return after which time the source's end offset is queried if no epoch reports it, and for how long a lag is
-    valid. An epoch reports it at its end, which is known from its duration and drain. After three unanswered queries
-    the lag is unknown: an old number would suggest that all is well.
+    valid. An epoch reports it at its end, which is known from its duration and drain. After an unanswered query the lag
+    is not known any more: an old number would suggest that all is well.
     """
     due_s = (epoch_ms + drain_ms) / 1000
-    return due_s + look_every_s / 2, due_s + 3 * look_every_s
+    return due_s + look_every_s / 2, due_s + 2 * look_every_s
 
 
 def tells_end(outcome: PartitionOutcome | None, state: PartitionState, *, fetches: int) -> bool:
@@ -59,9 +59,14 @@ def tells_end(outcome: PartitionOutcome | None, state: PartitionState, *, fetche
     return fetches > 0 and is_read and state.lag == 0
 
 
-def forget_end(state: PartitionState) -> PartitionState:
-    """Discard the source's end offset: it is too old."""
-    return state if state.log.high_watermark < 0 else attrs.evolve(state, log=LogOffsets(state.log.start))
+def least_lag(state: PartitionState) -> int | None:
+    """
+    Return how many records are left to copy at least, if the source's end was reported some time ago, or history is in
+    question: it may have moved on since, and may have lost some of what was copied. None if the topic is another one.
+    """
+    if state.ended is Ended.RECREATED and state.is_questioned:
+        return None
+    return max(0, state.log.high_watermark - state.position)
 
 
 @attrs.frozen

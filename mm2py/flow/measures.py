@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.core.lag import Retention, forget_end
+from mm2py.core.lag import Retention, least_lag
 from mm2py.core.level import seconds_until_level
 from mm2py.core.source.progress import PartitionState
 from mm2py.core.source.stalls import why_it_waits
@@ -23,6 +23,7 @@ from mm2py.core.source.states import PartitionStates
 from mm2py.core.windows import Window
 from mm2py.flow.partition_measures import CachedView, PartitionMeasures
 from mm2py.flow.rounds import Rounds
+from mm2py.model.behind import Behind
 from mm2py.model.counters import Counters, Effort
 from mm2py.model.epoch import (
     EpochOutcome,
@@ -41,8 +42,6 @@ from mm2py.model.state import (
     PartitionView,
     TaskView,
     TimesView,
-    greatest_lag_s,
-    total_lag,
 )
 
 
@@ -159,10 +158,13 @@ class FlowMeasures:
         self.commits, self.rebalances = Rounds(clock), Rounds(clock)
         #: How long a lag is valid; then the source must be queried again, or it is unknown.
         self.lag_holds_s = math.inf
+        #: Whether the source does not answer right now: nothing that it reported counts as its end any more.
+        self.is_source_silent = False
+        self.is_source_away: Callable[[], bool] = lambda: False
         self._clock = clock
         self._partitions: dict[TopicPartition, PartitionMeasures] = {}
         #: Those that are behind, or were lately.
-        self._behind: dict[TopicPartition, PartitionMeasures] = {}
+        self._lagging: dict[TopicPartition, PartitionMeasures] = {}
         self._tasks: dict[int, TaskMeasures] = {}
         #: The last epoch of each copy task that told which of its partitions are at rest.
         self._rests: dict[int, _Rest] = {}
@@ -192,13 +194,13 @@ class FlowMeasures:
         measured = self._settled(state.source)
         measured.look(state.lag, state.log.high_watermark, self._clock.monotonic(), is_copied=is_copied)
         if not measured.descent.is_over:
-            self._behind[state.source] = measured
-        elif self._behind:
-            self._behind.pop(state.source, None)
+            self._lagging[state.source] = measured
+        elif self._lagging:
+            self._lagging.pop(state.source, None)
 
     def were_behind(self, sources: Container[TopicPartition]) -> list[TopicPartition]:
         """Return those of *sources* that are behind, or were lately: each look at them counts."""
-        return [source for source in self._behind if source in sources]
+        return [source for source in self._lagging if source in sources]
 
     def rest(self, plan: EpochPlan, others: Collection[TopicPartition]) -> None:
         """Record that nothing is left to copy, still, of the partitions of *plan* but of *others*."""
@@ -233,7 +235,7 @@ class FlowMeasures:
         gone = self._partitions.keys() - mirrored
         for source in gone:
             del self._partitions[source]
-            self._behind.pop(source, None)
+            self._lagging.pop(source, None)
 
     def know(self, planned: PartitionPlan) -> None:
         """Record that an epoch had a partition whose end at the target was known."""
@@ -305,7 +307,7 @@ class FlowMeasures:
             latency_p50_ms=latency.quantile_ms(0.5),
             latency_p99_ms=latency.quantile_ms(0.99),
             age_p50_ms=age.quantile_ms(0.5),
-            lag_s=greatest_lag_s(it.lag_s for it in view.partitions),
+            **attrs.asdict(Behind.together(map(Behind.of, view.partitions))),
             seconds_until_loss=min(losses, default=None),
             seconds_until_level=self._seconds_until_level(view.partitions),
             missing_partitions=sum(it.partitions for it in self.missing_topics),
@@ -314,34 +316,46 @@ class FlowMeasures:
             commits=self.commits.view(),
         )
 
-    def lag(self, partitions: Collection[TopicPartition], states: PartitionStates) -> tuple[int | None, float | None]:
-        """Return the lag, and the lag in time, that a flow's view of *partitions* has; of very many, most are at rest
-        and need no look.
-        """
+    def lag(self, partitions: Collection[TopicPartition], states: PartitionStates) -> Behind:
+        """Return how far behind a flow's view of *partitions* is; of very many, most are at rest and need no look."""
         now, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
-        known: list[tuple[int, float | None]] = []
+        each: list[Behind] = []
         for source in states.moving if len(states.moving) < len(partitions) else partitions:
             if source not in states.moving or source not in partitions:
                 continue
             state, measured = states[source], self._settled(source)
-            if state.lag is not None and measured.asked_s(now) <= self.lag_holds_s:
-                known.append((state.lag, measured.waiting(state, None, now, wall_ms)[0]))
+            waited_s, _ = measured.waiting(state, None, now, wall_ms)
+            each.append(self._behind(state, waited_s, is_told=self._is_told(measured, now)))
         # The first one will do: nothing is left to copy of it.
-        if any(it not in states.moving and self.asked_s(it) <= self.lag_holds_s for it in partitions if it in states):
-            known.append((0, 0.0))
-        return total_lag(lag for lag, _ in known), greatest_lag_s(waited_s for _, waited_s in known)
+        still = next((it for it in partitions if it in states and it not in states.moving), None)
+        if still is not None:
+            each.append(Behind(0, 0.0) if self._is_told(self._settled(still), now) else Behind())
+        return Behind.together(each)
+
+    def _is_told(self, measured: PartitionMeasures, now: float) -> bool:
+        """Whether the source has reported a partition's end lately, and answers."""
+        return measured.asked_s(now) <= self.lag_holds_s and not (self.is_source_silent or self.is_source_away())
+
+    def _behind(self, state: PartitionState, waited_s: float | None, *, is_told: bool) -> Behind:
+        """Return how far a partition is behind, the oldest record of which has *waited_s*; see `Behind`."""
+        if state.lag is None or not is_told:
+            return Behind.at_least(least_lag(state), waited_s)
+        return Behind(state.lag, waited_s)
 
     def _seconds_until_level(self, partitions: Sequence[PartitionView]) -> float | None:
-        """Return when all of *partitions* will be level but those that are not copied, None if that is unknown."""
+        """Return when all of *partitions* will be level; None if that is unknown, or if what is left of one rests."""
         copied = [it for it in partitions if it.stage in _COPIED]
-        if not copied or any(it.lag is None for it in copied):
+        is_held = any(it.seconds_until_level is None and (it.is_paused or it.stage not in _COPIED) for it in partitions)
+        if not copied or is_held or any(not Behind.of(it).is_known for it in copied):
             return None
-        if not self._behind:
+        if not any(it.lag for it in copied) or not self._lagging:
             return 0.0
         # Of partitions that have copied nothing yet, records are taken to be as large as the others'.
         record_bytes = self._totals.bytes / self._totals.records if self._totals.records and self._totals.bytes else 1.0
-        found = (self._behind.get(it.source) for it in copied)
-        each = (it.weighed(record_bytes) for it in found if it is not None)
+        found = [it for it in map(self._lagging.get, (it.source for it in copied)) if it is not None]
+        if any(it.descent.is_at_rest and it.descent.left for it in found):
+            return None
+        each = (it.weighed(record_bytes) for it in found)
         return seconds_until_level(each, self._clock.monotonic())
 
     def _copied_heartbeats(self, view: FlowView) -> tuple[CopiedHeartbeatsView, ...]:
@@ -361,21 +375,24 @@ class FlowMeasures:
 
     def _viewed(self, state: PartitionState, task: int | None, now: float, wall_ms: int) -> PartitionView:
         measured = self._partition(state.source)
-        if measured.asked_s(now) > self.lag_holds_s and self._settled(state.source).asked_s(now) > self.lag_holds_s:
-            state = forget_end(state)
+        if not (is_told := self._is_told(measured, now)):
+            is_told = self._is_told(self._settled(state.source), now)
         cached, retention = measured.cached, self.retention.get(state.source.topic)
-        if cached is not None and cached.is_of(state, task, retention):
+        if cached is not None and cached.is_of(state, task, retention, is_told=is_told):
             if now < cached.holds_until or self._renewals <= 0:
                 return cached.view
             self._renewals -= 1
         self._settled(state.source)
-        view = _view_of(state, measured, task, measured.waiting(state, retention, now, wall_ms), now)
+        waited_s, loss_s = measured.waiting(state, retention, now, wall_ms)
+        behind = self._behind(state, waited_s, is_told=is_told)
+        view = _view_of(state, measured, behind, now, task=task, loss_s=loss_s)
         # Times of a waiting or lagging partition advance every second.
-        is_still = state.stage is PartitionStage.COPYING and view.lag == 0
+        is_still = state.stage is PartitionStage.COPYING and state.lag == 0
         if is_still:
             is_at_rest = measured.is_at_rest(state.log.high_watermark, retention, now)
             holds_s = _VIEW_KEPT_S * max(1.0, len(self._partitions) / _RENEWALS)
-            measured.cached = CachedView(view, state, task, retention, math.inf if is_at_rest else now + holds_s)
+            until = math.inf if is_at_rest else now + holds_s
+            measured.cached = CachedView(view, state, task, retention, is_told, until)
         else:
             measured.cached = None
         return view
@@ -389,9 +406,11 @@ def pause_left_s(state: PartitionState, now: float) -> float | None:
 def _view_of(
     state: PartitionState,
     measured: PartitionMeasures,
-    task: int | None,
-    waiting: tuple[float | None, float | None],
+    behind: Behind,
     now: float,
+    *,
+    task: int | None,
+    loss_s: float | None,
 ) -> PartitionView:
     is_copying = state.stage is PartitionStage.COPYING
     reading = measured.window.read(now)
@@ -403,30 +422,41 @@ def _view_of(
         stage=state.stage,
         position=state.position,
         downstream=state.downstream,
-        lag=state.lag,
+        lag=behind.lag,
         records=measured.records,
         bytes=measured.bytes,
         bytes_per_s=state.bytes_per_s or 0.0,
         retry_in_s=None if is_copying else pause_left_s(state, now),
         failure=why_it_waits(state),
-        end_offset=end_offset if end_offset >= 0 else None,
+        end_offset=end_offset if end_offset >= 0 and behind.is_known else None,
         log_start_offset=state.log.start if state.log.start >= 0 else None,
-        record_rate=reading.record_rate,
-        byte_rate=reading.byte_rate,
+        record_rate=reading.record_rate if is_copying else 0.0,
+        byte_rate=reading.byte_rate if is_copying else 0.0,
         age=reading.age,
         latency=reading.latency,
-        lag_s=waiting[0],
-        seconds_until_loss=waiting[1],
-        seconds_until_level=None if state.lag is None else _until_level(measured, now),
+        lag_s=behind.lag_s,
+        lag_is_least=behind.lag_is_least,
+        lag_s_is_least=behind.lag_s_is_least,
+        seconds_until_loss=None if behind.lag is None else loss_s,
+        seconds_until_level=_until_level(state, measured, behind, now),
         last_timestamp_ms=last_ms if last_ms >= 0 else None,
     )
 
 
-def _until_level(measured: PartitionMeasures, now: float) -> float | None:
+def _until_level(state: PartitionState, measured: PartitionMeasures, behind: Behind, now: float) -> float | None:
+    """Return when nothing will be left; None if that is unknown, or if what is left is not being copied."""
+    if not behind.is_known:
+        return None
+    if state.stage not in _COPIED or measured.descent.is_at_rest:
+        return None if behind.lag else 0.0
     return seconds_until_level([measured.weighed(1.0)], now) if measured.descent.left else 0.0
 
 
 def paused(view: PartitionView, *, is_held: bool) -> PartitionView:
     """Show a partition as paused; while a copy task holds it, its epoch has not ended yet."""
     stage = view.stage if is_held else PartitionStage.PAUSED
-    return attrs.evolve(view, stage=stage, is_paused=True, bytes_per_s=0.0, retry_in_s=None)
+    level_s = 0.0 if view.lag == 0 else None
+    view = attrs.evolve(
+        view, stage=stage, is_paused=True, retry_in_s=None, seconds_until_level=level_s, bytes_per_s=0.0
+    )
+    return view if is_held else attrs.evolve(view, record_rate=0.0, byte_rate=0.0)

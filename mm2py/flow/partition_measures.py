@@ -145,11 +145,11 @@ class CachedView:
     state: PartitionState
     task: int | None
     retention: Retention | None
+    is_told: bool
     #: Until when the view may be shown.
     holds_until: float
 
-    def is_of(self, state: PartitionState, task: int | None, retention: Retention | None) -> bool:
-        """Whether it was made of these."""
-        return (
-            self.state is state and self.task == task and (self.retention is retention or self.retention == retention)
-        )
+    def is_of(self, state: PartitionState, task: int | None, retention: Retention | None, *, is_told: bool) -> bool:
+        """Whether it was made of these; *is_told* if the source has reported its end lately."""
+        is_same = self.state is state and self.task == task and self.is_told is is_told
+        return is_same and (self.retention is retention or self.retention == retention)

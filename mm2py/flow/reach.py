@@ -90,6 +90,10 @@ class Reach:
         """Whether both clusters responded last time."""
         return not self._absences
 
+    def is_away(self, alias: str) -> bool:
+        """Whether a cluster did not respond last time."""
+        return alias in self._absences
+
     def view(self) -> tuple[ClusterView, ...]:
         """Return the known state of both clusters."""
         absences = self._absences

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from mm2py.model.behind import Behind
 from mm2py.model.node_status import NodeStatus
 from mm2py.model.share import SharedFlow
 from mm2py.model.state import (
@@ -16,8 +17,6 @@ from mm2py.model.state import (
     NodeView,
     TaskStatus,
     TaskView,
-    greatest_lag_s,
-    total_lag,
     working_elsewhere,
 )
 
@@ -110,10 +109,21 @@ def flow_of_all_nodes(view: FlowView) -> FlowView:
         bytes=view.bytes + sum(it.bytes for it in others),
         records_per_s=view.records_per_s + sum(it.records_per_s for it in others),
         bytes_per_s=view.bytes_per_s + sum(it.bytes_per_s for it in others),
-        lag=total_lag([view.lag, *(it.lag for it in others)]),
-        lag_s=greatest_lag_s([view.lag_s, *(it.lag_s for it in others)]),
+        **attrs.asdict(_behind(view, others)),
         seconds_until_level=_until_all_are_level(view, others),
     )
+
+
+def _behind(view: FlowView, others: Sequence[NodeView]) -> Behind:
+    """Return how far all nodes are behind that copy anything; what one that is silent copies is not known."""
+    each = [Behind.of(view)] if view.partitions else []
+    each += [
+        Behind.at_least(it.lag, it.lag_s) if it.unknown_lags else Behind(it.lag, it.lag_s)
+        for it in others
+        if it.partitions
+    ]
+    silent = [Behind() for it in view.nodes if it.assigned and not (it.is_this or it.is_counted)]
+    return Behind.together([*each, *silent])
 
 
 def _until_all_are_level(view: FlowView, others: Sequence[NodeView]) -> float | None:

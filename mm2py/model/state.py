@@ -111,6 +111,9 @@ class PartitionView:
     last_timestamp_ms: int | None = None
     #: Whether an operator paused it or its topic.
     is_paused: bool = False
+    #: Whether `lag` and `lag_s` are the least that they can be: see `Behind`.
+    lag_is_least: bool = False
+    lag_s_is_least: bool = False
 
 
 @attrs.frozen
@@ -377,25 +380,14 @@ class MissingTopic:
         return tuple(TopicPartition(self.topic, self.first + number) for number in range(self.partitions))
 
 
-def total_lag(each: Iterable[int | None]) -> int | None:
-    """Return the sum of the partitions' known lags; None if none is known."""
-    known = [lag for lag in each if lag is not None]
-    return sum(known) if known else None
-
-
-def greatest_lag_s(each: Iterable[float | None]) -> float | None:
-    """Return the maximum of the partitions' known lags in time; None if none is known."""
-    return max((value for value in each if value is not None), default=None)
-
-
 @attrs.frozen
 class FlowView(Counters):
     """
     A flow. Rates are of the last few seconds, quantiles of the last minute; counts began when the daemon started.
 
     `latency` and `age` hold all that was measured since then; `lag` is the sum of its partitions' and `lag_s` the
-    greatest, of those that are known; None if none is. `unknown_lags` counts the others. `seconds_until_loss` is the
-    least. `seconds_until_level` is that of all partitions together but those that are paused or stopped.
+    greatest, see `Behind`; `unknown_lags` counts partitions without an exact one. `seconds_until_loss` is the least.
+    `seconds_until_level` is that of all partitions together, None if one that has records left is not copied.
     """
 
     flow: Flow
@@ -430,6 +422,8 @@ class FlowView(Counters):
     latency: Histogram = attrs.field(factory=Histogram)
     age: Histogram = attrs.field(factory=Histogram)
     lag_s: float | None = None
+    lag_is_least: bool = False
+    lag_s_is_least: bool = False
     seconds_until_loss: float | None = None
     seconds_until_level: float | None = None
     throttled_ms: int = 0
@@ -452,8 +446,8 @@ class FlowView(Counters):
 
     @property
     def unknown_lags(self) -> int:
-        """The number of partitions of which it is unknown how far behind they are."""
-        return self.unknown_lags_elsewhere + sum(1 for partition in self.partitions if partition.lag_s is None)
+        """The number of partitions of which it is unknown how many records are left to copy."""
+        return self.unknown_lags_elsewhere + sum(1 for it in self.partitions if it.lag is None or it.lag_is_least)
 
     @property
     def stopped_partitions(self) -> int:

@@ -10,6 +10,7 @@ import attrs
 
 import mm2py
 from mm2py.config.settings import MirrorSettings
+from mm2py.model.behind import Behind
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group_move import GroupMove, PartitionMove, by_source, moves_of
 from mm2py.model.health import HealthIssue, all_issues, flow_issues, is_healthy, node_issues
@@ -23,8 +24,6 @@ from mm2py.model.state import (
     PartitionStage,
     PartitionView,
     TimesView,
-    greatest_lag_s,
-    total_lag,
 )
 from mm2py.model.view_json import to_json
 from mm2py.rest.schemas import BOOLEAN, INTEGER, NUMBER, STRING, STRINGS, Json, Views, array, nullable, obj, ref
@@ -75,6 +74,7 @@ def flow_figures(flow: FlowView) -> Json:
         "records_per_s": flow.records_per_s,
         "bytes_per_s": flow.bytes_per_s,
         "lag": flow.lag,
+        "lag_is_least": flow.lag_is_least,
         "latency_p50_ms": flow.latency_p50_ms,
         "latency_p99_ms": flow.latency_p99_ms,
         "last_error": flow.last_error,
@@ -89,6 +89,7 @@ def flow_summary(flow: FlowView) -> Json:
     return {
         **flow_figures(flow),
         "lag_s": flow.lag_s,
+        "lag_s_is_least": flow.lag_s_is_least,
         "seconds_until_level": flow.seconds_until_level,
         "unknown_lags": flow.unknown_lags,
         "connectors": {group.connector: group.state.name.lower() for group in flow.groups},
@@ -200,8 +201,7 @@ def _topic(
         "stages": _stages(partitions) | ({MISSING: lacking.partitions} if lacking is not None else {}),
         "is_paused": overrides is not None and name in overrides.topics,
         "limit": None if limit is None else limit_json(limit),
-        "lag": total_lag(partition.lag for partition in partitions),
-        "lag_s": greatest_lag_s(partition.lag_s for partition in partitions),
+        **attrs.asdict(Behind.together([*map(Behind.of, partitions), *([Behind()] if others else [])])),
         "seconds_until_loss": _least(partition.seconds_until_loss for partition in partitions),
         "seconds_until_level": _latest(partitions),
         **sums,
@@ -282,6 +282,8 @@ _TOPIC: Final = obj(
         "is_paused": BOOLEAN,
         "limit": nullable(ref("Limit")),
         "lag": nullable(INTEGER),
+        "lag_is_least": BOOLEAN,
+        "lag_s_is_least": BOOLEAN,
         "elsewhere": _COUNTS,
         "records": nullable(INTEGER),
         "bytes": nullable(INTEGER),
@@ -339,7 +341,8 @@ def schemas(views: Views) -> Mapping[str, Json]:
     summary: dict[str, Any] = {
         name: flow["properties"][name]
         for name in (
-            "flow", "state", "topics", "records_per_s", "bytes_per_s", "lag", "lag_s", "seconds_until_level",
+            "flow", "state", "topics", "records_per_s", "bytes_per_s", "lag", "lag_s", "lag_is_least", "lag_s_is_least",
+            "seconds_until_level",
             "latency_p50_ms", "latency_p99_ms", "last_error", "hint",
         )
     }  # fmt: skip

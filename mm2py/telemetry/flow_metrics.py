@@ -4,6 +4,7 @@ nothing is measured here.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
@@ -13,6 +14,7 @@ from mm2py.model.health import Severity, flow_issues
 from mm2py.model.state import FlowState, FlowView, PartitionStage, TaskView
 from mm2py.telemetry.connect_metrics import TASK_STATES, fill_connect, task_states
 from mm2py.telemetry.metric_text import Family
+from mm2py.telemetry.partition_metrics import known_lag
 from mm2py.telemetry.series import Labels, labels
 from mm2py.telemetry.tally import EventTally
 
@@ -100,15 +102,18 @@ def _fill_whole(book: Book, flow: FlowView, it: Labels) -> None:
         ("foreign_records_total", flow.foreign_records),
         ("topics", flow.topics),
         ("missing_destination_partitions", flow.missing_partitions),
-        ("lag_records", flow.lag),
-        ("lag_seconds", flow.lag_s),
         ("unknown_lags", flow.unknown_lags),
-        ("catch_up_seconds", flow.seconds_until_level),
         ("retention_loss_seconds", flow.seconds_until_loss),
         ("throttled_seconds_total", flow.throttled_ms / 1000),
     ):
         if value is not None:
             _put(book, f"mm2py_flow_{name}", it, value)
+    if flow.partition_count:
+        lag, lag_s = known_lag(flow)
+        _put(book, "mm2py_flow_lag_records", it, lag)
+        _put(book, "mm2py_flow_lag_seconds", it, lag_s)
+        level_s = flow.seconds_until_level
+        _put(book, "mm2py_flow_catch_up_seconds", it, math.nan if level_s is None else level_s)
     book["mm2py_replication_latency_seconds"].histograms.append((it, flow.latency))
     book["mm2py_record_age_seconds"].histograms.append((it, flow.age))
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import attrs
 
+from mm2py.model.behind import Behind
 from mm2py.model.flow import Flow
 from mm2py.model.state import FlowView, GroupOffsetView, PartitionView, TimesView
 from mm2py.telemetry.metric_rows import METRICS
@@ -64,7 +65,6 @@ class _Sum:
 
     def own(self) -> dict[str, float]:
         """Return the values of our own metrics, as far as they are known."""
-        waits = [it.lag_s for it in self.views if it.lag_s is not None]
         # One partition's longest wait beside another's earliest loss would be a false alarm.
         losses = [
             it.seconds_until_loss
@@ -72,14 +72,13 @@ class _Sum:
             if it.seconds_until_loss is not None and it.lag_s is not None and it.seconds_until_loss < it.lag_s
         ]
         together: tuple[tuple[str, Callable[[list[float]], float], list[float]], ...] = (
-            (_LAG, sum, [it.lag for it in self.views if it.lag is not None]),
-            (_LAG_S, max, waits),
             (_LOSS_S, min, losses),
             (_END, sum, [it.end_offset for it in self.views if it.end_offset is not None]),
             (_POSITION, sum, [it.position for it in self.views]),
             (_STAGE, min, [it.stage.value for it in self.views]),
         )
-        return {name: of(values) for name, of, values in together if values}
+        lag, lag_s = known_lag(Behind.together(map(Behind.of, self.views)))
+        return {_LAG: lag, _LAG_S: lag_s, **{name: of(values) for name, of, values in together if values}}
 
 
 class PartitionMetrics:
@@ -154,10 +153,9 @@ class PartitionMetrics:
             it = pair.own
             add_position(it, view.position)
             add_stage(it, view.stage.value)
-            if view.lag is not None:
-                add_lag(it, view.lag)
-            if view.lag_s is not None:
-                add_lag_s(it, view.lag_s)
+            lag, lag_s = known_lag(view)
+            add_lag(it, lag)
+            add_lag_s(it, lag_s)
             if view.seconds_until_loss is not None:
                 add_loss_s(it, view.seconds_until_loss)
             if view.end_offset is not None:
@@ -266,6 +264,15 @@ class PartitionMetrics:
         if rest:
             for name, together in kinds:
                 book[name].add(labels(**ends), together(rest))
+
+
+def known_lag(view: Behind | FlowView | PartitionView) -> tuple[float, float]:
+    """Return the lag in records and in seconds, NaN if it is not exactly known.
+
+    No comparison with NaN holds, a sum with it is NaN, and it does not count as 0 where a board ends in `or vector(0)`.
+    """
+    lag = _NAN if view.lag is None or view.lag_is_least else view.lag
+    return lag, _NAN if view.lag_s is None or view.lag_s_is_least else view.lag_s
 
 
 def _put_times(book: Mapping[str, Family], it: Labels, times: _Times) -> None:

@@ -30,7 +30,7 @@ from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.flow.topics.remote_topics import Topics
 from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
 from mm2py.model.share import NO_SHARE, whole_share
-from mm2py.model.state import FlowState, FlowView, total_lag
+from mm2py.model.state import FlowState, FlowView
 from mm2py.pipeline.epoch_jobs import EpochRunner
 from mm2py.telemetry.events import (
     ConnectorRestarted,
@@ -402,7 +402,7 @@ class SourceGroup(FlowGroup):
                     records=view.records,
                     records_per_s=view.records_per_s,
                     bytes_per_s=view.bytes_per_s,
-                    lag=view.lag,
+                    lag=None if view.lag_is_least else view.lag,
                     latency_p50_ms=view.latency_p50_ms,
                     latency_p99_ms=view.latency_p99_ms,
                 )
@@ -436,13 +436,11 @@ class SourceGroup(FlowGroup):
                 tasks=copy_tasks,
                 records_per_s=sum(task.records_per_s for task in copy_tasks),
                 bytes_per_s=sum(task.bytes_per_s for task in copy_tasks),
-                lag=total_lag(partition.lag for partition in partitions),
             )
         )
         if has_partitions:
             return shown
-        lag, lag_s = self._measures.lag(tasks.ledger.places, tasks.ledger.states)
-        return attrs.evolve(shown, lag=lag, lag_s=lag_s)
+        return attrs.evolve(shown, **attrs.asdict(self._measures.lag(tasks.ledger.places, tasks.ledger.states)))
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from mm2py.model.behind import Behind
 from mm2py.model.flow import Flow
 from mm2py.model.state import FlowView, MirrorView
 
@@ -88,11 +89,12 @@ class History:
 
 def sample(flow: FlowView, wall_ms: int) -> Sample:
     """Return a flow's figures of one moment, rounded to the precision of a plot."""
+    behind = Behind.of(flow)
     measured = (
         flow.records_per_s,
         flow.bytes_per_s,
-        flow.lag,
-        flow.lag_s,
+        flow.lag if behind.is_known else None,
+        flow.lag_s if behind.is_wait_known else None,
         flow.latency_p50_ms,
         flow.latency_p99_ms,
         flow.age_p50_ms,

@@ -236,6 +236,8 @@ def summary(**facts: object) -> dict[str, Any]:
         "records_per_s": 1234.5,
         "bytes_per_s": 2_500_000.0,
         "lag": 17,
+        "lag_is_least": False,
+        "lag_s_is_least": False,
         "lag_s": 61.0,
         "seconds_until_level": 150.0,
         "latency_p50_ms": 1.25,
@@ -311,7 +313,9 @@ def topics_shown(**facts: object) -> str:
     """Return the page of one topic as text."""
     topic = {
         "topic": "orders", "remote_topic": "A.orders", "partitions": 3, "stage": "paused", "is_paused": False,
-        "stages": {"paused": 3}, "elsewhere": {}, "lag": 0, "lag_s": 0.0, "record_rate": 0.0, "byte_rate": 0.0,
+        "stages": {"paused": 3}, "elsewhere": {}, "lag": 0, "lag_is_least": False, "lag_s": 0.0,
+        "lag_s_is_least": False,
+        "record_rate": 0.0, "byte_rate": 0.0,
         "age_ms": None, "limit": None, "seconds_until_loss": None, "seconds_until_level": None, "retry_in_s": None,
         "last_error": "", "hint": "",
     }  # fmt: skip

@@ -8,11 +8,12 @@ import pytest
 from mm2py.core.lag import Retention
 from mm2py.core.source.progress import PartitionState
 from mm2py.flow import measures
-from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.measures import FlowMeasures, paused
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import (
     HISTOGRAM_BOUNDS_MS,
     CopyLimits,
+    Ended,
     EpochOutcome,
     EpochPlan,
     Histogram,
@@ -129,6 +130,50 @@ def test_a_lag_that_was_not_asked_for_lately_is_unknown() -> None:
     assert (flow.lag_s, flow.records) == (None, 30)
 
 
+def test_a_source_that_does_not_answer_leaves_what_was_known_at_once() -> None:
+    """What was left is left, or more; that nothing was left says nothing, and nothing is level any more."""
+    rig = MeasuresRig(attrs.evolve(STATE, log=LogOffsets(high_watermark=130)))
+    rig.run(10)
+    known = rig.partition()
+    rig.measures.is_source_away = lambda: True
+    away, flow = rig.partition(), rig.flow()
+    rig.measures.is_source_away = lambda: False
+    rig.run(20)
+    level = rig.partition()
+    rig.measures.is_source_silent = True
+    silent = rig.partition()
+
+    assert (known.lag, known.lag_is_least) == (20, False)
+    assert (away.lag, away.lag_is_least, away.seconds_until_level) == (20, True, None)
+    assert (flow.lag, flow.lag_is_least, flow.seconds_until_level) == (20, True, None)
+    assert (level.lag, level.seconds_until_level) == (0, 0.0)
+    assert (silent.lag, silent.lag_s, silent.seconds_until_level) == (None, None, None)
+
+
+def test_what_stands_is_never_level_and_has_no_rate() -> None:
+    """A stopped partition, or a paused one, has records left: they are counted, and not copied some time soon."""
+    rig = MeasuresRig(attrs.evolve(STATE, log=LogOffsets(high_watermark=130)))
+    rig.run(10)
+    held = paused(rig.partition(), is_held=False)
+    rig.state = attrs.evolve(rig.state, stage=PartitionStage.STOPPED)
+    stopped, flow = rig.partition(), rig.flow()
+
+    for view in (held, stopped):
+        assert (view.lag, view.lag_is_least, view.seconds_until_level) == (20, False, None)
+        assert (view.record_rate, view.byte_rate) == (0.0, 0.0)
+    assert (flow.lag, flow.seconds_until_level) == (20, None)
+
+
+def test_a_history_in_question_leaves_what_the_source_has_beyond_it() -> None:
+    """Some of what was copied may be lost; the records of another topic of the name say nothing."""
+    state = attrs.evolve(STATE, log=LogOffsets(high_watermark=130), stage=PartitionStage.STOPPED, is_questioned=True)
+    rewound = MeasuresRig(attrs.evolve(state, ended=Ended.TARGET_REWOUND)).partition()
+    recreated = MeasuresRig(attrs.evolve(state, ended=Ended.RECREATED)).partition()
+
+    assert (rewound.lag, rewound.lag_is_least) == (130 - STATE.position, True)
+    assert recreated.lag is None
+
+
 @pytest.mark.parametrize("is_lost_first", [False, True])
 def test_what_an_earlier_daemon_copied_is_not_counted(is_lost_first: bool) -> None:
     """The first resume finds 500 records of the daemon before: they are not this one's."""
@@ -207,7 +252,7 @@ def test_what_is_gone_is_measured_no_more() -> None:
     rig.clock.advance(6.0)
 
     assert len(rig.measures._partitions) == 1
-    assert not rig.measures._behind
+    assert not rig.measures._lagging
     assert rig.partition() is not first
     assert rig.partition().records == 10
 

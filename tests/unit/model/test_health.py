@@ -173,7 +173,7 @@ def test_a_flow_that_does_not_work_is_unhealthy(
         pytest.param(
             {"partitions": (_partition(0, lag_s=1.0, seconds_until_loss=599.0),)}, [], id="a retention of ten minutes"
         ),
-        pytest.param({"partitions": (_partition(0, lag_s=None),)}, [IssueCode.LAG_UNKNOWN], id="unknown lag"),
+        pytest.param({"partitions": (_partition(0, lag=None),)}, [IssueCode.LAG_UNKNOWN], id="unknown lag"),
         pytest.param(
             {"missing_topics": (MissingTopic("t", "A.t", 0, 2),)}, [IssueCode.PARTITIONS_MISSING], id="not created yet"
         ),

@@ -178,11 +178,11 @@ def test_nodes_of_a_flow() -> None:
 
 
 def test_unknown_is_left_out() -> None:
-    """An unknown value has no series: lags before the first look, seconds until loss without a retention bound."""
+    """What has no lag rule and is unknown has no series: seconds until loss without a retention bound."""
     unknown = partition_view("t", 0, lag=None, lag_s=None, seconds_until_loss=None, end_offset=None)
     series = scraped(metrics_of(), mirror_view(flow_view([unknown])))
 
-    for name in ("lag_records", "lag_seconds", "retention_loss_seconds", "end_offset"):
+    for name in ("retention_loss_seconds", "end_offset"):
         assert values_of(series, f"mm2py_partition_{name}", "topic") == {}
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import attrs
 import pytest
 
 from mm2py.telemetry import series
 from mm2py.telemetry.metric_text import Family
-from mm2py.telemetry.partition_metrics import PartitionMetrics
+from mm2py.telemetry.partition_metrics import PartitionMetrics, known_lag
 from tests.support.views import flow_view, partition_view
 
 
@@ -93,3 +95,16 @@ def test_a_roll_up_does_not_go_back_when_a_deleted_topic_is_there_again() -> Non
             counts += book[f"kafka_connect_mirror_source_connector_{name}"].values
 
     assert counts == [100, 900, 120, 1080, 125, 1125, 127, 1143]
+
+
+def test_an_unknown_lag_is_not_a_number() -> None:
+    """Not of a partition, nor of those with it in a roll-up: no alert holds, and no board takes it for 0."""
+    stopped = partition_view("t", 0, lag=7, lag_is_least=True, lag_s=3.0, lag_s_is_least=True)
+    flow = flow_view([stopped, partition_view("t", 1, lag=0, lag_s=0.0)])
+    own, rolled_up = PartitionMetrics(partitions_max=9, topics_max=9), PartitionMetrics(partitions_max=0, topics_max=9)
+    for name in ("mm2py_partition_lag_records", "mm2py_partition_lag_seconds"):
+        one, other = own.families([flow])[name].values
+        (together,) = rolled_up.families([flow])[name].values
+
+        assert (math.isnan(one), other, math.isnan(together)) == (True, 0, True)
+    assert math.isnan(known_lag(attrs.evolve(flow, lag=7, lag_is_least=True))[0])

@@ -1,7 +1,7 @@
 // The diagram of clusters and flows. Positions are computed here, for the available width, so that text keeps its size.
 
 import { s, setAttribute, setText } from "./dom.js";
-import { recordsPerS, short, state } from "./format.js";
+import { atLeast, recordsPerS, short, state } from "./format.js";
 import { flowAddress } from "./place.js";
 
 const NODE = { height: 44, least: 96, most: 190 };
@@ -302,9 +302,9 @@ export class Diagram {
     setAttribute(parts.node, "data-state", flow.state);
     const isAlone = isHeartbeatsAlone(flow);
     setText(parts.rate, recordsPerS(flow.records_per_s));
-    setText(parts.lag, mood !== "good" ? word : `lag ${short(flow.lag)}`);
+    setText(parts.lag, mood !== "good" ? word : `lag ${atLeast(short(flow.lag), flow.lag_is_least)}`);
     setAttribute(parts.sign, "d", isAlone && mood === "still" ? "" : ICON_D[sign] ?? ICON_D.none);
-    const numbers = isAlone ? "" : `, ${recordsPerS(flow.records_per_s)}, lag ${short(flow.lag)}`;
+    const numbers = isAlone ? "" : `, ${recordsPerS(flow.records_per_s)}, lag ${atLeast(short(flow.lag), flow.lag_is_least)}`;
     const text = `${flow.source} to ${flow.target}: ${isAlone && mood !== "still" ? `heartbeats only, ${word}` : word}${numbers}`;
     setText(parts.title, text);
     setAttribute(parts.node, "aria-label", text);

@@ -9,6 +9,9 @@ export function count(number) {
   return number === null || number === undefined ? NOTHING : whole.format(number).replaceAll(",", THIN);
 }
 
+/** A figure that may be more than is known: the daemon marks what it shows of those with `_is_least`. */
+export const atLeast = (text, isLeast) => (isLeast ? `≥${THIN}${text}` : text);
+
 function scaled(number, units, step) {
   let at = 0;
   let value = Math.abs(number);

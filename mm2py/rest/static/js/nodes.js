@@ -2,7 +2,7 @@
 
 import * as act from "./actions.js";
 import { h } from "./dom.js";
-import { bytesPerS, count, duration, nodeState, plural, recordsPerS } from "./format.js";
+import { atLeast, bytesPerS, count, duration, nodeState, plural, recordsPerS } from "./format.js";
 import { pill, setPill, Table } from "./table.js";
 
 /** What a node does for the flow, in a word. */
@@ -61,7 +61,7 @@ function nodeTable() {
       { key: "partitions", label: "Partitions", numeric: true, sort: (node) => node.partitions, text: (node) => count(node.partitions) },
       { key: "records", label: "Records", numeric: true, sort: (node) => node.records_per_s, text: (node) => recordsPerS(node.records_per_s) },
       { key: "bytes", label: "Bytes", numeric: true, sort: (node) => node.bytes_per_s, text: (node) => bytesPerS(node.bytes_per_s) },
-      { key: "lag", label: "Lag", numeric: true, sort: (node) => node.lag, text: (node) => count(node.lag) },
+      { key: "lag", label: "Lag", numeric: true, sort: (node) => node.lag, text: (node) => atLeast(count(node.lag), node.lag !== null && node.lag_is_least) },
       { key: "heard", label: "Last heard", numeric: true, sort: (node) => node.heard_s, text: (node) => (node.is_this || node.heard_s === null ? "–" : `${duration(node.heard_s)} ago`), mood: (node) => (node.answers ? null : "warn") },
       { key: "remarks", label: "Remarks", sort: remarks, text: (node) => remarks(node) || "–", mood: (node) => (node.differs.length || node.issues.length ? "warn" : null) },
       { key: "acts", label: "", make: acts, update: (cell, node) => {

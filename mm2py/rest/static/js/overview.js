@@ -2,7 +2,7 @@
 
 import { eventList, folded } from "./events.js";
 import { h, setText } from "./dom.js";
-import { bytesPerS, ms, NOTHING, plural, recordsPerS, short } from "./format.js";
+import { atLeast, bytesPerS, ms, NOTHING, plural, recordsPerS, short } from "./format.js";
 import { fare, isHeartbeatsAlone, Diagram } from "./diagram.js";
 import { tile } from "./past.js";
 import { address, flowAddress, put } from "./place.js";
@@ -28,7 +28,7 @@ function flowTable() {
       { key: "records", label: "Records", numeric: true, sort: (flow) => flow.records_per_s, text: (flow) => (isHeartbeatsAlone(flow) ? "–" : recordsPerS(flow.records_per_s)) },
       { key: "recent", label: "Last 3 min", make: sparkline, update: (node, flow) => setSparkline(node, flow.recent) },
       { key: "bytes", label: "Bytes", numeric: true, sort: (flow) => flow.bytes_per_s, text: (flow) => (isHeartbeatsAlone(flow) ? "–" : bytesPerS(flow.bytes_per_s)) },
-      { key: "lag", label: "Lag", numeric: true, sort: (flow) => flow.lag, text: (flow) => short(flow.lag), title: (flow) => (flow.lag === null ? "" : `${flow.lag} records`) },
+      { key: "lag", label: "Lag", numeric: true, sort: (flow) => flow.lag, text: (flow) => atLeast(short(flow.lag), flow.lag_is_least), title: (flow) => (flow.lag === null ? "" : `${atLeast(flow.lag, flow.lag_is_least)} records`) },
       { key: "latency", label: "Latency p50 / p99", numeric: true, sort: (flow) => flow.latency_p99_ms, text: (flow) => (flow.latency_p50_ms === null ? "–" : `${ms(flow.latency_p50_ms)} / ${ms(flow.latency_p99_ms)}`) },
       { key: "topics", label: "Topics", numeric: true, sort: (flow) => flow.topics, text: (flow) => (isHeartbeatsAlone(flow) ? "–" : String(flow.topics)) },
       { key: "partitions", label: "Partitions", numeric: true, sort: (flow) => flow.partitions, text: (flow) => (isHeartbeatsAlone(flow) ? "–" : String(flow.partitions)) },
@@ -84,8 +84,10 @@ export class Overview {
     setText(this.tiles.records.value, recordsPerS(total(flows, "records_per_s")));
     setText(this.tiles.bytes.value, bytesPerS(total(flows, "bytes_per_s")));
     // Unknown is not none: the source may be away.
-    const behind = flows.filter((flow) => flow.lag !== null);
-    setText(this.tiles.lag.value, behind.length ? `${short(total(behind, "lag"))} records` : NOTHING);
+    const copying = flows.filter((flow) => flow.partitions > 0 || flow.lag !== null);
+    const isLeast = copying.some((flow) => flow.lag === null || flow.lag_is_least);
+    const lag = total(copying, "lag");
+    setText(this.tiles.lag.value, copying.length && (lag || !isLeast) ? `${atLeast(short(lag), isLeast)} records` : NOTHING);
     this.tiles.spark.node.hidden = spark === null;
     if (spark) setText(this.tiles.spark.value, sparkText(spark));
     this.drawing.hidden = flows.length === 0;

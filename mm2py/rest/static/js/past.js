@@ -2,7 +2,7 @@
 
 import { ask, flowPath } from "./api.js";
 import { h, setAttribute, setText } from "./dom.js";
-import { bytes, bytesPerS, count, duration, ms, NOTHING, recordsPerS, short } from "./format.js";
+import { atLeast, bytes, bytesPerS, count, duration, ms, NOTHING, recordsPerS, short } from "./format.js";
 import { Marks } from "./marks.js";
 import { Plot, RANGES } from "./plots.js";
 import { store } from "./store.js";
@@ -74,8 +74,8 @@ export class Past {
     setText(records.value, recordsPerS(line.records_per_s));
     setText(size.value, bytesPerS(line.bytes_per_s));
     // A tile has room for nine digits: a longer number would be broken, and read as one of fewer digits.
-    setText(lag.value, line.lag < 1e9 ? count(line.lag) : short(line.lag));
-    setText(behind.value, duration(flow.lag_s));
+    setText(lag.value, atLeast(line.lag < 1e9 ? count(line.lag) : short(line.lag), line.lag_is_least));
+    setText(behind.value, atLeast(duration(flow.lag_s), flow.lag_s_is_least));
     setText(level.value, flow.seconds_until_level === 0 ? "now" : duration(flow.seconds_until_level));
     setText(latency.value, line.latency_p50_ms === null ? NOTHING : `${ms(line.latency_p50_ms)} / ${ms(line.latency_p99_ms)}`);
     setText(copied.value, `${short(line.records)} / ${bytes(line.bytes)}`);

@@ -3,7 +3,7 @@
 import * as act from "./actions.js";
 import { looked } from "./connectors.js";
 import { h, setAttribute, setText } from "./dom.js";
-import { bytesPerS, count, duration, ms, plural, recordsPerS, stage } from "./format.js";
+import { atLeast, bytesPerS, count, duration, ms, plural, recordsPerS, stage } from "./format.js";
 import { part } from "./nodes.js";
 import { setSparkline, sparkline } from "./plots.js";
 import { store } from "./store.js";
@@ -18,7 +18,7 @@ function topicsOf(flow) {
   const found = (name, remote) => {
     let topic = topics.get(name);
     if (!topic) {
-      topic = { topic: name, remote, partitions: [], nodes: [], elsewhere: 0, missing: 0, why: "", hint: "", lag: null, lag_s: null, age_ms: null, latency_ms: null, records_per_s: 0, bytes_per_s: 0, worst: 0, failed: 0,
+      topic = { topic: name, remote, partitions: [], nodes: [], elsewhere: 0, missing: 0, why: "", hint: "", lag: null, lag_s: null, lag_is_least: false, lag_s_is_least: false, age_ms: null, latency_ms: null, records_per_s: 0, bytes_per_s: 0, worst: 0, failed: 0,
         isPaused: paused.has(name), limit: flow.overrides?.topic_limits?.[name] ?? null };
       topics.set(name, topic);
     }
@@ -37,12 +37,19 @@ function topicsOf(flow) {
     topic.partitions.push(partition);
     topic.lag = sum(topic.lag, partition.lag);
     topic.lag_s = most(topic.lag_s, partition.lag_s);
+    topic.lag_is_least ||= partition.lag === null || partition.lag_is_least;
+    topic.lag_s_is_least ||= partition.lag_s === null || partition.lag_is_least;
     topic.age_ms = most(topic.age_ms, partition.age_ms);
     topic.latency_ms = most(topic.latency_ms, partition.latency_ms);
     topic.records_per_s += partition.records_per_s ?? 0;
     topic.bytes_per_s += partition.bytes_per_s ?? 0;
     topic.worst = Math.max(topic.worst, WORST.indexOf(partition.stage));
     if (partition.stage === "stopped") topic.failed += 1;
+  }
+  for (const topic of topics.values()) {
+    // Other nodes know theirs; and of what is not known, 0 would say that nothing is left.
+    if (topic.elsewhere) topic.lag_is_least = topic.lag_s_is_least = true;
+    for (const name of ["lag", "lag_s"]) if (topic[`${name}_is_least`] && !topic[name]) Object.assign(topic, { [name]: null, [`${name}_is_least`]: false });
   }
   return [...topics.values()];
 }
@@ -126,8 +133,8 @@ function topicTable(flow) {
       { key: "records", label: "Records", numeric: true, sort: (topic) => topic.records_per_s, text: (topic) => (isElsewhere(topic) ? "–" : recordsPerS(topic.records_per_s)) },
       { isWide: true, key: "recent", label: "Last 2 min", make: sparkline, update: (node, topic) => setSparkline(node, store.rates.get(topic.topic) ?? []) },
       { key: "bytes", label: "Bytes", numeric: true, sort: (topic) => topic.bytes_per_s, text: (topic) => (isElsewhere(topic) ? "–" : bytesPerS(topic.bytes_per_s)) },
-      { key: "lag", label: "Lag", numeric: true, sort: (topic) => topic.lag, text: (topic) => count(topic.lag) },
-      { key: "behind", label: "Behind", numeric: true, sort: (topic) => topic.lag_s, text: (topic) => duration(topic.lag_s) },
+      { key: "lag", label: "Lag", numeric: true, sort: (topic) => topic.lag, text: (topic) => atLeast(count(topic.lag), topic.lag_is_least) },
+      { key: "behind", label: "Behind", numeric: true, sort: (topic) => topic.lag_s, text: (topic) => atLeast(duration(topic.lag_s), topic.lag_s_is_least) },
       { isWide: true, key: "age", label: "Age", numeric: true, sort: (topic) => topic.age_ms, text: (topic) => ms(topic.age_ms), title: () => "Age of records when they are read: the maximum of the partitions' means" },
       { isWide: true, key: "latency", label: "Latency", numeric: true, sort: (topic) => topic.latency_ms, text: (topic) => ms(topic.latency_ms), title: () => "Age of records when the target has them" },
       { isWide: true, key: "partitions", label: "Partitions", numeric: true, sort: manyOf, text: (topic) => (topic.elsewhere && topic.partitions.length ? `${count(topic.partitions.length)} of ${count(manyOf(topic))}` : count(manyOf(topic))), title: otherNodes },
@@ -180,8 +187,8 @@ const partitionDetail = (flow) => (topic) => {
       { key: "stage", label: "State", sort: (partition) => WORST.indexOf(partition.stage), make: (partition) => h("span", {}, pill(stage(partition.stage))), update: (node, partition) => setPill(node.firstChild, stage(partition.stage)) },
       { key: "position", label: "Position", numeric: true, sort: (partition) => partition.position, text: (partition) => count(partition.position), title: () => "The next offset to read at the source" },
       { key: "end", label: "End", numeric: true, sort: (partition) => partition.end_offset, text: (partition) => count(partition.end_offset) },
-      { key: "lag", label: "Lag", numeric: true, sort: (partition) => partition.lag, text: (partition) => count(partition.lag) },
-      { key: "behind", label: "Behind", numeric: true, sort: (partition) => partition.lag_s, text: (partition) => duration(partition.lag_s) },
+      { key: "lag", label: "Lag", numeric: true, sort: (partition) => partition.lag, text: (partition) => atLeast(count(partition.lag), partition.lag_is_least) },
+      { key: "behind", label: "Behind", numeric: true, sort: (partition) => partition.lag_s, text: (partition) => atLeast(duration(partition.lag_s), partition.lag_s !== null && partition.lag_is_least) },
       { key: "age", label: "Age", numeric: true, sort: (partition) => partition.age_ms, text: (partition) => ms(partition.age_ms) },
       { key: "records", label: "Records", numeric: true, sort: (partition) => partition.records_per_s, text: (partition) => recordsPerS(partition.records_per_s) },
       { key: "bytes", label: "Bytes", numeric: true, sort: (partition) => partition.bytes_per_s, text: (partition) => bytesPerS(partition.bytes_per_s) },

@@ -65,9 +65,9 @@ async def test_views_are_prepared_in_turns_with_other_work(monkeypatch: pytest.M
     made: list[int] = []
     view_of = flow_measures._view_of
 
-    def noted(state: PartitionState, *rest: Any) -> PartitionView:
+    def noted(state: PartitionState, *rest: Any, **facts: Any) -> PartitionView:
         made.append(state.source.partition)
-        return view_of(state, *rest)
+        return view_of(state, *rest, **facts)
 
     async def others() -> None:
         while True:
