@@ -62,7 +62,7 @@ def _flows(flows: Sequence[Json]) -> Sheet:
     rows = [
         (
             flow["flow"],
-            flow["state"],
+            flow["state"].replace("_", " "),
             *(count(flow["nodes"]) for _ in nodes),
             count(flow["topics"]),
             count(flow["partitions"]),
@@ -96,7 +96,7 @@ def flow_page(flow: Json) -> list[Part]:
     stages = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in flow["stages"].items() if number)
     facts = Facts((
         ("flow", flow["flow"]),
-        ("state", flow["state"]),
+        ("state", flow["state"].replace("_", " ")),
         ("topics", count(flow["topics"])),
         ("partitions", count(flow["partitions"]) + (f": {stages}" if stages else "")),
         ("missing", f"{count(flow['missing_partitions'])} at the target" if flow["missing_partitions"] else ""),

@@ -40,6 +40,7 @@ _STYLES = {
     "failed": "bold red",
     "no": "bold red",
     "unreachable": "bold red",
+    "has failures": "bold red",
     "different": "bold red",
     "could not tell": "yellow",
     "warning": "yellow",

@@ -81,6 +81,7 @@ class FlowRequests:
             topic_limits=overrides.topic_limits,
             overrides_by=by,
             overrides_ms=at_ms,
+            overrides_age_s=max(0, self._clock.wall_ms() - at_ms) / 1000 if at_ms else None,
         )
 
     def not_stopped(self, connector: str, revision: int) -> tuple[str, ...]:

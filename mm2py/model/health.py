@@ -11,7 +11,6 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Final
 
 import attrs
@@ -78,6 +77,8 @@ class IssueCode(enum.Enum):
     STEP_FAILED = 23
     #: Lines of the settings hardly do what they seem to.
     SETTINGS_NOTED = 24
+    #: Something has been paused for a day or longer.
+    PAUSED_LONG = 25
 
 
 @attrs.frozen
@@ -110,6 +111,7 @@ _DELAY_S: Final = 60.0
 #: Less time than this until the source may delete what is not copied.
 _LOSS_S: Final = 3600.0
 _WORKING: Final = frozenset({FlowState.RUNNING, FlowState.PAUSED, FlowState.STOPPED})
+_WOULD_RUN: Final = frozenset({FlowState.STARTING, FlowState.RUNNING, FlowState.RESTARTING})
 _OF_STATES: Final = {
     FlowState.FAILED: (IssueCode.CONNECTOR_FAILED, Severity.ERROR),
     FlowState.STANDBY: (IssueCode.STANDBY, Severity.WARNING),
@@ -117,6 +119,8 @@ _OF_STATES: Final = {
 _STATE_WORDS: Final = {FlowState.FAILED: "down", FlowState.STANDBY: "standing by"}
 _HELD: Final = frozenset({FlowState.PAUSED, FlowState.STOPPED})
 _NAMED_AT_MOST: Final = 3
+#: What has been paused for so long may have been forgotten.
+_PAUSED_LONG_S: Final = 86_400.0
 #: Issues of other nodes do not make this one unready.
 _OF_OTHERS: Final = frozenset({IssueCode.NODE_SILENT, IssueCode.NODE_UNHEALTHY, IssueCode.NO_OWNER})
 
@@ -173,6 +177,19 @@ def flow_issues(flow: FlowView) -> tuple[HealthIssue, ...]:
     found = [*_clusters(flow), *_connectors(flow), *_partitions(flow), *_steps(flow), *_tasks(flow)]
     found += [*_paused(flow), *_nodes(flow)]
     return tuple(sorted(found, key=lambda issue: -issue.severity.value))
+
+
+def shown_state(flow: FlowView) -> FlowState:
+    """
+    Return the state of *flow* in the one vocabulary of page, commands, REST, metrics and status file.
+
+    One that would run is not *running* while a cluster does not answer, or while something of it needs an operator.
+    """
+    if flow.state in _WOULD_RUN and _away(flow):
+        return FlowState.UNREACHABLE
+    if flow.state is FlowState.RUNNING and any(it.severity is Severity.ERROR for it in flow_issues(flow)):
+        return FlowState.HAS_FAILURES
+    return flow.state
 
 
 def _clusters(flow: FlowView) -> Iterator[HealthIssue]:
@@ -297,8 +314,11 @@ def _paused(flow: FlowView) -> Iterator[HealthIssue]:
     counted = ((len(flow.paused_topics), "topic"), (len(flow.paused_partitions), "partition"))
     held += [f"{_count(many, name)} {_are(many)} paused" for many, name in counted if many]
     if held:
-        who = flow.overrides_by or "an operator"
-        yield HealthIssue(IssueCode.PAUSED, Severity.NOTE, f"{', '.join(held)}", f"changed last by {who}{_at(flow)}")
+        is_long = flow.overrides_age_s is not None and flow.overrides_age_s >= _PAUSED_LONG_S
+        severity = Severity.WARNING if is_long else Severity.NOTE
+        hint = "resume what is paused by mistake: the source may delete it before it is copied" if is_long else ""
+        code = IssueCode.PAUSED_LONG if is_long else IssueCode.PAUSED
+        yield HealthIssue(code, severity, ", ".join(held), _by(flow), hint)
 
 
 def _nodes(flow: FlowView) -> Iterator[HealthIssue]:
@@ -329,10 +349,18 @@ def _nodes(flow: FlowView) -> Iterator[HealthIssue]:
         yield HealthIssue(IssueCode.NO_OWNER, Severity.WARNING, message, hint="it moves to another node by itself")
 
 
-def _at(flow: FlowView) -> str:
-    if not flow.overrides_ms:
-        return ""
-    return datetime.fromtimestamp(flow.overrides_ms / 1000, UTC).strftime(" at %Y-%m-%d %H:%M:%SZ")
+def _by(flow: FlowView) -> str:
+    """Return who changed overrides last, and how long ago: nothing has been paused for less."""
+    age_s = flow.overrides_age_s
+    ago = "" if age_s is None else f" {_ago(age_s)}"
+    return f"changed last{ago} by {flow.overrides_by or 'an operator'}"
+
+
+def _ago(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return "just now"
 
 
 def _count(many: int, name: str) -> str:

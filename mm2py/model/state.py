@@ -34,6 +34,9 @@ class FlowState(enum.Enum):
     STOPPED = 7
     #: Another node runs the flow; this one takes over when that one leaves.
     STANDBY = 8
+    #: What is shown of a flow that would run: a cluster does not answer, or a part of it has failed; see `shown_state`.
+    UNREACHABLE = 9
+    HAS_FAILURES = 10
 
 
 class TaskState(enum.Enum):
@@ -419,6 +422,8 @@ class FlowView(Counters):
     #: Who changed overrides last, and when (wall time); empty and 0 if they never were.
     overrides_by: str = ""
     overrides_ms: int = 0
+    #: How long ago that was.
+    overrides_age_s: float | None = None
     latency: Histogram = attrs.field(factory=Histogram)
     age: Histogram = attrs.field(factory=Histogram)
     lag_s: float | None = None

@@ -13,7 +13,7 @@ from mm2py.config.settings import MirrorSettings
 from mm2py.model.behind import Behind
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group_move import GroupMove, PartitionMove, by_source, moves_of
-from mm2py.model.health import HealthIssue, all_issues, flow_issues, is_healthy, node_issues
+from mm2py.model.health import HealthIssue, all_issues, flow_issues, is_healthy, node_issues, shown_state
 from mm2py.model.overrides import Overrides, RateLimit, Wanted
 from mm2py.model.share import Elsewhere
 from mm2py.model.state import (
@@ -67,7 +67,7 @@ def flow_figures(flow: FlowView) -> Json:
         "flow": str(flow.flow),
         "source": flow.flow.source,
         "target": flow.flow.target,
-        "state": flow.state.name.lower(),
+        "state": shown_state(flow).name.lower(),
         "topics": flow.topics,
         "partitions": flow.partition_count,
         "nodes": max(1, sum(node.is_member for node in flow.nodes)),
@@ -104,6 +104,7 @@ def flow_status(flow: FlowView) -> Json:
     stages = dict.fromkeys((stage.name.lower() for stage in PartitionStage), 0) | _stages(flow.partitions)
     return {
         **shown,
+        "state": shown_state(flow).name.lower(),
         "source": flow.flow.source,
         "target": flow.flow.target,
         "partitions": flow.partition_count,

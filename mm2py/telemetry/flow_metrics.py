@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mm2py.model.connector_offset import SOURCE
-from mm2py.model.health import Severity, flow_issues
+from mm2py.model.health import Severity, flow_issues, shown_state
 from mm2py.model.state import FlowState, FlowView, PartitionStage, TaskView
 from mm2py.telemetry.connect_metrics import TASK_STATES, fill_connect, task_states
 from mm2py.telemetry.metric_text import Family
@@ -95,7 +95,7 @@ def _put(book: Book, name: str, it: Labels, value: float) -> None:
 
 def _fill_whole(book: Book, flow: FlowView, it: Labels) -> None:
     for name, value in (
-        ("state", flow.state.value),
+        ("state", shown_state(flow).value),
         ("records_total", flow.records),
         ("bytes_total", flow.bytes),
         ("resumed_records_total", flow.resumed_records),

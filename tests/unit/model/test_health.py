@@ -16,6 +16,7 @@ from mm2py.model.health import (
     is_healthy,
     node_issues,
     reasons_unhealthy,
+    shown_state,
 )
 from mm2py.model.state import (
     ClusterView,
@@ -247,12 +248,36 @@ def test_the_worst_comes_first() -> None:
 def test_who_paused_is_shown() -> None:
     """What is paused is shown with who changed overrides last, and when."""
     groups = (attrs.evolve(_RUNNING[0], state=FlowState.STOPPED), *_RUNNING[1:])
-    flow = _flow(groups=groups, paused_topics=("t", "u"), overrides_by="ann", overrides_ms=1_700_000_000_000)
+    flow = _flow(groups=groups, paused_topics=("t", "u"), overrides_by="ann", overrides_age_s=11_000.0)
 
     [issue] = flow_issues(flow)
 
     assert issue.message == "MirrorSourceConnector is stopped, 2 topics are paused"
-    assert issue.cause == "changed last by ann at 2023-11-14 22:13:20Z"
+    assert (issue.code, issue.cause) == (IssueCode.PAUSED, "changed last 3 h ago by ann")
+
+
+def test_what_is_paused_for_a_day_needs_attention() -> None:
+    """It may be forgotten, and the source does not keep records for ever."""
+    [issue] = flow_issues(_flow(paused_topics=("t",), overrides_by="ann", overrides_age_s=2 * 86_400.0))
+
+    assert (issue.code, issue.severity) == (IssueCode.PAUSED_LONG, Severity.WARNING)
+    assert issue.sentence == "1 topic is paused: changed last 2 d ago by ann"
+
+
+@pytest.mark.parametrize(
+    ("state", "changes", "shown"),
+    [
+        pytest.param(FlowState.RUNNING, {}, FlowState.RUNNING, id="well"),
+        pytest.param(FlowState.RUNNING, {"clusters": (_CLUSTERS[0], _AWAY)}, FlowState.UNREACHABLE, id="away"),
+        pytest.param(FlowState.STARTING, {"clusters": (_CLUSTERS[0], _AWAY)}, FlowState.UNREACHABLE, id="never there"),
+        pytest.param(FlowState.PAUSED, {"clusters": (_CLUSTERS[0], _AWAY)}, FlowState.PAUSED, id="paused"),
+        pytest.param(FlowState.RUNNING, {"partitions": _stopped(0)}, FlowState.HAS_FAILURES, id="a partition stopped"),
+        pytest.param(FlowState.RUNNING, {"paused_topics": ("t",)}, FlowState.RUNNING, id="a note"),
+    ],
+)
+def test_a_flow_has_one_state_everywhere(state: FlowState, changes: dict[str, object], shown: FlowState) -> None:
+    """It does not run while a cluster does not answer, or while something of it needs an operator."""
+    assert shown_state(_flow(state=state, **changes)) is shown
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,9 @@ const ICON_D = {
   restart: "M3.2 0A3.2 3.2 0 1 1 1.6-2.8M3.4-4v2.4H1", wait: "M0-2.8V0l1.8 1.4", drain: "M0-3.4V3M-2.6.6L0 3.2 2.6.6", none: "M-3 0h6",
 };
 
-/** How a flow fares in one word: what is away or has failed counts more than what the flow says of itself. */
+/** How a flow fares in one word, the daemon's own. */
 export function fare(flow) {
-  if (flow.clusters.some((cluster) => !cluster.is_reachable)) return state("unreachable");
   const worst = flow.state === "running" ? flow.issues[0]?.severity : undefined;
-  if (worst === "error") return { word: "has failures", sign: "bad", mood: "bad" };
   if (worst === "warning") return { word: "running with problems", sign: "bad", mood: "warn" };
   if (flow.state === "running" && isHeartbeatsAlone(flow)) return { word: "heartbeats only", sign: "none", mood: "still" };
   return state(flow.state);

@@ -86,6 +86,7 @@ const STATES = {
   stopped: ["stopped", "stop", "still"],
   standby: ["standing by", "wait", "warn"],
   unreachable: ["unreachable", "bad", "bad"],
+  has_failures: ["has failures", "bad", "bad"],
 };
 
 const STAGES = {
