@@ -165,7 +165,7 @@ def _clusters(flow: Json) -> Sheet:
     rows = [
         (
             cluster["alias"],
-            "reachable" if cluster["is_reachable"] else "unreachable",
+            "not asked" if not cluster["is_asked"] else "reachable" if cluster["is_reachable"] else "unreachable",
             "; ".join(filter(None, [cluster["error"], cluster["hint"]])),
         )
         for cluster in flow["clusters"]

@@ -77,6 +77,8 @@ class Reach:
         self._jitter = jitter
         self._principal_at = principal_at
         self._absences: dict[str, _Absence] = {}
+        #: Clusters that have responded to anything, or have not.
+        self._asked: set[str] = set()
         #: When clusters that had been away responded again.
         self._back_at: dict[str, float] = {}
         self._told_at: dict[tuple[str, str], float] = {}
@@ -100,7 +102,7 @@ class Reach:
         return tuple(
             ClusterView(alias, is_reachable=False, error=absence.error, hint=absence.hint)
             if (absence := absences.get(alias)) is not None
-            else ClusterView(alias, is_reachable=True)
+            else ClusterView(alias, is_reachable=True, is_asked=alias in self._asked)
             for alias in (self._flow.source, self._flow.target)
         )
 
@@ -123,6 +125,7 @@ class Reach:
         self._refusals.pop(step, None)
         now = self._clock.monotonic()
         for alias in clusters:
+            self._asked.add(alias)
             absence = self._absences.get(alias)
             if absence is None or begun < absence.since > now - _BRIEF_S:
                 continue
@@ -166,6 +169,7 @@ class Reach:
 
     def _away(self, error: ClusterUnreachableError | BrokerConnectionError) -> None:
         absence = self._absences.get(error.cluster)
+        self._asked.add(error.cluster)
         if absence is None:
             absence = self._absences[error.cluster] = _Absence(self._clock.monotonic(), "", 0)
         absence.attempts += 1

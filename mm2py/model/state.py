@@ -178,6 +178,8 @@ class ClusterView:
     error: str = ""
     #: The hint, if it is unreachable.
     hint: str = ""
+    #: Whether the flow has asked it anything: one that only emits heartbeats needs no source.
+    is_asked: bool = True
 
 
 @attrs.frozen

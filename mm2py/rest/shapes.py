@@ -372,7 +372,7 @@ def schemas(views: Views) -> Mapping[str, Json]:
 def cluster_status(settings: MirrorSettings, alias: str, view: MirrorView) -> Json:
     """Show a cluster and the flows that use it. If none of them has connected to it, nothing is known of it."""
     flows = [flow for flow in view.flows if alias in (flow.flow.source, flow.flow.target)]
-    seen = [cluster for flow in flows for cluster in flow.clusters if cluster.alias == alias]
+    seen = [cluster for flow in flows for cluster in flow.clusters if cluster.alias == alias and cluster.is_asked]
     away = next((cluster for cluster in seen if not cluster.is_reachable), None)
     return {
         "cluster": alias,

@@ -14,6 +14,7 @@ import mm2py
 from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.model.state import NOT_HERE, FlowState, FlowView, GroupView, TaskState
 from mm2py.telemetry.metric_text import Family
+from mm2py.telemetry.partition_metrics import known_lag
 from mm2py.telemetry.series import Labels, labels
 from mm2py.telemetry.tally import EventTally
 
@@ -123,7 +124,7 @@ def _active(flow: FlowView, tasks: Iterable[int]) -> dict[int, float]:
         return dict.fromkeys(tasks, _NAN)
     found: dict[int, float] = dict.fromkeys(tasks, 0)
     for partition in flow.partitions if found else ():
-        found[_task_of(partition.task, found)] += _NAN if partition.lag is None else partition.lag
+        found[_task_of(partition.task, found)] += known_lag(partition)[0]
     return found
 
 

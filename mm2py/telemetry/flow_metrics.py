@@ -72,7 +72,7 @@ def fill_flow(book: Book, flow: FlowView, tally: EventTally, wall_ms: int) -> No
     severities = Counter(issue.severity for issue in flow_issues(flow))
     for severity in Severity:
         _put(book, "mm2py_flow_issues", labels(**ends, severity=severity.name.lower()), severities[severity])
-    for cluster in flow.clusters:
+    for cluster in (it for it in flow.clusters if it.is_asked):
         _put(book, "mm2py_cluster_reachable", labels(**ends, cluster=cluster.alias), int(cluster.is_reachable))
     for step in flow.steps:
         it = labels(**ends, step=step.step)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 
 import attrs
 import pytest
 
+from mm2py.model.state import ClusterView
 from mm2py.telemetry import series
+from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.metric_text import Family
+from mm2py.telemetry.metrics import Metrics
 from mm2py.telemetry.partition_metrics import PartitionMetrics, known_lag
-from tests.support.views import flow_view, partition_view
+from tests.support.clocks import ManualClock
+from tests.support.views import flow_view, mirror_view, partition_view
 
 
 def of(family: Family) -> list[dict[str, str]]:
@@ -95,6 +100,14 @@ def test_a_roll_up_does_not_go_back_when_a_deleted_topic_is_there_again() -> Non
             counts += book[f"kafka_connect_mirror_source_connector_{name}"].values
 
     assert counts == [100, 900, 120, 1080, 125, 1125, 127, 1143]
+
+
+def test_a_cluster_that_is_not_asked_is_neither_reachable_nor_unreachable() -> None:
+    """A flow that only emits heartbeats knows nothing of its source, which another flow may find unreachable."""
+    clusters = (ClusterView("A", is_reachable=True, is_asked=False), ClusterView("B", is_reachable=True))
+    text = Metrics(EventLog(ManualClock())).exposition(mirror_view(attrs.evolve(flow_view(), clusters=clusters)))[0]
+
+    assert re.findall(rb'mm2py_cluster_reachable{[^}]*cluster="(.)"', text) == [b"B"]
 
 
 def test_an_unknown_lag_is_not_a_number() -> None:
