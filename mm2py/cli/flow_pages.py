@@ -98,6 +98,7 @@ def flow_page(flow: Json) -> list[Part]:
         ("flow", flow["flow"]),
         ("state", flow["state"].replace("_", " ")),
         ("topics", count(flow["topics"])),
+        ("looked", _looked(flow)),
         ("partitions", count(flow["partitions"]) + (f": {stages}" if stages else "")),
         ("missing", f"{count(flow['missing_partitions'])} at the target" if flow["missing_partitions"] else ""),
         ("copied", f"{count(flow['records'])} records, {size(flow['bytes'])}"),
@@ -118,6 +119,13 @@ def flow_page(flow: Json) -> list[Part]:
         _tasks(flow),
         *([nodes_sheet(((flow["flow"], node) for node in flow["nodes"]), "Nodes")] if flow["nodes"] else []),
     ]
+
+
+def _looked(flow: Json) -> str:
+    """Return when the source's topics and consumer groups were listed last."""
+    steps = {step["step"]: step["succeeded_ms"] for step in flow["steps"]}
+    listed = (("topics", steps.get("refresh topics")), ("groups", steps.get("list consumer groups")))
+    return ", ".join(f"{what} {_since(at_ms, flow['wall_ms'])} ago" for what, at_ms in listed if at_ms is not None)
 
 
 def _overrides(overrides: Json) -> list[Part]:

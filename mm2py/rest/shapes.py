@@ -96,14 +96,15 @@ def flow_summary(flow: FlowView) -> Json:
     }
 
 
-def flow_status(flow: FlowView) -> Json:
-    """Show a whole flow, except what grows with topics and groups."""
+def flow_status(flow: FlowView, wall_ms: int) -> Json:
+    """Show a whole flow as of *wall_ms*, except what grows with topics and groups."""
     shown = to_json(attrs.evolve(flow, partitions=(), consumer_groups=(), missing_topics=()))
     for name in _ELSEWHERE:
         del shown[name]
     stages = dict.fromkeys((stage.name.lower() for stage in PartitionStage), 0) | _stages(flow.partitions)
     return {
         **shown,
+        "wall_ms": wall_ms,
         "state": shown_state(flow).name.lower(),
         "source": flow.flow.source,
         "target": flow.flow.target,
@@ -335,7 +336,8 @@ def schemas(views: Views) -> Mapping[str, Json]:
     flow, partition = views.found["FlowView"], views.found["PartitionView"]
     issues = array(views.of(HealthIssue))
     status = {name: schema for name, schema in flow["properties"].items() if name not in _ELSEWHERE}
-    status |= {"source": STRING, "target": STRING, "partitions": INTEGER, "stages": _COUNTS, "issues": issues}
+    status |= {"wall_ms": INTEGER, "source": STRING, "target": STRING, "partitions": INTEGER}
+    status |= {"stages": _COUNTS, "issues": issues}
     # Of what another node copies no more is known than what is always there.
     known = {"remote_topic": STRING, "stage": STRING, "is_paused": BOOLEAN, "node": STRING}
     shown = {name: nullable(one) for name, one in partition["properties"].items() if name != "source"} | known

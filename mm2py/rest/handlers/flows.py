@@ -70,7 +70,7 @@ async def get_flow_root(ask: Ask) -> object:
 
 @routes.add("GET", FLOW + "/status", "A flow's status", answers={200: ref("FlowStatus")}, errors=(404,))
 async def get_flow_status(ask: Ask) -> object:
-    return flow_status(ask.flow())
+    return flow_status(ask.flow(), ask.rest.view().wall_ms)
 
 
 @routes.add(

@@ -337,16 +337,33 @@ def test_a_topic_says_when_it_will_have_caught_up(seconds: float | None, text: s
     assert line[:end].endswith(f" {text}")
 
 
-@pytest.mark.parametrize(("lag", "is_said"), [(1, True), (0, False)])
-def test_only_records_that_wait_can_be_lost(lag: int, is_said: bool) -> None:
-    """At lag 0 the daemon answers with what the source's retention leaves the next record."""
-    facts: dict[str, Any] = {"lag": lag, "seconds_until_loss": 604_800.0}
+def whole_flow(**facts: Any) -> dict[str, Any]:
+    """Return a flow's status and overrides, as REST shows them."""
     numbers = dict.fromkeys(("missing_partitions", "records", "bytes", "throttled_ms"), 0)
     lists: dict[str, Any] = {name: [] for name in ("clusters", "groups", "tasks", "nodes")}
     limit = {"bytes_per_s": None, "records_per_s": None}
     overrides = {"flow": "A->B", "limit": limit, "topics": [], "partitions": []}
     overrides |= {key: {} for key in ("connectors", "topic_limits", "config")}
-    flow = summary(**facts, **numbers, **lists, stages={}, age_p50_ms=None, overrides=overrides)
+    status = {"stages": {}, "age_p50_ms": None, "steps": [], "wall_ms": 1_000_000, "overrides": overrides}
+    return summary(**numbers, **lists, **status) | facts
+
+
+def test_a_flow_says_when_its_source_was_listed() -> None:
+    """By the daemon's clock; one without a checkpoint connector lists no groups."""
+    steps = [
+        {"step": "refresh topics", "succeeded_ms": 996_000},
+        {"step": "list consumer groups", "succeeded_ms": None},
+    ]
+    lines = shown(flow_pages.flow_page(whole_flow(steps=steps, seconds_until_loss=None))).splitlines()
+
+    assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("looked")] == ["topics 4.0 s ago"]
+
+
+@pytest.mark.parametrize(("lag", "is_said"), [(1, True), (0, False)])
+def test_only_records_that_wait_can_be_lost(lag: int, is_said: bool) -> None:
+    """At lag 0 the daemon answers with what the source's retention leaves the next record."""
+    facts: dict[str, Any] = {"lag": lag, "seconds_until_loss": 604_800.0}
+    flow = whole_flow(**facts)
 
     assert ("the source may delete records" in shown(flow_pages.flow_page(flow))) is is_said
     assert ("loss in 7 d" in topics_shown(**facts)) is is_said

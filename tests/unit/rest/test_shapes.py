@@ -134,12 +134,12 @@ def test_what_the_target_lacks_is_listed_with_its_reason() -> None:
     assert (new["last_error"], new["hint"]) == ("replication.factor 2 > 1 broker", "lower it")
     assert (orders["stage"], orders["stages"]["missing"]) == ("copying", 1)
     assert [one["stage"] for one in partitions_of(flow, "new", NO_OVERRIDES, {})] == ["missing", "missing"]
-    assert "missing_topics" not in flow_status(flow)
+    assert "missing_topics" not in flow_status(flow, 0)
 
 
 def test_a_flow_s_status_does_not_grow_with_its_topics() -> None:
     """It counts partitions by stage; the partitions themselves have addresses of their own."""
-    found = flow_status(_flow())
+    found = flow_status(_flow(), 0)
 
     assert found["partitions"] == 3
     assert found["stages"] == {stage.name.lower(): 0 for stage in PartitionStage} | {"copying": 2, "stopped": 1}
@@ -149,7 +149,7 @@ def test_a_flow_s_status_does_not_grow_with_its_topics() -> None:
 def test_paused_partitions_are_named_by_their_parts() -> None:
     flow = attrs.evolve(some_view().flows[0], paused_partitions=(TopicPartition("orders", 1),))
 
-    assert list(flow_status(flow)["paused_partitions"]) == [{"topic": "orders", "partition": 1}]
+    assert list(flow_status(flow, 0)["paused_partitions"]) == [{"topic": "orders", "partition": 1}]
 
 
 def test_overrides_are_plain_values() -> None:
