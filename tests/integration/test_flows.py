@@ -13,7 +13,7 @@ import pytest
 from mm2py.config.flow_settings import FlowSettings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
-from mm2py.model.health import IssueCode, Severity, flow_issues
+from mm2py.model.health import HealthIssue, IssueCode, Severity, flow_issues
 from mm2py.model.positions import Position, decode_position, position_key
 from mm2py.model.restart import Restart
 from mm2py.model.state import FlowState, PartitionStage
@@ -373,9 +373,11 @@ async def test_internal_topics_that_cannot_be_created_are_issues(
     )
     async with running_flow(settings, tmp_path) as flow:
         await flow.told(FlowStarted)
-        issues = await eventually(
-            lambda: [it for it in flow_issues(flow.runner.view()) if not it.is_note], within_s=30, what="an issue"
-        )
+
+        def failing() -> list[HealthIssue]:
+            return [it for it in flow_issues(flow.runner.view()) if it.code is IssueCode.STEP_FAILED]
+
+        issues = await eventually(failing, within_s=30, what="an issue about the step")
         await flow.drain()
 
     (issue,) = issues
