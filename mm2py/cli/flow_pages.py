@@ -113,7 +113,7 @@ def flow_page(flow: Json) -> list[Part]:
     return [
         facts,
         *map(Note, _issues(flow["issues"])),
-        *_overrides(flow["overrides"]),
+        *_overrides(flow["overrides"], flow["wall_ms"]),
         _clusters(flow),
         _groups(flow),
         _tasks(flow),
@@ -128,11 +128,12 @@ def _looked(flow: Json) -> str:
     return ", ".join(f"{what} {_since(at_ms, flow['wall_ms'])} ago" for what, at_ms in listed if at_ms is not None)
 
 
-def _overrides(overrides: Json) -> list[Part]:
+def _overrides(overrides: Json, now_ms: int) -> list[Part]:
     """Return the overrides in force; empty if there are none."""
-    rows = [(connector, wanted) for connector, wanted in overrides["connectors"].items()]
-    rows += [(f"topic {topic}", "paused") for topic in overrides["topics"]]
-    rows += [(f"{one['topic']}-{one['partition']}", "paused") for one in overrides["partitions"]]
+    held = dict(overrides["connectors"])
+    held |= {f"topic {topic}": "paused" for topic in overrides["topics"]}
+    held |= {f"{one['topic']}-{one['partition']}": "paused" for one in overrides["partitions"]}
+    rows = [(what, _held(how, overrides["pauses"].get(what), now_ms)) for what, how in held.items()]
     rows += [(name, f"limit {limit}") for name, limit in _limits(overrides) if limit != "none"]
     rows += [
         (connector, f"{key} = {value}")
@@ -140,6 +141,10 @@ def _overrides(overrides: Json) -> list[Part]:
         for key, value in lines.items()
     ]
     return [Sheet(("of", "override"), tuple(rows), title="Overrides")] if rows else []
+
+
+def _held(how: str, pause: Json | None, now_ms: int) -> str:
+    return how if pause is None else f"{how} {_since(pause['at_ms'], now_ms)} ago by {pause['by'] or 'an operator'}"
 
 
 def _limits(overrides: Json) -> list[tuple[str, str]]:

@@ -73,6 +73,7 @@ class FlowRequests:
     def shown(self, view: FlowView) -> FlowView:
         """Return a *view* with the overrides that apply."""
         overrides, (by, at_ms) = self.overrides, self._changed
+        first_ms = min((pause.at_ms for pause in overrides.pauses.values()), default=None)
         return attrs.evolve(
             view,
             paused_topics=tuple(sorted(overrides.topics)),
@@ -81,7 +82,8 @@ class FlowRequests:
             topic_limits=overrides.topic_limits,
             overrides_by=by,
             overrides_ms=at_ms,
-            overrides_age_s=max(0, self._clock.wall_ms() - at_ms) / 1000 if at_ms else None,
+            pauses=overrides.pauses,
+            paused_s=max(0, self._clock.wall_ms() - first_ms) / 1000 if first_ms is not None else None,
         )
 
     def not_stopped(self, connector: str, revision: int) -> tuple[str, ...]:

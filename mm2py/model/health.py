@@ -314,11 +314,11 @@ def _paused(flow: FlowView) -> Iterator[HealthIssue]:
     counted = ((len(flow.paused_topics), "topic"), (len(flow.paused_partitions), "partition"))
     held += [f"{_count(many, name)} {_are(many)} paused" for many, name in counted if many]
     if held:
-        is_long = flow.overrides_age_s is not None and flow.overrides_age_s >= _PAUSED_LONG_S
+        is_long = flow.paused_s is not None and flow.paused_s >= _PAUSED_LONG_S
         severity = Severity.WARNING if is_long else Severity.NOTE
         hint = "resume what is paused by mistake: the source may delete it before it is copied" if is_long else ""
         code = IssueCode.PAUSED_LONG if is_long else IssueCode.PAUSED
-        yield HealthIssue(code, severity, ", ".join(held), _by(flow), hint)
+        yield HealthIssue(code, severity, ", ".join(held), _paused_by(flow), hint)
 
 
 def _nodes(flow: FlowView) -> Iterator[HealthIssue]:
@@ -349,11 +349,13 @@ def _nodes(flow: FlowView) -> Iterator[HealthIssue]:
         yield HealthIssue(IssueCode.NO_OWNER, Severity.WARNING, message, hint="it moves to another node by itself")
 
 
-def _by(flow: FlowView) -> str:
-    """Return who changed overrides last, and how long ago: nothing has been paused for less."""
-    age_s = flow.overrides_age_s
-    ago = "" if age_s is None else f" {_ago(age_s)}"
-    return f"changed last{ago} by {flow.overrides_by or 'an operator'}"
+def _paused_by(flow: FlowView) -> str:
+    """Return who paused or stopped what has been so for the longest time, and how long; empty if that is unknown."""
+    if flow.paused_s is None or not flow.pauses:
+        return ""
+    first = min(flow.pauses.values(), key=lambda pause: pause.at_ms)
+    is_one = all(pause == first for pause in flow.pauses.values())
+    return f"{'' if is_one else 'the first '}paused {_ago(flow.paused_s)} by {first.by or 'an operator'}"
 
 
 def _ago(seconds: float) -> str:

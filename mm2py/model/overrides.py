@@ -40,10 +40,19 @@ NO_LIMIT = RateLimit()
 
 
 @attrs.frozen
+class Pause:
+    """Who paused or stopped something, and the wall time of that."""
+
+    by: str
+    at_ms: int
+
+
+@attrs.frozen
 class Overrides:
     """All overrides of one flow. Connectors have Java's names without the package, topics their names at the source.
     `groups` has those that are not RUNNING. `config` has, for each connector, the settings that override the file's, by
-    their keys without a flow's prefix.
+    their keys without a flow's prefix. `pauses` has what is known of when and by whom each of `held` was paused or
+    stopped.
     """
 
     groups: Mapping[str, Wanted] = attrs.field(factory=dict)
@@ -52,6 +61,19 @@ class Overrides:
     limit: RateLimit = NO_LIMIT
     topic_limits: Mapping[str, RateLimit] = attrs.field(factory=dict)
     config: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    pauses: Mapping[str, Pause] = attrs.field(factory=dict, eq=False)
+
+    @property
+    def held(self) -> Mapping[str, Wanted]:
+        """What is paused or stopped: connectors, ``topic orders``, and partitions as ``orders-1``."""
+        topics = {f"topic {topic}": Wanted.PAUSED for topic in self.topics}
+        return {**self.groups, **topics, **{str(one): Wanted.PAUSED for one in self.partitions}}
+
+    def dated(self, before: Overrides, pause: Pause) -> Overrides:
+        """Return the same overrides, with the *pause* of all that was not held in the same way *before*."""
+        was, known = before.held, before.pauses
+        pauses = {it: known.get(it, pause) if was.get(it) is how else pause for it, how in self.held.items()}
+        return attrs.evolve(self, pauses=pauses)
 
     def wanted(self, connector: str) -> Wanted:
         """Return the target state of *connector*'s task group."""

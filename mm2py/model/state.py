@@ -14,7 +14,7 @@ from mm2py.model.counters import Counters
 from mm2py.model.epoch import Histogram, PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group import OffsetAtTarget
-from mm2py.model.overrides import NO_LIMIT, RateLimit, Wanted
+from mm2py.model.overrides import NO_LIMIT, Pause, RateLimit, Wanted
 from mm2py.model.rounds import NO_ROUNDS, RoundsView
 
 
@@ -424,8 +424,9 @@ class FlowView(Counters):
     #: Who changed overrides last, and when (wall time); empty and 0 if they never were.
     overrides_by: str = ""
     overrides_ms: int = 0
-    #: How long ago that was.
-    overrides_age_s: float | None = None
+    #: Who paused or stopped what, see `Overrides`, and how long the first of it has been so.
+    pauses: Mapping[str, Pause] = attrs.field(factory=dict)
+    paused_s: float | None = None
     latency: Histogram = attrs.field(factory=Histogram)
     age: Histogram = attrs.field(factory=Histogram)
     lag_s: float | None = None

@@ -26,7 +26,7 @@ from mm2py.model.foreign import (
     words,
     write_json,
 )
-from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
+from mm2py.model.overrides import NO_OVERRIDES, Overrides, Pause, RateLimit, Wanted
 
 
 T = TypeVar("T")
@@ -84,6 +84,8 @@ def encode_overrides(flow: Flow, kept: StoredOverrides) -> bytes:
             "topicLimits": {topic: _limit_members(limit) for topic, limit in sorted(overrides.topic_limits.items())},
             "config": {connector: dict(sorted(lines.items())) for connector, lines in sorted(overrides.config.items())},
         },
+        # Earlier versions read no further: they refuse overrides that they do not know.
+        "pauses": {what: {"by": it.by, "atMs": it.at_ms} for what, it in sorted(overrides.pauses.items())},
     }
     return write_json(value)
 
@@ -94,12 +96,16 @@ def decode_overrides(flow: Flow, value: bytes) -> StoredOverrides:
         content = read_versioned(value, VERSION)
         if content["flow"] != str(flow):
             raise ValueError(f"it is about flow {content['flow']!r}")
+        overrides = _overrides(mapping(content["overrides"], "overrides"))
+        last = _pause(content, "overrides")
+        # What an earlier version wrote was paused by then.
+        known = attrs.evolve(overrides, pauses=_each(content.get("pauses", {}), "pauses", _pause))
         return StoredOverrides(
-            _overrides(mapping(content["overrides"], "overrides")),
+            overrides.dated(known, last),
             whole(content["revision"], "revision", most=INT64_MOST),
             words(content["mark"], "mark"),
-            words(content["by"], "by"),
-            whole(content["atMs"], "atMs", most=INT64_MOST),
+            last.by,
+            last.at_ms,
         )
 
 
@@ -115,6 +121,11 @@ def _overrides(found: Mapping[str, Any]) -> Overrides:
         topic_limits=_each(found["topicLimits"], "topicLimits", _limit),
         config=config,
     )
+
+
+def _pause(value: object, what: str) -> Pause:
+    found = mapping(value, what)
+    return Pause(words(found["by"], "by"), whole(found["atMs"], "atMs", most=INT64_MOST))
 
 
 def _limit_members(limit: RateLimit) -> dict[str, float]:

@@ -208,6 +208,7 @@ COMPONENTS: Final[dict[str, Json]] = {
             "limit": ref("Limit"),
             "topic_limits": {"type": "object", "additionalProperties": ref("Limit")},
             "config": {"type": "object", "additionalProperties": CONFIG},
+            "pauses": {"type": "object", "additionalProperties": obj({"by": STRING, "at_ms": INTEGER})},
         }
     ),
 }

@@ -261,6 +261,7 @@ def overrides_json(flow: Flow, overrides: Overrides) -> Json:
         "limit": limit_json(overrides.limit),
         "topic_limits": {topic: limit_json(limit) for topic, limit in sorted(overrides.topic_limits.items())},
         "config": {name: dict(lines) for name, lines in overrides.config.items() if lines},
+        "pauses": {what: attrs.asdict(pause) for what, pause in overrides.pauses.items()},
     }
 
 

@@ -13,7 +13,7 @@ from playwright.async_api import Browser
 from mm2py.core.control.overrides import SOURCE
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
-from mm2py.model.overrides import Overrides, RateLimit, Wanted
+from mm2py.model.overrides import Overrides, Pause, RateLimit, Wanted
 from mm2py.model.state import (
     ClusterView,
     FlowState,
@@ -167,7 +167,7 @@ def paused(served: Served) -> None:
     )
     served.show(
         state=FlowState.PAUSED, groups=(GroupView(SOURCE, FlowState.PAUSED), *flow.groups[1:]), paused_topics=names,
-        overrides_by="ann@example.com", overrides_ms=int(time.time() * 1000) - 3 * 3600_000,
+        pauses={SOURCE: Pause("ann@example.com", 0)}, paused_s=3 * 3600.0,
         partitions=tuple(attrs.evolve(one, stage=PartitionStage.PAUSED) for one in flow.partitions),
         records_per_s=0.0, bytes_per_s=0.0,
     )  # fmt: skip

@@ -21,7 +21,7 @@ from mm2py.config.settings import FlowSettings
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error, OverrideConflictError, shortened
 from mm2py.flow.internal_topics import SMALLEST_SEGMENTS, report_expiry
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.overrides import Overrides
+from mm2py.model.overrides import Overrides, Pause
 from mm2py.model.stored_overrides import (
     NOTHING_STORED,
     StoredOverrides,
@@ -127,7 +127,9 @@ class OverrideStore:
         if missing. Raise OverrideConflictError if another daemon wrote first, and TooFewBrokersError if
         `config.storage.replication.factor` is too high.
         """
-        kept = StoredOverrides(overrides, before.revision + 1, secrets.token_hex(4), by, self._clock.wall_ms())
+        now_ms = self._clock.wall_ms()
+        dated = overrides.dated(before.overrides, Pause(by, now_ms))
+        kept = StoredOverrides(dated, before.revision + 1, secrets.token_hex(4), by, now_ms)
         record = LogRecord(overrides_key(self.flow), encode_overrides(self.flow, kept), partition=0)
         async with self._open() as cluster:
             log = TopicLog(cluster, self.topic)

@@ -136,6 +136,7 @@ def ordered(overrides: Overrides) -> dict[str, Any]:
         "limit": limit_json(overrides.limit),
         "topic_limits": {topic: limit_json(limit) for topic, limit in overrides.topic_limits.items()},
         "settings": {name: sorted(lines) for name, lines in overrides.config.items() if lines},
+        "pauses": {what: attrs.asdict(pause) for what, pause in overrides.pauses.items()},
     }
 
 

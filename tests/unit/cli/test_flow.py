@@ -343,7 +343,7 @@ def whole_flow(**facts: Any) -> dict[str, Any]:
     lists: dict[str, Any] = {name: [] for name in ("clusters", "groups", "tasks", "nodes")}
     limit = {"bytes_per_s": None, "records_per_s": None}
     overrides = {"flow": "A->B", "limit": limit, "topics": [], "partitions": []}
-    overrides |= {key: {} for key in ("connectors", "topic_limits", "config")}
+    overrides |= {key: {} for key in ("connectors", "topic_limits", "config", "pauses")}
     status = {"stages": {}, "age_p50_ms": None, "steps": [], "wall_ms": 1_000_000, "overrides": overrides}
     return summary(**numbers, **lists, **status) | facts
 
@@ -357,6 +357,17 @@ def test_a_flow_says_when_its_source_was_listed() -> None:
     lines = shown(flow_pages.flow_page(whole_flow(steps=steps, seconds_until_loss=None))).splitlines()
 
     assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("looked")] == ["topics 4.0 s ago"]
+
+
+def test_a_pause_has_its_author_and_age() -> None:
+    """Of what a worker pauses for itself, Connect does not store them."""
+    flow = whole_flow(seconds_until_loss=None)
+    flow["overrides"] |= {"connectors": {SOURCE: "stopped"}, "topics": ["t"]}
+    flow["overrides"]["pauses"] = {"topic t": {"by": "ann", "at_ms": 940_000}}
+    text = shown(flow_pages.flow_page(flow))
+
+    assert re.search(r"topic t +paused 1 min 0 s ago by ann", text)
+    assert re.search(rf"{SOURCE} +stopped$", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("lag", "is_said"), [(1, True), (0, False)])

@@ -18,6 +18,7 @@ from mm2py.model.health import (
     reasons_unhealthy,
     shown_state,
 )
+from mm2py.model.overrides import Pause
 from mm2py.model.state import (
     ClusterView,
     FlowState,
@@ -246,22 +247,23 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_who_paused_is_shown() -> None:
-    """What is paused is shown with who changed overrides last, and when."""
+    """What is paused is shown with who paused it, and when; of several pauses, the first one."""
     groups = (attrs.evolve(_RUNNING[0], state=FlowState.STOPPED), *_RUNNING[1:])
-    flow = _flow(groups=groups, paused_topics=("t", "u"), overrides_by="ann", overrides_age_s=11_000.0)
+    pauses = {"topic t": Pause("ann", 5), "topic u": Pause("bob", 7), "MirrorSourceConnector": Pause("bob", 7)}
+    flow = _flow(groups=groups, paused_topics=("t", "u"), pauses=pauses, paused_s=11_000.0)
 
     [issue] = flow_issues(flow)
 
     assert issue.message == "MirrorSourceConnector is stopped, 2 topics are paused"
-    assert (issue.code, issue.cause) == (IssueCode.PAUSED, "changed last 3 h ago by ann")
+    assert (issue.code, issue.cause) == (IssueCode.PAUSED, "the first paused 3 h ago by ann")
 
 
 def test_what_is_paused_for_a_day_needs_attention() -> None:
     """It may be forgotten, and the source does not keep records for ever."""
-    [issue] = flow_issues(_flow(paused_topics=("t",), overrides_by="ann", overrides_age_s=2 * 86_400.0))
+    [issue] = flow_issues(_flow(paused_topics=("t",), pauses={"topic t": Pause("ann", 5)}, paused_s=2 * 86_400.0))
 
     assert (issue.code, issue.severity) == (IssueCode.PAUSED_LONG, Severity.WARNING)
-    assert issue.sentence == "1 topic is paused: changed last 2 d ago by ann"
+    assert issue.sentence == "1 topic is paused: paused 2 d ago by ann"
 
 
 @pytest.mark.parametrize(

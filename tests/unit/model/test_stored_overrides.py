@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.overrides import Overrides, RateLimit, Wanted
+from mm2py.model.overrides import Overrides, Pause, RateLimit, Wanted
 from mm2py.model.stored_overrides import (
     StoredOverrides,
     decode_overrides,
@@ -41,6 +42,24 @@ def test_what_is_written_is_read(overrides: Overrides, revision: int, by: str, a
     kept = StoredOverrides(overrides, revision, "a1b2", by, at_ms)
 
     assert decode_overrides(FLOW, encode_overrides(FLOW, kept)) == kept
+
+
+def test_each_pause_keeps_its_author_and_time() -> None:
+    """
+    Ann pauses a connector and a topic, Bob another topic, and Cid stops the connector and resumes Ann's topic.
+
+    What an earlier version wrote, without them, was paused by then; it reads what this one writes.
+    """
+    first = Overrides(groups={"S": Wanted.PAUSED}, topics=frozenset("a")).dated(Overrides(), Pause("ann", 1))
+    second = attrs.evolve(first, topics=frozenset("ab")).dated(first, Pause("bob", 2))
+    third = attrs.evolve(second, groups={"S": Wanted.STOPPED}, topics=frozenset("b")).dated(second, Pause("cid", 3))
+    value = encode_overrides(FLOW, StoredOverrides(second, 2, "m", "bob", 2))
+    earlier = {name: member for name, member in json.loads(value).items() if name != "pauses"}
+    read, from_earlier = (decode_overrides(FLOW, it).overrides.pauses for it in (value, json.dumps(earlier).encode()))
+
+    assert read == second.pauses == {"S": Pause("ann", 1), "topic a": Pause("ann", 1), "topic b": Pause("bob", 2)}
+    assert third.pauses == {"S": Pause("cid", 3), "topic b": Pause("bob", 2)}
+    assert set(from_earlier.values()) == {Pause("bob", 2)}
 
 
 def test_java_takes_the_key_for_nothing_of_its_own() -> None:

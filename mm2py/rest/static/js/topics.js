@@ -3,10 +3,10 @@
 import * as act from "./actions.js";
 import { looked } from "./connectors.js";
 import { h, setAttribute, setText } from "./dom.js";
-import { atLeast, bytesPerS, count, duration, ms, plural, recordsPerS, stage } from "./format.js";
+import { ago, atLeast, bytesPerS, count, duration, ms, plural, recordsPerS, stage } from "./format.js";
 import { part } from "./nodes.js";
 import { setSparkline, sparkline } from "./plots.js";
-import { store } from "./store.js";
+import { now, store } from "./store.js";
 import { pill, setPill, Table } from "./table.js";
 
 const WORST = ["copying", "paused", "backing_off", "stopped", "missing"];
@@ -74,6 +74,11 @@ const isElsewhere = (topic) => topic.elsewhere > 0 && topic.partitions.length ==
 
 const manyOf = (topic) => topic.partitions.length + topic.elsewhere + topic.missing;
 
+function pausedBy(topic) {
+  const pause = store.flow?.overrides?.pauses?.[`topic ${topic.topic}`];
+  return pause ? `paused ${ago(pause.at_ms, now())} by ${pause.by || "an operator"}` : null;
+}
+
 /** Which nodes copy what this one does not. */
 const otherNodes = (topic) => topic.nodes.map(([node, many]) => `${plural(many, "partition")} on ${node || "no node yet"}`).join(", ");
 
@@ -129,7 +134,7 @@ function topicTable(flow) {
     detail: partitionDetail(flow),
     columns: [
       { key: "topic", label: "Topic", sort: (topic) => topic.topic, make: named, update: (node, topic) => setText(node.lastChild, topic.remote === topic.topic ? "" : `→ ${topic.remote}`) },
-      { key: "state", label: "State", sort: (topic) => topic.worst, make: (topic) => h("span", {}, pill(fare(topic))), update: (node, topic) => setPill(node.firstChild, fare(topic)) },
+      { key: "state", label: "State", title: pausedBy, sort: (topic) => topic.worst, make: (topic) => h("span", {}, pill(fare(topic))), update: (node, topic) => setPill(node.firstChild, fare(topic)) },
       { key: "records", label: "Records", numeric: true, sort: (topic) => topic.records_per_s, text: (topic) => (isElsewhere(topic) ? "–" : recordsPerS(topic.records_per_s)) },
       { isWide: true, key: "recent", label: "Last 2 min", make: sparkline, update: (node, topic) => setSparkline(node, store.rates.get(topic.topic) ?? []) },
       { key: "bytes", label: "Bytes", numeric: true, sort: (topic) => topic.bytes_per_s, text: (topic) => (isElsewhere(topic) ? "–" : bytesPerS(topic.bytes_per_s)) },
