@@ -77,7 +77,7 @@ class IssueCode(enum.Enum):
     STEP_FAILED = 23
     #: Lines of the settings hardly do what they seem to.
     SETTINGS_NOTED = 24
-    #: Something has been paused for a day or longer.
+    #: Something has been paused for a day or longer, or the source may soon delete records of it.
     PAUSED_LONG = 25
 
 
@@ -121,6 +121,8 @@ _HELD: Final = frozenset({FlowState.PAUSED, FlowState.STOPPED})
 _NAMED_AT_MOST: Final = 3
 #: What has been paused for so long may have been forgotten.
 _PAUSED_LONG_S: Final = 86_400.0
+#: Operators are warned of the loss of what is paused so long before, as by the alert Mm2pyRetentionLossAhead.
+_PAUSED_LOSS_S: Final = 21_600.0
 #: Issues of other nodes do not make this one unready.
 _OF_OTHERS: Final = frozenset({IssueCode.NODE_SILENT, IssueCode.NODE_UNHEALTHY, IssueCode.NO_OWNER})
 
@@ -314,11 +316,24 @@ def _paused(flow: FlowView) -> Iterator[HealthIssue]:
     counted = ((len(flow.paused_topics), "topic"), (len(flow.paused_partitions), "partition"))
     held += [f"{_count(many, name)} {_are(many)} paused" for many, name in counted if many]
     if held:
-        is_long = flow.paused_s is not None and flow.paused_s >= _PAUSED_LONG_S
-        severity = Severity.WARNING if is_long else Severity.NOTE
-        hint = "resume what is paused by mistake: the source may delete it before it is copied" if is_long else ""
-        code = IssueCode.PAUSED_LONG if is_long else IssueCode.PAUSED
+        hint = _why_resume(flow)
+        code, severity = (IssueCode.PAUSED_LONG, Severity.WARNING) if hint else (IssueCode.PAUSED, Severity.NOTE)
         yield HealthIssue(code, severity, ", ".join(held), _paused_by(flow), hint)
+
+
+def _why_resume(flow: FlowView) -> str:
+    """Return why what is paused should be resumed, empty while nothing speaks against it."""
+    losses_s = [
+        it.seconds_until_loss
+        for it in flow.partitions
+        if it.stage is PartitionStage.PAUSED and it.lag != 0 and it.seconds_until_loss is not None
+    ]
+    if losses_s and (left_s := min(losses_s)) < _PAUSED_LOSS_S:
+        minutes = round(left_s / 60)
+        return f"resume it in time: in {minutes // 60} h {minutes % 60} min the source may delete records that wait"
+    if flow.paused_s is not None and flow.paused_s >= _PAUSED_LONG_S:
+        return "resume what is paused by mistake: the source may delete it before it is copied"
+    return ""
 
 
 def _nodes(flow: FlowView) -> Iterator[HealthIssue]:

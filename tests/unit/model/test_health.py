@@ -258,6 +258,28 @@ def test_who_paused_is_shown() -> None:
     assert (issue.code, issue.cause) == (IssueCode.PAUSED, "the first paused 3 h ago by ann")
 
 
+@pytest.mark.parametrize(
+    ("lag", "loss_s", "severity"),
+    [
+        (5, 20_000.0, Severity.WARNING),
+        (None, 20_000.0, Severity.WARNING),
+        (5, 22_000.0, Severity.NOTE),
+        (0, 20_000.0, Severity.NOTE),
+        (5, None, Severity.NOTE),
+    ],
+)
+def test_a_pause_that_comes_close_to_retention_needs_attention(
+    lag: int | None, loss_s: float | None, severity: Severity
+) -> None:
+    """Six hours before records that wait may be deleted, however short the pause has been."""
+    paused = _partition(0, PartitionStage.PAUSED, lag=lag, seconds_until_loss=loss_s)
+    issues = flow_issues(_flow(paused_topics=("t",), partitions=(paused,), pauses={"topic t": Pause("ann", 5)}))
+    [issue] = [it for it in issues if it.code in {IssueCode.PAUSED, IssueCode.PAUSED_LONG}]
+
+    assert issue.severity is severity
+    assert ("in 5 h 33 min the source may delete" in issue.hint) is (severity is Severity.WARNING)
+
+
 def test_what_is_paused_for_a_day_needs_attention() -> None:
     """It may be forgotten, and the source does not keep records for ever."""
     [issue] = flow_issues(_flow(paused_topics=("t",), pauses={"topic t": Pause("ann", 5)}, paused_s=2 * 86_400.0))
