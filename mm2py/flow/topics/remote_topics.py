@@ -31,6 +31,7 @@ from mm2py.flow.topics.creation import TopicCreation
 from mm2py.flow.topics.ownership import SyncedMemory
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
+from mm2py.model.foreign import LONGEST_TOPIC
 from mm2py.model.positions import Position
 from mm2py.model.state import MissingTopic
 from mm2py.model.topic import TopicsView
@@ -362,7 +363,7 @@ class Topics:
         news: dict[tuple[str, str], list[str]] = {}
         for topic, error in found.items():
             if self._refused.get(topic) != error.code:
-                news.setdefault((steps[topic], error.name), []).append(topic)
+                news.setdefault((steps[topic], _kind(topic, error)), []).append(topic)
         for (step, _), topics in news.items():
             self._tell_refused(step, topics, self._explained(topics[0], found[topics[0]]))
         self._refused = {topic: error.code for topic, error in found.items()}
@@ -445,6 +446,15 @@ def _missing_topics(
     """Return the topics of which the target lacks partitions, with why it *refused* some of their remote topics."""
     found = ((topic, remote, target.get(remote, 0), source[topic]) for topic, remote in remote_of.items())
     return tuple(MissingTopic(one, it, has, many - has, refused.get(it)) for one, it, has, many in found if has < many)
+
+
+def _kind(remote_topic: str, error: BrokerAnsweredError) -> str:
+    """Return what refusals have in common that are reported together. Brokers have one error for a name that is too
+    long, and for one that another topic's collides with.
+    """
+    if error.code != ErrorCode.INVALID_TOPIC_EXCEPTION or len(remote_topic) > LONGEST_TOPIC:
+        return error.name
+    return f"{error.name}: {error.detail}"
 
 
 async def _nothing_rests_on(_remote_topics: Collection[str]) -> None:

@@ -230,6 +230,19 @@ async def test_each_missing_topic_has_a_reason_of_its_own(events: EventLog) -> N
     assert "TOPIC_AUTHORIZATION_FAILED" in other.failure.message
 
 
+async def test_names_that_are_too_long_and_one_that_collides_have_reasons_of_their_own(events: EventLog) -> None:
+    """Brokers have one error for both; the collision comes first, and is not the reason of the others."""
+    long = [letter * 248 for letter in "yz"]
+    names = {"a_b", *long}
+    refusals = {f"A.{name}": ErrorCode.INVALID_TOPIC_EXCEPTION for name in names}
+    target = _Listed("other", set(), refusals=refusals)
+    await _topics(_Listed("one", names), target, events, may_act=True).refresh_once()
+    one, two = (event.error for event in events.of(StepFailed))
+
+    assert ("A.a_b" in one, "the same" in one) == (True, False)
+    assert two.endswith(f"; the same with A.{long[1]}")
+
+
 async def test_topics_that_may_not_be_seen_any_more_are_not_taken_for_deleted(events: EventLog) -> None:
     """A broker lists neither; asked by name, it says which is which, and what to grant is reported once."""
     source = _Listed("one", {"a", "b", "c", "d"})
