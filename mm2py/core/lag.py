@@ -34,6 +34,11 @@ class Retention:
             return None
         return cls(_bound(ms), _bound(size), "delete" in policy.split(","))
 
+    @property
+    def is_endless(self) -> bool:
+        """Whether only a deletion on purpose removes the topic's first records. Of a compacted topic none may be."""
+        return self.deletes and self.ms is None and self.bytes is None
+
 
 def _bound(text: str) -> int | None:
     return number if (number := int(text)) >= 0 else None

@@ -137,6 +137,8 @@ class PartitionPlan:
     found_before: int | None = None
     #: Target offset of the record to find; None: the last one.
     found_at: int | None = None
+    #: The source topic was created again: find out whether it holds what is at the target, see `pipeline.copy.rebuilt`.
+    is_rebuilt: bool = False
     #: End of the offset range for a transform; None if batches are copied for the whole epoch.
     until: int | None = None
 

@@ -27,6 +27,7 @@ from mm2py.telemetry.events import (
     RemoteTopicRewound,
     ResumeUnproven,
     SourceRecordsExpired,
+    SourceRecordsPurged,
     SourceTopicRecreated,
     SourceTruncated,
     StepFailed,
@@ -63,9 +64,10 @@ class Mirror:
     def other(self) -> str:
         return f"{self.prefix}-b"
 
-    async def create(self) -> None:
+    async def create(self, *, retention_ms: int = 2_592_000_000) -> None:
+        """Create both topics; the test's brokers have no retention of their own."""
         for topic in (self.topic, self.other):
-            await create_topic(self.source, topic)
+            await create_topic(self.source, topic, configs={"retention.ms": str(retention_ms)})
 
     async def write(self, topic: str, first: int, count: int, *, age_s: float = 0.0) -> None:
         """Write numbers from *first* on, ten records to a batch, with timestamps of that age."""
@@ -91,9 +93,9 @@ class Mirror:
         )
         return running_flow(settings, self.work_dir)
 
-    async def mirrored_once(self, count: int = 100) -> None:
+    async def mirrored_once(self, count: int = 100, *, retention_ms: int = 2_592_000_000) -> None:
         """Mirror *count* records of both topics and stop in good order."""
-        await self.create()
+        await self.create(retention_ms=retention_ms)
         for topic in (self.topic, self.other):
             await self.write(topic, 0, count)
         async with self.running() as flow:
@@ -235,8 +237,21 @@ async def _remove_position(connected: AIOKafkaProducer, mirror: Mirror) -> None:
 # Retention that overtook the mirror.
 
 
-async def _expire(mirror: Mirror) -> None:
-    await mirror.mirrored_once()
+async def test_records_that_kafka_streams_deletes_are_no_loss(mirror: Mirror) -> None:
+    """A repartition topic has no retention; its owner deletes what it has read, here while the mirror is away."""
+    await _expire(mirror, retention_ms=-1)
+    async with mirror.running(**{"copy.on.source.expired": "fail"}) as flow:
+        await mirror.holds(mirror.topic, [*range(100), *range(150, 200)])
+        (event,) = await flow.told(SourceRecordsPurged)
+        await flow.drain()
+
+    assert (event.records, event.lost, event.position, event.goes_on_at) == (50, 0, 100, 150)
+    assert not flow.events.of(SourceRecordsExpired)
+    assert not flow.events.of(PartitionStopped)
+
+
+async def _expire(mirror: Mirror, *, retention_ms: int = 2_592_000_000) -> None:
+    await mirror.mirrored_once(retention_ms=retention_ms)
     for topic in (mirror.topic, mirror.other):
         await mirror.write(topic, 100, 100)
     await delete_records(mirror.source, mirror.topic, 150)

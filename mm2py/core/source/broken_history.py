@@ -1,10 +1,10 @@
 """
 What to do when the source or the target no longer matches a position.
 
-A source topic was deleted and created again, retention overtook the mirror, the source has lost records that were
-copied, the target has lost them. `diagnose` determines which, from a snapshot of both clusters, with the records
-concerned; `decide` returns the action under the flow's policies. Numbers of records are numbers of offsets: where a
-topic is compacted or transactional they are upper bounds.
+A source topic was deleted and created again, retention or a deletion on purpose overtook the mirror, the source has
+lost records that were copied, the target has lost them. `diagnose` determines which, from a snapshot of both clusters,
+with the records concerned; `decide` returns the action under the flow's policies. Numbers of records are numbers of
+offsets: where a topic is compacted or transactional they are upper bounds.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from mm2py.model.topic import is_other_topic
 
 #: A search begins close to where the record should be, and then at the source's start.
 _SEARCHES = 2
+#: The source topic's own config, by which a deletion on purpose is told from retention.
+_RETENTION = "retention.ms"
 
 
 class HistoryBreak(enum.Enum):
@@ -30,6 +32,7 @@ class HistoryBreak(enum.Enum):
 
     RECREATED = "source topic re-created"
     EXPIRED = "source records expired"
+    PURGED = "source records deleted on purpose"
     TRUNCATED = "source truncated"
     REWOUND = "remote topic truncated"
     REMADE = "remote topic re-created"
@@ -40,7 +43,9 @@ class Observation:
     """A topic-partition on both clusters. `history_end` is where, according to the source's leader, the leader epoch
     of the last copied record ends, -1 if its log does not know that epoch, None if it could not be queried. Ends are
     offsets that the next record will get. `is_untouched` says that no partition of the remote topic holds, or has held,
-    a record of another source topic than this one.
+    a record of another source topic than this one. `is_kept` says that the source topic has no retention: what is gone
+    from its start was deleted on purpose, by DeleteRecords, as Kafka Streams does with what it has read of its
+    repartition topics.
     """
 
     topic_id: str | None
@@ -52,6 +57,7 @@ class Observation:
     #: The epoch that `history_end` is the end of.
     history_epoch: int = -1
     is_untouched: bool = False
+    is_kept: bool = False
 
 
 @attrs.frozen
@@ -101,8 +107,9 @@ Act = Stop | GoOn | RecreateRemote
 def diagnose(state: PartitionState, look: Observation) -> Finding | None:
     """Return the most serious finding; None if both clusters match the position."""
     position, downstream, remote_topic_id = _stood(state)
-    if is_other_topic(state.topic_id, look.topic_id):
-        left = max(0, state.log.high_watermark - position)
+    rebuilt = state.repair if state.repair is not None and state.repair.is_rebuilt else None
+    if is_other_topic(state.topic_id if rebuilt is None else rebuilt.topic_id, look.topic_id):
+        left = max(0, state.log.high_watermark - position) if rebuilt is None else rebuilt.left
         message = f"{state.source.topic} was deleted and created again at the source"
         if left:
             message += f", with {left} records or more of partition {state.source.partition} not copied"
@@ -143,8 +150,10 @@ def _of_source(state: PartitionState, look: Observation, position: int) -> Findi
     if position < look.log_start:
         gone = look.log_start - position
         copied = "known to be copied" if state.is_unsure else "copied"
-        message = f"{gone} records of {state.source} were removed at the source before they were {copied}"
-        return Finding(HistoryBreak.EXPIRED, gone, message)
+        kind = HistoryBreak.PURGED if look.is_kept else HistoryBreak.EXPIRED
+        removed = "deleted on purpose" if look.is_kept else "removed"
+        message = f"{gone} records of {state.source} were {removed} at the source before they were {copied}"
+        return Finding(kind, gone, message)
     return None
 
 
@@ -152,9 +161,14 @@ def decide(finding: Finding, state: PartitionState, look: Observation, settings:
     """Return the action for *finding*."""
     match finding.kind:
         case HistoryBreak.RECREATED:
+            if _may_be_rebuilt(state, look):
+                return _compared(finding, state, look)
             return _after_recreation(finding, state, look, settings.on_source_recreated)
         case HistoryBreak.EXPIRED:
             return _after_expiry(finding, state, look, settings.on_source_expired)
+        case HistoryBreak.PURGED:
+            act = _after_expiry(finding, state, look, "earliest")
+            return attrs.evolve(act, lost=0) if isinstance(act, GoOn) else act
         case HistoryBreak.TRUNCATED:
             return _after_truncation(finding, look, settings.on_source_truncated)
         case HistoryBreak.REWOUND | HistoryBreak.REMADE:
@@ -162,12 +176,14 @@ def decide(finding: Finding, state: PartitionState, look: Observation, settings:
 
 
 def policy_of(kind: HistoryBreak, settings: BrokenHistorySettings) -> tuple[str, str]:
-    """Return the key that decides about *kind*, and its value."""
+    """Return the key that decides about *kind*, and its value: the flow's, or the source topic's."""
     match kind:
         case HistoryBreak.RECREATED:
             return "copy.on.source.recreated", settings.on_source_recreated
         case HistoryBreak.EXPIRED:
             return "copy.on.source.expired", settings.on_source_expired
+        case HistoryBreak.PURGED:
+            return _RETENTION, "-1"
         case HistoryBreak.TRUNCATED:
             return "copy.on.source.truncated", settings.on_source_truncated
         case HistoryBreak.REWOUND | HistoryBreak.REMADE:
@@ -216,6 +232,19 @@ def _after_recreation(finding: Finding, state: PartitionState, look: Observation
             return GoOn(look.log_start, behind)  # nor is anything lost
         case _:
             return _stop(finding, RECREATED.hint, RECREATED.error)
+
+
+def _may_be_rebuilt(state: PartitionState, look: Observation) -> bool:
+    """Whether the new source topic may have been filled from the remote one, which was not compared yet."""
+    is_same_remote = not is_other_topic(state.remote_topic_id, look.remote_topic_id)
+    is_compared = state.is_transformed or state.repair is not None or state.stray_from is not None
+    return is_same_remote and not is_compared and look.remote_end > 0 and look.log_end > look.log_start
+
+
+def _compared(finding: Finding, state: PartitionState, look: Observation) -> GoOn:
+    stood = state.position, state.downstream, state.remote_topic_id, None
+    former = Repair(1, *stood, is_rebuilt=True, topic_id=state.topic_id, left=finding.records)
+    return GoOn(look.log_start, None, repair=former)
 
 
 def _is_mixed_with_nothing(state: PartitionState, look: Observation) -> bool:

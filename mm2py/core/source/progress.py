@@ -57,6 +57,8 @@ class Occurrence(enum.Enum):
     FOREIGN_RECORDS = enum.auto()
     #: The source or the target does not match the position: both clusters must be checked.
     QUESTIONED = enum.auto()
+    #: The source topic was created again, and holds what is at the target.
+    REBUILT = enum.auto()
 
 
 @attrs.frozen
@@ -76,6 +78,11 @@ class Repair:
     found_at: int | None = None
     #: Nothing is lost: the partition has no position yet, and starts at `position` if the search finds nothing.
     is_start: bool = False
+    #: The source topic was created again, and is compared with the target: it may have been rebuilt from there. Then
+    #: `topic_id` is that of the former one, of which `left` records were never copied.
+    is_rebuilt: bool = False
+    topic_id: str | None = None
+    left: int = 0
 
 
 @attrs.frozen
@@ -189,6 +196,7 @@ class PartitionState(Counters):
             leader=self.leader,
             found_before=self.repair.found_before if self.repair is not None else None,
             found_at=self.repair.found_at if self.repair is not None else None,
+            is_rebuilt=self.repair is not None and self.repair.is_rebuilt,
         )
 
 
@@ -248,6 +256,8 @@ def account(
 def _found(state: PartitionState, outcome: PartitionOutcome) -> list[Occurrence]:
     """Return what was found at the target."""
     found = [Occurrence.RESUMED_EXACTLY] if outcome.resumed_records and not _is_repairing(state) else []
+    if state.repair is not None and state.repair.is_rebuilt and _is_found(outcome):
+        found.append(Occurrence.REBUILT)
     if outcome.foreign_records and not state.foreign_records:
         found.append(Occurrence.FOREIGN_RECORDS)
     return found
@@ -306,6 +316,11 @@ def _counted(state: PartitionState, outcome: PartitionOutcome, elapsed_s: float,
         last_timestamp_ms=outcome.last_timestamp_ms if outcome.last_timestamp_ms >= 0 else state.last_timestamp_ms,
         **state.counts_with(outcome),
     )
+
+
+def _is_found(outcome: PartitionOutcome) -> bool:
+    """Whether a search succeeded in this epoch."""
+    return outcome.downstream is not None and outcome.ended is not Ended.UNPROVEN
 
 
 def _is_repairing(state: PartitionState) -> bool:
@@ -404,6 +419,7 @@ def _unrepaired(state: PartitionState) -> PartitionState:
         state,
         position=stood.position,
         downstream=stood.downstream,
+        topic_id=stood.topic_id if stood.is_rebuilt else state.topic_id,
         remote_topic_id=stood.remote_topic_id,
         is_unsure=True,
         repair=None,

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
+from mm2py.core.lag import RETENTION_CONFIGS, Retention
 from mm2py.core.source.broken_history import (
     Act,
     Finding,
@@ -25,7 +26,7 @@ from mm2py.core.source.broken_history import (
     reset,
 )
 from mm2py.core.source.progress import PartitionState
-from mm2py.errors import BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
 from mm2py.flow.source.group import SourceLife
 from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import BackgroundLoop, FlowContext
@@ -39,6 +40,7 @@ from mm2py.telemetry.events import (
     RemoteTopicRecreated,
     RemoteTopicRewound,
     SourceRecordsExpired,
+    SourceRecordsPurged,
     SourceTopicRecreated,
     SourceTruncated,
     StepFailed,
@@ -59,6 +61,7 @@ _PATIENCE_S = 3.0
 _EVENTS = {
     HistoryBreak.RECREATED: SourceTopicRecreated,
     HistoryBreak.EXPIRED: SourceRecordsExpired,
+    HistoryBreak.PURGED: SourceRecordsPurged,
     HistoryBreak.TRUNCATED: SourceTruncated,
     HistoryBreak.REWOUND: RemoteTopicRewound,
     HistoryBreak.REMADE: RemoteTopicRecreated,
@@ -111,6 +114,8 @@ class BrokenHistory(BackgroundLoop):
         #: What was reported last of a source topic that was created again, by what follows for its partitions.
         self._told_topics: dict[tuple[str, type[Act]], About] = {}
         self._remaking: set[str] = set()
+        #: Partitions whose records were deleted on purpose.
+        self._purged: set[TopicPartition] = set()
         #: The remote topics whose deletion the target refused, with what it said.
         self._undeleted: dict[str, str] = {}
         self._aliases = context.settings.flow.aliases
@@ -145,6 +150,7 @@ class BrokenHistory(BackgroundLoop):
                 fine.append(state)
                 continue
             cases.append(_Case(state, look, finding, self._decide(finding, state, look)))
+        cases = self._without_waiting(cases)
         self._note_remaking(cases)
         for state in fine:
             if state.source.topic in self._remaking:
@@ -166,6 +172,20 @@ class BrokenHistory(BackgroundLoop):
         act = decide(finding, state, look, self._settings.broken_history)
         return Stop(act.failure.of_flow(self._settings.flow)) if isinstance(act, Stop) else act
 
+    def _without_waiting(self, cases: list[_Case]) -> list[_Case]:
+        """Leave out empty partitions of topics that are being compared: they go on, or stop, as the others do."""
+        states = self._life.tasks.ledger.states.of_notable()
+        comparing = {it.source.topic for it in states if it.repair is not None and it.repair.is_rebuilt}
+        comparing |= {case.state.source.topic for case in cases if _is_compared(case.act)}
+        left = []
+        for case in cases:
+            is_stopped = isinstance(case.act, Stop) and case.finding.kind is HistoryBreak.RECREATED
+            if is_stopped and case.look.remote_end == 0 and case.state.source.topic in comparing:
+                self._doubts.look_later(case.state.source, _TICK_S)
+            else:
+                left.append(case)
+        return left
+
     def _note_remaking(self, cases: Iterable[_Case]) -> None:
         """Note which topics wait for their remote topic to be deleted; nothing is written to it meanwhile."""
         for case in cases:
@@ -184,6 +204,8 @@ class BrokenHistory(BackgroundLoop):
         tps = [state.source for state in present]
         starts = await source.list_offsets(tps, EARLIEST)
         ends = await source.list_offsets(tps, LATEST)
+        begun = {it.source.topic for it in present if isinstance(at := starts[it.source], int) and it.position < at}
+        kept = await self._without_retention(begun)
         histories = await epoch_ends(source, {it.source: it.leader.epoch for it in present if it.leader is not None})
         others = [it for it in present if is_other_topic(it.topic_id, before[it.source][0])]
         recreated = {it.source.topic: _partitions(target, it.remote_topic) for it in others}
@@ -200,14 +222,26 @@ class BrokenHistory(BackgroundLoop):
             history, ids = histories.get(state.source), after[state.source]
             are_same = ids == before[state.source]
             if isinstance(start, int) and isinstance(end, int) and isinstance(remote_end, int) and are_same:
-                is_untouched = state.source.topic in untouched
-                look = Observation(ids[0], start, end, ids[1], remote_end, is_untouched=is_untouched)
+                topic = state.source.topic
+                are_so = {"is_untouched": topic in untouched, "is_kept": topic in kept}
+                look = Observation(ids[0], start, end, ids[1], remote_end, **are_so)
                 if isinstance(history, EpochEnd):
                     look = attrs.evolve(look, history_end=history.end, history_epoch=history.epoch)
                 found.append((state, look))
             else:
                 self._doubts.look_later(state.source, _TICK_S)
         return found
+
+    async def _without_retention(self, topics: Collection[str]) -> frozenset[str]:
+        """Return which source *topics* have no retention; one whose configs may not be read counts as having some."""
+        described = await Admin(self._life.source).topic_configs(list(topics), RETENTION_CONFIGS) if topics else {}
+        found = set()
+        for topic, configs in described.items():
+            if not isinstance(configs, BrokerAnsweredError):
+                retention = Retention.of({key: entry.value for key, entry in configs.items()})
+                if retention is not None and retention.is_endless:
+                    found.add(topic)
+        return frozenset(found)
 
     def _is_untouched(
         self, topic: str, remote: Iterable[TopicPartition], ends: Mapping[TopicPartition, object]
@@ -280,6 +314,8 @@ class BrokenHistory(BackgroundLoop):
     def _tell(self, case: _Case) -> None:
         """Report what is wrong and what follows, once: a look is repeated, and so is an act that was refused."""
         state, finding, act = case.state, case.finding, case.act
+        if _is_compared(act):
+            return  # what follows from it is reported
         is_search = isinstance(act, GoOn) and act.repair is not None and act.repair.attempt > 1
         goes_on_again = isinstance(act, GoOn) and not is_search and state.source not in self._undone
         if self._told.get(state.source) == case.about and not goes_on_again:
@@ -287,6 +323,9 @@ class BrokenHistory(BackgroundLoop):
         self._told[state.source] = case.about
         setting, policy = policy_of(finding.kind, self._settings.broken_history)
         more: dict[str, int | None] = {}
+        if finding.kind is HistoryBreak.PURGED:
+            more = {"is_repeated": state.source in self._purged}
+            self._purged.add(state.source)
         if finding.kind is HistoryBreak.RECREATED:
             place = state.source.topic, type(act)
             others = [
@@ -377,6 +416,11 @@ class BrokenHistory(BackgroundLoop):
         self._life.topics.want_refresh()
 
 
+def _is_compared(act: Act) -> bool:
+    """Whether a source topic that was created again is compared with the target first."""
+    return isinstance(act, GoOn) and act.repair is not None and act.repair.is_rebuilt
+
+
 def _keeps_what_was_before(finding: Finding, act: GoOn) -> bool:
     """Whether the source still has all that was copied before the new position."""
     return finding.kind is HistoryBreak.TRUNCATED and act.position == finding.diverges_at
@@ -384,7 +428,7 @@ def _keeps_what_was_before(finding: Finding, act: GoOn) -> bool:
 
 def _breaks(finding: Finding, act: GoOn) -> bool:
     """Whether nothing that is known of where records went applies any more."""
-    return finding.kind is not HistoryBreak.EXPIRED and not _keeps_what_was_before(finding, act)
+    return finding.kind not in (HistoryBreak.EXPIRED, HistoryBreak.PURGED) and not _keeps_what_was_before(finding, act)
 
 
 def _remote_of(state: PartitionState) -> TopicPartition:

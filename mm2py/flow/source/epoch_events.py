@@ -16,6 +16,7 @@ from mm2py.telemetry.events import (
     RecordsSkipped,
     ResumedExactly,
     ResumeUnproven,
+    SourceTopicRebuilt,
 )
 
 
@@ -64,6 +65,10 @@ def partition_news(
             event = PartitionStopped(flow, source, ended, failure.message, failure.hint, failure.offset, retry_in_s)
         case Occurrence.FOREIGN_RECORDS:
             event = ForeignRecordsFound(flow, source, after.remote_topic, after.foreign_records)
+        case Occurrence.REBUILT:
+            former = before.repair
+            left = former.left if former is not None else 0
+            event = SourceTopicRebuilt(flow, source, after.remote_topic, before.position, after.position, left)
         case Occurrence.RECOVERED:
             event = PartitionRecovered(flow, source, now - before.failed_at)
     return event

@@ -6,7 +6,7 @@ For finding out what has arrived; what is copied comes through `mm2py.pipeline.c
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final, NamedTuple
 
 from mm2py.errors import BrokerAnsweredError
@@ -73,7 +73,7 @@ class LogWalker:
         self._target = target
         self._reads_committed = reads_committed
 
-    async def walk(self, copy: PartitionCopy, start: int) -> AsyncIterator[tuple[RecordBatchView, int]]:
+    async def walk(self, copy: PartitionCopy, start: int) -> AsyncGenerator[tuple[RecordBatchView, int], None]:
         """Return the source's data batches from *start* to the current end, each with the offset after it."""
         fetch = copy.fetching.position
         position = FetchPosition(fetch.topic, fetch.partition, start, -1, None, topic_id=fetch.topic_id)
@@ -102,7 +102,7 @@ class LogWalker:
 
     async def target_batches(
         self, copy: PartitionCopy, start: int, downstream: int
-    ) -> AsyncIterator[tuple[RecordBatchView, list[WalkedRecord] | None]]:
+    ) -> AsyncGenerator[tuple[RecordBatchView, list[WalkedRecord] | None], None]:
         """
         Return the target's batches from *start* on with their records, up to the one at *downstream*.
 
@@ -148,6 +148,13 @@ class LogWalker:
         if isinstance(first, BrokerAnsweredError):
             raise first
         return start, None if first < 0 else max(start, first)
+
+    async def target_from(self, remote: TopicPartition, timestamp: int) -> int | None:
+        """Return the target's first offset whose record is of that *timestamp*, or later; None if there is none."""
+        found = (await self._target.list_offsets([remote], timestamp))[remote]
+        if isinstance(found, BrokerAnsweredError):
+            raise found
+        return None if found < 0 else found
 
     async def _refuse_remote(self, remote: TopicPartition, offset: int) -> None:
         """

@@ -26,6 +26,7 @@ from mm2py.pipeline.copy.ingest import end_corrupt
 from mm2py.pipeline.copy.log_walk import LogWalker, NotThereError, WalkedRecord, records_of
 from mm2py.pipeline.copy.metadata import end_remade, too_short
 from mm2py.pipeline.copy.partition import PartitionCopy
+from mm2py.pipeline.copy.rebuilt import Rebuilding, compare
 from mm2py.pipeline.copy.refusals import SILENT_S, UNREACHABLE, endless, failure_of, leaderless, untold
 from mm2py.wire.batches.batch import LOG_APPEND_TIME, MAGIC_V2, MalformedRecordSetError, RecordBatchView
 from mm2py.wire.batches.rebuild import NO_TIMESTAMP, UnreadableBatchError
@@ -97,7 +98,7 @@ class _Tail:
 
 
 #: Walks by what they are about. They stay in the Python worker, so that a long one is not started again in each epoch.
-Walks = dict[tuple[str, PartitionPlan], Walked | _Comparison]
+Walks = dict[tuple[str, PartitionPlan], Walked | _Comparison | Rebuilding]
 
 
 class Resumer:
@@ -227,6 +228,8 @@ class Resumer:
                     end_remade(copy)
 
     async def _decide(self, copy: PartitionCopy, end: int) -> bool:
+        if copy.plan.is_rebuilt:
+            return await self._compare(copy, end)
         match resume.judge(downstream=copy.downstream, target_end=end):
             case resume.Exact(downstream):
                 copy.downstream = downstream
@@ -241,6 +244,21 @@ class Resumer:
                 return await self._match(copy, downstream)
             case resume.Blank():
                 return await self._begin(copy)
+
+    async def _compare(self, copy: PartitionCopy, end: int) -> bool:
+        """Go on after the target's last record, if the source was rebuilt from the target."""
+        known = self._walks.get(self._key(copy))
+        if not isinstance(known, Rebuilding) or known.target_end != end:
+            known = self._walks[self._key(copy)] = Rebuilding(end)
+        try:
+            why = await compare(self._logs, copy, known)
+        except NotThereError as error:
+            return self._unproven(copy, str(error), end - 1, error.hint)
+        if why or known.met is None:
+            return self._unproven(copy, why, end - 1)
+        copy.continue_after(known.met[0], end - 1, known.records)
+        copy.runs, copy.known_from = known.runs, known.runs.upstreams[0]
+        return True
 
     async def _begin(self, copy: PartitionCopy) -> bool:
         """Begin a remote partition that is empty, if the source has no record that counts as copied to it."""

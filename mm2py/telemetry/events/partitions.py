@@ -187,8 +187,39 @@ class SourceTopicRecreated(_HistoryBroke):
 
 
 @attrs.frozen
+class SourceTopicRebuilt(Event):
+    """A source topic was created again, and all of its records up to the target's last one are at the target, in order:
+    it was rebuilt from there. Copying goes on after that record. Of the former topic, `left` records were never copied.
+    """
+
+    level = Level.WARN
+
+    flow: Flow
+    source: TopicPartition
+    remote_topic: str
+    log_start: int
+    goes_on_at: int
+    left: int
+
+
+@attrs.frozen
 class SourceRecordsExpired(_HistoryBroke):
     """Retention, or DeleteRecords, removed `records` at the source before they were copied."""
+
+
+@attrs.frozen
+class SourceRecordsPurged(_HistoryBroke):
+    """`records` of a source topic without retention were deleted on purpose before they were copied, as Kafka Streams
+    does with what it has read of its repartition topics: they are no loss. Once a partition, then as DEBUG.
+    """
+
+    level = Level.INFO
+
+    is_repeated: bool = False
+
+    @property
+    def severity(self) -> Level:
+        return Level.DEBUG if self.is_repeated else self.level
 
 
 @attrs.frozen

@@ -48,7 +48,7 @@ OUTCOME = PartitionOutcome(
 )
 PLAN = PartitionPlan(
     TopicPartition("orders", 3), "A.orders", 120, 118, True, 1, ProducerMark(7, 1, 20), "id", "remote-id", True,
-    LeaderMark(4, 80), 5, 6, 7,
+    LeaderMark(4, 80), 5, 6, True, 7,
 )  # fmt: skip
 
 

@@ -21,8 +21,8 @@ from mm2py.core.source.broken_history import (
     position_after,
     reset,
 )
-from mm2py.core.source.progress import PartitionState, Repair
-from mm2py.model.epoch import LeaderMark, LogOffsets, ProducerMark
+from mm2py.core.source.progress import PartitionState, Repair, stop
+from mm2py.model.epoch import LeaderMark, LogOffsets, PartitionFailure, ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 
@@ -37,6 +37,11 @@ LOOK = Observation(
     "s1", log_start=1000, log_end=1130, remote_topic_id="r1", remote_end=100, history_end=1130, history_epoch=4
 )
 OTHER_SOURCE = attrs.evolve(LOOK, topic_id="s2", log_start=0, log_end=20, history_end=-1)
+#: Such a source, after it was compared with the target in vain.
+COMPARED = attrs.evolve(
+    STATE, position=0, downstream=None, topic_id="s2", producer=None, leader=None,
+    repair=Repair(1, 1100, 99, "r1", None, is_rebuilt=True, topic_id="s1", left=30),
+)  # fmt: skip
 OTHER_TARGET = attrs.evolve(LOOK, remote_topic_id="r2", remote_end=0)
 
 
@@ -134,7 +139,32 @@ def test_what_is_wrong(
 )
 def test_after_a_source_topic_was_recreated(policy: str, wanted: object) -> None:
     """The new topic goes behind the old one's records, or into a new remote topic, or not at all."""
-    assert act(STATE, OTHER_SOURCE, on_source_recreated=policy) == wanted
+    assert act(COMPARED, OTHER_SOURCE, on_source_recreated=policy) == wanted
+
+
+@pytest.mark.parametrize("policy", ["fail", "earliest", "latest", "re-create"])
+def test_a_recreated_topic_is_compared_first(policy: str) -> None:
+    """It may have been rebuilt from the target; what was stored stays so until that is known."""
+    first = act(STATE, OTHER_SOURCE, on_source_recreated=policy)
+    assert isinstance(first, GoOn)
+    begun = reset(STATE, first, OTHER_SOURCE, now=5.0)
+
+    assert first == GoOn(0, None, repair=COMPARED.repair)
+    assert (begun.topic_id, begun.plan.is_rebuilt, begun.written) == ("s2", True, STATE.written)
+    assert found(begun, OTHER_SOURCE).records == 30
+    assert stop(begun, PartitionFailure("no"), now=9.0, jitter=0.0).topic_id == "s1"
+
+
+@pytest.mark.parametrize(
+    ("before", "seen"),
+    [
+        pytest.param(STATE, {"log_end": 0}, id="a new topic without records"),
+        pytest.param(STATE, {"remote_topic_id": "r2"}, id="another remote topic"),
+        pytest.param(state(is_transformed=True), {}, id="transformed"),
+    ],
+)
+def test_what_cannot_be_compared(before: PartitionState, seen: dict[str, Any]) -> None:
+    assert isinstance(act(before, attrs.evolve(OTHER_SOURCE, **seen), on_source_recreated="fail"), Stop)
 
 
 _BEFORE = state(position=0, downstream=-1, leader=None, producer=None, log=LogOffsets())
@@ -195,6 +225,15 @@ def test_after_retention_was_faster() -> None:
     assert found(STATE, seen).message.endswith("before they were copied")
     assert found(state(is_unsure=True), seen).message.endswith("before they were known to be copied")
     assert act(STATE, seen, on_source_expired="latest") == GoOn(1130, 99, lost=30)
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest", "fail"])
+def test_what_was_deleted_on_purpose_is_no_loss(policy: str) -> None:
+    """A topic without retention loses its first records by DeleteRecords alone: copying goes on at what is left."""
+    seen = look(log_start=1120, is_kept=True)
+
+    assert found(STATE, seen).kind is HistoryBreak.PURGED
+    assert act(STATE, seen, on_source_expired=policy) == GoOn(1120, 99, keeps_producer=True)
 
 
 def test_what_arrives_late_takes_no_sequence_of_what_is_left() -> None:
@@ -281,7 +320,7 @@ def test_a_search_in_vain_stops() -> None:
 @pytest.mark.parametrize(
     ("seen", "key"),
     [
-        (OTHER_SOURCE, "on_source_recreated"),
+        (attrs.evolve(OTHER_SOURCE, log_end=0), "on_source_recreated"),
         (look(log_start=1120), "on_source_expired"),
         (look(history_end=1080), "on_source_truncated"),
         (look(remote_end=60), "on_target_rewound"),
