@@ -364,9 +364,10 @@ async def test_internal_topics_that_cannot_be_created_are_issues(
     settings = flow_settings(
         primary.bootstrap_servers,
         backup.bootstrap_servers,
+        to_alias=prefix,  # the name of the topic has it
         **{
-            "A->B.topics": prefix,
-            "A->B.emit.offset-syncs.enabled": "true",
+            f"A->{prefix}.topics": prefix,
+            f"A->{prefix}.emit.offset-syncs.enabled": "true",
             "offset-syncs.topic.replication.factor": 3,
             "offset-syncs.topic.location": "source",
         },

@@ -123,9 +123,8 @@ async def test_too_many_replicas_stop_heartbeats_alone(
         await beats(flow, 1)
         await flow.drain()
 
-    (refusal,) = (event for event in flow.events.of(StepFailed) if "replication.factor is 3" in event.error)
-    assert "heartbeats.topic.replication.factor is 3" in refusal.error
-    assert "> 1 broker of cluster B" in refusal.error
+    (refusal,) = (event for event in flow.events.of(StepFailed) if "replication.factor 3" in event.error)
+    assert "heartbeats.topic.replication.factor 3 > 1 broker of cluster B" in refusal.error
     group = view.groups[-1]
     assert (group.connector, group.state) == ("MirrorHeartbeatConnector", FlowState.STARTING)
     assert group.last_error == refusal.error

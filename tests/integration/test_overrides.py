@@ -164,7 +164,7 @@ async def test_too_many_replicas_are_told_with_their_setting(
     keys = {"topics": prefix, "config.storage.replication.factor": 3}
     async with running_node(_file(primary, backup, prefix, **keys), tmp_path) as running:
         await running.running(flow)
-        with pytest.raises(OverridesNotStoredError, match=r"config\.storage\.replication\.factor is 3"):
+        with pytest.raises(OverridesNotStoredError, match=r"config\.storage\.replication\.factor 3 > 1"):
             await running.node.control.change_overrides(flow, lambda overrides: verbs.pause_topic(overrides, prefix))
 
         assert running.node.control.overrides(flow) == NO_OVERRIDES
