@@ -248,9 +248,10 @@ class Topics:
         """List the source's topics; return whether one that is mirrored, or would be, is not as it was."""
         now = (await self._source.list_topics()).ids_and_counts()
         changed = {topic for topic, _ in self._seen.items() ^ now.items()}
-        selected = self._selected({topic: now[topic][1] for topic in changed & now.keys()}).remote_of
+        selected = self._selected({topic: now[topic][1] for topic in changed & now.keys()})
         self._seen = now
-        return bool(selected) or not self._known.isdisjoint(changed)
+        known = self._known | self._misnamed.keys()
+        return bool(selected.remote_of or selected.refused) or not known.isdisjoint(changed)
 
     def want_refresh(self) -> None:
         """Request a refresh soon, to fix or report something."""
