@@ -85,7 +85,9 @@ class ShareKeeper(BackgroundLoop):
         await self._clock.sleep(0)
         # What is known is taken in the turn in which it is used: a history may be found broken in the one before.
         remote_of = {it: place.remote_topic for it, place in everything.items()}
-        self._translations.adopt({**positions.known, **fresh}, remote_of)
+        # What is copied here is ahead of its stored position, which may even be of a former topic of the name.
+        stored = {it: at for it, at in {**positions.known, **fresh}.items() if it not in tasks.ledger.states}
+        self._translations.adopt(stored, remote_of)
         await self._clock.sleep(0)
         tasks.adopt(mirrored, {**positions.known, **fresh}, unwritten=fresh)
         left = tasks.ledger.unknown(mirrored)

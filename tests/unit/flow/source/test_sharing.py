@@ -108,6 +108,20 @@ async def test_a_history_that_breaks_while_topics_are_adopted_keeps_its_new_tran
         assert rig.tasks.ledger.states[source].position == 0
 
 
+async def test_what_was_learnt_of_a_new_topic_stays_while_its_former_position_is_stored() -> None:
+    """Where a source topic that was created again was compared with its copy, its position is stored only later."""
+    look = mirrored(0, topic_id="id-1")
+    [source] = look.places
+    rig = Rig(look, next_upstream=100)
+    await rig.keeper.adopt(look)
+    former = rig.stored.known[source]
+    rig.begin_again(source, attrs.evolve(former, next_upstream=50, downstream=149, topic_id="id-2"))
+    rig.stored.known[source] = former
+    await rig.keeper.adopt(look)
+
+    assert rig.translations.downstream(source, 50) == Translated(150, Precision.EXACT)
+
+
 async def test_only_what_this_node_copies_goes_on() -> None:
     """
     The limit of a remote topic has changed, and partitions go on with it.
