@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
 import attrs
 
+from mm2py.model.connector_offset import HEARTBEAT
 from mm2py.model.state import (
     NOT_HERE,
     WRITE_POSITIONS,
     ClusterView,
     FlowState,
     FlowView,
+    GroupView,
     MirrorView,
     MissingTopic,
     PartitionStage,
@@ -112,6 +114,9 @@ _DELAY_S: Final = 60.0
 _LOSS_S: Final = 3600.0
 _WORKING: Final = frozenset({FlowState.RUNNING, FlowState.PAUSED, FlowState.STOPPED})
 _WOULD_RUN: Final = frozenset({FlowState.STARTING, FlowState.RUNNING, FlowState.RESTARTING})
+_COMING_UP: Final = frozenset({FlowState.STARTING, FlowState.RESTARTING})
+#: What waits or lags without an issue of its own that says why.
+_COPIED: Final = frozenset({PartitionStage.COPYING, PartitionStage.BACKING_OFF})
 _OF_STATES: Final = {
     FlowState.FAILED: (IssueCode.CONNECTOR_FAILED, Severity.ERROR),
     FlowState.STANDBY: (IssueCode.STANDBY, Severity.WARNING),
@@ -175,9 +180,15 @@ def node_issues(view: MirrorView) -> tuple[HealthIssue, ...]:
 
 
 def flow_issues(flow: FlowView) -> tuple[HealthIssue, ...]:
-    """Return the issues of *flow*, the worst first."""
+    """
+    Return the issues of *flow*, the worst first.
+
+    What follows from one of them is no second one: from a cluster that is away, all that waits for it, but not what
+    needs an operator all the same, nor that the source may delete records soon; from what an operator stopped, or must
+    look at, that its lag is unknown; from an issue of this node, that another node has it, too.
+    """
     found = [*_clusters(flow), *_connectors(flow), *_partitions(flow), *_steps(flow), *_tasks(flow)]
-    found += [*_paused(flow), *_nodes(flow)]
+    found += [*_paused(flow), *_nodes(flow, {issue.sentence for issue in found})]
     return tuple(sorted(found, key=lambda issue: -issue.severity.value))
 
 
@@ -206,15 +217,20 @@ def _away(flow: FlowView) -> list[ClusterView]:
     return [cluster for cluster in flow.clusters if not cluster.is_reachable]
 
 
+def _waits(flow: FlowView, group: GroupView) -> bool:
+    """Whether a connector comes up once a cluster that it needs is back."""
+    needed = {flow.flow.target} if group.connector == HEARTBEAT else {flow.flow.source, flow.flow.target}
+    return group.state in _COMING_UP and any(cluster.alias in needed for cluster in _away(flow))
+
+
 def _connectors(flow: FlowView) -> Iterator[HealthIssue]:
-    # An unreachable cluster is an issue by itself, and what keeps most connectors from starting.
     known = {cluster.error for cluster in _away(flow)}
     alike: dict[tuple[FlowState, str, str], list[str]] = {}
     for group in flow.groups:
         cause, hint = ("", "") if group.last_error in known else (group.last_error, group.hint)
         if group.state in _WORKING and not cause:
             continue
-        if group.state is FlowState.STARTING and known and not cause:
+        if _waits(flow, group):
             continue
         if group.state in NOT_HERE and working_elsewhere(group.connector, flow.nodes):
             continue
@@ -231,8 +247,7 @@ def _partitions(flow: FlowView) -> Iterator[HealthIssue]:
     stopped = [it for it in flow.partitions if it.stage is PartitionStage.STOPPED]
     if stopped:
         yield _of_partitions(IssueCode.PARTITIONS_STOPPED, Severity.ERROR, stopped, "stopped")
-    delayed = [it for it in flow.partitions if it.stage is PartitionStage.BACKING_OFF and (it.lag_s or 0.0) > _DELAY_S]
-    if delayed:
+    if delayed := [it for it in flow.partitions if _is_delayed(flow, it)]:
         yield _of_partitions(IssueCode.PARTITIONS_DELAYED, Severity.WARNING, delayed, "waiting to be retried")
     if losing := [it for it in flow.partitions if _is_loss_near(it)]:
         first = min(losing, key=lambda it: it.seconds_until_loss or 0.0)
@@ -240,10 +255,26 @@ def _partitions(flow: FlowView) -> Iterator[HealthIssue]:
         message = f"in {minutes} min the source may delete records of {_names(losing)} that are not copied"
         hint = "raise the topic's retention.ms or retention.bytes, or find out what slows the flow down"
         yield HealthIssue(IssueCode.LOSS_NEAR, Severity.ERROR, message, hint=hint, about=str(first.source))
-    if many := flow.unknown_lags:
+    if many := _unknown_lags(flow):
         message = f"the lag of {_count(many, 'partition')} is unknown"
         yield HealthIssue(IssueCode.LAG_UNKNOWN, Severity.NOTE, message)
     yield from _missing(flow)
+
+
+def _is_delayed(flow: FlowView, partition: PartitionView) -> bool:
+    """Whether a partition has been waiting for a cluster that is not away, whatever else is."""
+    away, failure = {cluster.alias for cluster in _away(flow)}, partition.failure
+    is_explained = bool(away) and (failure is None or not failure.cluster or failure.cluster in away)
+    is_late = partition.stage is PartitionStage.BACKING_OFF and (partition.lag_s or 0.0) > _DELAY_S
+    return is_late and not is_explained
+
+
+def _unknown_lags(flow: FlowView) -> int:
+    """Return the number of partitions whose lag is unknown, if no issue says why."""
+    if _away(flow) or flow.state in _HELD:
+        return 0
+    explained = [it for it in flow.partitions if it.stage not in _COPIED and (it.lag is None or it.lag_is_least)]
+    return flow.unknown_lags - len(explained)
 
 
 def _missing(flow: FlowView) -> Iterator[HealthIssue]:
@@ -255,6 +286,8 @@ def _missing(flow: FlowView) -> Iterator[HealthIssue]:
         why, many = topics[0].failure, sum(it.partitions for it in topics)
         about = topics[0].topic if len(topics) == 1 else ""
         if why is None:
+            if _away(flow):
+                continue
             message = f"{_count(many, 'partition')} of mirrored topics {_are(many)} missing at the target"
             yield HealthIssue(IssueCode.PARTITIONS_MISSING, Severity.NOTE, message, about=about)
             continue
@@ -288,7 +321,7 @@ def _first_of(what: str, names: list[str]) -> str:
 
 
 def _steps(flow: FlowView) -> Iterator[HealthIssue]:
-    # What a connector fails with is an issue of the connector, and a cluster that is away explains all of it.
+    # What a connector fails with is an issue of the connector.
     known = {group.last_error for group in flow.groups}
     for step in flow.steps if flow.state in _WORKING and not _away(flow) else ():
         if step.step == WRITE_POSITIONS and step.error:
@@ -336,7 +369,7 @@ def _why_resume(flow: FlowView) -> str:
     return ""
 
 
-def _nodes(flow: FlowView) -> Iterator[HealthIssue]:
+def _nodes(flow: FlowView, known: Container[str]) -> Iterator[HealthIssue]:
     for node in flow.nodes:
         if not node.answers and node.is_member:
             tasks = ", ".join(map(str, node.assigned))
@@ -355,7 +388,8 @@ def _nodes(flow: FlowView) -> Iterator[HealthIssue]:
         if node.is_drained:
             message = f"node {node.worker_id} is drained and takes no tasks"
             yield HealthIssue(IssueCode.NODE_DRAINED, Severity.NOTE, message, about=node.worker_id)
-        for issue in node.issues if node.is_counted and not node.is_this else ():
+        others = node.issues if node.is_counted and not node.is_this else ()
+        for issue in (it for it in others if it not in known):
             yield HealthIssue(
                 IssueCode.NODE_UNHEALTHY, Severity.WARNING, f"node {node.worker_id}", issue, about=node.worker_id
             )

@@ -399,6 +399,31 @@ def test_what_operators_paused_raises_no_alert(tmp_path: Path, paused: Mapping[s
     run_tests(tmp_path, unit_test(scraped, {"25m": []}, "Mm2pyLagGrowing"))
 
 
+#: Alerts about what waits for a cluster that is away, whichever of the two it is.
+OF_ABSENCE = {
+    "Mm2pyPositionsNotWritten",
+    "Mm2pyHeartbeatOld",
+    "Mm2pyRecordsOld",
+    "Mm2pyLagGrowing",
+    "Mm2pyTargetPartitionsMissing",
+    "Mm2pyGroupSyncFailing",
+    "Mm2pyCheckpointsStale",
+}
+
+
+def test_what_waits_for_a_cluster_that_is_away_raises_no_second_alert(tmp_path: Path) -> None:
+    """The operator on duty is called once, for the cluster."""
+    away = {
+        series("up", NODE): "1x160",
+        **flow("mm2py_flow_state", "9x160"),
+        **flow("mm2py_cluster_reachable", "0x160", cluster="B"),
+    }
+    unreachable = {**FLOW, "cluster": "B", "alertname": "Mm2pyClusterUnreachable", "severity": "page"}
+    firing = {**unreachable, "alertstate": "firing"}
+    waiting = [case for case in CASES if case.alert in OF_ABSENCE]
+    run_tests(tmp_path, *(unit_test({**case.scraped, **away}, {case.fires: [firing]}) for case in waiting))
+
+
 def test_a_flow_with_one_copy_task_has_an_even_load(tmp_path: Path) -> None:
     """One node has the task, as with tasks.max = 1, and the others stand by."""
     scraped = {

@@ -26,6 +26,7 @@ from mm2py.model.state import (
     GroupView,
     MirrorView,
     MissingTopic,
+    NodeView,
     PartitionStage,
     PartitionView,
     SparkView,
@@ -238,6 +239,77 @@ def test_an_unreachable_cluster_is_one_issue() -> None:
         (IssueCode.CONNECTOR_FAILED, _HEARTBEAT),
     ]
     assert issues[1].sentence == "MirrorHeartbeatConnector is down"
+
+
+_WAITING = _partition(0, PartitionStage.BACKING_OFF, lag_s=600.0)
+_REFUSED = PartitionFailure("not let in", "renew the password", "ClusterAccessError", cluster="A")
+
+
+@pytest.mark.parametrize(
+    ("changes", "codes"),
+    [
+        pytest.param({"partitions": (_WAITING,)}, [], id="partitions wait"),
+        pytest.param({"partitions": (attrs.evolve(_WAITING, lag=None),)}, [], id="lags are unknown"),
+        pytest.param({"unknown_lags_elsewhere": 3}, [], id="also of other nodes"),
+        pytest.param({"missing_topics": (MissingTopic("t", "A.t", 0, 2),)}, [], id="topics are created later"),
+        pytest.param({"groups": (GroupView(_SOURCE, FlowState.RESTARTING, "gave up"),)}, [], id="restarting"),
+        pytest.param({"groups": (GroupView(_HEARTBEAT, FlowState.STARTING, "broker 1 of B: refused"),)}, [], id="late"),
+        pytest.param(
+            {"partitions": (attrs.evolve(_WAITING, failure=_REFUSED),)},
+            [IssueCode.PARTITIONS_DELAYED],
+            id="another cluster refuses",
+        ),
+        pytest.param({"partitions": _stopped(0)}, [IssueCode.PARTITIONS_STOPPED], id="an operator is needed"),
+        pytest.param(
+            {"partitions": (attrs.evolve(_WAITING, seconds_until_loss=60.0),)},
+            [IssueCode.LOSS_NEAR],
+            id="records are in danger",
+        ),
+        pytest.param({"paused_topics": ("t",)}, [IssueCode.PAUSED], id="paused"),
+    ],
+)  # fmt: skip
+def test_what_waits_for_a_cluster_that_is_away_is_no_second_issue(
+    changes: dict[str, object], codes: list[IssueCode]
+) -> None:
+    """What needs an operator all the same, and what an operator asked for, stays."""
+    issues = flow_issues(_flow(clusters=(_CLUSTERS[0], _AWAY), **changes))
+
+    assert [issue.code for issue in issues] == [IssueCode.CLUSTER_UNREACHABLE, *codes]
+
+
+def test_heartbeats_need_only_the_target() -> None:
+    """That their connector does not come up has another reason while only the source is away."""
+    source_away = (attrs.evolve(_AWAY, alias="A"), _CLUSTERS[1])
+    heartbeats = GroupView(_HEARTBEAT, FlowState.RESTARTING, "a bug")
+
+    assert [issue.code for issue in flow_issues(_flow(clusters=source_away, groups=(heartbeats,)))] == [
+        IssueCode.CLUSTER_UNREACHABLE,
+        IssueCode.CONNECTOR_NOT_RUNNING,
+    ]
+
+
+def test_a_lag_that_nothing_else_explains_is_an_issue() -> None:
+    """Those of stopped and paused partitions are explained by issues of their own."""
+    explained = tuple(
+        _partition(number, stage, lag=None, lag_s=None, failure=_FAILURE)
+        for number, stage in enumerate((PartitionStage.STOPPED, PartitionStage.PAUSED))
+    )
+    flow = _flow(partitions=explained, paused_partitions=(explained[1].source,))
+
+    assert [issue.code for issue in flow_issues(flow)] == [IssueCode.PARTITIONS_STOPPED, IssueCode.PAUSED]
+
+    other = attrs.evolve(flow, partitions=(*explained, _partition(2, lag=3, lag_is_least=True)))
+    [issue] = [issue for issue in flow_issues(other) if issue.code is IssueCode.LAG_UNKNOWN]
+
+    assert issue.message == "the lag of 1 partition is unknown"
+
+
+def test_what_another_node_has_too_is_no_second_issue() -> None:
+    """All nodes of a flow miss the same cluster; what only the other one has is shown with its name."""
+    other = NodeView("n2", "m:8083", "m", 7, issues=(_AWAY.error, "partition t-9 is stopped"))
+    issues = flow_issues(_flow(clusters=(_CLUSTERS[0], _AWAY), nodes=(other,)))
+
+    assert [issue.sentence for issue in issues] == [_AWAY.error, "node m:8083: partition t-9 is stopped"]
 
 
 def test_the_worst_comes_first() -> None:
