@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,10 +17,10 @@ from mm2py.cli.checking import refused_here
 from mm2py.cli.command import error_line, print_refused, printed
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.machine_checks import machine_findings
-from mm2py.cli.mirror_maker import override, refused_files
-from mm2py.cli.parsers import Parser
+from mm2py.cli.mirror_maker import override, refused_files, verdict_json
+from mm2py.cli.parsers import Parser, add_json
 from mm2py.cli.positions import read_settings
-from mm2py.cli.sheets import Facts, Note, Part, Sheet, count, show, text
+from mm2py.cli.sheets import Facts, Note, Part, Sheet, count, show, show_json, text
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.settings import ConfigError, MirrorSettings, Problem
 from mm2py.core.findings import CheckedCluster, CheckedFlow, Finding, Level
@@ -63,7 +62,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--override", action="append", default=[], type=override, metavar="KEY=VALUE",
         help="a line that is treated as the file's last one; may be given several times",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    add_json(parser)
     return parser
 
 
@@ -113,7 +112,7 @@ def _run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     if options.json:
-        print(json.dumps(_as_json(report), indent=2, ensure_ascii=False))
+        show_json(_as_json(report, (options.file, *options.connector)))
     elif report.problems and not report.clusters:
         print_refused(report.problems, report.notes)
     else:
@@ -202,10 +201,7 @@ def _conclusion(report: Report) -> str:
     return "ready"
 
 
-def _as_json(report: Report) -> dict[str, Any]:
-    def problem(one: Problem) -> dict[str, str]:
-        return attrs.asdict(one)
-
+def _as_json(report: Report, files: Sequence[Path]) -> dict[str, Any]:
     def finding(one: Finding) -> dict[str, str]:
         return {**attrs.asdict(one), "level": one.level.value}
 
@@ -214,10 +210,7 @@ def _as_json(report: Report) -> dict[str, Any]:
         return found | {"findings": [finding(it) for it in one.findings]}
 
     return {
-        "file": report.file,
-        "exit_code": int(report.exit_code),
-        "problems": [problem(one) for one in report.problems],
-        "notes": [problem(one) for one in report.notes],
+        **verdict_json(files, report.exit_code, report.problems, report.notes),
         **dict(report.facts),
         "clusters": [attrs.asdict(one) for one in report.clusters],
         "flows": [flow(one) for one in report.flows],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-import json
 import os
 import re
 import sys
@@ -16,6 +15,7 @@ from mm2py.cli.asking import MirrorFile
 from mm2py.cli.command import ArgumentsError, printed, run
 from mm2py.cli.exit_code import ExitCode
 from mm2py.cli.positions import read_settings
+from mm2py.cli.sheets import show_json
 from mm2py.cli.verify_report import as_json, print_report, shown
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.settings import FlowSettings
@@ -55,7 +55,7 @@ def compare(options: argparse.Namespace) -> int:
 
     def output() -> int:
         if options.json:
-            print(json.dumps(as_json(report), indent=2, ensure_ascii=False))
+            show_json(as_json(report))
         else:
             print_report(report)
         return int(report.verdict)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mm2py.cli import rest_client
 from mm2py.cli.command import run
-from mm2py.cli.parsers import Parser
+from mm2py.cli.parsers import Parser, add_json
 from mm2py.cli.rest_client import DaemonNotReachableError, RestClient, connected, read_address
 from mm2py.cli.sheets import clean
 from mm2py.clock import Clock, SystemClock
@@ -35,7 +35,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_event_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each event")
+    add_json(parser, "a line of JSON for each event")
     rest_client.add_arguments(parser)
     parser.set_defaults(flow=None)
     return parser

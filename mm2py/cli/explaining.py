@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from mm2py.cli.command import read_flow
 from mm2py.config.explain import Effective
@@ -34,12 +35,9 @@ def find_flows(settings: MirrorSettings, name: str) -> Sequence[Flow] | None:
 def explained(settings: MirrorSettings, flows: Sequence[Flow], *, only_changed: bool = False) -> Iterator[str]:
     """Return the lines of the view: the process, then flow by flow with what its clients use."""
 
-    def rows_of(flow: Flow | None) -> list[Effective]:
-        return [row for row in explain(settings, flow) if row.is_changed or not only_changed]
-
-    yield from _section("This process", rows_of(None))
+    yield from _section("This process", _rows(settings, None, only_changed=only_changed))
     for flow in flows:
-        rows = rows_of(flow)
+        rows = _rows(settings, flow, only_changed=only_changed)
         clients = (*_READS, *_WRITES, *_LOOKS)
         yield from _section(f"{flow}", [row for row in rows if not row.key.startswith(clients)])
         yield from _section(f"{flow}: the client that reads {flow.source}", _starting(rows, _READS))
@@ -47,12 +45,34 @@ def explained(settings: MirrorSettings, flows: Sequence[Flow], *, only_changed: 
         yield from _section(f"{flow}: administration", _starting(rows, _LOOKS))
 
 
+def explained_json(
+    settings: MirrorSettings, flows: Sequence[Flow], *, only_changed: bool = False
+) -> list[dict[str, Any]]:
+    """Return the view as JSON values; a setting of the process has no flow."""
+    return [
+        {
+            "flow": row.owner or None,
+            "key": row.key,
+            "value": row.value,
+            "origin": row.origin,
+            "has_effect": row.acts,
+            "is_changed": row.is_changed,
+        }
+        for flow in (None, *flows)
+        for row in _rows(settings, flow, only_changed=only_changed)
+    ]
+
+
+def _rows(settings: MirrorSettings, flow: Flow | None, *, only_changed: bool) -> list[Effective]:
+    rows = [row for row in explain(settings, flow) if row.acts or row.origin != "default"]
+    return [row for row in rows if row.is_changed or not only_changed]
+
+
 def _starting(rows: Iterable[Effective], stems: tuple[str, ...]) -> list[Effective]:
     return [row for row in rows if row.key.startswith(stems)]
 
 
-def _section(title: str, every: Sequence[Effective]) -> Iterator[str]:
-    rows = [row for row in every if row.acts or row.origin != "default"]
+def _section(title: str, rows: Sequence[Effective]) -> Iterator[str]:
     if not rows:
         return
     yield title

@@ -13,8 +13,9 @@ from rich.live import Live
 from rich.text import Text
 
 from mm2py.cli.command import with_hint
+from mm2py.cli.parsers import add_json
 from mm2py.cli.rest_client import DaemonNotReachableError, NotADaemonError
-from mm2py.cli.sheets import Note, Part, draw, plain_lines, show
+from mm2py.cli.sheets import Note, Part, draw, plain_lines, show, show_json
 from mm2py.clock import Clock
 
 
@@ -30,9 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, is_inner: bool = False) ->
     """Declare the output options of a command. An inner parser keeps the values that were parsed before it."""
     group = parser.add_argument_group("the form")
     absent: Any = argparse.SUPPRESS
-    group.add_argument(
-        "--json", action="store_true", default=absent if is_inner else False, help="the daemon's own answer, as JSON"
-    )
+    add_json(group, "the daemon's own answer, as JSON", is_inner=is_inner)
     group.add_argument(
         "--watch",
         nargs="?",
@@ -59,7 +58,7 @@ async def look(ask: Ask, read: Read, options: argparse.Namespace, clock: Clock) 
     if options.watch is None:
         answer = await ask()
         if options.json:
-            print(json.dumps(answer, indent=2, ensure_ascii=False))
+            show_json(answer)
         else:
             show(read(answer))
         return answer

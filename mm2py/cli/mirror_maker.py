@@ -6,18 +6,22 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import attrs
 
 import mm2py
 from mm2py.cli.checking import needs_spark, refused_here
 from mm2py.cli.command import drop_unwritten, error_line, print_refused, printed
 from mm2py.cli.entry import hold_signals
 from mm2py.cli.exit_code import ExitCode
-from mm2py.cli.explaining import explained, find_flows
-from mm2py.cli.parsers import Parser
+from mm2py.cli.explaining import explained, explained_json, find_flows
+from mm2py.cli.parsers import Parser, add_json
 from mm2py.cli.saved_files import stamps
+from mm2py.cli.sheets import show_json
 from mm2py.clock import Clock
 from mm2py.config.settings import ConfigError, MirrorSettings, Problem, load_settings
 from mm2py.errors import Mm2Error
@@ -43,6 +47,7 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
         help="print the effective value of every key and where it comes from, for one flow or all, and run nothing",
     )
     parser.add_argument("--changed", action="store_true", help="explain only values that differ from their default")
+    add_json(parser, "what --validate or --explain find, as JSON")
     parser.add_argument(
         "--override",
         action="append",
@@ -101,9 +106,12 @@ def act(
     Connect worker, which then reads its settings itself.
     """
 
-    has_terminal, only_shows = os.isatty(0), options.explain is not None or options.changed
-    if only_shows or options.validate:
+    has_terminal, explains = os.isatty(0), options.explain is not None or options.changed
+    if explains or options.validate:
         hold_signals(is_held=False)
+    elif options.json:
+        print("--json needs --validate or --explain", file=sys.stderr)
+        return ExitCode.BAD_ARGUMENTS
 
     def read() -> MirrorSettings:
         settings = judged(load())
@@ -115,12 +123,11 @@ def act(
     try:
         settings = read()
     except ConfigError as error:
-        print_refused(error.problems, error.notes)
-        return ExitCode.FAILED
-    if only_shows:
-        return printed(lambda: _explain(settings, options.explain or "", only_changed=options.changed))
+        return printed(partial(_refuse, files, error.problems, error.notes, is_json=options.json))
+    if explains:
+        return printed(lambda: _explain(settings, options, files))
     if options.validate:
-        return printed(lambda: _validate(settings, files))
+        return printed(lambda: _validate(settings, files, is_json=options.json))
     if options.status_file is not None and (refusal := _refused_status_file(options.status_file)):
         print(f"--status-file {options.status_file}: {refusal}", file=sys.stderr)
         return ExitCode.BAD_ARGUMENTS
@@ -155,13 +162,38 @@ def _refused_status_file(path: Path) -> str:
     return "" if os.access(path.parent, os.W_OK | os.X_OK) else f"the folder {path.parent} is not writable"
 
 
-def _explain(settings: MirrorSettings, name: str, *, only_changed: bool) -> int:
-    flows = find_flows(settings, name)
+def verdict_json(
+    files: Sequence[Path], code: ExitCode, problems: Iterable[Problem], notes: Iterable[Problem]
+) -> dict[str, Any]:
+    """Return what every judgement of *files* begins with, as JSON values."""
+    return {
+        "files": list(map(str, files)),
+        "exit_code": int(code),
+        "problems": [attrs.asdict(problem) for problem in problems],
+        "notes": [attrs.asdict(note) for note in notes],
+    }
+
+
+def _refuse(files: Sequence[Path], problems: Iterable[Problem], notes: Iterable[Problem], *, is_json: bool) -> ExitCode:
+    """Print why *files* cannot be used; return the exit code."""
+    if is_json:
+        show_json(verdict_json(files, ExitCode.FAILED, problems, notes))
+    else:
+        print_refused(problems, notes)
+    return ExitCode.FAILED
+
+
+def _explain(settings: MirrorSettings, options: argparse.Namespace, files: Sequence[Path]) -> int:
+    flows = find_flows(settings, options.explain or "")
     if flows is None:
         known = ", ".join(str(flow.flow) for flow in settings.flows)
-        print(f"--explain: no flow {name}; there are {known}", file=sys.stderr)
+        print(f"--explain: no flow {options.explain}; there are {known}", file=sys.stderr)
         return ExitCode.BAD_ARGUMENTS
-    for line in explained(settings, flows, only_changed=only_changed):
+    if options.json:
+        rows = explained_json(settings, flows, only_changed=options.changed)
+        show_json(verdict_json(files, ExitCode.OK, (), settings.notes) | {"settings": rows})
+        return ExitCode.OK
+    for line in explained(settings, flows, only_changed=options.changed):
         print(line)
     for note in settings.notes:
         print(f"note: {note}")
@@ -181,7 +213,7 @@ async def refused_files(settings: MirrorSettings) -> list[Problem]:
     return refused
 
 
-def _validate(settings: MirrorSettings, files: Sequence[Path]) -> int:
+def _validate(settings: MirrorSettings, files: Sequence[Path], *, is_json: bool) -> int:
     """Print what cannot be used, and notes; return the exit code."""
     try:
         refused = asyncio.run(refused_files(settings))
@@ -189,8 +221,11 @@ def _validate(settings: MirrorSettings, files: Sequence[Path]) -> int:
         print(error_line(error), file=sys.stderr)
         return ExitCode.FAILED
     if refused:
-        print_refused(refused, settings.notes)
-        return ExitCode.FAILED
+        return _refuse(files, refused, settings.notes, is_json=is_json)
+    if is_json:
+        flows_json = [{"flow": str(flow.flow), "is_enabled": flow.is_enabled} for flow in settings.flows]
+        show_json(verdict_json(files, ExitCode.OK, (), settings.notes) | {"flows": flows_json})
+        return ExitCode.OK
     for note in settings.notes:
         print(f"note: {note}")
     flows = ", ".join(str(flow.flow) for flow in settings.flows if flow.is_enabled)

@@ -9,7 +9,7 @@ from typing import Any
 
 from mm2py.cli import looking, rest_client
 from mm2py.cli.command import run
-from mm2py.cli.parsers import Parser
+from mm2py.cli.parsers import Parser, add_json
 from mm2py.cli.rest_client import connected, read_address
 
 
@@ -32,7 +32,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("verb", choices=sorted(_REQUESTS), help="what to do with the node; show changes nothing")
-    parser.add_argument("--json", action="store_true", help="the daemon's own answer, as JSON")
+    add_json(parser, "the daemon's own answer, as JSON")
     rest_client.add_arguments(parser)
     return parser
 

@@ -13,7 +13,7 @@ import attrs
 
 from mm2py.cli.asking import MirrorFile
 from mm2py.cli.command import filled, read_flow, run
-from mm2py.cli.parsers import Parser
+from mm2py.cli.parsers import Parser, add_json
 from mm2py.cli.sheets import Sheet, plain_lines
 from mm2py.client import MirrorClient, MirrorClientConfig, OffsetTranslation, TopicPartition, Translated, Translation
 from mm2py.errors import ClusterUnreachableError, Mm2Error
@@ -74,7 +74,7 @@ def make_parser() -> argparse.ArgumentParser:
         "what", nargs="+", type=filled, metavar="GROUP|TOPIC:PARTITION:OFFSET", help="what to translate"
     )
     parser.add_argument("--back", action="store_true", help="from the target's offsets back to the source's")
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each offset")
+    add_json(parser, "a line of JSON for each offset")
     return parser
 
 

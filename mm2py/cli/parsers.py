@@ -22,6 +22,12 @@ class Parser(argparse.ArgumentParser):
         sys.exit(self.bad_arguments)
 
 
+def add_json(parser: argparse._ActionsContainer, text: str = "the same as JSON", *, is_inner: bool = False) -> None:
+    """Declare ``--json``. An inner parser keeps the value that was parsed before it."""
+    default = argparse.SUPPRESS if is_inner else False
+    parser.add_argument("--json", action="store_true", default=default, help=text)
+
+
 class FreeOrderParser(Parser):
     """One that takes options between its words, too: ``config set --connector source KEY=VALUE``."""
 

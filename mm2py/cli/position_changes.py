@@ -13,7 +13,7 @@ import ssl
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import attrs
 from yarl import URL
@@ -21,10 +21,10 @@ from yarl import URL
 from mm2py.cli import command
 from mm2py.cli.command import ArgumentsError, even_if_unread, read_flow, run
 from mm2py.cli.exit_code import ExitCode
-from mm2py.cli.parsers import Parser
+from mm2py.cli.parsers import Parser, add_json
 from mm2py.cli.positions import Choice, NothingChosenError, add_arguments, chosen_flow, offsets_of, read_settings
 from mm2py.cli.rest_client import Address, connected
-from mm2py.cli.sheets import Note, Part, Sheet, clean, show, text
+from mm2py.cli.sheets import Note, Part, Sheet, clean, show, show_json, text
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.problem import ConfigError
 from mm2py.config.rest import Listener
@@ -102,6 +102,7 @@ def make_parser(action: str) -> argparse.ArgumentParser:
         parser.add_argument("--all-topics", action="store_true", help="of all topics, instead of --topics")
         parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
+    add_json(parser)
     return parser
 
 
@@ -253,6 +254,17 @@ def _moved(survey: Survey, to: Callable[[PartitionOffsets], int | None]) -> Iter
 
 
 @attrs.frozen
+class _Row:
+    """A position that changes. None is none; what is copied again or skipped is None if the position is removed."""
+
+    source: TopicPartition
+    before: int | None
+    after: int | None
+    repeated: int | None = None
+    skipped: int | None = None
+
+
+@attrs.frozen
 class _Change:
     """What is asked of a flow, as of the moment when both clusters were asked."""
 
@@ -261,52 +273,86 @@ class _Change:
     asked: tuple[ConnectorOffset, ...]
     is_taken_over: bool = False
 
-    @property
-    def removed(self) -> list[TopicPartition]:
-        """The positions that are removed."""
-        return [one.source for one in self.asked if one.offset is None and one.source in self.survey.positions]
-
-    def page(self) -> tuple[Sequence[Part], bool]:
-        """Return what changes, and whether anything does."""
+    def rows(self) -> list[_Row]:
+        """Return what changes."""
         positions = self.survey.positions
+        before = {source: position.next_upstream for source, position in positions.items()}
         kept = [one for one in self.asked if one.offset is not None]
         altered = altered_positions(kept, positions, self.survey.places, is_taken_over=self.is_taken_over)
-        to = {one.position.source: (one.position.next_upstream, one.repeated, one.skipped) for one in altered}
-        rows = {**to, **dict.fromkeys(self.removed, ("none", None, None))}
-        before = {source: positions[source].next_upstream for source in rows.keys() & positions.keys()}
+        rows = [
+            _Row(one.source, before[one.source], None)
+            for one in self.asked
+            if one.offset is None and one.source in before
+        ]
+        rows += [
+            _Row(
+                source := one.position.source, before.get(source), one.position.next_upstream, one.repeated, one.skipped
+            )
+            for one in altered
+        ]
+        return sorted(rows, key=lambda row: row.source)
+
+    def page(self, rows: Sequence[_Row]) -> Sequence[Part]:
+        """Return *rows* for a user."""
         cells = tuple(
-            (source.topic, *map(text, (source.partition, before.get(source), *rows[source]))) for source in sorted(rows)
+            (
+                row.source.topic,
+                *map(text, (row.source.partition, row.before)),
+                "none" if row.after is None else str(row.after),
+                *map(text, (row.repeated, row.skipped)),
+            )
+            for row in rows
         )
         columns = ("topic", ">partition", ">from", ">to", ">copied again", ">skipped")
+        removed = sum(row.after is None for row in rows)
         same = len(self.asked) - len(rows)
-        total = (
-            f"flow {self.settings.flow}: {len(altered)} positions set, {len(self.removed)} removed, {same} as they are"
-        )
-        return (Sheet(columns, cells, empty="nothing changes"), Note(total)), bool(rows)
+        total = f"flow {self.settings.flow}: {len(rows) - removed} positions set, {removed} removed, {same} as they are"
+        return Sheet(columns, cells, empty="nothing changes"), Note(total)
+
+    def as_json(self, rows: Sequence[_Row], *, is_written: bool, refusal: str | None) -> dict[str, Any]:
+        """Return *rows* as JSON values, with why this would be refused without --dry-run."""
+        return {
+            "flow": str(self.settings.flow),
+            "is_written": is_written,
+            "refusal": refusal,
+            "unchanged": len(self.asked) - len(rows),
+            "positions": [
+                {
+                    "topic": row.source.topic,
+                    "partition": row.source.partition,
+                    "from": row.before,
+                    "to": row.after,
+                    "copied_again": row.repeated,
+                    "skipped": row.skipped,
+                }
+                for row in rows
+            ],
+        }
 
 
 async def _apply(change: _Change, options: argparse.Namespace, mirror: MirrorSettings, clock: Clock) -> None:
     """Show the change; unless it is a dry run, have it confirmed where that is asked for, and write it."""
-    settings = change.settings
-    parts, is_any = change.page()
+    settings, rows = change.settings, change.rows()
     runner = await _runner(options, settings, clock) or await answering_node(mirror, settings.flow)
     if runner is not None and not options.dry_run:
         raise runner
+    writes = bool(rows) and not options.dry_run
+    if not options.json:
+        with even_if_unread():
+            show(change.page(rows))
+    if runner is not None:
+        _say(f"{runner}; without --dry-run this is refused")
+    if writes:
+        if not getattr(options, "yes", True):
+            confirm(is_json=options.json)
+        async with kept_idle(settings, clock):
+            await offsets_of(settings, clock).alter(SOURCE, change.asked, by=_BY, is_taken_over=change.is_taken_over)
     with even_if_unread():
-        show(parts)
-    if options.dry_run:
-        if runner is not None:
-            _say(f"{runner}; without --dry-run this is refused")
-        print("dry run: nothing was written")
-        return
-    if not is_any:
-        return
-    if not getattr(options, "yes", True):
-        confirm()
-    async with kept_idle(settings, clock):
-        await offsets_of(settings, clock).alter(SOURCE, change.asked, by=_BY, is_taken_over=change.is_taken_over)
-    with even_if_unread():
-        print("written")
+        if options.json:
+            refusal = None if runner is None else str(runner)
+            show_json(change.as_json(rows, is_written=writes, refusal=refusal))
+        elif writes or options.dry_run:
+            print("written" if writes else "dry run: nothing was written")
 
 
 async def _runner(options: argparse.Namespace, settings: FlowSettings, clock: Clock) -> FlowRunsError | None:
@@ -325,8 +371,10 @@ def _say(text: str) -> None:
     print(f"mm2py: {clean(text)}", file=sys.stderr)
 
 
-def confirm() -> None:
+def confirm(*, is_json: bool = False) -> None:
     """Ask on the terminal. Raise `NotConfirmedError` unless the answer is yes."""
+    if is_json:
+        raise ArgumentsError("--json asks nothing: confirm with --yes, or look with --dry-run")
     if not command.has_terminal():
         raise ArgumentsError("this is no terminal: confirm with --yes, or look with --dry-run")
     command.confirm("Write this?")

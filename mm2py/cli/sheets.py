@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
@@ -90,6 +91,11 @@ def show(parts: Sequence[Part]) -> None:
         for line in plain_lines(parts):
             print(line)
     sys.stdout.flush()
+
+
+def show_json(answer: object) -> None:
+    """Print *answer* as JSON to standard output, with its letters as they are."""
+    print(json.dumps(answer, indent=2, ensure_ascii=False))
 
 
 def plain_lines(parts: Sequence[Part]) -> Iterator[str]:

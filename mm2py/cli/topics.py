@@ -11,7 +11,7 @@ import attrs
 
 from mm2py.cli.asking import MirrorFile, add_arguments, config_from_servers
 from mm2py.cli.command import ArgumentsError, run
-from mm2py.cli.parsers import Parser
+from mm2py.cli.parsers import Parser, add_json
 from mm2py.cli.record_printing import Print, java_text, json_lines, table
 from mm2py.client.config import MirrorClientConfig
 from mm2py.client.mirror_client import MirrorClient
@@ -67,7 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--follow", action="store_true", help="print new records until Ctrl-C")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--text", action="store_true", help="print in the format of Kafka's own formatters (KIP-597)")
-    form.add_argument("--json", action="store_true", help="a line of JSON for each record")
+    add_json(form, "a line of JSON for each record")
     add_arguments(parser)
     return parser
 

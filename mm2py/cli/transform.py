@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from mm2py.cli.command import read_flow, run
-from mm2py.cli.parsers import Parser
+from mm2py.cli.parsers import Parser, add_json
 from mm2py.clock import SystemClock
 
 
@@ -20,7 +20,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("flow", type=read_flow, metavar="A->B", help="the flow with the transform")
     parser.add_argument("topic", metavar="TOPIC", help="by its name at the source")
     parser.add_argument("--sample", type=int, default=10, metavar="N", help="how many of the newest records (10)")
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each record")
+    add_json(parser, "a line of JSON for each record")
     return parser
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mm2py.cli.command import read_flow
-from mm2py.cli.parsers import Parser
+from mm2py.cli.parsers import Parser, add_json
 
 
 #: How a time before now begins, which looks like another option.
@@ -58,7 +58,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--slots", type=int, default=None, help="slices compared in parallel; default: the number of processors"
     )
-    parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
+    add_json(parser, "print the whole result as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     return parser
 

@@ -255,6 +255,7 @@ async def test_a_reset_is_where_the_flow_begins(rig: Rig, offsets: Type, tmp_pat
         "reset", rig.file, "--to-datetime", MIDDLE_MS + 40, "--topics", rig.topic, "--partition", 1, "--yes"
     )
     dry = await offsets("reset", rig.file, "--remove", "--topics", rig.topic, "--dry-run")
+    as_json = await offsets("reset", rig.file, "--to-latest", "--topics", rig.topic, "--dry-run", "--json")
     removed = await offsets("reset", rig.file, "--remove", "--topics", rig.topic, "--partition", 2, "--yes")
     positions = {number: position.next_upstream for number, position in (await rig.positions()).items()}
     async with running_flow(rig.settings, tmp_path) as running:
@@ -267,11 +268,18 @@ async def test_a_reset_is_where_the_flow_begins(rig: Rig, offsets: Type, tmp_pat
 
     assert (unconfirmed.code, "--yes" in unconfirmed.err) == (ExitCode.BAD_ARGUMENTS, True)
     assert (misspelt.code, "mirrors none of the topics" in misspelt.err) == (ExitCode.FAILED, True)
-    for done in (latest, timed, dry, removed, earliest):
+    for done in (latest, timed, dry, as_json, removed, earliest):
         assert done.code == ExitCode.OK, done.err
     assert _table(latest.out)[1] == [rig.topic, "0", "-", "100", "0", "100"]
     assert _table(timed.out)[1] == [rig.topic, "1", "100", "40", "60", "0"]
     assert [row[3] for row in _table(dry.out)[1:4]] == ["none"] * 3
+    assert json.loads(as_json.out) == {
+        "flow": str(rig.settings.flow),
+        "is_written": False,
+        "refusal": None,
+        "unchanged": 2,
+        "positions": [{"topic": rig.topic, "partition": 1, "from": 40, "to": 100, "copied_again": 0, "skipped": 60}],
+    }
     assert positions == {0: 100, 1: 40}
     assert_written([records, records[40:], records], await read_topic(rig.target, rig.remote_topic))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mm2py.cli import main as command
+from mm2py.cli.completion import all_commands
 
 
 #: Asks bash for what may follow the words, the last of which is being typed.
@@ -62,3 +63,12 @@ def test_the_script_is_one_that_its_shell_reads(shell: str, tmp_path: Path, caps
     )
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+#: What prints nothing to be read by programs but what already is for them: a show, lines of a file, a shell's script;
+#: and words that only lead to others.
+_WITHOUT_JSON = {("demo",), ("rest-user",), ("completion",), ("offsets",), ()}
+
+
+def test_every_command_that_shows_something_shows_it_as_json() -> None:
+    assert {one.path for one in all_commands() if "--json" not in one.words} == _WITHOUT_JSON

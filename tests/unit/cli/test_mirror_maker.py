@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -317,3 +318,56 @@ def test_validate_finds_what_would_fail_at_the_start(
     said = capsys.readouterr().err
     assert all(word in said for word in words), said
     assert sum(not line.startswith("note: ") for line in said.splitlines()) == 1
+
+
+def _answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+def test_a_file_is_judged_as_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--validate --json has the flows, and each note and problem in its parts; the exit code stays."""
+    file.write_text(file.read_text() + "emit.checkpoints = true\n")
+    line = len(file.read_text().splitlines())
+
+    good = mirror_maker.main([str(file), "--validate", "--json"]), _answer(capsys)
+    strict = mirror_maker.main([str(file), "--validate", "--strict", "--json"]), _answer(capsys)
+
+    note = good[1]["notes"][0]
+    assert (note["where"], note["key"]) == (f"{file.name}:{line}", "emit.checkpoints")
+    assert good == (
+        ExitCode.OK,
+        {
+            "files": [str(file)],
+            "exit_code": 0,
+            "problems": [],
+            "notes": [note],
+            "flows": [{"flow": "A->B", "is_enabled": True}],
+        },
+    )
+    assert strict == (ExitCode.FAILED, {"files": [str(file)], "exit_code": 2, "problems": [note], "notes": []})
+
+
+def test_settings_are_explained_as_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--explain --json has each setting with its flow, none for those of the process, and with --changed fewer."""
+    words = [str(file), "--override", "A->B.tasks.max=3", "--override", "log.level=debug", "--json"]
+
+    assert mirror_maker.main([*words, "--changed"]) == ExitCode.OK
+    changed = _answer(capsys)["settings"]
+    assert mirror_maker.main([*words, "--explain", "A->B"]) == ExitCode.OK
+    every = _answer(capsys)["settings"]
+
+    found = {(one["flow"], one["key"]): one for one in changed}
+    assert found["A->B", "tasks.max"] == {
+        "flow": "A->B", "key": "tasks.max", "value": "3", "origin": "--override, A->B.tasks.max",
+        "has_effect": True, "is_changed": True,
+    }  # fmt: skip
+    assert found[None, "log.level"]["value"] == "debug"
+    assert len(every) > len(changed)
+    assert [one for one in every if one["is_changed"]] == changed
+
+
+def test_json_is_of_what_is_printed(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A node that runs prints no JSON: it is not started by mistake."""
+    assert mirror_maker.main([str(file), "--json"]) == ExitCode.BAD_ARGUMENTS
+    assert capsys.readouterr().err == "--json needs --validate or --explain\n"

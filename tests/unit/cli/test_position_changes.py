@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from types import SimpleNamespace
@@ -38,7 +39,9 @@ class _Offsets:
             settings=SimpleNamespace(flow="A->B"),
             asked=(),
             is_taken_over=False,
-            page=lambda: ([Note("a change")], True),
+            rows=lambda: [None],
+            page=lambda _rows: [Note("a change")],
+            as_json=lambda _rows, **how: how,
         )
 
         async def nothing(*_: object) -> None:
@@ -84,7 +87,7 @@ def test_a_change_that_was_cut_short_is_no_success(error: type[BaseException], m
     """Ctrl-C, or a reader of stderr that ends, comes before anything is written."""
     offsets = _Offsets(monkeypatch)
 
-    def interrupted() -> None:
+    def interrupted(**_: object) -> None:
         raise error
 
     monkeypatch.setattr(position_changes, "confirm", interrupted)
@@ -93,3 +96,21 @@ def test_a_change_that_was_cut_short_is_no_success(error: type[BaseException], m
 
     assert code == ExitCode.FAILED
     assert offsets.written == 0
+
+
+def test_a_change_as_json_is_one_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is printed once what it says is so; a question that nobody sees is not asked."""
+    offsets = _Offsets(monkeypatch)
+    monkeypatch.setattr("mm2py.cli.command.has_terminal", lambda: True)
+
+    codes = [_reset("--json", *words) for words in ((), ("--dry-run",), ("--yes",))]
+
+    out, err = capsys.readouterr()
+    assert codes == [ExitCode.BAD_ARGUMENTS, ExitCode.OK, ExitCode.OK]
+    assert err == "mm2py: --json asks nothing: confirm with --yes, or look with --dry-run\n"
+    assert out == _json_of(is_written=False, refusal=None) + _json_of(is_written=True, refusal=None)
+    assert offsets.written == 1
+
+
+def _json_of(**answer: object) -> str:
+    return json.dumps(answer, indent=2) + "\n"
