@@ -10,21 +10,15 @@ from typing import Final
 
 import mm2py
 from mm2py.config.importers.mirus import SOURCE_CLASS
-from mm2py.config.importers.standalone import BYTES
-from mm2py.config.step_kinds import PACKAGE as STEP_PACKAGE
-from mm2py.config.step_kinds import PREDICATES, STEPS
 from mm2py.core.control.overrides import CONNECTORS, SOURCE
 from mm2py.model.overrides import Overrides, Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, TaskState, TaskView
+from mm2py.rest.plugin_definitions import MIRROR_PACKAGE, PLUGINS, VERSION
 from mm2py.rest.schemas import Json
 from mm2py.rest.shapes import is_gone
 
 
-#: The version of Connect whose API this is. Tools check it, and disable features of newer versions: with our own
-#: version, kcctl would neither stop a connector nor show its offsets.
-VERSION: Final = "4.3.1"
-PACKAGE: Final = "org.apache.kafka.connect.mirror."
-
+PACKAGE: Final = MIRROR_PACKAGE
 _STATES: Final = {
     FlowState.STARTING: "UNASSIGNED",
     FlowState.RUNNING: "RUNNING",
@@ -144,9 +138,8 @@ def as_text(value: object) -> str | None:
 
 def plugins(*, has_mirus: bool, are_all: bool) -> list[Json]:
     """List the connectors as Connect's PluginInfo; if they *are_all* wanted, what a connector can name as well."""
-    names = [(PACKAGE + name, "source") for name in CONNECTORS] + [(SOURCE_CLASS, "source")] * has_mirus
-    if are_all:
-        names += [(STEP_PACKAGE + name, "transformation") for name in STEPS]
-        names += [(f"{STEP_PACKAGE}predicates.{name}", "predicate") for name in PREDICATES]
-        names += [(BYTES, "converter"), (BYTES, "header_converter")]
-    return [{"class": name, "type": kind, "version": mm2py.__version__} for name, kind in names]
+    return [
+        {"class": name, "type": kind, "version": mm2py.__version__ if name == SOURCE_CLASS else VERSION}
+        for name, kind in PLUGINS
+        if (are_all or kind == "source") and (has_mirus or name != SOURCE_CLASS)
+    ]

@@ -21,7 +21,7 @@ _PARTS: Final = {
     "cluster": "The alias of a cluster",
     "connector": "A connector's name; below a flow MirrorSourceConnector, MirrorCheckpointConnector or "
     "MirrorHeartbeatConnector",
-    "plugin": "A connector's class, with or without its package",
+    "plugin": "The class of a connector, transform, predicate or converter, with or without its package",
     "topic": "A topic's name at the source",
     "partition": "A partition's number",
     "task": "A task's number",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,28 @@ _CLASS: Final = f"org.apache.kafka.connect.mirror.{_NAME}"
 _WITHIN_S: Final = 120.0
 _PARTITION: Final = {"sourceClusterAlias": "likeA", "targetClusterAlias": "likeB"}
 _OFFSETS: Final = {"offsets": [{"partition": _PARTITION, "offset": {"offset": 0}}]}
+#: How many keys each class takes.
+_COUNTS: Final = {"Source": 118, "Checkpoint": 113, "Heartbeat": 102}
+_STEPS: Final = "org.apache.kafka.connect.transforms."
+_ROUTED: Final = {
+    "name": "routed",
+    "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+    "source.cluster.alias": "likeC",
+    "target.cluster.alias": "likeD",
+    "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+    "transforms": "route, mask",
+    "transforms.route.type": f"{_STEPS}RegexRouter",
+    "transforms.route.regex": r"likeC\.(.*)",
+    "transforms.route.replacement": "$1",
+    "transforms.route.plugin.version": "4.3.1",
+    "transforms.mask.type": f"{_STEPS}MaskField$Value",
+    "transforms.mask.fields": "name, address",
+    "transforms.mask.predicate": "some",
+    "transforms.mask.negate": "TRUE",
+    "predicates": "some",
+    "predicates.some.type": f"{_STEPS}predicates.TopicNameMatches",
+    "predicates.some.pattern": ".*",
+}
 #: In place of a body: the connector's own config, to create it again.
 _AGAIN: Final = "again"
 #: What is asked of both, one after the other: method, path, body, and the connector's state that comes of it. To
@@ -47,6 +69,10 @@ _QUESTIONS: Final[tuple[tuple[str, str, object, str], ...]] = (
     ("GET", "/connectors/nothing/status", None, ""),
     ("GET", "/connector-plugins", None, ""),
     ("GET", f"/connector-plugins/{_CLASS}/config", None, ""),
+    ("GET", "/connector-plugins/RegexRouter/config", None, ""),
+    ("GET", "/connector-plugins/ByteArray/config", None, ""),
+    ("GET", "/connector-plugins/NoSuchRouter/config", None, ""),
+    ("PUT", "/connector-plugins/RegexRouter/config/validate", {"connector.class": _CLASS, "name": _NAME}, ""),
     ("PUT", f"/connector-plugins/{_CLASS}/config/validate", {"connector.class": _CLASS, "name": _NAME}, ""),
     ("PUT", f"/connector-plugins/{_CLASS}/config/validate", {"connector.class": _CLASS, "name": "made-up"}, ""),
     ("PUT", f"/connector-plugins/{_CLASS}/config/validate", {"connector.class": "MirrorSourceConnector"}, ""),
@@ -196,18 +222,40 @@ async def _answers(url: str) -> list[tuple[int, object, object]]:
     return found
 
 
-async def _definitions(url: str) -> dict[str, dict[str, object]]:
-    """Return what each class takes, but for the words that describe it."""
+async def _definitions(url: str, plugins: Iterable[str]) -> dict[str, list[dict[str, object]]]:
+    """Return what each class takes, in order, but for the words that describe it."""
     found = {}
     async with aiohttp.ClientSession() as session:
-        for plugin in ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector"):
+        for plugin in plugins:
             async with session.get(f"{url}/connector-plugins/{plugin}/config") as answer:
-                keys = await answer.json()
-            ours_alone = {"documentation", "order"}
-            found[plugin] = {
-                one["name"]: {name: value for name, value in one.items() if name not in ours_alone} for one in keys
-            }
+                found[plugin] = [_plain(one) for one in await answer.json()]
     return found
+
+
+def _plain(definition: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in definition.items() if name not in {"documentation", "order"}}
+
+
+async def _others(url: str) -> dict[str, object]:
+    """Return transforms, predicates and converters, with their versions."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}/connector-plugins?connectorsOnly=false") as answer,
+    ):
+        return {one["class"]: one["version"] for one in await answer.json() if one["type"] not in {"source", "sink"}}
+
+
+async def _validated(url: str, config: dict[str, str]) -> tuple[object, ...]:
+    """Return what a config becomes: groups, and keys with definition and value. That a flow refuses it is left out: its
+    transforms come from the file.
+    """
+    path = f"{url}/connector-plugins/MirrorSourceConnector/config/validate"
+    async with aiohttp.ClientSession() as session, session.put(path, json=config) as answer:
+        told = await answer.json()
+    keys = [(_plain(one["definition"]), one["value"]["value"], one["value"]["visible"]) for one in told["configs"]]
+    values = [one["value"] for one in told["configs"]]
+    versions = [one["recommended_values"] for one in values if one["name"].endswith(".plugin.version")]
+    return told["name"], told["groups"], keys, versions
 
 
 async def _version(url: str) -> str:
@@ -222,14 +270,17 @@ async def test_answers_are_connect_s(connect: str, mirror: str) -> None:
     theirs, ours = await _answers(connect), await _answers(mirror)
     # Tools judge by it what they may ask for.
     versions = [await _version(url) for url in (connect, mirror)]
-    of_theirs, of_ours = await _definitions(connect), await _definitions(mirror)
+    plugins = await _others(mirror)
+    of_theirs, of_ours = [
+        await _definitions(url, (*(f"Mirror{name}Connector" for name in _COUNTS), *plugins))
+        for url in (connect, mirror)
+    ]
+    infos = [await _validated(url, _ROUTED) for url in (connect, mirror)]
 
-    assert {plugin: len(keys) for plugin, keys in of_theirs.items()} == {
-        "MirrorSourceConnector": 118,
-        "MirrorCheckpointConnector": 113,
-        "MirrorHeartbeatConnector": 102,
-    }
+    assert plugins == {name: version for name, version in (await _others(connect)).items() if name in plugins}
+    assert {name: len(of_theirs[f"Mirror{name}Connector"]) for name in _COUNTS} == _COUNTS
     assert of_ours == of_theirs
+    assert infos[1] == infos[0]
     asked = [f"{method} {path}" for method, path, _, _ in _QUESTIONS]
     assert versions[0] == versions[1]
     assert dict(enumerate(zip(asked, ours, strict=True))) == dict(enumerate(zip(asked, theirs, strict=True)))

@@ -10,6 +10,8 @@ from typing import Final
 
 import attrs
 
+from mm2py.config.importers.mirus import SOURCE_CLASS
+from mm2py.config.keys.table import nearest
 from mm2py.core.control import overrides as verbs
 from mm2py.errors import OverrideConflictError, OverrideRejectedError
 from mm2py.flow.plugins import policy_of
@@ -19,7 +21,7 @@ from mm2py.rest import connect
 from mm2py.rest.errors import RestError, bad_request, not_found
 from mm2py.rest.handlers.flows import WRITE_ERRORS, whole
 from mm2py.rest.handlers.known_topics import elsewhere
-from mm2py.rest.plugin_definitions import definitions
+from mm2py.rest.plugin_definitions import definitions, find_plugin, is_connector
 from mm2py.rest.route import Answer, Ask, Json, Param, Routes
 from mm2py.rest.schemas import BOOLEAN, CONFIG, CONFIG_PATCH, CONFIG_SENT, STRING, STRINGS, array, ref
 
@@ -162,7 +164,7 @@ RESET_OFFSETS: Final = _write(
 PLUGINS: Final = Operation(
     "GET",
     _PLUGINS,
-    "The available connector classes",
+    "The available classes",
     {200: array(ref("PluginInfo"))},
     query=(Param("connectorsOnly", BOOLEAN, "`false` lists transforms, predicates and converters, too"),),
     errors=(400, 404),
@@ -170,7 +172,7 @@ PLUGINS: Final = Operation(
 PLUGIN_CONFIG: Final = Operation(
     "GET",
     _PLUGIN + "/config",
-    "The settings that a connector takes (KIP-769)",
+    "The settings that a connector, transform, predicate or converter takes (KIP-769)",
     {200: array(ref("ConfigKeyInfo"))},
     errors=(404,),
 )
@@ -222,8 +224,9 @@ class Root:
     #: Returns all connectors, or that which the path names; raises if there is none.
     all: Callable[[Ask], Sequence[Connector]]
     named: Callable[[Ask], Connector]
-    #: Returns the class that the path names; raises if there is none.
-    plugin: Callable[[Ask], str]
+    #: Raises if there is no such root here.
+    check: Callable[[Ask], object]
+    has_mirus: bool
     #: The errors of every operation that reads a connector, and of those that read one which is run.
     reading_errors: tuple[int, ...]
     running_errors: tuple[int, ...]
@@ -253,6 +256,22 @@ class Root:
             query=operation.query,
             errors=known if errors is None else errors,
         )
+
+    def plugin(self, ask: Ask) -> str:
+        """Return the class that the path names; raise if there is none."""
+        self.check(ask)
+        name = ask.part("plugin")
+        found = find_plugin(name)
+        if found is None or (found == SOURCE_CLASS and not self.has_mirus):
+            known = [one["class"].rpartition(".")[2] for one in connect.plugins(has_mirus=self.has_mirus, are_all=True)]
+            raise not_found(f"Unknown plugin {name}", nearest(name, known))
+        return found
+
+    def connector_class(self, ask: Ask) -> str:
+        """Return the connector's class that the path names; raise if it is none."""
+        if is_connector(plugin := self.plugin(ask)):
+            return plugin
+        raise bad_request(f"{plugin} is no connector: it is validated with the config of one that names it")
 
     def running(self, ask: Ask) -> tuple[Connector, FlowView, GroupView]:
         """Return the connector that the path names; raise if it is not run."""
@@ -375,10 +394,10 @@ async def _plugin_config(root: Root, ask: Ask) -> object:
     return [one.shown() for one in definitions(root.plugin(ask))]
 
 
-def plugins(ask: Ask, *, has_mirus: bool) -> list[Json]:
-    """Return what `PLUGINS` lists."""
+async def _plugins(root: Root, ask: Ask) -> object:
+    root.check(ask)
     are_all = "connectorsOnly" in ask.request.query and not ask.flag("connectorsOnly")
-    return connect.plugins(has_mirus=has_mirus, are_all=are_all)
+    return connect.plugins(has_mirus=root.has_mirus, are_all=are_all)
 
 
 #: Served at each root: what an operation is called there, and what carries it out.
@@ -395,6 +414,7 @@ _ALIKE: Final = (
     ("get_{}offsets", OFFSETS, _offsets),
     ("patch_{}offsets", PATCH_OFFSETS, _patch_offsets),
     ("reset_{}offsets", RESET_OFFSETS, _reset_offsets),
+    ("get_{}plugins", PLUGINS, _plugins),
     ("get_{}plugin_config", PLUGIN_CONFIG, _plugin_config),
 )
 

@@ -44,15 +44,6 @@ def _shown(ask: Ask, flow: FlowView, group: GroupView) -> api.Connector:
     return api.Connector(group.connector, flow, group, connect.task_ids(flow, group), config)
 
 
-def _plugin(ask: Ask) -> str:
-    ask.flow()
-    name = ask.part("plugin")
-    short = connect.short_name(name)
-    if short not in CONNECTORS:
-        raise not_found(f"there is no connector class {name}", nearest(short, CONNECTORS))
-    return connect.PACKAGE + short
-
-
 def _all(ask: Ask) -> list[api.Connector]:
     flow = ask.flow()
     return [_shown(ask, flow, group) for group in connect.connectors(flow, _overrides(ask, flow))]
@@ -62,7 +53,9 @@ def _named(ask: Ask) -> api.Connector:
     return _shown(ask, *_connector(ask))
 
 
-_root: Final = api.Root(routes, FLOW, "", _all, _named, _plugin, reading_errors=(404,), running_errors=(404, 503))
+_root: Final = api.Root(
+    routes, FLOW, "", _all, _named, Ask.flow, has_mirus=False, reading_errors=(404,), running_errors=(404, 503)
+)
 
 
 # Config.
@@ -204,15 +197,9 @@ async def restart_task(ask: Ask) -> object:
 # Plugins.
 
 
-@_root.serves(api.PLUGINS)
-async def get_plugins(ask: Ask) -> object:
-    ask.flow()
-    return api.plugins(ask, has_mirus=False)
-
-
 @_root.serves(api.VALIDATE, "Validate a config without applying it: 200 with all problems")
 async def validate_config(ask: Ask) -> object:
-    class_name, flow = _plugin(ask), ask.flow()
+    class_name, flow = _root.connector_class(ask), ask.flow()
     name = connect.short_name(class_name)
     body = _as_names(await ask.object())
     if (given := body.get("connector.class", class_name)) != class_name:

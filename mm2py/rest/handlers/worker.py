@@ -10,7 +10,6 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from mm2py.config.importers.distributed import masked
-from mm2py.config.importers.mirus import SOURCE_CLASS
 from mm2py.config.importers.standalone import ConnectorClass, kind_of
 from mm2py.config.keys.table import nearest
 from mm2py.config.rest import Right
@@ -89,17 +88,16 @@ def _named(ask: Ask) -> api.Connector:
     return _shown(ask, name, stored)
 
 
-def _plugin(ask: Ask) -> str:
-    _worker(ask)
-    name = ask.part("plugin")
-    kind = kind_of(name)
-    if kind is None:
-        raise not_found(f"there is no connector class {name}", nearest(name, [one.value for one in ConnectorClass]))
-    return SOURCE_CLASS if kind is ConnectorClass.MIRUS else connect.PACKAGE + kind.value
-
-
 _root: Final = api.Root(
-    routes, "", "worker_", _all, _named, _plugin, reading_errors=(404, 503), running_errors=(404, 409, 503)
+    routes,
+    "",
+    "worker_",
+    _all,
+    _named,
+    _worker,
+    has_mirus=True,
+    reading_errors=(404, 503),
+    running_errors=(404, 409, 503),
 )
 
 
@@ -227,19 +225,13 @@ async def restart_worker_task(ask: Ask) -> object:
 # Plugins.
 
 
-@_root.serves(api.PLUGINS)
-async def get_worker_plugins(ask: Ask) -> object:
-    _worker(ask)
-    return api.plugins(ask, has_mirus=True)
-
-
 @_root.serves(
     api.VALIDATE,
     "Validate a config without applying it: 200 with all problems. That of a connector which exists is judged together "
     "with the others, one under another name alone",
 )
 async def validate_worker_config(ask: Ask) -> object:
-    class_name, body = _plugin(ask), await ask.object()
+    class_name, body = _root.connector_class(ask), await ask.object()
     name: Any = body.get("name") or "connector"
     texts = _texts(body, str(name))
     if kind_of(texts.get("connector.class", class_name)) is not kind_of(class_name):

@@ -292,9 +292,34 @@ async def test_a_plugin_s_definitions_are_those_of_its_class(ask: Asking) -> Non
     assert [len(keys) for keys in found.values()] == [118, 113, 102, 36]
     assert (alias["required"], alias["importance"], alias["group"]) == (True, "HIGH", None)
     assert [one["name"].removeprefix("transforms.a.") for one in nested] == [
-        "type", "regex", "replacement", "negate", "predicate",
+        "type", "plugin.version", "regex", "replacement", "negate", "predicate",
     ]  # fmt: skip
     assert "Transforms: a" in infos["groups"]
+
+
+async def test_transforms_predicates_and_converters_have_definitions_too(ask: Asking) -> None:
+    """Each class that is listed; they are not validated by themselves, as in Connect."""
+    listed = (await ask("GET", "/connector-plugins?connectorsOnly=false")).json
+    keys = {one["class"]: (await ask("GET", f"/connector-plugins/{one['class']}/config")).json for one in listed}
+    router = (await ask("GET", "/connector-plugins/RegexRouter/config")).json
+    unknown = await ask("GET", "/connector-plugins/RegxRouter/config")
+    alone = await ask("PUT", "/connector-plugins/RegexRouter/config/validate", {"regex": "a", "replacement": "b"})
+
+    assert all(isinstance(found, list) and all(one["documentation"] for one in found[:1]) for found in keys.values())
+    assert [one["name"] for one in router] == ["regex", "replacement"]
+    assert (unknown.status, alone.status) == (404, 400)
+    assert unknown.json["message"] == "Unknown plugin RegxRouter; did you mean RegexRouter?"
+
+
+async def test_a_form_gets_defaults_and_no_masks(ask: Asking) -> None:
+    """What Connect's client takes if nothing is set is no secret; what is set may be one."""
+    sent = {"source.cluster.ssl.truststore.password": "hush", "sasl.jaas.config": "hush", "transforms": " "}
+    infos = (await ask("PUT", _VALIDATE, {**NORTH, **sent})).json
+    values = {one["value"]["name"]: one["value"]["value"] for one in infos["configs"]}
+
+    assert (values["ssl.protocol"], values["sasl.kerberos.kinit.cmd"]) == ("TLSv1.3", "/usr/bin/kinit")
+    assert values["sasl.jaas.config"] == "***"
+    assert "hush" not in str(infos)
 
 
 async def test_views_name_connectors_as_they_were_created(ask: Asking) -> None:
