@@ -151,7 +151,7 @@ def _table() -> tuple[tuple[Definition, frozenset[str]], ...]:
                 int(order),
                 width,
                 "" if display == "-" else display,
-                *doc,
+                "".join(doc),
             )
             found.append((one, frozenset(classes.split(","))))
     return tuple(found)

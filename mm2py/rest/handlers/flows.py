@@ -16,10 +16,10 @@ from mm2py.model.health import reasons_unhealthy
 from mm2py.model.overrides import NO_LIMIT, NO_OVERRIDES, Overrides
 from mm2py.model.state import FlowView
 from mm2py.model.view_json import to_json
-from mm2py.rest import connect
 from mm2py.rest.errors import not_found
 from mm2py.rest.handlers.known_topics import elsewhere, named_partition, named_topic, sent_topics
 from mm2py.rest.handlers.node import nodes_json, server_info
+from mm2py.rest.plugin_definitions import VERSION
 from mm2py.rest.route import Answer, Ask, Json, Param, Routes
 from mm2py.rest.schemas import BOOLEAN, LIMIT_SENT, STRING, TOPICS_SENT, array, ref
 from mm2py.rest.shapes import (
@@ -65,7 +65,7 @@ routes = Routes("flow")
 )
 async def get_flow_root(ask: Ask) -> object:
     flow = ask.flow()
-    return server_info(flow.flow.target, connect.VERSION)
+    return server_info(flow.flow.target, VERSION)
 
 
 @routes.add("GET", FLOW + "/status", "A flow's status", answers={200: ref("FlowStatus")}, errors=(404,))

@@ -6,12 +6,12 @@ from typing import Final
 
 from mm2py.config.keys.table import nearest
 from mm2py.config.rest import Right
-from mm2py.rest import connect
 from mm2py.rest.errors import bad_request, not_found
 from mm2py.rest.handlers.flows import FLOW
 from mm2py.rest.handlers.node import server_info
 from mm2py.rest.page.files import wants_page
 from mm2py.rest.page.history import COLUMNS, RANGES
+from mm2py.rest.plugin_definitions import VERSION
 from mm2py.rest.route import Ask, Param, Routes
 from mm2py.rest.schemas import BOOLEAN, NUMBER, STRING, array, nullable, obj, ref
 
@@ -35,7 +35,7 @@ async def get_root(ask: Ask) -> object:
     if wants_page(ask.request):
         return ask.rest.page.index(ask.request)
     if ask.node.worker is not None:
-        return server_info(ask.node.worker.store.cluster_id, connect.VERSION)
+        return server_info(ask.node.worker.store.cluster_id, VERSION)
     return server_info(", ".join(sorted({flow.flow.target for flow in ask.rest.view().flows})))
 
 
