@@ -16,6 +16,7 @@ from mm2py.flow.control.connector_offsets import ConnectorOffsets
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.telemetry.events import FlowStarted, ResumeUnproven, TopicSkipped
 from mm2py.telemetry.journal import EventLog
+from tests.support.epochs import spark_of
 from tests.support.eventually import eventually
 from tests.support.flows import flow_settings, running_flow
 from tests.support.java_mm2 import JavaMirrorMaker2
@@ -46,57 +47,90 @@ def _router(alias: str, regex: str, replacement: str) -> dict[str, object]:
     }
 
 
-async def test_mm2py_goes_on_where_java_s_routers_sent_records(
+def _chain(alias: str, prefix: str) -> dict[str, object]:
+    """Two filters by the name that the policy gave a topic, then three routers."""
+    flow, rest = f"{alias}->B", rf"[^.]+\\.{prefix}-(plain|kept|swapped|keep|audit).*"
+    routers = {
+        "strip": (rf"{alias}\\.({prefix}-plain)", "$1"),
+        "put": (rf"(.*{prefix}-kept)", "dc2.$1"),
+        "swap": (rf"(.*)\\.({prefix}-swapped)", "$1-$2"),
+    }
+    keys: dict[str, object] = {
+        f"{flow}.transforms": ", ".join(("noAudit", "onlyThese", *routers)),
+        f"{flow}.transforms.noAudit.type": f"{_PACKAGE}.Filter",
+        f"{flow}.transforms.noAudit.predicate": "isAudit",
+        f"{flow}.transforms.onlyThese.type": f"{_PACKAGE}.Filter",
+        f"{flow}.transforms.onlyThese.predicate": "isWanted",
+        f"{flow}.transforms.onlyThese.negate": "true",
+        f"{flow}.predicates": "isAudit, isWanted",
+        f"{flow}.predicates.isAudit.type": f"{_PACKAGE}.predicates.TopicNameMatches",
+        f"{flow}.predicates.isAudit.pattern": rf".*\\.{prefix}-audit.*",
+        f"{flow}.predicates.isWanted.type": f"{_PACKAGE}.predicates.TopicNameMatches",
+        f"{flow}.predicates.isWanted.pattern": rest,
+    }
+    for name, (regex, replacement) in routers.items():
+        keys[f"{flow}.transforms.{name}.type"] = f"{_PACKAGE}.RegexRouter"
+        keys[f"{flow}.transforms.{name}.regex"] = regex
+        keys[f"{flow}.transforms.{name}.replacement"] = replacement
+    return keys
+
+
+async def test_mm2py_goes_on_where_java_s_filters_and_routers_sent_records(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
-    Java mirrors three topics behind a chain of routers and ends; mm2py continues from the same file.
+    Java mirrors six topics behind two filters and three routers and ends; mm2py continues from the same file.
 
-    Every record is once in the topic that Java chose, and mm2py makes none.
+    Every record is once in the topic that Java chose, and mm2py makes none. What Java drops, mm2py drops.
     """
     source, target, alias = primary.bootstrap_servers, backup.bootstrap_servers, f"R{prefix[-6:]}"
     plain, kept, swapped = (f"{prefix}-{name}" for name in ("plain", "kept", "swapped"))
-    remote_of = {plain: plain, kept: f"dc2.{alias}.{kept}", swapped: f"{alias}-{swapped}"}
-    chain = f"{alias}->B.transforms"
-    keys: dict[str, object] = {
+    through, *dropped = (f"{prefix}-{name}" for name in ("keep-all", "audit-log", "others"))
+    routed = {plain: plain, kept: f"dc2.{alias}.{kept}", swapped: f"{alias}-{swapped}"}
+    remote_of = {**{topic: f"{alias}.{topic}" for topic in (*dropped, through)}, **routed}
+    keys = {
         "topics": f"{prefix}-.*",
-        f"{alias}->B.transforms": "strip, put, swap",
-        **{f"{chain}.{name}.type": f"{_PACKAGE}.RegexRouter" for name in ("strip", "put", "swap")},
-        f"{chain}.strip.regex": rf"{alias}\\.({plain})",
-        f"{chain}.strip.replacement": "$1",
-        f"{chain}.put.regex": rf"(.*{kept})",
-        f"{chain}.put.replacement": "dc2.$1",
-        f"{chain}.swap.regex": rf"(.*)\\.({swapped})",
-        f"{chain}.swap.replacement": "$1-$2",
+        **_chain(alias, prefix),
         "B.offset.flush.interval.ms": 500,
         **_QUIET,
     }
-    for topic, remote in remote_of.items():
+    for topic in remote_of:
         await create_topic(source, topic)
-        await create_topic(target, remote)  # Java creates those of the policy's names alone, the brokers here none
+        if topic in routed:  # Java creates those of the policy's names alone, the brokers here none
+            await create_topic(target, routed[topic])
         await produce(source, topic, [plain_records(_COUNT)])
     file = tmp_path / "java.properties"
     file.write_text(mm2_properties(source, target, aliases=(alias, "B"), **keys))
     java = JavaMirrorMaker2(file, log_file=tmp_path / "java.log", jvm=JvmOptions(heap_mb=256))
     try:
         await asyncio.to_thread(java.start)
-        for remote in remote_of.values():
-            await await_arrived(target, remote, _COUNT, within_s=120)
+        for topic in (through, *routed):
+            await await_arrived(target, remote_of[topic], _COUNT, within_s=120)
         await asyncio.to_thread(java.stop)
     finally:
         await asyncio.to_thread(java.kill)
     before = await list_topics(target)
+    by_java = {topic: await arrived(target, remote) for topic, remote in remote_of.items()}
     for topic in remote_of:
         await produce(source, topic, [plain_records(_COUNT, start=_COUNT)])
-    async with running_flow(flow_settings(source, target, alias=alias, **keys), tmp_path) as running:
-        for topic, remote in remote_of.items():
-            await await_arrived(target, remote, 2 * _COUNT)
-            assert_same_records(await read_topic(source, topic), await read_topic(target, remote))
+    settings = flow_settings(source, target, alias=alias, **keys)
+    async with spark_of() as spark, running_flow(settings, tmp_path, spark=spark) as running:
+
+        def all_is_read() -> bool:
+            positions = {it.source.topic: it.position for it in running.runner.view().partitions}
+            return positions == dict.fromkeys(remote_of, 2 * _COUNT)
+
+        await eventually(all_is_read, within_s=90, what="all is read")
+        for topic in (through, *routed):
+            assert_same_records(await read_topic(source, topic), await read_topic(target, remote_of[topic]))
         await running.drain()
     made = await list_topics(target) - before
+    in_all = {topic: await arrived(target, remote) for topic, remote in remote_of.items()}
 
+    assert by_java == {topic: 0 if topic in dropped else _COUNT for topic in remote_of}
+    assert in_all == {topic: 2 * count for topic, count in by_java.items()}
     assert [topic for topic in made if prefix in topic and not topic.startswith("mm2-")] == []
-    assert [await arrived(target, f"{alias}.{topic}") for topic in remote_of] == [0, 0, 0]
+    assert [await arrived(target, f"{alias}.{topic}") for topic in routed] == [0, 0, 0]
     assert not running.events.of(ResumeUnproven)
     assert {view.source.topic: view.remote_topic for view in running.runner.view().partitions} == remote_of
 
