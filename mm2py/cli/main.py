@@ -21,6 +21,7 @@ COMMANDS = {
     "demo": ("demo.command", "mirror a stream between two real clusters on this machine"),
     "topics": ("topics", "print the mirrors' internal records on a cluster"),
     "offsets": ("offsets", "show and set the positions of a stopped flow; translate offsets"),
+    "docs": ("docs", "print a page of the documentation, as hints name it"),
     "rest-user": ("rest_user", "print a line for the file with REST's users"),
     "completion": ("completion", "print a script by which a shell completes these commands"),
     "verify": ("verify", "compare the topics of a flow with their copies"),

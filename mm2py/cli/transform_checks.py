@@ -12,7 +12,7 @@ from mm2py.telemetry.journal import EventLog
 
 
 _STOP_WITHIN_S = 5.0
-_HINT = "see docs/transforms.md"
+_HINT = "see mm2py docs transforms"
 
 
 async def refused_transforms(settings: MirrorSettings) -> list[Problem]:

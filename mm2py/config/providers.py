@@ -203,7 +203,7 @@ def _make_own(class_name: str, parameters: Mapping[str, str]) -> Provider:
         made = found(dict(parameters))
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and class_name.startswith(_JAVA_ROOTS):
-            message = f"{class_name}: a Java class cannot be used here; name a Python class, see docs/config.md"
+            message = f"{class_name}: a Java class cannot be used here; name a Python class, see mm2py docs config"
             raise ProviderError(message) from error
         # The text of a foreign error may contain a parameter, and parameters may be secrets.
         raise ProviderError(f"{class_name} cannot be created: {type(error).__name__}") from error

@@ -179,7 +179,7 @@ def note_rest(settings: RestSettings, layers: Layers) -> Iterator[Problem]:
         elif settings.anonymous is None:
             message = f"everyone who reaches {listener} may read, and changes are refused"
             yield Problem(
-                line.where if line else "", "listeners", message, "set rest.auth.users.file, see docs/rest.md"
+                line.where if line else "", "listeners", message, "set rest.auth.users.file, see mm2py docs rest"
             )
     line = layers.get("access.control.allow.origin")
     for origin in settings.allow_origins:

@@ -143,7 +143,7 @@ def _instead_of(handler: Value) -> str:
             f"leave it out, and write {url} = https://login.microsoftonline.com/TENANT/oauth2/v2.0/token, {client_id}, "
             f"{secret}, and {scope} = https://NAMESPACE.servicebus.windows.net/.default"
         )
-    return f"write {url}, {client_id} and {secret}, or name a Python class, see docs/security.md"
+    return f"write {url}, {client_id} and {secret}, or name a Python class, see mm2py docs security"
 
 
 def _is_signed_by_amazon(mechanism: str, lines: Mapping[str, Value]) -> bool:

@@ -31,7 +31,7 @@ _OWN = (*_OF_ANY, "predicate", "negate")
 _ONE_PLACE = "all records of a source partition go to one remote partition"
 _INSTEAD = (
     "rename whole topics with a RegexRouter, or mirror to one remote topic and split it at the target, in a stream "
-    "processor or in the sink that reads it; docs/transforms.md#one-topic-one-remote-topic"
+    "processor or in the sink that reads it; mm2py docs transforms#one-topic-one-remote-topic"
 )
 
 

@@ -28,13 +28,13 @@ from mm2py.policy.replication import (
 )
 
 
-_OTHER_JAVA = "a Java class cannot be used here; docs/migration.md shows how to write it in Python"
+_OTHER_JAVA = "a Java class cannot be used here; mm2py docs migration shows how to write it in Python"
 #: Why a Java class cannot be used, with the Python that replaces it, by key.
 _JAVA = {
     "replication.policy.class": (
         "a Java class cannot be used here; two lines of a Python module replace it, such as class Policy"
         "(mm2py.policy.replication.DefaultReplicationPolicy): and def format_remote_topic(self, source_alias, topic): "
-        "return topic (docs/migration.md)"
+        "return topic (mm2py docs migration)"
     )
 }
 _JAVA_PACKAGE = "org.apache.kafka.connect.mirror."

@@ -7,7 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from mm2py.rest.page.files import DOCUMENTS
+from mm2py.rest.page.documents import documents
 from mm2py.wire.batches import native
 from tests.support.eventually import scaled
 
@@ -25,14 +25,13 @@ def test_the_wheel_has_the_status_page_and_compiled_code(tmp_path: Path) -> None
         for path in (_ROOT / "mm2py/rest/static").rglob("*")
         if path.is_file()
     }
-    # The page shows these two.
-    here |= {f"mm2py/rest/static/docs/{name}": (_ROOT / "docs" / name).read_bytes() for name in DOCUMENTS}
+    here |= {f"mm2py/rest/static/docs/{name}": file.read_bytes() for name, file in documents().items()}
     has_compiler = native.LIBRARY.exists()  # scripts/in-venv has built it in the same way
     with zipfile.ZipFile(wheel) as packed:
         is_compiled = "mm2py/wire/batches/libbatches.so.1" in packed.namelist()
         there = {name: packed.read(name) for name in packed.namelist() if name in here}
 
-    assert "mm2py/rest/static/index.html" in here
+    assert {"mm2py/rest/static/index.html", "mm2py/rest/static/docs/security.md"} <= here.keys()
     assert there == here
     assert is_compiled is has_compiler
     assert wheel.stem.endswith("py3-none-any") is not has_compiler

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     clock = SystemClock()
     screen = make_screen(Console(highlight=False), clock)
     # The producers of the stream send again what a broker does not know its topic for yet, and would say so each time.
-    logging.getLogger("aiokafka").setLevel(logging.ERROR)
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     # The demo removes everything, however it is asked to end, also by closing its terminal. A shell's background jobs
     # ignore SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)

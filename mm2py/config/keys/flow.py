@@ -25,7 +25,7 @@ from mm2py.config.keys.row import (
 _NOT_YET = False
 _HOW_OFTEN = "How often; 0 or less is never."
 _JAVA = "org.apache.kafka.connect.mirror."
-_NEW_NAMES = "metrics have their names of legacy; Prometheus can rename them: docs/metrics.md, Kafka 4.3's names"
+_NEW_NAMES = "metrics have their names of legacy; Prometheus can rename them: mm2py docs metrics#kafka-43s-names"
 _ALIAS = "clusters' alias is used; Java would use this one for positions, checkpoints and offset syncs"
 
 _FLOW = Section(

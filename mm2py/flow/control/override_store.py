@@ -73,7 +73,7 @@ class OverridesUnavailableError(Mm2Error):
     """The mirror is not authorized to read overrides on the target."""
 
     hint: ClassVar[str] = (
-        "grant the mirror's principal CREATE, DESCRIBE, READ and WRITE on this topic; see docs/security.md"
+        "grant the mirror's principal CREATE, DESCRIBE, READ and WRITE on this topic; see mm2py docs security"
     )
 
     cluster: str

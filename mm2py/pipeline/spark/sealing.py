@@ -41,7 +41,7 @@ class SecretsKeyError(Mm2Error):
     verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
     hint: ClassVar[str] = (
         "put the same file on this machine and on each of Spark's, readable only for the user of its processes "
-        "(secrets.key.file, see docs/security.md)"
+        "(secrets.key.file, see mm2py docs security)"
     )
 
     path: str

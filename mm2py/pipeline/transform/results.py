@@ -16,7 +16,7 @@ from mm2py.model.flow import Flow, TopicPartition
 #: What an operator may do about a record that a transform cannot take.
 HINT_FAILED: Final = (
     "correct the transform and reload, or restart if a function's code changed; or step over the record with "
-    "mm2py offsets, or set errors.tolerance = all; see docs/transforms.md"
+    "mm2py offsets, or set errors.tolerance = all; see mm2py docs transforms"
 )
 
 

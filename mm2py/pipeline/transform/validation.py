@@ -20,9 +20,9 @@ from mm2py.pipeline.transform.results import HINT_FAILED, BadRecord
 from mm2py.wire.batches.record_columns import NewRecord
 
 
-_HINT_SHAPE: Final = "a transform may drop and change records, one by one; see docs/transforms.md"
+_HINT_SHAPE: Final = "a transform may drop and change records, one by one; see mm2py docs transforms"
 _HINT_PLACE: Final = (
-    "leave topic and partition as they are: a source partition has one remote partition; see docs/transforms.md for "
+    "leave topic and partition as they are: a source partition has one remote partition; see mm2py docs transforms for "
     "what to use instead"
 )
 

@@ -25,6 +25,7 @@ from mm2py.flow.control.control import Control
 from mm2py.model.flow import Flow
 from mm2py.model.overrides import Overrides
 from mm2py.rest.errors import RestError, not_found
+from mm2py.rest.page.documents import documents
 from mm2py.rest.page.history import SAMPLE_EVERY_S, History
 from mm2py.rest.page.snapshots import Snapshots
 from mm2py.rest.page.stream import LiveStream, Viewer
@@ -36,8 +37,6 @@ from mm2py.telemetry.recent import RecentEvents
 STATIC = "/static/"
 #: The page's value of the header X-Requested-With.
 PAGE_NAME = "mm2py"
-#: The documents that events link to.
-DOCUMENTS = ("runbooks.md", "operations.md")
 _WRITE_WITHIN_S = 10.0
 
 _TYPES = {
@@ -223,10 +222,8 @@ def _files() -> Mapping[str, StaticFile]:
 
 def _read_files() -> Iterator[tuple[str, StaticFile]]:
     top = importlib.resources.files("mm2py.rest") / "static"
-    # A wheel has the documents with the page; a checkout has them beside the package.
-    beside = importlib.resources.files("mm2py") / ".." / "docs"
-    documents = [(f"docs/{name}", beside / name) for name in DOCUMENTS]
-    for name, file in (*_walk(top, ""), *((name, file) for name, file in documents if file.is_file())):
+    beside = ((f"docs/{name}", file) for name, file in documents().items())
+    for name, file in dict((*_walk(top, ""), *beside)).items():
         content = file.read_bytes()
         suffix = name[name.rfind(".") :]
         etag = hashlib.sha256(content).hexdigest()[:24]

@@ -51,7 +51,7 @@ class ClusterAccessError(ClusterUnreachableError):
 class NotAuthorizedError(BrokerAnsweredError):
     """A broker knows this client and does not let it do what it asked for; `grant` is what it lacks."""
 
-    hint: ClassVar[str] = "docs/security.md has all permissions that are needed"
+    hint: ClassVar[str] = "mm2py docs security has all permissions that are needed"
 
     grant: str = ""
 

@@ -65,9 +65,10 @@ def test_the_script_is_one_that_its_shell_reads(shell: str, tmp_path: Path, caps
     assert (done.returncode, done.stderr) == (0, "")
 
 
-#: What prints nothing to be read by programs but what already is for them: a show, lines of a file, a shell's script;
+#: What prints nothing to be read by programs but what already is for them: a show, documents, lines of a file, a
+#: shell's script;
 #: and words that only lead to others.
-_WITHOUT_JSON = {("demo",), ("rest-user",), ("completion",), ("offsets",), ()}
+_WITHOUT_JSON = {("demo",), ("docs",), ("rest-user",), ("completion",), ("offsets",), ()}
 
 
 def test_every_command_that_shows_something_shows_it_as_json() -> None:

@@ -54,7 +54,7 @@ def _key(lines: str) -> str:
         ("errors.log.enable = true", "accepted, without effect in this version"),
         (
             "metric.names.formats = legacy, new",
-            "metrics have their names of legacy; Prometheus can rename them: docs/metrics.md, Kafka 4.3's names",
+            "metrics have their names of legacy; Prometheus can rename them: mm2py docs metrics#kafka-43s-names",
         ),
         ("A.ssl.provider = secret", "accepted, without effect in this version"),
         ("A.consumer.sasl.oauthbearer.jwks.endpoint.url = https://x/", "accepted, without effect in this version"),

@@ -226,7 +226,7 @@ _BAD = "${file:/etc/secrets.properties:bad}"
         (_named("v", "no.such.Vault") + "topics = ${v:x}", "no.such.Vault cannot be created: ModuleNotFoundError"),
         (
             _named("v", "com.example.SecretsProvider") + "topics = ${v:x}",
-            "com.example.SecretsProvider: a Java class cannot be used here; name a Python class, see docs/config.md",
+            "com.example.SecretsProvider: a Java class cannot be used here; name a Python class, see mm2py docs config",
         ),
         (f"{_VAULT}topics = ${{v:broken:key}}", "${v:broken:key}: RuntimeError"),
         (f"{_FILE}tasks.max = {_BAD}", f"tasks.max: the value of {_BAD} is invalid here"),

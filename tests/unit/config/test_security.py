@@ -97,7 +97,7 @@ _CLIENT = "A.sasl.oauthbearer.client.credentials.client"
         ),
         (
             "com.shop.TokenHandler",
-            f"write {_ENDPOINT}, {_CLIENT}.id and {_CLIENT}.secret, or name a Python class, see docs/security.md",
+            f"write {_ENDPOINT}, {_CLIENT}.id and {_CLIENT}.secret, or name a Python class, see mm2py docs security",
         ),
     ],
 )

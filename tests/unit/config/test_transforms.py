@@ -173,7 +173,7 @@ def test_what_does_less_than_it_seems_to_is_noted(config: ConfigFile, lines: str
 
 _INSTEAD = (
     "rename whole topics with a RegexRouter, or mirror to one remote topic and split it at the target, in a stream "
-    "processor or in the sink that reads it; docs/transforms.md#one-topic-one-remote-topic"
+    "processor or in the sink that reads it; mm2py docs transforms#one-topic-one-remote-topic"
 )
 
 

@@ -64,7 +64,7 @@ class TransformRefusedError(Mm2Error):
     """A transform that cannot be run, whatever the records are; `column` where one is to blame."""
 
     verdict: ClassVar[Verdict] = Verdict.RESTART_TASK
-    hint: ClassVar[str] = "correct it and reload, or restart if a function's code changed; see docs/transforms.md"
+    hint: ClassVar[str] = "correct it and reload, or restart if a function's code changed; see mm2py docs transforms"
 
     transform: str
     problem: str = attrs.field(converter=shortened)
