@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from typing import Self
 
 import attrs
 
@@ -24,6 +25,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.foreign import (
     INT32_MOST,
     INT64_MOST,
+    LONGEST_TOPIC,
     OFFSET_MOST,
     UnreadableRecord,
     read_json,
@@ -41,8 +43,9 @@ PRODUCER_HEADER = "mm2py.producer"
 CLAIM_HEADER = "mm2py.claimed-producer"
 #: The source topic's id, in Kafka's format.
 TOPIC_ID_HEADER = "mm2py.topic-id"
-#: The remote topic's id, likewise.
+#: The remote topic's id, likewise; its name, if brokers from before 2.8 give it no id.
 REMOTE_TOPIC_ID_HEADER = "mm2py.remote-topic-id"
+REMOTE_TOPIC_HEADER = "mm2py.remote-topic"
 #: The source's leader epoch at the last replicated record, and an offset from which on it applies, in decimal.
 LEADER_HEADER = "mm2py.leader-epoch"
 #: The upstream offset from which to search for the target's last record before using the position, in decimal.
@@ -56,6 +59,7 @@ _PLAIN_VALUE = re.compile(rb'\{"offset":(-1|0|[1-9]\d{0,17})\}')
 _NUMBER = re.compile(rb"-?\d{1,19}")
 _MARK = re.compile(rb"(\d{1,19}):(\d{1,5}):(\d{1,10})")
 _LEADER = re.compile(rb"(\d{1,10}):(\d{1,19})")
+_TOPIC = re.compile(rb"[\w.-]{1,%d}" % LONGEST_TOPIC, re.ASCII)
 _TOPIC_ID = re.compile(rb"[\w-]{22}", re.ASCII)
 _INT16_MOST = 2**15 - 1
 _ESCAPED = re.compile('["\\\\\x00-\x1f\U00010000-\U0010ffff]')
@@ -71,11 +75,11 @@ class Position:
 
     `next_upstream` is the upstream offset to read next, `downstream` the offset of the last replicated record at the
     target, None if unknown. `topic_id` is the source topic's, if known, `producer` the producer of the remote partition
-    with the next record's sequence. `remote_topic_id` is the remote topic's, and `leader` the source's leader epoch of
-    the last replicated record, if known. With `search_from` the position is used only if the target's last record is
-    not in the source from there on. `claimed` is the producer that a node is about to use in place of `producer`,
-    unless another node's claim came first: see `PositionsTopic`. `written_ms` is when a position that was read was
-    written, by its record's timestamp.
+    with the next record's sequence. `remote_topic_id` is the remote topic's, or `remote_topic` its name if it has no
+    id, and `leader` the source's leader epoch of the last replicated record, if known. With `search_from` the position
+    is used only if the target's last record is not in the source from there on. `claimed` is the producer that a node
+    is about to use in place of `producer`, unless another node's claim came first: see `PositionsTopic`. `written_ms`
+    is when a position that was read was written, by its record's timestamp.
     """
 
     source: TopicPartition
@@ -87,7 +91,12 @@ class Position:
     leader: LeaderMark | None = None
     search_from: int | None = None
     claimed: ProducerMark | None = None
+    remote_topic: str | None = None
     written_ms: int | None = attrs.field(default=None, eq=False)
+
+    def at(self, remote_topic: str) -> Self:
+        """Name the remote topic, if that has no id."""
+        return self if self.remote_topic_id is not None else attrs.evolve(self, remote_topic=remote_topic)
 
     @property
     def producer_identity(self) -> tuple[int, int] | None:
@@ -114,6 +123,8 @@ def encode_position(cluster: str, position: Position) -> tuple[bytes, bytes, tup
             headers.append((name, b"%d:%d:%d" % (mark.producer_id, mark.producer_epoch, mark.sequence)))
     if position.remote_topic_id is not None:
         headers.append((REMOTE_TOPIC_ID_HEADER, position.remote_topic_id.encode()))
+    if position.remote_topic is not None:
+        headers.append((REMOTE_TOPIC_HEADER, position.remote_topic.encode()))
     if position.leader is not None:
         headers.append((LEADER_HEADER, b"%d:%d" % (position.leader.epoch, position.leader.since)))
     if position.search_from is not None:
@@ -149,6 +160,7 @@ def decode_position(
         _leader(headers),
         _number(headers, SEARCH_HEADER),
         _producer(headers, CLAIM_HEADER),
+        _topic(headers),
     )
 
 
@@ -206,6 +218,11 @@ def _leader(headers: Headers) -> LeaderMark | None:
 def _topic_id(headers: Headers, name: str) -> str | None:
     text = _last(headers, name)
     return text.decode() if text and _TOPIC_ID.fullmatch(text) else None
+
+
+def _topic(headers: Headers) -> str | None:
+    text = _last(headers, REMOTE_TOPIC_HEADER)
+    return text.decode("ascii") if text and _TOPIC.fullmatch(text) else None
 
 
 def _last(headers: Headers, name: str) -> bytes | None:

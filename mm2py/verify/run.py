@@ -18,7 +18,7 @@ from mm2py.core.offsets.translation import Translated, Translation
 from mm2py.core.topics.topology import Copied, select
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.flow.offsets.translations import Translations
-from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of, transforms_of
+from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.positions_topic import PositionsTopic
@@ -208,6 +208,7 @@ class Verification:
     def _select(self, there: Mapping[str, TopicDescription], copied: Copied) -> Mapping[str, str]:
         """Choose the topics, with their remote ones; of those that the flow refuses to mirror, report why."""
         settings, wanted = self._settings, self._request.topics
+        transforms = transforms_of(settings)
         for name in wanted:
             if _PLAIN_NAME.issuperset(name) and name not in there:
                 near = near_misses([name], there)
@@ -222,7 +223,8 @@ class Verification:
             policy_of(settings),
             DefaultTopicFilter.of(wanted) if wanted else topic_filter_of(settings),
             heartbeats_replication_enabled=settings.topics.heartbeats_enabled and not wanted,
-            name_remote=remote_names_of(settings),
+            name_remote=transforms.name_remote,
+            name_before=transforms.name_before,
             copied=copied,
         )
         for topic, refused in selected.refused.items():

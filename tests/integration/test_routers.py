@@ -14,6 +14,7 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
 from mm2py.flow.control.connector_offsets import ConnectorOffsets
 from mm2py.model.connector_offset import ConnectorOffset
+from mm2py.model.positions import REMOTE_TOPIC_HEADER, REMOTE_TOPIC_ID_HEADER
 from mm2py.telemetry.events import FlowStarted, ResumeUnproven, TopicSkipped
 from mm2py.telemetry.journal import EventLog
 from tests.support.epochs import spark_of
@@ -24,7 +25,7 @@ from tests.support.mirrored import arrived, await_arrived
 from tests.support.mm2_file import mm2_properties
 from tests.support.producing import produce
 from tests.support.reading import read_topic
-from tests.support.records import assert_same_records, plain_records
+from tests.support.records import NewRecord, assert_same_records, plain_records
 from tests.support.topics import create_topic, list_topics
 
 
@@ -148,16 +149,41 @@ async def _skipped(settings: FlowSettings, work_dir: Path) -> TopicSkipped:
     return skipped
 
 
-@pytest.mark.parametrize("way", ["the name of before", "all of it again", "only what comes"])
+async def _forget_ids(target: str, alias: str, *more: tuple[str, bytes]) -> None:
+    """Write the positions again as for brokers that give topics no ids, with *more* headers."""
+    topic, forgotten = f"mm2-offsets.{alias}.internal", {REMOTE_TOPIC_ID_HEADER, REMOTE_TOPIC_HEADER}
+    stored = await read_topic(target, topic)
+    written: list[list[NewRecord]] = [[] for _ in range(max(stored) + 1)]
+    for partition, records in stored.items():
+        for record in records:
+            headers = tuple(header for header in record.headers if header[0] not in forgotten)
+            if (record.key or b"").startswith(b'["MirrorSourceConnector"'):
+                written[partition].append(NewRecord(record.key, record.value, (*headers, *more), record.timestamp_ms))
+    await produce(target, topic, written)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("the name of before", "id"),
+        ("all of it again", "id"),
+        ("only what comes", "id"),
+        ("the name of before", "name"),
+        ("only what comes", "nothing"),
+    ],
+    ids=", by ".join,
+)
 async def test_a_topic_that_a_router_names_differently_stops(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, way: str
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, case: tuple[str, str]
 ) -> None:
     """
     A mirror has copied a topic; then a router gives its remote topic another name, as an upgrade did.
 
     It is told with both names, at each start, and the new remote topic is not even created. Each way out that the hint
-    names leads on.
+    names leads on. So it is where positions have the remote topic's name instead of its id, as with brokers from before
+    2.8, or, by an earlier version, neither.
     """
+    way, kept = case
     source, target, alias = primary.bootstrap_servers, backup.bootstrap_servers, f"R{prefix[-6:]}"
     old, new = f"{alias}.{prefix}", f"{prefix}-new"
     keys = {"topics": prefix, **_QUIET}
@@ -166,6 +192,8 @@ async def test_a_topic_that_a_router_names_differently_stops(
     async with running_flow(flow_settings(source, target, alias=alias, **keys), tmp_path) as running:
         await await_arrived(target, old, _COUNT)
         await running.drain()
+    if kept != "id":
+        await _forget_ids(target, alias, *([(REMOTE_TOPIC_HEADER, old.encode())] if kept == "name" else []))
     routed = flow_settings(source, target, alias=alias, **keys, **_router(alias, ".*", new))
     skipped = [await _skipped(routed, tmp_path) for _ in range(2)]
     topics = await list_topics(target)
@@ -186,7 +214,11 @@ async def test_a_topic_that_a_router_names_differently_stops(
         await eventually(lambda: running.runner.view().missing_topics == (), within_s=20, what="nothing is missing")
         await running.drain()
 
-    assert {it.reason for it in skipped} == {f"topic {prefix} was copied to {old}, and would go to {new} now"}
+    told = f"was copied to {old}, and would go to {new} now"
+    if kept == "nothing":
+        told = "was copied, but its positions do not say where to"
+        told += f"; the target has {old}, and not {new}, where it would go now"
+    assert {it.reason for it in skipped} == {f"topic {prefix} {told}"}
     assert new not in topics
     assert await arrived(target, into) == count
     assert await arrived(target, old) == (2 * _COUNT if into == old else _COUNT)

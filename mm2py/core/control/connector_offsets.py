@@ -31,6 +31,7 @@ class PartitionOffsets:
     topic_id: str | None
     remote_end: int
     remote_topic_id: str | None
+    remote_topic: str
     since: int | None = None
 
 
@@ -145,7 +146,7 @@ def altered_positions(
         # That of another mirror is not what was asked for even if it is there: an empty partition would be filled.
         is_theirs = is_taken_over or (before is not None and before.downstream is None and not place.remote_end)
         # One in another remote topic is where that one ends.
-        is_elsewhere = before is not None and before.remote_topic_id not in (None, place.remote_topic_id)
+        is_elsewhere = before is not None and _is_elsewhere(before, place)
         is_there = before is not None and before.next_upstream == last + 1 and not is_elsewhere
         if before is None or not is_there or (is_theirs and before.downstream != at_target):
             change = _altered(source, max(last + 1, place.start), before, place, at_target)
@@ -153,6 +154,14 @@ def altered_positions(
     if problems:
         raise OverrideRejectedError(tuple(problems))
     return tuple(altered)
+
+
+def _is_elsewhere(before: Position, place: PartitionOffsets) -> bool:
+    is_named = before.remote_topic_id is not None or before.remote_topic is not None
+    if not is_named and before.downstream is not None:
+        return before.downstream >= place.remote_end
+    is_other = before.remote_topic not in (None, place.remote_topic)
+    return is_other or before.remote_topic_id not in (None, place.remote_topic_id)
 
 
 def _altered(
@@ -167,6 +176,6 @@ def _altered(
         # With the old sequences, a broker could take the next batch for one that it has.
         producer=mark.renewed() if mark is not None else None,
         remote_topic_id=place.remote_topic_id,
-    )
+    ).at(place.remote_topic)
     stood = before.next_upstream if before is not None else place.start
     return Altered(position, max(0, stood - goes_on_at), max(0, goes_on_at - max(stood, place.start)))

@@ -123,6 +123,9 @@ def diagnose(state: PartitionState, look: Observation) -> Finding | None:
     if downstream is not None and kept <= downstream:
         gone = downstream + 1 - kept
         message = f"{state.remote_topic} lost its last {gone} records at the target, from offset {kept} on"
+        if look.remote_topic_id is None and kept == 0:
+            message = f"{state.remote_topic} at the target is empty, and {gone} records were copied: "
+            message += "it was created again, or the settings name another one now"
         return Finding(HistoryBreak.REWOUND, gone, message)
     if downstream is None and look.remote_end == 0 and position > look.log_start and _is_copied_as_it_is(state):
         left = position - look.log_start
@@ -193,7 +196,9 @@ def policy_of(kind: HistoryBreak, settings: BrokenHistorySettings) -> tuple[str,
 def position_after(act: GoOn, state: PartitionState, look: Observation) -> Position:
     """Return the position to store."""
     producer = state.producer if act.keeps_producer else None
-    return Position(state.source, act.position, act.downstream, look.topic_id, producer, look.remote_topic_id)
+    return Position(state.source, act.position, act.downstream, look.topic_id, producer, look.remote_topic_id).at(
+        state.remote_topic
+    )
 
 
 def reset(state: PartitionState, act: GoOn, look: Observation, *, now: float) -> PartitionState:

@@ -163,7 +163,7 @@ class PartitionState(Counters):
             mark = attrs.evolve(mark, is_contested=False)
         stands = Position(
             self.source, self.position, self.downstream, self.topic_id, mark, self.remote_topic_id, self.leader
-        )
+        ).at(self.remote_topic)
         if self.repair is None or not self.repair.is_start:
             return stands
         return attrs.evolve(stands, next_upstream=self.repair.position, leader=None, search_from=self.position)

@@ -5,7 +5,7 @@ remote topic stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Self
 
@@ -70,18 +70,26 @@ class Copied:
 
     topics: frozenset[str] = frozenset()
     homes: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+    #: Those that we copied to a remote topic of which no position has the id or the name.
+    unplaced: frozenset[str] = frozenset()
+    target: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, positions: Iterable[Position], target: Mapping[str, TopicDescription]) -> Self:
-        """Find the remote topics by their ids: a topic that is not at the target any more holds nothing."""
+        """Find the remote topics by id, or else by name: a topic that is not at the target any more holds nothing."""
         name_of: dict[str | None, str] = {it.topic_id: name for name, it in target.items() if it.topic_id is not None}
-        topics, homes = set[str](), dict[str, set[str]]()
+        topics, unplaced, homes = set[str](), set[str](), dict[str, set[str]]()
         for position in positions:
             topics.add(position.source.topic)
-            home = name_of.get(position.remote_topic_id)
-            if home is not None and position.downstream != -1:
+            home = position.remote_topic or name_of.get(position.remote_topic_id)
+            if home is not None and home in target and position.downstream != -1:
                 homes.setdefault(position.source.topic, set()).add(home)
-        return cls(frozenset(topics), {topic: frozenset(names) for topic, names in homes.items()})
+            # Java, which keeps no downstream offset, names remote topics as it did before.
+            is_named = position.remote_topic is not None or position.remote_topic_id is not None
+            if not is_named and position.downstream not in (None, -1):
+                unplaced.add(position.source.topic)
+        found = {topic: frozenset(names) for topic, names in homes.items()}
+        return cls(frozenset(topics), found, frozenset(unplaced - found.keys()), frozenset(target))
 
 
 #: Of a flow that has copied nothing, or of which that is unknown.
@@ -107,12 +115,14 @@ def select(
     *,
     heartbeats_replication_enabled: bool,
     name_remote: Callable[[str], str] | None = None,
+    name_before: Callable[[str], str] | None = None,
     copied: Copied = NOTHING_COPIED,
 ) -> Selected:
     """Select the topics that *flow* mirrors and name their remote topics by *name_remote*, or else by the policy alone.
-    See `_judge_names`.
+    *name_before* is how earlier versions named them. See `_judge_names`.
     """
-    name_remote = name_remote or partial(policy.format_remote_topic, flow.source)
+    by_policy = partial(policy.format_remote_topic, flow.source)
+    name_remote = name_remote or by_policy
     named: dict[str, str] = {}
     named_like_copies: set[str] = set()
     for topic in sorted(source_topics):
@@ -126,23 +136,26 @@ def select(
         named[topic] = name_remote(topic)
         if not named[topic]:
             raise NoRemoteNameError(topic)
+    former = {topic: ((name_before or by_policy)(topic), by_policy(topic)) for topic in copied.unplaced & named.keys()}
     refused = {
         topic: MissingTopic(topic, named[topic], 0, source_topics[topic], failure, is_refused=True)
-        for topic, failure in _judge_names(flow, named, copied).items()
+        for topic, failure in _judge_names(flow, named, copied, former).items()
     }
     remote_of = {topic: remote for topic, remote in named.items() if topic not in refused}
     return Selected(remote_of, refused, frozenset(named_like_copies))
 
 
-def _judge_names(flow: Flow, named: Mapping[str, str], copied: Copied) -> dict[str, PartitionFailure]:
+def _judge_names(
+    flow: Flow, named: Mapping[str, str], copied: Copied, former: Mapping[str, Sequence[str]]
+) -> dict[str, PartitionFailure]:
     """Refuse topics that were copied to another remote topic, and those that would share one: their records would be
     mixed, and the copy could not be resumed. Of these one that is copied already goes on.
     """
     refused: dict[str, PartitionFailure] = {}
     claims: dict[str, list[str]] = {}
     for topic, remote in named.items():
-        for home in sorted(copied.homes.get(topic, frozenset()) - {remote}):
-            refused.setdefault(topic, _moved(flow, topic, home, remote))
+        for home, message in _elsewhere(topic, remote, copied, former.get(topic, ())):
+            refused.setdefault(topic, _moved(flow, topic, home, remote, message))
             claims.setdefault(home, []).append(topic)
         if topic not in refused:
             claims.setdefault(remote, []).append(topic)
@@ -156,14 +169,29 @@ def _judge_names(flow: Flow, named: Mapping[str, str], copied: Copied) -> dict[s
     return refused
 
 
-def _moved(flow: Flow, topic: str, home: str, remote: str) -> PartitionFailure:
+def _elsewhere(topic: str, remote: str, copied: Copied, former: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """
+    Return the other remote topics that a topic was copied to, each with what is known of that.
+
+    Brokers from before 2.8 give topics no ids, and earlier versions stored no names instead: then a topic was copied
+    elsewhere if the target lacks the remote topic of now, and has one of the *former* names.
+    """
+    for home in sorted(copied.homes.get(topic, frozenset()) - {remote}):
+        yield home, f"topic {topic} was copied to {home}, and would go to {remote} now"
+    for home in dict.fromkeys(former if remote not in copied.target else ()):
+        if home in copied.target:
+            known = f"topic {topic} was copied, but its positions do not say where to"
+            yield home, f"{known}; the target has {home}, and not {remote}, where it would go now"
+
+
+def _moved(flow: Flow, topic: str, home: str, remote: str, message: str) -> PartitionFailure:
     regex = remote.replace(".", "[.]")
     hint = (
         f"to go on in {home}, end the flow's transforms with a RegexRouter from {regex} to {home}; to copy all of it "
         f"to {remote}, stop the flow and remove its positions: mm2py offsets reset mm2.properties '{flow}' "
         f"--topics {topic} --remove"
     )
-    return PartitionFailure(f"topic {topic} was copied to {home}, and would go to {remote} now", hint, "TopicMoved")
+    return PartitionFailure(message, hint, "TopicMoved")
 
 
 def _shared(topic: str, others: Sequence[str], remote: str, keeper: str | None) -> PartitionFailure:

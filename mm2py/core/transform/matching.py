@@ -129,6 +129,10 @@ class TopicTransforms:
         named = self.name_by_policy(topic)
         return self.routed(named) if named else named
 
+    def name_before(self, topic: str) -> str:
+        """Return the name that earlier versions gave the remote topic: routers saw the source's name."""
+        return self.name_by_policy(self.routed(topic))
+
     def routed(self, named: str) -> str:
         """Return what the routers make of a name that the policy gave; copies of heartbeats keep theirs."""
         if not self.has_routers or self._is_exempt(named):

@@ -226,7 +226,8 @@ class ConnectorOffsets:
         places: dict[TopicPartition, PartitionOffsets | str] = {}
         for it, remote in remote_of.items():
             answers = (starts.get(it), ends.get(it), remote_ends.get(remote, 0))
-            places[it] = _place(answers, (source.topic_id(it.topic), target.topic_id(remote.topic)), since.get(it))
+            ids = source.topic_id(it.topic), target.topic_id(remote.topic)
+            places[it] = _place(answers, ids, remote.topic, since.get(it))
         return places
 
     def _open(self) -> Cluster:
@@ -236,12 +237,13 @@ class ConnectorOffsets:
 def _place(
     answers: tuple[int | BrokerAnsweredError | None, ...],
     ids: tuple[str | None, str | None],
+    remote_topic: str,
     since: int | BrokerAnsweredError | None,
 ) -> PartitionOffsets | str:
     start, end, remote_end = answers
     if isinstance(start, int) and isinstance(end, int) and isinstance(remote_end, int):
         if not isinstance(since, BrokerAnsweredError):
-            return PartitionOffsets(start, end, ids[0], remote_end, ids[1], since)
+            return PartitionOffsets(start, end, ids[0], remote_end, ids[1], remote_topic, since)
     elif start is None or end is None:
         return "the source has no such topic-partition"
     return str(next(answer for answer in (*answers, since) if isinstance(answer, BrokerAnsweredError)))

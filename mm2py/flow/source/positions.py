@@ -292,7 +292,7 @@ class Positions:
                     place.topic_id,
                     remote_topic_id=place.remote_topic_id,
                     search_from=search if search < start else None,
-                )
+                ).at(place.remote_topic)
             else:
                 failed += [next(it for it in (start, end, search) if isinstance(it, BrokerAnsweredError))]
         self._report(failed)

@@ -24,7 +24,7 @@ from mm2py.core.topics.topology import (
     select,
 )
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
-from mm2py.flow.plugins import policy_of, remote_names_of, topic_filter_of
+from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import FlowContext
 from mm2py.flow.topics.creation import TopicCreation
@@ -149,7 +149,8 @@ class Topics:
         self.may_act = True
         self._policy = policy_of(settings)
         self._filter = topic_filter_of(settings)
-        self._name_remote = remote_names_of(settings)
+        transforms = transforms_of(settings)
+        self._name_remote, self._name_before = transforms.name_remote, transforms.name_before
 
     async def refresh_once(self) -> Mirrored:
         """List both clusters, bring the target up to date, and return what can be copied now."""
@@ -282,6 +283,7 @@ class Topics:
             self._filter,
             heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
             name_remote=self._name_remote,
+            name_before=self._name_before,
             copied=copied,
         )
 

@@ -300,7 +300,7 @@ def _position(one: PartitionPlan, outcome: PartitionOutcome) -> Position:
     """
     return Position(
         one.source, outcome.position, outcome.downstream, one.topic_id, None, one.remote_topic_id, outcome.leader
-    )
+    ).at(one.remote_topic)
 
 
 def _further(one: PartitionPlan, position: Position) -> PartitionOutcome:

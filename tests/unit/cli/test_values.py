@@ -18,7 +18,7 @@ from tests.support.config_files import BASE
 
 
 HERE = TopicPartition("orders", 0)
-PLACE = PartitionOffsets(0, 100, None, 50, None)
+PLACE = PartitionOffsets(0, 100, None, 50, None, "A.orders")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from mm2py.model.positions import (
     DOWNSTREAM_HEADER,
     LEADER_HEADER,
     PRODUCER_HEADER,
+    REMOTE_TOPIC_HEADER,
     REMOTE_TOPIC_ID_HEADER,
     SEARCH_HEADER,
     TOPIC_ID_HEADER,
@@ -76,6 +77,17 @@ def test_value_is_java_s_last_replicated_offset() -> None:
     encoded = encode_position("A", Position(FOO, 124))
 
     assert encoded == (FOO_KEY, b'{"offset":123}', ())
+
+
+def test_a_remote_topic_without_an_id_has_its_name_in_a_header() -> None:
+    """Brokers from before 2.8 give none; a name that no topic can have is ignored."""
+    position = Position(FOO, 124, 77).at("A.foo")
+    key, value, headers = encode_position("A", position)
+
+    assert decode_position(key, value, headers) == ("A", position)
+    assert headers[-1] == (REMOTE_TOPIC_HEADER, b"A.foo")
+    assert decode_position(key, value, ((REMOTE_TOPIC_HEADER, b"A/foo"),)) == ("A", Position(FOO, 124))
+    assert Position(FOO, 124, 77, remote_topic_id="A" * 22).at("A.foo").remote_topic is None
 
 
 def test_headers_carry_what_java_does_not_keep() -> None:

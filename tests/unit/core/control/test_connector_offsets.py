@@ -19,7 +19,7 @@ FLOW = Flow("A", "B")
 TP = TopicPartition("t", 0)
 T0 = {"cluster": "A", "topic": "t", "partition": 0}
 GROUP = {"group": "g", "topic": "A.t", "partition": 0}
-PLACE = PartitionOffsets(start=100, end=1000, topic_id="up", remote_end=700, remote_topic_id="down")
+PLACE = PartitionOffsets(start=100, end=1000, topic_id="up", remote_end=700, remote_topic_id="down", remote_topic="A.t")
 
 
 def test_a_body_as_connect_gives_it_is_taken() -> None:

@@ -11,7 +11,7 @@ from mm2py.model.mirus_offset import LineFormat, MirusOffset
 
 FLOW = Flow("A", "B")
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-PLACE = PartitionOffsets(start=100, end=1000, topic_id="up", remote_end=700, remote_topic_id="down")
+PLACE = PartitionOffsets(start=100, end=1000, topic_id="up", remote_end=700, remote_topic_id="down", remote_topic="A.t")
 
 
 def test_each_wrong_line_is_named() -> None:

@@ -17,7 +17,7 @@ MARK = ProducerMark(7, 0, 50)
 
 
 def state(**changes: object) -> PartitionState:
-    written = Position(TP, 100, 99, producer=MARK)
+    written = Position(TP, 100, 99, producer=MARK).at("A.t")
     return attrs.evolve(
         PartitionState(TP, "A.t", position=100, downstream=99, written=written, producer=MARK), **changes
     )

@@ -165,6 +165,44 @@ def test_a_topic_that_was_copied_elsewhere_is_refused() -> None:
     assert "a RegexRouter from sales to A.sales;" in _why(selected, "orders").hint
 
 
+def _named_without_ids(remote_topic: str | None, *there: str) -> Selected:
+    """Select a topic that brokers from before 2.8 hold a copy of, and that earlier versions named A.dc2.orders."""
+    position = Position(TopicPartition("orders", 0), 7, 6, remote_topic=remote_topic)
+    policy, everything = DefaultReplicationPolicy(), DefaultTopicFilter.of([".*"])
+    return select(
+        {"orders": 1}, FLOW, policy, everything, heartbeats_replication_enabled=True,
+        name_remote="dc2.A.{}".format, name_before="A.dc2.{}".format,
+        copied=Copied.of([position], {name: TopicDescription(None, {0: 1}) for name in there}),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("remote_topic", "there", "message"),
+    [
+        ("A.x", ("A.x", "A.orders"), "was copied to A.x, and would go to dc2.A.orders now"),
+        ("A.x", ("A.x", "dc2.A.orders"), "was copied to A.x, and would go to dc2.A.orders now"),
+        ("A.x", ("A.orders",), None),
+        ("dc2.A.orders", ("dc2.A.orders", "A.orders"), None),
+        (
+            None,
+            ("A.orders", "A.dc2.orders"),
+            "the target has A.dc2.orders, and not dc2.A.orders, where it would go now",
+        ),
+        (None, ("A.orders",), "the target has A.orders, and not dc2.A.orders, where it would go now"),
+        (None, ("A.dc2.orders", "dc2.A.orders"), None),
+        (None, (), None),
+    ],
+)
+def test_where_a_topic_was_copied_is_told_without_ids(
+    remote_topic: str | None, there: tuple[str, ...], message: str | None
+) -> None:
+    """By the name that its positions have, or else by what the target has of the names that it had before."""
+    selected = _named_without_ids(remote_topic, *there)
+
+    assert bool(selected.refused) == (message is not None)
+    assert message is None or _why(selected, "orders").message.endswith(message)
+
+
 @pytest.mark.parametrize(
     ("position", "is_there"),
     [

@@ -144,7 +144,7 @@ async def test_a_commit_without_an_answer_counts_where_it_went_through() -> None
     made.committer.fails_to_commit = LOST
     lost = await made.outcomes()
     made.committer.fails_to_commit = None
-    made.committer.stored = {it: Position(it, 110, 60) for it in (FIRST, SECOND)}
+    made.committer.stored = {it.source: Position(it.source, 110, 60).at(it.remote_topic) for it in made.plans}
     found = await made.outcomes()
 
     assert [(it.position, it.ended) for it in lost.values()] == [(100, Ended.INTERRUPTED)] * 2
@@ -174,7 +174,7 @@ async def test_a_partition_that_was_away_is_asked_about_when_it_is_back() -> Non
     made.committer.fails_to_commit = LOST
     await made.outcomes()
     made.committer.fails_to_commit = None
-    made.committer.stored = {it: Position(it, 110, 60) for it in (FIRST, SECOND)}
+    made.committer.stored = {it.source: Position(it.source, 110, 60).at(it.remote_topic) for it in made.plans}
     made.plans = both[:1]
     first = await made.outcomes()
     made.plans = both[1:]
