@@ -353,7 +353,7 @@ class Cluster:
             answers.update(await self._offsets_at(node_id, group, when, reads_committed=reads_committed))
 
         async with asyncio.TaskGroup() as tasks:
-            for node_id, group in by_leader.items():
+            for node_id, group in sorted(by_leader.items()):
                 tasks.create_task(ask(node_id, group), name=f"{self.alias}/list-offsets/{node_id}")
         return answers
 
@@ -371,6 +371,8 @@ class Cluster:
         by_topic: dict[str, list[tuple[int, int]]] = {}
         for tp in partitions:
             by_topic.setdefault(tp.topic, []).append((tp.partition, self.leader_epoch(tp)))
+        # Callers have sets of partitions: requests are the same in each run.
+        by_topic = {topic: sorted(numbers) for topic, numbers in sorted(by_topic.items())}
         # A partition missing in the broker's answer is treated as one it does not lead.
         silent = error_of(ErrorCode.NOT_LEADER_OR_FOLLOWER, alias, "ListOffsets", "missing in the answer")
         try:

@@ -120,9 +120,11 @@ async def epoch_ends(
         if leader is not None and own != UNKNOWN_EPOCH:
             by_leader.setdefault(leader, {}).setdefault(tp.topic, []).append((tp.partition, own, epoch))
     found: dict[TopicPartition, EpochEnd | BrokerAnsweredError] = {}
-    for leader, topics in by_leader.items():
+    # Callers have sets of partitions: requests are the same in each run.
+    for leader, topics in sorted(by_leader.items()):
+        ordered = {topic: sorted(rows) for topic, rows in sorted(topics.items())}
         try:
-            response = await cluster.send_to(leader, OffsetForLeaderEpochRequest(topics))
+            response = await cluster.send_to(leader, OffsetForLeaderEpochRequest(ordered))
         except (BrokerConnectionError, BrokerAnsweredError):
             continue
         for topic, answers in response.topics:

@@ -254,12 +254,12 @@ class MetadataRequest_v11(RequestStruct):  # noqa: N801
 
 
 class MetadataRequest(Request[MetadataRequest_v7 | MetadataRequest_v9 | MetadataRequest_v11]):
-    """Brokers, controller, and the named topics; all topics with None. Never creates a topic."""
+    """Brokers, controller, and the named topics, in their order; all topics with None. Never creates a topic."""
 
     API_KEY = 3
 
     def __init__(self, topics: Collection[str] | None) -> None:
-        self._topics = None if topics is None else list(topics)
+        self._topics = None if topics is None else sorted(topics)
 
     def build(self, request_struct_class: Any) -> Any:
         topics: list[Any] | None = self._topics

@@ -226,8 +226,8 @@ def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_no_test_is_a_library() -> None:
-    """What several modules of tests share is in tests/support or a conftest, never in one of them."""
-    elsewhere = re.compile(r"^\s*(?:from|import) tests\b(?!\.support\b).*", re.MULTILINE)
+    """What several modules of tests share is in tests/support, tests/simulated or a conftest, never in one of them."""
+    elsewhere = re.compile(r"^\s*(?:from|import) tests\b(?!\.(?:support|simulated)\b).*", re.MULTILINE)
     tests = ROOT / "tests"
     found = [(str(file), hit[0]) for file in tests.rglob("*.py") for hit in elsewhere.finditer(file.read_text())]
 

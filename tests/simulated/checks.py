@@ -1,0 +1,235 @@
+"""
+What must be true after each step: the records of a remote partition are those of its source, in order, none missing and
+none twice; a position never goes back, and never beyond what the target has for good.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import Position
+from mm2py.model.positions_topic import decode_stored
+from mm2py.wire.topic_log import LogRecord
+from tests.simulated.cluster import Cluster
+from tests.simulated.log import Batch, Partition, commits
+from tests.support.contents import decode
+
+
+@attrs.define(eq=False)
+class Copied:
+    """How far a remote partition is as its source: for each of its batches, the count of source records up to it."""
+
+    source: Partition
+    remote: Partition
+    #: Data records of the source, as far as they were read: offset and content.
+    known: list[tuple[int, tuple[object, ...]]] = attrs.field(factory=list)
+    read_to: int = 0
+    #: Last downstream offset and count of source records, batch by batch.
+    marks: list[tuple[int, int]] = attrs.field(factory=list)
+
+    @property
+    def count(self) -> int:
+        return self.marks[-1][1] if self.marks else 0
+
+    def upto(self, downstream_end: int) -> int:
+        """Return how many source records lie before a downstream offset."""
+        count = 0
+        for last, known in reversed(self.marks):
+            if last < downstream_end:
+                return known
+        return count
+
+
+class Checker:
+    """Watches a flow from *source* to *target*."""
+
+    def __init__(self, source: Cluster, target: Cluster, topics: dict[str, str], positions_topic: str) -> None:
+        self.violations: list[str] = []
+        self.records = 0
+        self.positions_seen = 0
+        self._source, self._target = source, target
+        self._topics = {remote: name for name, remote in topics.items()}
+        self._positions_topic = positions_topic
+        self._copied: dict[tuple[str, int], Copied] = {}
+        #: Positions that are committed, by source partition.
+        self._positions: dict[TopicPartition, int] = {}
+        self._pending: dict[int, list[Position]] = {}
+        #: The furthest that a group has committed at the source: its offset, by group and remote partition.
+        self.committed: dict[tuple[str, str, int], int] = {}
+        self.groups_seen = 0
+        #: The flow's group at the target.
+        self.group = "A-mm2"
+        self.plain_writes = 0
+        #: Whether acknowledged records may be lost, and of which partitions they were.
+        self.is_unclean = False
+        self._rewound: dict[TopicPartition, None] = {}
+        target.on_append = self.appended
+        target.on_loss = self.lost
+
+    def copied(self, remote: Partition) -> Copied:
+        """Return how far a remote partition is."""
+        key = remote.topic, remote.number
+        if key not in self._copied:
+            source = self._source.partition(self._topics[remote.topic], remote.number)
+            assert source is not None
+            self._copied[key] = Copied(source, remote)
+        return self._copied[key]
+
+    def appended(self, partition: Partition, batch: Batch) -> None:
+        """Check a batch that the target has just appended."""
+        if partition.topic in self._topics:
+            self._records(self.copied(partition), batch)
+        elif partition.topic == self._positions_topic:
+            self._owned(batch)
+            self._control(batch)
+
+    def _records(self, copied: Copied, batch: Batch) -> None:
+        self._read_source(copied)
+        at = copied.count
+        for record in decode(batch.raw):
+            content = (record.timestamp, record.key, record.value, record.headers)
+            if at >= len(copied.known):
+                what = f"{copied.remote} has {record.value!r} at {record.offset}"
+                self.fail(f"{what}, and the source ends before it ({batch.writer})")
+                return
+            wanted = copied.known[at][1]
+            if wanted != content:
+                self.fail(
+                    f"{copied.remote} has {record.value!r} at {record.offset}, not {wanted[2]!r} "
+                    f"({batch.writer}, producer {batch.producer_id}/{batch.producer_epoch} from {batch.first_sequence})"
+                )
+                return
+            at += 1
+            self.records += 1
+        copied.marks.append((batch.last, at))
+
+    def _read_source(self, copied: Copied) -> None:
+        source = copied.source
+        aborted = {producer: [] for producer, *_ in source.aborted}
+        for producer, first, last in source.aborted:
+            aborted[producer].append((first, last))
+        for batch in source.since_offset(copied.read_to):
+            if batch.last >= source.stable:  # whether what follows is aborted is not known yet
+                break
+            copied.read_to = batch.last + 1
+            if batch.is_control or any(
+                first <= batch.base <= last for first, last in aborted.get(batch.producer_id, ())
+            ):
+                continue
+            copied.known += [(it.offset, (it.timestamp, it.key, it.value, it.headers)) for it in decode(batch.raw)]
+
+    def lost(self, partition: Partition, batches: list[Batch]) -> None:
+        """Note what an election at the target has lost."""
+        copied = self._copied.get((partition.topic, partition.number))
+        if copied is not None and batches:
+            first = batches[0].base
+            if self.is_unclean:
+                # Acknowledged ones, too: positions may go back now, and are beyond the target's end until then.
+                self._positions.pop(TopicPartition(copied.source.topic, copied.source.number), None)
+                self._rewound[TopicPartition(copied.source.topic, copied.source.number)] = None
+            copied.marks = [mark for mark in copied.marks if mark[0] < first]
+
+    def _owned(self, batch: Batch) -> None:
+        """What is written without a transaction, which nothing can refuse, is written by a member of the group."""
+        group = self._target.coordinator.groups.get(self.group)
+        if batch.is_transactional or batch.is_control or group is None or not group.stored[2]:
+            return
+        self.plain_writes += 1
+        members = {member.client for member in group.stored[2].values()}
+        if batch.writer not in members:
+            self.fail(f"{batch.writer} wrote positions, and the group has {sorted(members)}")
+
+    def _control(self, batch: Batch) -> None:
+        if batch.is_control:
+            found = self._pending.pop(batch.producer_id, [])
+            if commits(batch.raw):
+                for position in found:
+                    self._position(position)
+            return
+        for record in decode(batch.raw):
+            said = decode_stored(
+                LogRecord(record.key, record.value, record.headers, 0, record.offset, record.timestamp)
+            )
+            if isinstance(said, tuple) and isinstance(said[1], Position):
+                if batch.is_transactional:
+                    self._pending.setdefault(batch.producer_id, []).append(said[1])
+                else:
+                    self._position(said[1])
+
+    def _position(self, position: Position) -> None:
+        self.positions_seen += 1
+        if position.source.topic not in self._topics.values():
+            return
+        before = self._positions.get(position.source, 0)
+        if position.source in self._rewound:
+            self._positions[position.source] = position.next_upstream
+            return
+        if position.next_upstream < before:
+            self.fail(f"the position of {position.source} went back from {before} to {position.next_upstream}")
+        self._positions[position.source] = position.next_upstream
+        remote_topic = next(remote for remote, name in self._topics.items() if name == position.source.topic)
+        remote = self._target.partition(remote_topic, position.source.partition)
+        if remote is None:
+            return
+        copied = self.copied(remote)
+        self._read_source(copied)
+        proven = copied.upto(remote.high_watermark)
+        wanted = sum(1 for offset, _ in copied.known if offset < position.next_upstream)
+        if wanted > proven:
+            what = f"the position of {position.source} is {position.next_upstream}, {wanted} records"
+            self.fail(f"{what}; the target has {proven} for good")
+
+    def commits(self, group: str, source: Partition, offset: int) -> None:
+        """Note what a group of the source commits."""
+        remote = next(remote for remote, name in self._topics.items() if name == source.topic)
+        key = group, remote, source.number
+        self.committed[key] = max(offset, self.committed.get(key, 0))
+
+    def look_at_groups(self) -> None:
+        """No group may stand at the target behind a record that it has not read at the source, nor beyond the end."""
+        for (group, topic, number), committed in self.committed.items():
+            known = self._target.coordinator.groups.get(group)
+            at = known.offsets.get((topic, number)) if known is not None else None
+            remote = self._target.partition(topic, number)
+            if at is None or remote is None or self.is_unclean:
+                continue
+            self.groups_seen += 1
+            copied = self.copied(remote)
+            read = sum(1 for offset, _ in copied.known if offset < committed)
+            skipped = copied.upto(at[0])
+            if at[0] > remote.high_watermark:
+                self.fail(f"group {group} stands at {at[0]} of {remote}, which ends at {remote.high_watermark}")
+            elif skipped > read:
+                self.fail(f"group {group} skips {skipped - read} records of {remote}: it stands at {at[0]}")
+
+    def fail(self, what: str) -> None:
+        """Note that an invariant does not hold."""
+        self.violations.append(f"{self._target.loop.time():.4f} s: {what}")
+
+    def lag(self) -> dict[str, int]:
+        """Return which partitions lack how many records."""
+        found = {}
+        for remote, name in self._topics.items():
+            topic = self._source.topics.get(name)
+            for source in topic.partitions if topic else ():
+                there = self._target.partition(remote, source.number)
+                if there is None:
+                    found[str(source)] = source.high_watermark
+                    continue
+                copied = self.copied(there)
+                self._read_source(copied)
+                if missing := len(copied.known) - copied.upto(there.high_watermark):
+                    found[str(source)] = missing
+        return found
+
+    def late_positions(self) -> dict[str, int]:
+        """Return by how much positions are behind."""
+        found = {}
+        for name in self._topics.values():
+            topic = self._source.topics.get(name)
+            for source in topic.partitions if topic else ():
+                at = self._positions.get(TopicPartition(name, source.number), -1)
+                if at < source.stable:
+                    found[str(source)] = source.stable - at
+        return found

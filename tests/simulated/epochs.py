@@ -1,0 +1,179 @@
+"""
+Copy epochs in worker processes of their own, and no Spark.
+
+A worker is a host beside its node's: it can be killed alone, and it can outlive its node, as an executor of a Spark
+cluster does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from types import SimpleNamespace
+
+import attrs
+
+from mm2py.model.epoch import EpochOutcome, EpochPlan
+from mm2py.model.flow import Flow
+from mm2py.pipeline.copy import epoch as copying
+from mm2py.pipeline.copy import worker_state
+from mm2py.pipeline.copy_job import EpochLostError
+from mm2py.telemetry.journal import EventLog
+from tests.simulated.loop import HOST, Host, SimClock
+from tests.simulated.network import Network
+
+
+#: What passes between a daemon and its workers takes so long.
+_PIPE_S = 0.001
+_SPARK_STARTS_S = 6.0
+
+
+class NoSpark:
+    """Stands for `SparkHost`: it takes its time to start, and that is all."""
+
+    def __init__(self, _settings: object, *, copy_tasks: int, clock: SimClock, **_: object) -> None:
+        self.copy_tasks = copy_tasks
+        self.settings = SimpleNamespace(is_on_this_machine=True, is_embedded=True, slots=copy_tasks + 1)
+        self.is_up = False
+        self.loses_executors = False
+        self._clock = clock
+
+    def expect(self, copy_tasks: int) -> None:
+        """Note how many tasks there will be."""
+        self.copy_tasks = copy_tasks
+
+    async def session(self) -> None:
+        """Start, once."""
+        if not self.is_up:
+            await self._clock.sleep(_SPARK_STARTS_S)
+            self.is_up = True
+
+    async def watch(self) -> None:
+        """Wait for nothing: no JVM can go away."""
+        await asyncio.Event().wait()
+
+    async def stop(self, **_: object) -> None:
+        """End at once."""
+        self.is_up = False
+
+
+@attrs.define(eq=False)
+class _Running:
+    plan: EpochPlan
+    host: Host
+    outcome: asyncio.Future[EpochOutcome]
+    asked_to_end: asyncio.Event
+
+
+class Records:
+    """Stands for `RecordTasks`: nothing is transformed in here."""
+
+    running = 0
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+class SimEpochs:
+    """Stands for `EpochRunner`: each copy task has a worker process, which is started again when it is lost."""
+
+    def __init__(self, spark: NoSpark, clock: SimClock, _events: EventLog, **_: object) -> None:
+        host = HOST.get()
+        assert host is not None
+        self.node = host
+        self.records = Records()
+        self.running: dict[tuple[Flow, int], _Running] = {}
+        #: Workers by task, and what each keeps between epochs.
+        self.workers: dict[tuple[Flow, int], tuple[Host, worker_state.WorkerState]] = {}
+        self._spark = spark
+        self._clock = clock
+        self._numbers = itertools.count()
+        host.epochs = self
+
+    async def ready(self) -> None:
+        """Wait for Spark."""
+        await self._spark.session()
+
+    async def run(self, plan: EpochPlan) -> EpochOutcome:
+        """Run an epoch in its task's worker."""
+        await self.ready()
+        key = (plan.flow, plan.task)
+        host, state = self._worker(key)
+        loop = asyncio.get_running_loop()
+        running = self.running[key] = _Running(plan, host, loop.create_future(), asyncio.Event())
+        running.outcome.add_done_callback(lambda it: None if it.cancelled() else it.exception())
+        host.start(self._work(running, state), name=plan.name)
+        try:
+            return await asyncio.shield(running.outcome)
+        finally:
+            if running.outcome.done() and self.running.get(key) is running:
+                del self.running[key]
+
+    def _worker(self, key: tuple[Flow, int]) -> tuple[Host, worker_state.WorkerState]:
+        found = self.workers.get(key)
+        if found is None or found[0].is_dead:
+            name = f"{self.node.name}/w{key[1]}.{next(self._numbers)}"
+            host = Host(self.node.loop, name, self.node.machine)
+            found = self.workers[key] = host, worker_state.WorkerState()
+        return found
+
+    async def _work(self, running: _Running, state: worker_state.WorkerState) -> None:
+        await self._clock.sleep(_PIPE_S)
+        try:
+            outcome = await copying.copy_epoch(running.plan, self._clock, state, running.asked_to_end)
+        except Exception as error:  # noqa: BLE001 - a Spark task that raises is a lost epoch
+            lost = EpochLostError(running.plan.name, f"{type(error).__name__}: {error}", may_still_write=False)
+            self.node.call_later(_PIPE_S, self._lose, running, lost)
+            return
+        self.node.call_later(_PIPE_S, self._end, running, outcome)
+
+    @staticmethod
+    def _end(running: _Running, outcome: EpochOutcome) -> None:
+        if not running.outcome.done():
+            running.outcome.set_result(outcome)
+
+    @staticmethod
+    def _lose(running: _Running, error: EpochLostError) -> None:
+        if not running.outcome.done():
+            running.outcome.set_exception(error)
+
+    def kill_worker(self, key: tuple[Flow, int], network: Network) -> None:
+        """End a worker at once; the daemon is told as by Spark."""
+        host, _ = self.workers.pop(key)
+        host.kill()
+        network.drop_host(host)
+        running = self.running.get(key)
+        if running is not None:
+            error = EpochLostError(running.plan.name, "its Python worker was killed", may_still_write=False)
+            self.node.call_later(0.2, self._lose, running, error)
+
+    def nudge(self, flow: Flow, task: int) -> bool:
+        """Ask an epoch to end early."""
+        running = self.running.get((flow, task))
+        if running is not None:
+            running.host.call_later(_PIPE_S, running.asked_to_end.set)
+        return running is not None
+
+    def is_waiting(self, _flow: Flow, _task: int) -> bool:
+        """Whether an epoch waits for a slot."""
+        return False
+
+    def is_late(self, _flow: Flow, _task: int) -> bool:
+        """Whether an epoch is overdue."""
+        return False
+
+    def view(self) -> None:
+        """Return nothing of Spark."""
+
+    async def settle(self, flow: Flow) -> None:
+        """Have the flow's epochs end, and wait for them."""
+        left = [it for it in self.running.values() if it.plan.flow == flow and not it.outcome.done()]
+        for it in left:
+            self.nudge(flow, it.plan.task)
+        if left:
+            await asyncio.wait({it.outcome for it in left})
+        for key in [key for key, it in self.running.items() if it.outcome.done()]:
+            del self.running[key]
+
+    def close(self) -> None:
+        """Do nothing."""

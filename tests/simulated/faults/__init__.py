@@ -1,0 +1,18 @@
+"""
+The kinds of faults, by the names that options have for them.
+
+A fault takes the world and a source of chance that is its own, so that one can be left out without a change to the
+others; it breaks something, has `World.later` mend it, and returns what it did in words.
+"""
+
+from __future__ import annotations
+
+from tests.simulated.faults import ambush, brokers, lines, nodes
+from tests.simulated.faults.kind import Fault
+
+
+FAULTS: dict[str, Fault] = {**nodes.FAULTS, **brokers.FAULTS, **lines.FAULTS, **ambush.FAULTS}
+#: Acknowledged records are lost by these: the flow copies them again, and the checker allows for it.
+LOSING = ("unclean",)
+#: Those that a flow survives without a trace.
+SURVIVED = tuple(name for name in FAULTS if name not in LOSING)

@@ -1,0 +1,107 @@
+"""What befalls brokers, leaders, coordinators and partitions."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from tests.simulated.faults.kind import Fault, duration
+
+
+if TYPE_CHECKING:
+    from tests.simulated.cluster import Cluster
+    from tests.simulated.world import World
+
+
+def _able(cluster: Cluster) -> list[int]:
+    return [node for node, it in cluster.brokers.items() if it.is_up and node not in cluster.fenced]
+
+
+def _crash(world: World, draw: random.Random) -> str:
+    cluster = world.a_cluster(draw)
+    able = _able(cluster)
+    if len(able) < (2 if draw.random() < 0.8 else 1):
+        return ""
+    node = draw.choice(able)
+    cluster.crash(node)
+    seconds = duration(draw)
+    world.later(seconds, lambda: cluster.restart(node))
+    return f"{cluster.name}{node} for {seconds:.2f} s"
+
+
+def _stall(world: World, draw: random.Random) -> str:
+    cluster = world.a_cluster(draw)
+    able = _able(cluster)
+    if not able:
+        return ""
+    node = draw.choice(able)
+    cluster.freeze(node)
+    seconds = duration(draw)
+    world.later(seconds, lambda: cluster.thaw(node))
+    return f"{cluster.name}{node} for {seconds:.2f} s"
+
+
+def _leader(world: World, draw: random.Random) -> str:
+    cluster = world.a_cluster(draw)
+    some = [it for it in cluster.all_partitions() if draw.random() < 0.3]
+    for partition in some:
+        cluster.move_leader(partition)
+    return f"{len(some)} of {cluster.name}" if some else ""
+
+
+def _coordinator(world: World, draw: random.Random) -> str:
+    cluster = world.target
+    alive = [it for it in cluster.brokers if it not in cluster.fenced]
+    if not alive:
+        return ""
+    slot = draw.choice(list(cluster.slots))
+    cluster.move_coordinators(slot, draw.choice(alive))
+    return f"{slot} of {cluster.name}"
+
+
+def _stale(world: World, draw: random.Random) -> str:
+    """A broker hears of nothing new for a while."""
+    cluster = world.a_cluster(draw)
+    broker = draw.choice(list(cluster.brokers.values()))
+    broker.stale = cluster.image()
+    seconds = duration(draw)
+    world.later(seconds, lambda: setattr(broker, "stale", None))
+    return f"{broker.address} for {seconds:.2f} s"
+
+
+def _sessions(world: World, _draw: random.Random) -> str:
+    """Brokers forget their fetch sessions."""
+    for broker in world.source.brokers.values():
+        broker.sessions.clear()
+    return "all of A"
+
+
+def _grow(world: World, draw: random.Random) -> str:
+    topic = world.source.topics[draw.choice(list(world.topics))]
+    if len(topic.partitions) > world.options.partitions + 2:
+        return ""
+    world.source.grow(topic, len(topic.partitions) + 1)
+    return f"{topic.name} to {len(topic.partitions)}"
+
+
+def _unclean(world: World, draw: random.Random) -> str:
+    """The target loses what it has acknowledged, which a flow copies again."""
+    remote = [world.target.topics[name] for name in world.topics.values() if name in world.target.topics]
+    able = [partition for topic in remote for partition in topic.partitions]
+    if not able:
+        return ""
+    partition = draw.choice(able)
+    lost = world.target.lose(partition, draw.choice((1, 1, 2, 5, 20)))
+    return f"{lost} batches of {partition} from {partition.end}" if lost else ""
+
+
+FAULTS: dict[str, Fault] = {
+    "broker": _crash,
+    "stall": _stall,
+    "leader": _leader,
+    "coordinator": _coordinator,
+    "stale": _stale,
+    "sessions": _sessions,
+    "grow": _grow,
+    "unclean": _unclean,
+}

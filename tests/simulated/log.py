@@ -1,0 +1,232 @@
+"""
+A partition: its log, and what a leader remembers of producers.
+
+After Kafka's own: UnifiedLog (high watermark, last stable offset), ProducerStateManager and ProducerAppendInfo (epochs,
+sequences, the last five batches), LeaderEpochFileCache (where epochs began), Partition (in-sync replicas). There is one
+log and not one for each replica: what an election may lose is what lies beyond the high watermark, and how much of it
+is drawn by the seed.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import struct
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from mm2py.wire.batches.batch import CONTROL, TRANSACTIONAL, RecordBatchView, batches, next_sequence
+from mm2py.wire.error_codes import ErrorCode
+
+
+_BASE_OFFSET = struct.Struct(">q")
+_LEADER_EPOCH = struct.Struct(">i")
+_SEQUENCE = struct.Struct(">i")
+_SEQUENCE_AT = 53
+_REMEMBERED = 5
+NOBODY = -1
+
+
+@attrs.frozen
+class Batch:
+    """A batch in the log, and who wrote it."""
+
+    base: int
+    last: int
+    raw: bytes
+    producer_id: int
+    producer_epoch: int
+    first_sequence: int
+    last_sequence: int
+    max_timestamp: int
+    is_control: bool
+    is_transactional: bool
+    #: The client that sent it, by the network; only for checks.
+    writer: str
+    epoch: int
+
+
+@attrs.define
+class Producer:
+    """What the leader knows of a producer id."""
+
+    epoch: int
+    seen: collections.deque[Batch] = attrs.field(factory=lambda: collections.deque(maxlen=_REMEMBERED))
+
+
+@attrs.define(eq=False)
+class Partition:
+    """A partition of a topic, at its leader."""
+
+    topic: str
+    number: int
+    replicas: list[int]
+    isr: list[int] = attrs.field(factory=list)
+    leader: int = NOBODY
+    leader_epoch: int = 0
+    start: int = 0
+    end: int = 0
+    high_watermark: int = 0
+    batches: list[Batch] = attrs.field(factory=list)
+    producers: dict[int, Producer] = attrs.field(factory=dict)
+    #: Where each open transaction began, by producer id; and those that were aborted: producer, first and last offset.
+    open: dict[int, int] = attrs.field(factory=dict)
+    aborted: list[tuple[int, int, int]] = attrs.field(factory=list)
+    epochs: list[tuple[int, int]] = attrs.field(factory=lambda: [(0, 0)])
+    #: Called when more can be read, or another broker leads.
+    waiters: dict[Callable[[], None], None] = attrs.field(factory=dict)
+    _lasts: list[int] = attrs.field(factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.number}"
+
+    @property
+    def stable(self) -> int:
+        """The last stable offset."""
+        return min([self.high_watermark, *self.open.values()])
+
+    def judge(self, raw: bytes, is_in_transaction: Callable[[int, int], bool]) -> tuple[int, Batch | None]:
+        """Return the error code of a produced batch; and of one that is here already, that one."""
+        (view,) = batches(memoryview(raw))
+        if not view.matches_crc():
+            return ErrorCode.CORRUPT_MESSAGE, None
+        if view.base_offset or view.has_holes or view.is_control:
+            return ErrorCode.INVALID_RECORD, None
+        if view.producer_id < 0:
+            return 0, None
+        code, seen = self._judge_sequence(view, raw)
+        is_transactional = bool(view.attributes & TRANSACTIONAL)
+        if not code and seen is None and is_transactional and view.producer_id not in self.open:
+            code = 0 if is_in_transaction(view.producer_id, view.producer_epoch) else ErrorCode.INVALID_TXN_STATE
+        return code, seen
+
+    def _judge_sequence(self, view: RecordBatchView, raw: bytes) -> tuple[int, Batch | None]:
+        known = self.producers.get(view.producer_id)
+        if known is None:
+            return 0, None
+        (first,) = _SEQUENCE.unpack_from(raw, _SEQUENCE_AT)
+        last = next_sequence(first, view.record_count - 1)
+        if view.producer_epoch < known.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH, None
+        is_new = view.producer_epoch > known.epoch
+        for seen in () if is_new else known.seen:
+            if (seen.first_sequence, seen.last_sequence) == (first, last):
+                return 0, seen
+        expected = 0 if is_new or not known.seen else next_sequence(known.seen[-1].last_sequence, 1)
+        return 0 if first == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, None
+
+    def append(self, raw: bytes, writer: str) -> Batch:
+        """Put a batch at the end, as a leader does."""
+        stored = bytearray(raw)
+        _BASE_OFFSET.pack_into(stored, 0, self.end)
+        _LEADER_EPOCH.pack_into(stored, 12, self.leader_epoch)
+        (view,) = batches(memoryview(stored))
+        (first,) = _SEQUENCE.unpack_from(raw, _SEQUENCE_AT)
+        batch = Batch(
+            self.end,
+            view.last_offset,
+            bytes(stored),
+            view.producer_id,
+            view.producer_epoch,
+            first,
+            next_sequence(first, view.record_count - 1) if first >= 0 else -1,
+            view.max_timestamp,
+            bool(view.attributes & CONTROL),
+            bool(view.attributes & TRANSACTIONAL),
+            writer,
+            self.leader_epoch,
+        )
+        self._take(batch)
+        return batch
+
+    def _take(self, batch: Batch) -> None:
+        self.batches.append(batch)
+        self._lasts.append(batch.last)
+        self.end = batch.last + 1
+        if self.epochs[-1][0] != batch.epoch:
+            self.epochs.append((batch.epoch, batch.base))
+        self._remember(batch)
+
+    def _remember(self, batch: Batch) -> None:
+        if batch.producer_id < 0:
+            return
+        known = self.producers.get(batch.producer_id)
+        if known is None or known.epoch < batch.producer_epoch:
+            known = self.producers[batch.producer_id] = Producer(batch.producer_epoch)
+        if batch.is_control:
+            first = self.open.pop(batch.producer_id, None)
+            if first is not None and not commits(batch.raw):
+                self.aborted.append((batch.producer_id, first, batch.last))
+            return
+        known.seen.append(batch)
+        if batch.is_transactional:
+            self.open.setdefault(batch.producer_id, batch.base)
+
+    def truncate(self, end: int) -> list[Batch]:
+        """Lose what lies from *end* on, and what is known by it; return what was lost."""
+        at = bisect.bisect_left(self._lasts, end)
+        lost, self.batches = self.batches[at:], self.batches[:at]
+        del self._lasts[at:]
+        self.end = self.batches[-1].last + 1 if self.batches else self.start
+        self.high_watermark = min(self.high_watermark, self.end)
+        self.epochs = [(epoch, begun) for epoch, begun in self.epochs if begun <= self.end] or [(0, 0)]
+        if lost:
+            self.producers, self.open, self.aborted = {}, {}, []
+            for batch in self.batches:
+                self._remember(batch)
+        return lost
+
+    def raise_watermark(self, to: int) -> None:
+        """Note up to where all replicas are."""
+        if to > self.high_watermark:
+            self.high_watermark = min(to, self.end)
+            self.wake()
+
+    def wake(self) -> None:
+        """Have all that wait for the partition see what is new."""
+        for waiter in list(self.waiters):
+            waiter()
+
+    def read(self, offset: int, most: int, *, committed: bool, is_first: bool) -> bytes:
+        """Return batches from *offset* on, the first one whole where it is the answer's first (KIP-74)."""
+        limit = self.stable if committed else self.high_watermark
+        found, size = [], 0
+        for batch in self.since_offset(offset):
+            if batch.last >= limit:
+                break
+            if size + len(batch.raw) > most and not (is_first and not found):
+                break
+            found.append(batch.raw)
+            size += len(batch.raw)
+        return b"".join(found)
+
+    def aborted_in(self, offset: int, upto: int) -> list[tuple[int, int]]:
+        """Return which aborted transactions a fetched range has."""
+        return [(producer, first) for producer, first, last in self.aborted if last >= offset and first < upto]
+
+    def since_offset(self, offset: int) -> Iterator[Batch]:
+        """Return the batches from the one with *offset* on."""
+        for at in range(bisect.bisect_left(self._lasts, offset), len(self.batches)):
+            yield self.batches[at]
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """Return the last epoch up to *epoch* and where it ended, as OffsetForLeaderEpoch does."""
+        if epoch == self.leader_epoch:
+            return epoch, self.end
+        later = [begun for known, begun in self.epochs if known > epoch]
+        earlier = [known for known, _ in self.epochs if known <= epoch]
+        if not earlier:
+            return -1, -1
+        return earlier[-1], later[0] if later else self.end
+
+    def since(self, timestamp: int) -> int:
+        """Return the base offset of the first batch that has a record of that time or later; -1 if there is none."""
+        return next((batch.base for batch in self.batches if batch.max_timestamp >= timestamp), -1)
+
+
+def commits(raw: bytes) -> bool:
+    """Whether a marker commits: its only record's key is a version and a type."""
+    # length, attributes, timestamp delta, offset delta: a byte each; then the key's length and the key.
+    (kind,) = struct.unpack_from(">h", raw, 61 + 5 + 2)
+    return kind == 1

@@ -1,0 +1,264 @@
+"""
+An event loop in virtual time, on which several machines run side by side.
+
+A `Host` is a context variable: whatever a machine starts inherits it, so each callback knows whose it is. That is what
+lets one process hold many machines: a frozen host's callbacks are parked, a killed one's are dropped at whatever
+``await`` they stand, without a ``finally`` being run, and between hosts the order of callbacks is drawn by the seed.
+Within a host they stay in asyncio's own order, which programs may rely on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextvars
+import heapq
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+
+HOST: contextvars.ContextVar[Host | None] = contextvars.ContextVar("host", default=None)
+
+#: More turns than that without a jump of time are an endless loop.
+_TURNS_AT_ONCE = 200_000
+#: What a turn takes: time that stands still would make a loop of `sleep(until - now)`, whose rest is 1e-14 s by
+#: rounding, an endless one.
+_TURN_S = 1e-6
+
+
+class LivelockError(AssertionError):
+    """Callbacks follow each other without end, or nothing is left to happen."""
+
+
+class Host:
+    """A machine, or a process on one: what runs there, and the state of its clock."""
+
+    def __init__(self, loop: SimLoop, name: str, machine: str = "") -> None:
+        self.loop = loop
+        self.name = name
+        #: Whose network it uses; a worker's is that of its node.
+        self.machine = machine or name
+        #: A number of its process, which differs from run to run of a node.
+        self.pid = 0
+        self.is_dead = self.is_frozen = False
+        #: What a node runs its epochs with.
+        self.epochs: Any = None
+        #: What the wall clock is ahead of the true time.
+        self.clock_ahead_ms = 0
+        self._parked: collections.deque[asyncio.Handle] = collections.deque()
+        #: Tasks of a killed host stay referenced: collected, their ``finally`` blocks would still be run.
+        self._buried: list[asyncio.Task[Any]] = []
+        self.context = contextvars.copy_context()
+        self.context.run(HOST.set, self)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def is_up(self) -> bool:
+        return not (self.is_dead or self.is_frozen)
+
+    def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run *work* on this host."""
+        return self.loop.create_task(work, name=name, context=self.context)
+
+    def call_later(self, seconds: float, call: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+        """Have *call* run on this host."""
+        return self.loop.call_later(seconds, call, *args, context=self.context)
+
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """Return what runs on this host."""
+        return [task for task in asyncio.all_tasks(self.loop) if getattr(task, "host", None) is self]
+
+    def kill(self) -> None:
+        """Lose all that runs here, wherever it stands."""
+        self._buried += self.tasks()
+        self.loop.graveyard.append(self)
+        self.is_dead = True
+        self._parked.clear()
+
+    def freeze(self) -> None:
+        """Stop the host; timers that expire meanwhile run when it thaws."""
+        self.is_frozen = True
+
+    def thaw(self) -> None:
+        """Let a frozen host go on."""
+        self.is_frozen = False
+        if not self.is_dead:
+            self.loop.resume(self._parked)
+        self._parked = collections.deque()
+
+    def park(self, handle: asyncio.Handle) -> None:
+        """Keep a callback of a frozen host."""
+        self._parked.append(handle)
+
+
+class SimTask(asyncio.Task):  # type: ignore[type-arg]
+    """A task whose hash is the same in each run: sets of tasks are iterated, in TaskGroup and elsewhere."""
+
+    def __init__(self, coro: Any, *, loop: SimLoop, context: contextvars.Context | None = None) -> None:
+        self._number = loop.number()
+        #: Where it runs.
+        self.host = HOST.get() if context is None else context.get(HOST)
+        super().__init__(coro, loop=loop, context=context)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class SimFuture(asyncio.Future):  # type: ignore[type-arg]
+    """As `SimTask`: asyncio.wait takes sets of futures."""
+
+    def __init__(self, *, loop: SimLoop) -> None:
+        self._number = loop.number()
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """Time stands still while anything is ready, then jumps to the next timer. There are no threads and no sockets."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        self.random = random.Random(f"loop {seed}")
+        self.network: Any = None
+        self.graveyard: list[Host] = []
+        self.turns = 0
+        self._now = 0.0
+        self._numbers = 0
+        self._turns_now = 0
+        #: What was raised where none awaits it, and tasks that were forgotten.
+        self.unhandled: list[str] = []
+        self.set_task_factory(lambda loop, coro, context=None: SimTask(coro, loop=loop, context=context))
+
+    def number(self) -> int:
+        """Return the number of one more task or future."""
+        self._numbers += 1
+        return self._numbers
+
+    def time(self) -> float:
+        return self._now
+
+    def create_future(self) -> SimFuture:
+        return SimFuture(loop=self)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Note what is wrong, whatever handler a daemon has set: one loop has many."""
+        self.unhandled.append(f"{self._now:.3f} s: {context.get('message')}: {context.get('exception')!r}")
+
+    def resume(self, handles: collections.deque[asyncio.Handle]) -> None:
+        """Have what a host missed run now."""
+        self._ready.extend(handles)  # type: ignore[attr-defined]
+
+    def _run_once(self) -> None:
+        ready = self._ready  # type: ignore[attr-defined]
+        self._expire_timers(ready)
+        self._turns_now += 1
+        self._now += _TURN_S
+        if self._turns_now > _TURNS_AT_ONCE:
+            raise LivelockError(f"at {self._now:.3f} s: {list(ready)[:5]}")
+        self._mix(ready)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            host = handle._context.get(HOST)
+            if host is None or host.is_up:
+                self.turns += 1
+                handle._run()
+            elif not host.is_dead:
+                host.park(handle)
+
+    def _expire_timers(self, ready: collections.deque[asyncio.Handle]) -> None:
+        """Let time jump if nothing is ready, and take the timers that are due."""
+        timers = self._scheduled  # type: ignore[attr-defined]
+        if self._timer_cancelled_count > 1_000 and self._timer_cancelled_count * 2 > len(timers):
+            timers[:] = [it for it in timers if not it._cancelled]
+            heapq.heapify(timers)
+            self._timer_cancelled_count = 0
+        while timers and timers[0]._cancelled:
+            heapq.heappop(timers)._scheduled = False
+        if not ready:
+            if not timers:
+                raise LivelockError("nothing is ready, and no timer is armed")
+            if timers[0]._when > self._now:
+                self._now, self._turns_now = timers[0]._when, 0
+        while timers and timers[0]._when <= self._now:
+            handle = heapq.heappop(timers)
+            handle._scheduled = False
+            if not handle._cancelled:
+                ready.append(handle)
+
+    def _mix(self, ready: collections.deque[asyncio.Handle]) -> None:
+        """Draw whose turn it is among hosts; each one's callbacks stay in their order."""
+        if len(ready) < 2:
+            return
+        by_host: dict[Host | None, collections.deque[asyncio.Handle]] = {}
+        for handle in ready:
+            by_host.setdefault(handle._context.get(HOST), collections.deque()).append(handle)
+        if len(by_host) < 2:
+            return
+        ready.clear()
+        lines = list(by_host.values())
+        while lines:
+            line = lines[int(self.random.random() * len(lines))]
+            ready.append(line.popleft())
+            if not line:
+                lines.remove(line)
+
+    # What would leave the process.
+
+    def _process_events(self, event_list: object) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+    def set_default_executor(self, _executor: object) -> None:
+        """Take none: there are no threads."""
+
+    def run_in_executor(self, _executor: object, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """Run *func* here and now; its awaiter goes on in a later turn, as after a thread."""
+        done = self.create_future()
+        try:
+            result = func(*args)
+        except BaseException as error:  # noqa: BLE001 - it is the awaiter's
+            done.set_exception(error)
+        else:
+            done.set_result(result)
+        return done
+
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
+        return await self.network.look_up(host, port)
+
+    async def sock_connect(self, sock: Any, address: Any) -> None:
+        await self.network.connect(sock, address)
+
+    async def create_connection(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, *, sock: Any = None, ssl: Any = None, **_: Any
+    ) -> Any:
+        assert ssl is None, "there is no TLS in here"
+        if sock is None:  # the probe that asks whether a port speaks TLS
+            return await self.network.open((host, port), protocol_factory())
+        return self.network.attach(sock, protocol_factory())
+
+
+class SimClock:
+    """The clock of whichever host asks."""
+
+    def __init__(self, loop: SimLoop, wall_start_ms: int = 1_735_689_600_000) -> None:
+        self._loop = loop
+        self._start_ms = wall_start_ms
+
+    def wall_ms(self) -> int:
+        host = HOST.get()
+        return self._start_ms + round(self._loop.time() * 1_000) + (host.clock_ahead_ms if host is not None else 0)
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

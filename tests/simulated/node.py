@@ -1,0 +1,123 @@
+"""A node by name: the product's own daemon, which can be started, drained, killed, frozen, and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mm2py import daemon
+from mm2py.config.settings import load_settings
+from mm2py.flow.control.replication_loops import judged
+from mm2py.telemetry.events import Event
+from mm2py.telemetry.journal import EventLog
+from tests.simulated.epochs import SimEpochs
+from tests.simulated.loop import Host, SimClock, SimLoop
+from tests.simulated.network import Network
+
+
+class SimNode:
+    """A node by name: it can be started, drained, killed, frozen, and started again."""
+
+    def __init__(
+        self, name: str, file: Path, loop: SimLoop, clock: SimClock, *, network: Network, tell: Callable[..., None]
+    ) -> None:
+        self.name = name
+        self.file = file
+        self.host: Host | None = None
+        self.node: daemon.MirrorMaker | None = None
+        self.task: asyncio.Task[Any] | None = None
+        self.is_wanted = False
+        self._loop, self._clock, self._network, self._tell = loop, clock, network, tell
+        self._runs = 0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is there, frozen or not."""
+        return self.host is not None and not self.host.is_dead and self.task is not None and not self.task.done()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended by itself."""
+        is_alive = self.host is not None and not self.host.is_dead
+        return is_alive and self.is_wanted and self.task is not None and self.task.done()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why it has ended."""
+        return None if self.task is None or self.task.cancelled() else self.task.exception()
+
+    @property
+    def is_able(self) -> bool:
+        """Whether it runs and is not frozen."""
+        return self.is_running and self.host is not None and not self.host.is_frozen
+
+    @property
+    def epochs(self) -> SimEpochs | None:
+        """What the daemon runs its epochs with, once it has started."""
+        return self.host.epochs if self.host is not None else None
+
+    @property
+    def workers(self) -> list[Host]:
+        """Return its worker processes."""
+        return [host for host, _ in self.epochs.workers.values()] if self.epochs is not None else []
+
+    @property
+    def hosts(self) -> list[Host]:
+        """Return the daemon's process and those of its workers."""
+        return [*([self.host] if self.host is not None else []), *self.workers]
+
+    def start(self) -> None:
+        """Start it unless it runs."""
+        if self.is_running:
+            return
+        self._runs += 1
+        self.host = Host(self._loop, self.name)
+        self.host.pid = self._runs
+        self.is_wanted = True
+        self.task = self.host.start(self._run(), name=self.name)
+        self._tell(self.name, "start")
+
+    async def _run(self) -> None:
+        settings = judged(load_settings(self.file))
+        events = EventLog(self._clock, self._said)
+        self.node = daemon.MirrorMaker(settings, clock=self._clock, events=events, jitter=random.random)
+        await self.node.run()
+
+    def _said(self, event: Event) -> None:
+        self._tell(self.name, "says", event)
+
+    def stop(self) -> None:
+        """Ask it to drain and end."""
+        self.is_wanted = False
+        if self.node is not None and self.host is not None:
+            self.host.call_later(0, self.node.request_stop, "the operator")
+
+    def kill(self, *, with_workers: bool = True) -> None:
+        """Lose the daemon; its workers too, or they go on to the end of their epochs."""
+        assert self.host is not None
+        epochs = self.epochs
+        self.host.kill()
+        self._network.drop_host(self.host)
+        if epochs is not None and with_workers:
+            for host, _ in epochs.workers.values():
+                host.kill()
+                self._network.drop_host(host)
+
+    def freeze(self) -> None:
+        """Stop all its processes where they stand."""
+        for host in self.hosts:
+            host.freeze()
+
+    def thaw(self) -> None:
+        """Have what is frozen go on."""
+        for host in self.hosts:
+            if host.is_frozen and not host.is_dead:
+                host.thaw()
+
+    def turn_clock(self, ms: int) -> None:
+        """Set its machine's wall clock, which is so much ahead then."""
+        for host in self.hosts:
+            host.clock_ahead_ms = ms

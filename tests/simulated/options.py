@@ -1,0 +1,70 @@
+"""What a run is like; a swarm draws it from the seed, a bug base has it in JSON."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import attrs
+
+from tests.simulated.faults import FAULTS, SURVIVED
+
+
+@attrs.frozen
+class Options:
+    """All that a run depends on, beside the code."""
+
+    seed: int = 0
+    nodes: int = 1
+    minutes: float = 10.0
+    partitions: int = 6
+    #: Batches a second and partition.
+    rate: float = 2.0
+    faults: tuple[str, ...] = attrs.field(default=(), converter=tuple)
+    #: Seconds between two faults, on average.
+    fault_every_s: float = 20.0
+    #: Whether the source has transactions, and the flow reads what is committed.
+    transactions: bool = False
+    settle_minutes: float = 10.0
+    latency_s: float = 0.0005
+    #: Whether nodes are static members, by a name of their own.
+    static: bool = False
+    epoch_ms: int = 5_000
+    min_isr: int = 1
+    #: Which of the faults, by their numbers, do not happen: that is how a failure is made smaller.
+    skipped: tuple[int, ...] = attrs.field(default=(), converter=tuple)
+    #: The number of the last fault that happens; -1 is no end.
+    last_fault: int = -1
+
+    def to_json(self) -> str:
+        """Return what is not as by default, in JSON."""
+        usual = attrs.asdict(Options())
+        return json.dumps({key: value for key, value in attrs.asdict(self).items() if value != usual[key]})
+
+    @classmethod
+    def from_json(cls, options: dict[str, Any]) -> Options:
+        """Return options as they were written by `to_json`."""
+        unknown = set(options.get("faults", ())) - set(FAULTS)
+        assert not unknown, f"no such fault: {sorted(unknown)}"
+        return cls(**options)
+
+
+def swarm(seed: int) -> Options:
+    """Draw what a run is like."""
+    draw = random.Random(f"swarm {seed}")
+    count = draw.choice((1, 2, 3, 5, len(SURVIVED)))
+    return Options(
+        seed=seed,
+        nodes=draw.choice((1, 2, 2, 3)),
+        minutes=draw.choice((3.0, 5.0, 8.0)),
+        partitions=draw.choice((1, 2, 4)),
+        rate=draw.choice((0.2, 0.5, 1.5)),
+        faults=dict.fromkeys([*(["ambush"] if draw.random() < 0.5 else []), *draw.sample(SURVIVED, count)]),
+        fault_every_s=draw.choice((2.0, 6.0, 20.0)),
+        transactions=draw.random() < 0.3,
+        latency_s=draw.choice((0.0005, 0.0005, 0.02, 0.1)),
+        static=draw.random() < 0.25,
+        epoch_ms=draw.choice((1_000, 5_000, 10_000)),
+        min_isr=draw.choice((1, 1, 2)),
+    )

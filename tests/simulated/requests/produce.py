@@ -1,0 +1,121 @@
+"""
+Produce: a batch is appended by the leader, and acknowledged once all in-sync replicas have it.
+
+After ReplicaManager and DelayedProduce; what a leader refuses is in `Partition.judge`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.protocol.produce import ProduceRequest_v7, ProduceRequest_v8
+
+from mm2py.wire.error_codes import ErrorCode
+from tests.simulated.log import Partition
+from tests.simulated.requests.kind import Kind
+from tests.support.produce_v13 import ProduceRequest_v13, told_by_id
+
+
+if TYPE_CHECKING:
+    from tests.simulated.broker import Broker, Line
+    from tests.simulated.cluster import Topic
+
+
+_BY_ID = 13
+
+
+def produce(broker: Broker, line: Line, request: Any, reply: Callable[[Any], None]) -> None:
+    """Append what is fit, and answer when it is on all replicas, or the client's time is over."""
+    delayed = DelayedProduce(broker, request, reply)
+    known = broker.cluster.by_id if delayed.by_id else broker.cluster.topics
+    for named, rows, *_ in request.topics:
+        topic = known.get(named)
+        delayed.results.append((named, [_append(delayed, line, topic, number, raw) for number, raw, *_ in rows]))
+    delayed.begin()
+
+
+def _append(delayed: DelayedProduce, line: Line, topic: Topic | None, number: int, raw: bytes) -> list[Any]:
+    broker = delayed.broker
+    cluster = broker.cluster
+    row = [number, 0, -1, -1, 0, [], None]
+    if topic is None or number >= len(topic.partitions):
+        row[1] = int(ErrorCode.UNKNOWN_TOPIC_ID if delayed.by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return row
+    partition = topic.partitions[number]
+    if partition.leader != broker.node:
+        row[1] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    elif len(partition.isr) < cluster.min_isr:
+        row[1] = int(ErrorCode.NOT_ENOUGH_REPLICAS)
+    else:
+        code, batch = partition.judge(raw, lambda *producer: cluster.is_in_transaction(partition, *producer))
+        row[1] = int(code)
+        if not code:
+            if batch is None:
+                batch = partition.append(raw, line.client.machine)
+                cluster.appended(broker, partition, batch)
+            else:  # it is here already
+                row[3] = batch.max_timestamp
+            row[2] = batch.base
+            delayed.waits.append((partition, batch.last + 1, partition.leader_epoch, row))
+    return row
+
+
+class DelayedProduce:
+    """An answer that waits for replicas."""
+
+    def __init__(self, broker: Broker, request: Any, reply: Callable[[Any], None]) -> None:
+        self.broker = broker
+        self.results: list[tuple[Any, list[list[Any]]]] = []
+        #: Partition, the end that all replicas must have, the epoch in which it was appended, the answer's row.
+        self.waits: list[tuple[Partition, int, int, list[Any]]] = []
+        self.by_id = request.API_VERSION >= _BY_ID
+        self._request = request
+        self._reply = reply
+        self._is_over = False
+        self._timer: Any = None
+
+    def begin(self) -> None:
+        """Wait as long as the client allows."""
+        for partition, *_ in self.waits:
+            partition.waiters[self.check] = None
+        self._timer = self.broker.host.call_later(self._request.timeout / 1000, self._expire)
+        self.check()
+
+    def check(self) -> None:
+        """Answer if nothing is waited for any more."""
+        if self._is_over:
+            return
+        left = 0
+        for partition, end, epoch, row in self.waits:
+            if (partition.leader, partition.leader_epoch) != (self.broker.node, epoch):
+                row[1] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            elif partition.high_watermark < end:
+                left += 1
+        if not left:
+            self._finish()
+
+    def _expire(self) -> None:
+        if not self._is_over:
+            for partition, end, _, row in self.waits:
+                if not row[1] and partition.high_watermark < end:
+                    row[1] = int(ErrorCode.REQUEST_TIMED_OUT)
+            self._finish()
+
+    def _finish(self) -> None:
+        self._is_over = True
+        self._timer.cancel()
+        for partition, *_ in self.waits:
+            partition.waiters.pop(self.check, None)
+        for _, rows in self.results:
+            for row in rows:
+                row[2] = -1 if row[1] else row[2]
+        version, answer = self._request.API_VERSION, self._request.RESPONSE_TYPE
+        if self.by_id:
+            self._reply(told_by_id([(named, [tuple(row) for row in rows]) for named, rows in self.results]))
+            return
+        columns = 7 if version >= ProduceRequest_v8.API_VERSION else 5
+        self._reply(answer([(named, [tuple(row[:columns]) for row in rows]) for named, rows in self.results], 0))
+
+
+KINDS = (Kind(produce, (ProduceRequest_v7, ProduceRequest_v8, ProduceRequest_v13), with_header=(ProduceRequest_v13,)),)

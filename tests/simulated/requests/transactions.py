@@ -1,0 +1,148 @@
+"""
+Producer ids and transactions.
+
+After TransactionCoordinator and TransactionMarkerChannelManager: fencing by epoch, markers later than the answer, and
+an EndTxn that is executed late like any other request.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.protocol.transaction import AddPartitionsToTxnRequest_v0, EndTxnRequest_v0, InitProducerIdRequest_v0
+
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.transactions import InitProducerIdRequest_v3
+from tests.simulated.coordination import Transaction
+from tests.simulated.log import NOBODY
+from tests.simulated.requests.kind import Kind
+from tests.support.batches import control_batch, resigned
+
+
+if TYPE_CHECKING:
+    from tests.simulated.broker import Broker, Line
+    from tests.simulated.cluster import Cluster
+
+
+_PRODUCER_EPOCH_AT = 51
+
+
+def _init_producer(broker: Broker, line: Line, it: Any, _reply: Any) -> Any:
+    cluster = broker.cluster
+    tags = ({},) if it.FLEXIBLE_VERSION else ()
+    name = it.transactional_id
+    if name is None:
+        cluster.producer_ids += 1
+        return it.RESPONSE_TYPE(0, 0, cluster.producer_ids, 0, *tags)
+
+    def say(code: int, producer_id: int = -1, epoch: int = -1) -> Any:
+        return it.RESPONSE_TYPE(0, int(code), producer_id, epoch, *tags)
+
+    if code := cluster.away(broker, name):
+        return say(code)
+    known = cluster.transactions.get(name)
+    if known is None:
+        cluster.producer_ids += 1
+        known = cluster.transactions[name] = Transaction(name, cluster.producer_ids)
+    known.timeout_s = it.transaction_timeout_ms / 1000
+    goes_on = bool(it.FLEXIBLE_VERSION) and it.producer_id >= 0
+    if goes_on and (it.producer_id, it.producer_epoch) != (known.producer_id, known.epoch):
+        return say(ErrorCode.INVALID_PRODUCER_EPOCH)
+    if known.state == "Ongoing":
+        known.epoch += 1
+        _end(cluster, known, commits=False)
+    if known.is_ending:
+        return say(ErrorCode.CONCURRENT_TRANSACTIONS)
+    known.epoch += 1
+    known.state = "Empty"
+    cluster.tell(cluster.name, "opened", name, known.producer_id, known.epoch, line.client.machine)
+    return say(0, known.producer_id, known.epoch)
+
+
+def _judge(broker: Broker, it: Any) -> tuple[int, Transaction | None]:
+    cluster = broker.cluster
+    if code := cluster.away(broker, it.transactional_id):
+        return code, None
+    known = cluster.transactions.get(it.transactional_id)
+    if known is None or known.producer_id != it.producer_id:
+        return int(ErrorCode.INVALID_PRODUCER_ID_MAPPING), None
+    if known.epoch != it.producer_epoch:
+        return int(ErrorCode.INVALID_PRODUCER_EPOCH), None
+    return 0, known
+
+
+def _add_partitions(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
+    cluster = broker.cluster
+    code, known = _judge(broker, it)
+    if known is not None and known.is_ending:
+        code = int(ErrorCode.CONCURRENT_TRANSACTIONS)
+    missing = [(t, n) for t, numbers in it.topics for n in numbers if cluster.partition(t, n) is None]
+    if known is not None and not code and not missing:
+        if known.state != "Ongoing":
+            known.state, known.begun_at, known.partitions = "Ongoing", cluster.loop.time(), {}
+            cluster.host.call_later(known.timeout_s, _expire, cluster, known, known.epoch, known.begun_at)
+        for topic, numbers in it.topics:
+            known.partitions |= dict.fromkeys((topic, number) for number in numbers)
+    rows = []
+    for topic, numbers in it.topics:
+        codes = []
+        for number in numbers:
+            refused = ErrorCode.OPERATION_NOT_ATTEMPTED if missing else 0
+            own = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if (topic, number) in missing else refused
+            codes.append((number, code or int(own)))
+        rows.append((topic, codes))
+    return it.RESPONSE_TYPE(0, rows)
+
+
+def _end_transaction(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
+    code, known = _judge(broker, it)
+    commits = it.transaction_result
+    if known is not None:
+        wanted = "Commit" if commits else "Abort"
+        if known.state == "Ongoing":
+            _end(broker.cluster, known, commits=commits)
+        elif known.state == f"Prepare{wanted}":
+            code = int(ErrorCode.CONCURRENT_TRANSACTIONS)
+        elif known.state != f"Complete{wanted}":
+            code = int(ErrorCode.INVALID_TXN_STATE)
+    return it.RESPONSE_TYPE(0, code)
+
+
+def _expire(cluster: Cluster, known: Transaction, epoch: int, begun_at: float) -> None:
+    if (known.state, known.epoch, known.begun_at) == ("Ongoing", epoch, begun_at):
+        cluster.tell(cluster.name, "expired", known.name)
+        known.epoch += 1
+        _end(cluster, known, commits=False)
+
+
+def _end(cluster: Cluster, known: Transaction, *, commits: bool) -> None:
+    known.state = "PrepareCommit" if commits else "PrepareAbort"
+    known.unmarked = dict(known.partitions)
+    seconds = cluster.times.markers_s * (0.5 + cluster.random.random())
+    cluster.host.call_later(seconds, _mark, cluster, known, commits)
+
+
+def _mark(cluster: Cluster, known: Transaction, commits: bool) -> None:
+    for topic, number in list(known.unmarked):
+        partition = cluster.partition(topic, number)
+        if partition is None:
+            known.unmarked.pop((topic, number))
+        elif partition.leader != NOBODY and cluster.brokers[partition.leader].is_up:
+            known.unmarked.pop((topic, number))
+            marker = bytearray(control_batch(0, known.producer_id, commits=commits))
+            struct.pack_into(">h", marker, _PRODUCER_EPOCH_AT, known.epoch)
+            batch = partition.append(resigned(marker), "coordinator")
+            cluster.appended(cluster.brokers[partition.leader], partition, batch)
+    if known.unmarked:
+        cluster.host.call_later(0.05, _mark, cluster, known, commits)
+    else:
+        known.state = "CompleteCommit" if commits else "CompleteAbort"
+        known.partitions = {}
+
+
+KINDS = (
+    Kind(_init_producer, (InitProducerIdRequest_v0, InitProducerIdRequest_v3)),
+    Kind(_add_partitions, (AddPartitionsToTxnRequest_v0,)),
+    Kind(_end_transaction, (EndTxnRequest_v0,)),
+)

@@ -1,0 +1,68 @@
+"""What of the product sees the machine that it runs on, its chance or its threads, and what it sees instead."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import secrets
+from collections.abc import Iterator
+from types import SimpleNamespace
+from unittest import mock
+
+from mm2py import daemon
+from mm2py.flow import group_members, membership
+from mm2py.flow.control import control
+from mm2py.model.node import Node
+from mm2py.pipeline.copy import epoch as copying
+from mm2py.wire import addresses
+from tests.simulated.epochs import NoSpark, SimEpochs
+from tests.simulated.loop import HOST, Host
+from tests.simulated.network import SocketModule
+
+
+def _host() -> Host:
+    host = HOST.get()
+    assert host is not None
+    return host
+
+
+def _this_node(*, rest: str = "", started_ms: int = 0) -> Node:
+    host = _host()
+    return Node(host.machine, host.pid, f"machine of {host.machine}", "1", rest, started_ms)
+
+
+def _worker_name() -> str:
+    host = HOST.get()
+    return host.name if host is not None else "nowhere"
+
+
+@contextlib.contextmanager
+def tamed(seed: int) -> Iterator[None]:
+    """Have nothing of the product see the machine that this runs on, its chance, or its threads."""
+    draw = random.Random(f"product {seed}")
+    seeded = random.Random
+
+    class Seeded(seeded):
+        def __init__(self, x: object = None) -> None:
+            super().__init__(draw.random() if x is None else x)  # type: ignore[arg-type]
+
+    random.seed(f"global {seed}")
+    with contextlib.ExitStack() as patches:
+        for target, name, double in (
+            (daemon, "SparkHost", NoSpark),
+            (daemon, "EpochRunner", SimEpochs),
+            (daemon, "this_node", _this_node),
+            (control, "this_node", _this_node),
+            (daemon, "os", SimpleNamespace(getpid=lambda: _host().pid)),
+            (daemon, "_tune_garbage_collector", lambda: None),
+            (membership, "is_alive", lambda _: True),
+            (group_members, "is_alive", lambda _: True),
+            (copying, "worker_name", _worker_name),
+            (copying, "_cpu_s", lambda: 0.0),
+            (copying, "_rss_bytes", lambda: 0),
+            (addresses, "socket", SocketModule),
+            (random, "Random", Seeded),
+            (secrets, "token_hex", lambda n=8: f"{draw.getrandbits(n * 8):0{n * 2}x}"),
+        ):
+            patches.enter_context(mock.patch.object(target, name, double))
+        yield

@@ -1,0 +1,75 @@
+"""Producers at the source, and groups that read there."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import random
+from typing import TYPE_CHECKING
+
+from tests.simulated.log import NOBODY, Partition
+from tests.support.batches import TRANSACTIONAL, Content, build_batch, control_batch
+
+
+if TYPE_CHECKING:
+    from tests.simulated.world import World
+
+
+class Workload:
+    """What goes on at the source by itself."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self._world = world
+        self._work, self._reads = random.Random(f"work {seed}"), random.Random(f"reads {seed}")
+        self._numbers: collections.Counter[tuple[str, int]] = collections.Counter()
+
+    def _partitions(self) -> list[Partition]:
+        source = self._world.source
+        return [partition for name in self._world.topics for partition in source.topics[name].partitions]
+
+    async def produce(self) -> None:
+        """Produce to all partitions, but while all sleep."""
+        draw, world = self._work, self._world
+        while True:
+            partitions = self._partitions()
+            await asyncio.sleep(draw.expovariate(world.options.rate * len(partitions)))
+            if world.rests_until > world.loop.time():
+                await asyncio.sleep(world.rests_until - world.loop.time() - 20 * draw.random())
+            partition = draw.choice(partitions)
+            if partition.leader != NOBODY and world.source.brokers[partition.leader].is_up:
+                self._append(partition, draw.choice((1, 1, 2, 5, 20)))
+
+    def _append(self, partition: Partition, count: int) -> None:
+        key, now = (partition.topic, partition.number), self._world.clock.wall_ms()
+        first = self._numbers[key]
+        self._numbers[key] += count
+        name = b"%s-%d" % (partition.topic.encode(), partition.number)
+        records = [Content(n, now, b"k%d" % (first + n), b"%s:%d" % (name, first + n)) for n in range(count)]
+        if not self._world.options.transactions or self._work.random() >= 0.3:
+            self._put(partition, build_batch(records, producer=(7, 0, first & 0xFFFFFF)), "producer")
+            return
+        producer, commits = 50 + partition.number, self._work.random() < 0.7
+        batch = build_batch(records, producer=(producer, 0, first & 0xFFFF), attributes=TRANSACTIONAL)
+        self._put(partition, batch, "producer")
+        self._put(partition, control_batch(0, producer, commits=commits), "coordinator")
+
+    def _put(self, partition: Partition, raw: bytes, writer: str) -> None:
+        source = self._world.source
+        source.appended(source.brokers[partition.leader], partition, partition.append(raw, writer))
+
+    async def consume(self) -> None:
+        """Have groups at the source read on, and now and then be reset."""
+        draw, world = self._reads, self._world
+        while True:
+            await asyncio.sleep(draw.expovariate(0.5))
+            if world.rests_until > world.loop.time():
+                await asyncio.sleep(world.rests_until - world.loop.time())
+            name = draw.choice(("readers", "loaders"))
+            group = world.source.coordinator.group(name)
+            group.protocol_type = "consumer"
+            partition = draw.choice(self._partitions())
+            key = partition.topic, partition.number
+            before = group.offsets.get(key, (0, ""))[0]
+            offset = draw.randint(before, max(before, partition.stable)) if draw.random() < 0.95 else 0
+            group.offsets[key] = offset, ""
+            world.checker.commits(name, partition, offset)

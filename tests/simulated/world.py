@@ -1,0 +1,285 @@
+"""
+A run by its options: two clusters, some nodes, producers, and what befalls them; then all is mended and must be well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import gc
+import itertools
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tests.simulated import operators
+from tests.simulated.checks import Checker
+from tests.simulated.cluster import Cluster
+from tests.simulated.escapes import Escapes
+from tests.simulated.faults import FAULTS, LOSING
+from tests.simulated.journal import Journal
+from tests.simulated.log import Partition
+from tests.simulated.loop import Host, LivelockError, SimClock, SimLoop
+from tests.simulated.network import Network
+from tests.simulated.node import SimNode
+from tests.simulated.options import Options
+from tests.simulated.taming import tamed
+from tests.simulated.workload import Workload
+from tests.support.mm2_file import mm2_properties
+
+
+#: Topics of the source, and their copies.
+TOPICS = {"orders": "A.orders", "events": "A.events"}
+_POSITIONS = "mm2-offsets.A.internal"
+#: Faults begin once the flow runs.
+_STARTS_S = 20.0
+_ENDS_S = 60.0
+
+
+@attrs.frozen
+class Result:
+    """What a run came to."""
+
+    violations: list[str]
+    digest: str
+    #: What befell the world; each line begins with the fault's number.
+    faults: list[str]
+    cpu_s: float
+    virtual_s: float
+    turns: int
+    records: int
+    requests: dict[str, int]
+    events: dict[str, int]
+    rss_mb: float
+    timeline: list[str]
+
+
+class World:
+    """Everything in a run, until it is over."""
+
+    def __init__(self, options: Options, work_dir: Path, *, keeps: bool) -> None:
+        self.options = options
+        self.topics = TOPICS
+        self.loop = SimLoop(options.seed)
+        self.clock = SimClock(self.loop)
+        self.network = Network(self.loop, options.seed)
+        self.network.usual.latency_s = options.latency_s
+        self.journal = Journal(self.loop, keeps=keeps)
+        self.source, self.target = self._cluster("A"), self._cluster("B")
+        self.checker = Checker(self.source, self.target, TOPICS, _POSITIONS)
+        self.checker.is_unclean = any(kind in options.faults for kind in LOSING)
+        self.source.on_append = lambda partition, batch: self._appended(self.source, partition, batch)
+        self.target.on_append = lambda partition, batch: self._appended(self.target, partition, batch)
+        self.nodes = {name: self._node(name, work_dir) for name in [f"n{it}" for it in range(options.nodes)]}
+        self.workload = Workload(self, options.seed)
+        self.faults: list[str] = []
+        #: Until when hardly anything happens.
+        self.rests_until = 0.0
+        #: What is broken, by number, and how it is mended.
+        self._broken: dict[int, Callable[[], object]] = {}
+        self._mends = itertools.count()
+        self._operator = Host(self.loop, "operator")
+        self._draw = random.Random(f"peace {options.seed}")
+
+    def _cluster(self, name: str) -> Cluster:
+        cluster = Cluster(name, self.loop, self.network, self.options.seed, tell=self.journal.tell)
+        cluster.min_isr = self.options.min_isr
+        cluster.wall_ms = self.clock.wall_ms
+        cluster.trace = self.journal.trace
+        return cluster
+
+    def _appended(self, cluster: Cluster, partition: Partition, batch: Any) -> None:
+        producer = f"{batch.producer_id}/{batch.producer_epoch}"
+        self.journal.tell(cluster.name, "append", partition, batch.base, batch.last, batch.writer, producer)
+        if cluster is self.target:
+            self.checker.appended(partition, batch)
+
+    def _node(self, name: str, work_dir: Path) -> SimNode:
+        file = work_dir / f"{name}.properties"
+        settings: dict[str, object] = {
+            "A->B.topics": ",".join(TOPICS),
+            "B->A.enabled": "false",
+            "tasks.max": "3",
+            "listeners": "",
+            "emit.checkpoints.interval.seconds": "5",
+            "sync.group.offsets.enabled": "true",
+            "B.offset.flush.interval.ms": "5000",
+            "copy.epoch.ms": str(self.options.epoch_ms),
+            "refresh.topics.interval.seconds": "5",
+            "refresh.groups.interval.seconds": "5",
+            "sync.group.offsets.interval.seconds": "5",
+            "offset.storage.partitions": "5",
+        }
+        if self.options.static:
+            settings["B.group.instance.id"] = name
+        if self.options.transactions:
+            settings["A.consumer.isolation.level"] = "read_committed"
+        file.write_text(mm2_properties(self.source.servers, self.target.servers, **settings))
+        return SimNode(name, file, self.loop, self.clock, network=self.network, tell=self.journal.tell)
+
+    # The run.
+
+    def run(self) -> list[str]:
+        """Run to the end; return what was violated."""
+        asyncio.set_event_loop(self.loop)
+        living = self._operator.start(self._live(), "run")
+        living.add_done_callback(lambda _: self.loop.stop())
+        try:
+            # No Runner: it would wait for the tasks of hosts that were killed.
+            self.loop.run_forever()
+        except LivelockError as error:
+            self.checker.fail(f"livelock: {error}")
+        if living.done():
+            living.result()
+        return [*self.checker.violations, *(f"unhandled: {it}" for it in self.loop.unhandled)]
+
+    async def _live(self) -> None:
+        for name in TOPICS:
+            self.source.create(name, self.options.partitions)
+        for node in self.nodes.values():
+            node.start()
+        work = [
+            self._operator.start(self.workload.produce(), "producers"),
+            self._operator.start(self.workload.consume(), "consumers"),
+        ]
+        if self.options.faults:
+            work.append(self._operator.start(self._break(), "faults"))
+        watching = self._operator.start(self._watch(), "watch")
+        await asyncio.sleep(self.options.minutes * 60)
+        if self.rests_until > self.loop.time():
+            await asyncio.sleep(self.rests_until + 60 - self.loop.time())
+        for task in work:
+            task.cancel()
+        self._mend_all()
+        await self._converge()
+        watching.cancel()
+        await self._end()
+
+    async def _watch(self) -> None:
+        """Stop at the first violation; what is checked once a second is checked here."""
+        while not self.checker.violations:
+            await asyncio.sleep(1 if self.rests_until < self.loop.time() else 60)
+            for node in self.nodes.values():
+                if node.has_ended:
+                    self.checker.fail(f"{node.name} has ended by itself: {node.failure!r}")
+                    node.is_wanted = False
+            self.checker.look_at_groups()
+        self.loop.stop()
+
+    async def _converge(self) -> None:
+        begun, within_s = self.loop.time(), self.options.settle_minutes * 60
+        while (lag := self.checker.lag()) or (late := self.checker.late_positions()):
+            if self.loop.time() - begun > within_s:
+                what = f"{sum(lag.values())} records are missing: {lag}" if lag else f"positions are behind: {late}"
+                self.checker.fail(f"after {within_s:g} s of peace {what}")
+                return
+            if "operator" in self.options.faults and round(self.loop.time() - begun) % 30 == 15:
+                operators.undo(self, self._draw)
+            await asyncio.sleep(1)
+        self.journal.tell("run", "converged", f"{self.loop.time() - begun:.0f}")
+
+    async def _end(self) -> None:
+        for node in self.nodes.values():
+            if node.is_running:
+                node.stop()
+        await asyncio.sleep(_ENDS_S)
+        # What runs still is dropped where it stands.
+        for host in [host for node in self.nodes.values() for host in node.hosts if not host.is_dead]:
+            for task in host.tasks():
+                self.journal.tell("left over", task.get_name())
+            host.kill()
+        for cluster in (self.source, self.target):
+            cluster.host.kill()
+            for broker in cluster.brokers.values():
+                broker.host.kill()
+
+    # Faults.
+
+    async def _break(self) -> None:
+        options, plan = self.options, random.Random(f"plan {self.options.seed}")
+        await asyncio.sleep(_STARTS_S)
+        for number in itertools.count():
+            await asyncio.sleep(plan.expovariate(1 / options.fault_every_s))
+            if self.rests_until > self.loop.time():
+                await asyncio.sleep(self.rests_until - self.loop.time())
+            kind = plan.choice(options.faults)
+            if number in options.skipped or 0 <= options.last_fault < number:
+                continue
+            what = FAULTS[kind](self, random.Random(f"fault {options.seed} {number}"))
+            if what:
+                self.befell(kind, what, number)
+
+    def befell(self, kind: str, what: str, number: int | None = None) -> None:
+        """Note a fault."""
+        self.faults.append(f"{'' if number is None else f'#{number} '}{self.loop.time():.3f} {kind} {what}")
+        self.journal.tell("fault", kind, what)
+
+    def later(self, seconds: float, mend: Callable[[], object]) -> None:
+        """Have something mended later, or when all is; nothing stays broken because something else breaks."""
+        number = next(self._mends)
+        self._broken[number] = mend
+        self._operator.call_later(seconds, self._mend, number)
+
+    def _mend(self, number: int) -> None:
+        mend = self._broken.pop(number, None)
+        if mend is not None:
+            mend()
+
+    def _mend_all(self) -> None:
+        for number in list(self._broken):
+            self._mend(number)
+        self.network.heal()
+        for node in self.nodes.values():
+            node.turn_clock(0)
+            node.thaw()
+            node.start()
+        for cluster in (self.source, self.target):
+            cluster.ambush = None
+            for number, broker in cluster.brokers.items():
+                broker.stale = None
+                if broker.host.is_frozen:
+                    cluster.thaw(number)
+                elif broker.host.is_dead:
+                    cluster.restart(number)
+        self.journal.tell("run", "peace")
+
+    def a_node(self, draw: random.Random) -> SimNode | None:
+        """Draw one of the nodes that run."""
+        able = [node for node in self.nodes.values() if node.is_able]
+        return draw.choice(able) if able else None
+
+    def a_cluster(self, draw: random.Random) -> Cluster:
+        """Draw a cluster, more often the target."""
+        return draw.choice((self.source, self.target, self.target))
+
+
+def execute(options: Options, *, keeps: bool = False) -> Result:
+    """Run by *options* in this process, which can do nothing else any more: what was killed is not to be cleaned up."""
+    gc.collect()
+    gc.disable()
+    begun = time.process_time()
+    with tempfile.TemporaryDirectory() as folder, tamed(options.seed):
+        world = World(options, Path(folder), keeps=keeps)
+        escapes = Escapes()
+        with escapes.heard():
+            violations = world.run()
+    counts: collections.Counter[str] = world.source.counts + world.target.counts
+    return Result(
+        violations=[*violations, *escapes.found],
+        digest=world.journal.digest,
+        faults=world.faults,
+        cpu_s=round(time.process_time() - begun, 2),
+        virtual_s=round(world.loop.time()),
+        turns=world.loop.turns,
+        records=world.checker.records,
+        requests=dict(counts),
+        events=dict(world.journal.events),
+        rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        timeline=world.journal.timeline(),
+    )

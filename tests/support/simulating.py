@@ -1,0 +1,23 @@
+"""Runs of the simulation in a process of its own, as `scripts/simulate` starts it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+_ROOT = Path(__file__).parents[2]
+
+
+def simulate(*arguments: str) -> str:
+    """Run `scripts/simulate` with these arguments; return what it printed. Raises if anything was violated."""
+    command = [sys.executable, "-m", "tests.simulated", *arguments]
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    done = subprocess.run(
+        command, cwd=_ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    print(done.stdout)  # noqa: T201 - where the seeds began is part of what is seen of the test
+    assert done.returncode == 0, done.stdout
+    return done.stdout
