@@ -194,7 +194,7 @@ def _groups(flow: Json) -> Sheet:
     rows = [
         (
             group["connector"],
-            group["state"],
+            group["state"].replace("_", " "),
             count(group["restarts"]),
             away.get(group["last_error"]) or "; ".join(filter(None, [group["last_error"], group["hint"]])),
         )
@@ -209,7 +209,7 @@ def _tasks(flow: Json) -> Sheet:
     rows = [
         (
             str(task["task"]),
-            task["state"],
+            task["state"].replace("_", " "),
             count(task["epoch"]),
             count(task["partitions"]),
             rate(task["records_per_s"]),
@@ -261,7 +261,7 @@ def _stage(topic: Json) -> str:
     if topic["is_paused"]:
         return "paused"
     if len(topic["stages"]) <= 1:
-        return _STAGES.get(topic["stage"], str(topic["stage"]))
+        return _STAGES.get(topic["stage"], str(topic["stage"]).replace("_", " "))
     stages = ((_STAGES.get(name, name.replace("_", " ")), many) for name, many in sorted(topic["stages"].items()))
     return ", ".join(f"{many} {name}" for name, many in stages)
 
@@ -328,7 +328,7 @@ def partitions_page(partitions: Sequence[Json]) -> list[Part]:
     rows = [
         (
             str(one["partition"]),
-            "paused" if one["is_paused"] else one["stage"],
+            "paused" if one["is_paused"] else one["stage"].replace("_", " "),
             text(one["position"]),
             text(one["end_offset"]),
             count(one["lag"]),

@@ -12,6 +12,7 @@ import attrs
 
 from mm2py.config.keys.cluster import LEAST_TRANSACTION_MS
 from mm2py.config.keys.row import Key, LineLevel, Place, trimmed
+from mm2py.config.keys.security import PROTOCOLS
 from mm2py.config.keys.table import key_named
 from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.lint import Line
@@ -190,7 +191,8 @@ def _note_servers(layers: Layers, flow: Flow) -> Iterator[Problem]:
         for written in dict.fromkeys(re.findall(r"(\w+)://", line.text)):
             message = f"{written}:// is ignored, as in Java: security.protocol is {used}"
             key = f"{line.key.removesuffix('bootstrap.servers')}security.protocol"
-            hint = "write host:port alone" if written.upper() == used else f"write {key} = {written.upper()}"
+            is_other = written.upper() in set(PROTOCOLS) - {used}
+            hint = f"write {key} = {written.upper()}" if is_other else "write host:port alone"
             yield Problem(line.where, line.key, line.reason(ValueError(message)), hint)
         whole = layers.get(f"{_end(flow, side)}.bootstrap.servers")
         if whole is None or whole.key == line.key or _addresses(whole) == _addresses(line):

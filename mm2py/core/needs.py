@@ -62,6 +62,8 @@ class InternalTopic:
     purpose: str
     partitions: int = 1
     is_vital: bool = False
+    #: Is it created only once the flow has several nodes?
+    is_of_nodes: bool = False
 
 
 #: What is allowed on each resource of one side; None, or no entry, where that is unknown.
@@ -104,7 +106,7 @@ def _of_nodes(settings: FlowSettings) -> Iterator[InternalTopic]:
     )
     yield InternalTopic(
         Side.TARGET, status.topic or status_topic(source), "status.storage.replication.factor",
-        status.replication_factor, "what nodes report to each other", status.partitions,
+        status.replication_factor, "what nodes report to each other", status.partitions, is_of_nodes=True,
     )  # fmt: skip
     if settings.topic_sync.configs_enabled or settings.topic_sync.acls_enabled:
         purpose = "sync.topic.configs.enabled and sync.topic.acls.enabled"

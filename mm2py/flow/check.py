@@ -45,6 +45,7 @@ class _Wanted:
     setting: str
     purpose: str
     is_vital: bool
+    is_of_nodes: bool = False
 
 
 async def check_flows(settings: MirrorSettings, clock: Clock) -> tuple[tuple[Reached, ...], tuple[CheckedFlow, ...]]:
@@ -197,7 +198,7 @@ class FlowCheck:
         for own in internal:
             if own.side is side and own.name not in there.partitions:
                 new = NewTopic(own.name, own.partitions, own.replication_factor)
-                yield _Wanted(new, own.setting, own.purpose, own.is_vital)
+                yield _Wanted(new, own.setting, own.purpose, own.is_vital, own.is_of_nodes)
         if side is Side.SOURCE:
             return
         source = self._sides[Side.SOURCE].topics.topics
@@ -239,6 +240,8 @@ class FlowCheck:
                 text, hint, level = f"whether {topics} can be created on {alias}: {error}", "", Level.UNKNOWN
             else:
                 text, hint = f"{topics} cannot be created: {error}", error.hint
+            if all(refusal.is_of_nodes for refusal, _ in refused):
+                text, level = f"{text}; only several nodes of the flow need it", Level.WARNING
             yield Finding(level, str(self._settings.flow), text, hint)
         factor, is_told = self._settings.topics.replication_factor or 0, any(key[0] == _REMOTE for key in alike)
         if self._settings.is_enabled and there is self._sides[Side.TARGET] and factor > there.brokers and not is_told:

@@ -17,10 +17,11 @@ class PartitionMove:
     """
     What the readers of a group's partition would see at the target.
 
-    They would read `again` what they have read beyond what is copied, and what is not copied yet would be `missing` at
-    first; both in offsets of the source. `uncommitted` counts partitions whose translated offset the group has not
-    committed there: that is done at `due_ms`, in wall time, or not, for the reason `why`. In those that `moved` the
-    group has read on at the target; there it is `in_use`. `unknown` counts partitions of which something is unknown.
+    They would read `again` what they have read beyond what is copied, or, at most, beyond a translation that is not
+    exact, and what is not copied yet would be `missing` at first; both in offsets of the source. `uncommitted` counts
+    partitions whose translated offset the group has not committed there: that is done at `due_ms`, in wall time, or
+    not, for the reason `why`. In those that `moved` the group has read on at the target; there it is `in_use`.
+    `unknown` counts partitions of which something is unknown.
     """
 
     again: int = 0
@@ -31,6 +32,7 @@ class PartitionMove:
     unknown: int = 0
     due_ms: int | None = None
     why: str = ""
+    is_again_at_most: bool = False
 
     @property
     def is_due(self) -> bool:
@@ -43,7 +45,7 @@ class PartitionMove:
         if self.in_use:
             return "in use at the target"
         parts = (
-            f"would read {self.again} again" if self.again else "",
+            f"would read {'at most ' if self.is_again_at_most else ''}{self.again} again" if self.again else "",
             f"would miss {self.missing} until they are copied" if self.missing else "",
             "moved" if self.moved else "",
             self._unknown_text() if self.unknown else "",
@@ -99,6 +101,7 @@ def _together(group: GroupOffsetsView, each: tuple[PartitionMove, ...]) -> Group
         unknown=sum(it.unknown for it in each),
         due_ms=group.sync_due_ms,
         why=group.unsynced_why,
+        is_again_at_most=any(it.is_again_at_most for it in each),
     )
 
 
@@ -115,15 +118,19 @@ def _of_offset(offset: GroupOffsetView, group: GroupOffsetsView, partition: Part
             return PartitionMove(unknown=1)
     uncommitted = int(at_target is OffsetAtTarget.UNCOMMITTED)
     again, missing, unknown = _of_copy(offset, partition)
-    return PartitionMove(again, missing, uncommitted, unknown=unknown, due_ms=due_ms, why=why)
+    is_at_most = bool(offset.behind) and not offset.is_exact
+    return PartitionMove(
+        again, missing, uncommitted, unknown=unknown, due_ms=due_ms, why=why, is_again_at_most=is_at_most
+    )
 
 
 def _of_copy(offset: GroupOffsetView, partition: PartitionView | None) -> tuple[int, int, int]:
     """Return what would be read again and missing of what is copied, and whether that is unknown."""
+    behind = 0 if offset.is_exact else offset.behind
     if partition is None:
         # All records of what came from the target are there. What another node copies is known to it alone.
-        return 0, 0, int(not (offset.is_back or offset.is_exact))
-    again = max(0, offset.upstream - partition.position)
-    if partition.end_offset is None or not (offset.is_exact or again):
+        return behind or 0, 0, int(behind is None and not offset.is_back)
+    again = max(behind or 0, offset.upstream - partition.position)
+    if partition.end_offset is None or (behind is None and not again):
         return again, 0, 1
     return again, max(0, partition.end_offset - max(partition.position, offset.upstream)), 0

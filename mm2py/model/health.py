@@ -346,8 +346,11 @@ def _tasks(flow: FlowView) -> Iterator[HealthIssue]:
 
 def _paused(flow: FlowView) -> Iterator[HealthIssue]:
     held = [f"{group.connector} is {group.state.name.lower()}" for group in flow.groups if group.state in _HELD]
-    counted = ((len(flow.paused_topics), "topic"), (len(flow.paused_partitions), "partition"))
-    held += [f"{_count(many, name)} {_are(many)} paused" for many, name in counted if many]
+    for name, paused in (("topic", flow.paused_topics), ("partition", flow.paused_partitions)):
+        if len(paused) == 1:
+            held.append(f"{name} {paused[0]} is paused")
+        elif paused:
+            held.append(f"{len(paused)} {name}s are paused")
     if held:
         hint = _why_resume(flow)
         code, severity = (IssueCode.PAUSED_LONG, Severity.WARNING) if hint else (IssueCode.PAUSED, Severity.NOTE)
@@ -404,7 +407,7 @@ def _paused_by(flow: FlowView) -> str:
         return ""
     first = min(flow.pauses.values(), key=lambda pause: pause.at_ms)
     is_one = all(pause == first for pause in flow.pauses.values())
-    return f"{'' if is_one else 'the first '}paused {_ago(flow.paused_s)} by {first.by or 'an operator'}"
+    return f"{'' if is_one else 'the first '}{_ago(flow.paused_s)} by {first.by or 'an operator'}"
 
 
 def _ago(seconds: float) -> str:

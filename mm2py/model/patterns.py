@@ -88,7 +88,8 @@ class PatternError(Mm2Error):
     reason: str
 
     def __str__(self) -> str:
-        return f"bad regular expression {self.pattern!r}: {self.reason}"
+        hint = "; for any text write .*" if self.pattern.startswith("*") else ""
+        return f"bad regular expression {self.pattern!r}: {self.reason}{hint}"
 
 
 def split_list(text: str) -> tuple[str, ...]:

@@ -312,7 +312,8 @@ class GroupOffsetView:
     """
     How far a consumer group has read one topic-partition, at the source and, translated, at the target.
 
-    `distance` is what is left to read from there, in offsets. `why` is the reason if there is no translation.
+    `distance` is what is left to read from there, in offsets. A translation that is not exact is `behind` the group by
+    so many offsets of the source, at most; None if that is unknown. `why` is the reason if there is no translation.
     `committed` is what the group has committed at the target, None if it has not, or that is unknown.
     """
 
@@ -323,6 +324,7 @@ class GroupOffsetView:
     distance: int | None
     is_exact: bool
     why: str = ""
+    behind: int | None = None
     #: From reading the group until its checkpoint was written; None before the first.
     latency: TimesView | None = None
     committed: int | None = None

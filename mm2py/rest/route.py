@@ -38,6 +38,8 @@ Json = dict[str, Any]
 #: How long a client may take to send a body.
 _BODY_WITHIN_S: Final = 15.0
 _MOST_PARTITION: Final = 2**31 - 1
+#: So many flows are named to one who asks for another.
+_NAMED = 5
 #: How long a view is prepared. What is missing then is made at once.
 _READY_WITHIN_S: Final = 2.0
 
@@ -239,8 +241,10 @@ class Ask:
         for found in view.flows:
             if found.flow == flow:
                 return found
-        near = nearest(str(flow), [str(one.flow) for one in view.flows])
-        raise not_found(f"this node does not run flow {flow}", near)
+        flows = [str(one.flow) for one in view.flows]
+        near = nearest(str(flow), flows)
+        others = f"; it runs {', '.join(flows[:_NAMED])}" if flows and near is None else ""
+        raise not_found(f"this node does not run flow {flow}{others}", near)
 
     def words(self, name: str) -> tuple[str, ...]:
         """Return all values of a query parameter, also those separated by commas."""

@@ -79,6 +79,7 @@ async def test_replicas_that_there_are_no_brokers_for(
     """Each replication factor is named, with its topics and the number of brokers."""
     await create_topic(primary.bootstrap_servers, prefix)
     keys = {"topics": f"{prefix},{prefix}-none", "replication.factor": "2", "offset.storage.replication.factor": "3"}
+    keys["status.storage.replication.factor"] = "3"
     file = written(tmp_path, primary.bootstrap_servers, backup.bootstrap_servers, prefix[-6:], **keys)
     code, report = await as_json(capsys, file)
 
@@ -91,8 +92,12 @@ async def test_replicas_that_there_are_no_brokers_for(
             "offset.storage.replication.factor is 3, B has 1 broker"
         ),
     ])  # fmt: skip
-    (warned,) = texts(report, "warning")
-    assert warned.startswith(f"{alias} has no topic {prefix}-none, or does not let User:ANONYMOUS see it")
+    of_nodes, unseen = sorted(texts(report, "warning"), reverse=True)
+    assert of_nodes == (
+        f"topic mm2-status.{alias}.internal cannot be created: status.storage.replication.factor is 3, B has 1 broker; "
+        "only several nodes of the flow need it"
+    )
+    assert unseen.startswith(f"{alias} has no topic {prefix}-none, or does not let User:ANONYMOUS see it")
 
 
 async def test_rights_that_are_missing(

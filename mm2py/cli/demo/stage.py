@@ -149,6 +149,7 @@ heartbeats.topic.replication.factor = 1
 checkpoints.topic.replication.factor = 1
 offset-syncs.topic.replication.factor = 1
 config.storage.replication.factor = 1
+status.storage.replication.factor = 1
 
 # The status page, and REST below it.
 listeners = {self.page}

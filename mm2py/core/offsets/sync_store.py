@@ -66,7 +66,7 @@ class SyncSlots:
         if found is None:
             return Untranslated.TOO_OLD
         step = 0 if found.upstream == upstream else 1
-        return Translated(found.downstream + step, Precision.OFFSET_SYNCS)
+        return Translated(found.downstream + step, Precision.OFFSET_SYNCS, upstream - found.upstream - step)
 
     def upstream(self, downstream: int) -> Translation:
         """Translate an offset of the target; never ahead of it. Not in MirrorMaker."""

@@ -44,6 +44,8 @@ class Translated:
 
     offset: int
     precision: Precision = Precision.EXACT
+    #: By how many offsets of the other side it is before the given one, at most; None if that is not known.
+    behind: int | None = attrs.field(default=None, eq=False)
 
     @property
     def is_exact(self) -> bool:
@@ -108,7 +110,8 @@ class RunIndex:
     def downstream(self, upstream: int) -> Translation:
         """Translate an offset of the source."""
         if upstream >= self.covered_to:
-            return Translated(self.end, Precision.EXACT if upstream == self.covered_to else Precision.END)
+            behind = upstream - self.covered_to
+            return Translated(self.end, Precision.END if behind else Precision.EXACT, behind)
         if upstream < self.covered_from:
             return Translated(self.end_from) if self.is_origin else Untranslated.TOO_OLD
         at = bisect_right(self.starts, upstream) - 1

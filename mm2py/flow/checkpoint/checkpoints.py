@@ -390,7 +390,7 @@ def _records(checkpoints: Iterable[Checkpoint], wall_ms: int) -> list[LogRecord]
 
 
 def _viewed(place: _Place, offset: int | None, held: LogRange | None) -> GroupOffsetView:
-    why = "" if held else _NO_RANGE
+    why, translated = "" if held else _NO_RANGE, place.translated
     if isinstance(place.translation, Untranslated):
         why = f"{_BACK}: {place.translation.value}" if place.is_back else place.translation.value
     return GroupOffsetView(
@@ -399,7 +399,8 @@ def _viewed(place: _Place, offset: int | None, held: LogRange | None) -> GroupOf
         upstream=place.committed.offset,
         downstream=offset,
         distance=held.end - offset if held is not None and offset is not None else None,
-        is_exact=place.translated is not None and place.translated.is_exact,
+        is_exact=translated is not None and translated.is_exact,
+        behind=translated.behind if translated is not None and translated.offset == offset else None,
         why=why,
         is_back=place.is_back,
     )

@@ -228,6 +228,13 @@ def test_a_value_may_go_on_in_the_next_line(config: ConfigFile, lines: str) -> N
             ),
         ),
         (
+            "A.bootstrap.servers = http://h:9093",
+            (
+                "A.bootstrap.servers: http:// is ignored, as in Java: security.protocol is PLAINTEXT (write "
+                "host:port alone)"
+            ),
+        ),
+        (
             "B.bootstrap.servers = PLAINTEXT://h:9093",
             (
                 "B.bootstrap.servers: PLAINTEXT:// is ignored, as in Java: security.protocol is PLAINTEXT (write "

@@ -20,10 +20,13 @@ def _offset(
     downstream: int | None = 0,
     is_exact: bool = True,
     is_back: bool = False,
+    behind: int | None = None,
     at: OffsetAtTarget = OffsetAtTarget.COMMITTED,
 ) -> GroupOffsetView:
     remote = TopicPartition(f"A.{source.topic}", source.partition)
-    return GroupOffsetView(source, remote, upstream, downstream, 0, is_exact, at_target=at, is_back=is_back)
+    return GroupOffsetView(
+        source, remote, upstream, downstream, 0, is_exact, behind=behind, at_target=at, is_back=is_back
+    )
 
 
 def _partition(source: TopicPartition = _T0, *, position: int, end: int | None) -> PartitionView:
@@ -65,6 +68,18 @@ def _moved(
             GroupMove(unknown=1),
             id="estimated",
         ),
+        pytest.param(
+            _offset(upstream=90, is_exact=False, behind=7),
+            _partition(position=100, end=104),
+            GroupMove(again=7, missing=4, is_again_at_most=True),
+            id="a reader that keeps up, as of the last translation",
+        ),
+        pytest.param(
+            _offset(upstream=90, is_exact=False, behind=0),
+            _partition(position=100, end=100),
+            GroupMove(),
+            id="at a sync",
+        ),
         pytest.param(_offset(upstream=90), _partition(position=100, end=None), GroupMove(unknown=1), id="end unknown"),
         pytest.param(
             _offset(upstream=90, downstream=None),
@@ -96,6 +111,7 @@ def test_how_far_another_node_has_copied_is_unknown_here() -> None:
     """Its partitions are not among this node's: only an exact translation says that nothing is read again."""
     assert _moved([_offset()]) == GroupMove()
     assert _moved([_offset(is_exact=False)]) == GroupMove(unknown=1)
+    assert _moved([_offset(is_exact=False, behind=3)]) == GroupMove(again=3, is_again_at_most=True)
 
 
 _UNSYNCED = "sync.group.offsets.enabled is false"
@@ -142,6 +158,7 @@ def test_a_partition_s_words_are_its_own() -> None:
 
 def test_words() -> None:
     assert GroupMove().words == "ready"
+    assert GroupMove(again=3, is_again_at_most=True).words == "would read at most 3 again"
     assert PartitionMove(unknown=1).words == "unknown"
     assert GroupMove(missing=4, unknown=2).words == "would miss 4 until they are copied, unknown for 2 partitions"
 

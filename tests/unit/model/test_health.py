@@ -327,7 +327,7 @@ def test_who_paused_is_shown() -> None:
     [issue] = flow_issues(flow)
 
     assert issue.message == "MirrorSourceConnector is stopped, 2 topics are paused"
-    assert (issue.code, issue.cause) == (IssueCode.PAUSED, "the first paused 3 h ago by ann")
+    assert (issue.code, issue.cause) == (IssueCode.PAUSED, "the first 3 h ago by ann")
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_what_is_paused_for_a_day_needs_attention() -> None:
     [issue] = flow_issues(_flow(paused_topics=("t",), pauses={"topic t": Pause("ann", 5)}, paused_s=2 * 86_400.0))
 
     assert (issue.code, issue.severity) == (IssueCode.PAUSED_LONG, Severity.WARNING)
-    assert issue.sentence == "1 topic is paused: paused 2 d ago by ann"
+    assert issue.sentence == "topic t is paused: 2 d ago by ann"
 
 
 @pytest.mark.parametrize(
