@@ -32,6 +32,7 @@ from mm2py.flow.control.overrides import OverrideControl
 from mm2py.flow.control.settings_changes import SettingsChanges, copy_tasks_of
 from mm2py.flow.control.worker_membership import WorkerMembership
 from mm2py.flow.fleet import Fleet
+from mm2py.flow.known_clusters import KnownClusters
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.pulse import report_shortages, watch_pulse
 from mm2py.flow.runner import FlowRunner
@@ -102,6 +103,7 @@ class MirrorMaker:
         self._epochs = EpochRunner(self._spark, clock, events, plans_port=settings.plans_port)
         #: Counters continue across a reload of their flow.
         self._measures: dict[Flow, FlowMeasures] = {}
+        self._known_clusters = KnownClusters()
         self._started_ms = clock.wall_ms()
         self._overrides = OverrideControl(settings, self._apply_overrides, clock=clock, events=events, states=worker)
         self._fleet = Fleet(self._make_runner, self._drain_s, slack_s=_DRAIN_SLACK_S, prepare=self._prepare)
@@ -147,6 +149,7 @@ class MirrorMaker:
             us=self._this_node,
             before_takeover=partial(self._overrides.catch_up, settings.flow),
             on_clusters=partial(self._cluster_ids.learn, settings.flow),
+            known=self._known_clusters,
         )
         stored = self._overrides.stored(settings.flow)
         runner.requests.apply(stored.overrides, by=stored.by, at_ms=stored.at_ms)

@@ -1,6 +1,6 @@
 """The reachability of a flow's two clusters. A cluster that becomes unreachable is reported once, and once when it is
 back; in between the flow keeps trying. A refused login is reported once for each reason. A cluster that responds, but
-refuses a step, is reported once for each refusal.
+refuses a step, is reported once for each refusal. What is shown is what any flow of the node has learnt last.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.core.backoff import Backoff
 from mm2py.errors import AdminTimeoutError, BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
+from mm2py.flow.known_clusters import ClustersOfFlow, KnownClusters
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow
@@ -39,12 +40,14 @@ _REMINDER_S = 600.0
 
 @attrs.define
 class _Absence:
-    """Since when a cluster has not responded, and the number of attempts."""
+    """Since when a cluster has not responded to the flow, and the number of attempts."""
 
     since: float
-    error: str
-    attempts: int
+    attempts: int = 0
+    error: str = ""
     hint: str = ""
+    #: Whether another flow of the node gets answers all the while.
+    is_alone: bool = False
     is_told: bool = False
     #: Whether it is not reported unless it lasts.
     is_withheld: bool = False
@@ -70,17 +73,21 @@ class Reach:
         events: EventLog,
         jitter: Callable[[], float],
         principal_at: Callable[[str], str] = lambda _alias: "the mirror's principal",
+        *,
+        known: ClustersOfFlow | None = None,
     ) -> None:
+        """Create it; *known* is what the node's flows share, without which the flow is alone."""
         self._flow = flow
         self._clock = clock
         self._events = events
         self._jitter = jitter
         self._principal_at = principal_at
+        #: Those that the flow has noticed itself, and reports.
         self._absences: dict[str, _Absence] = {}
-        #: Clusters that have responded to anything, or have not.
+        ends = (ClusterEndpoint(alias, ()) for alias in (flow.source, flow.target))
+        self._known = known or KnownClusters().known_to(ends)
+        #: Clusters that the flow needs.
         self._asked: set[str] = set()
-        #: When clusters that had been away responded again.
-        self._back_at: dict[str, float] = {}
         self._told_at: dict[tuple[str, str], float] = {}
         self._brief_at: dict[str, float] = {}
         #: Why clusters refuse steps now, with a hint.
@@ -90,21 +97,28 @@ class Reach:
     @property
     def is_complete(self) -> bool:
         """Whether both clusters responded last time."""
-        return not self._absences
+        return not self._absences and not any(map(self.is_away, self._asked))
 
     def is_away(self, alias: str) -> bool:
         """Whether a cluster did not respond last time."""
-        return alias in self._absences
+        is_alone = (absence := self._absences.get(alias)) is not None and absence.is_alone
+        return is_alone or (alias in self._asked and self._known.is_away(alias))
 
     def view(self) -> tuple[ClusterView, ...]:
         """Return the known state of both clusters."""
-        absences = self._absences
-        return tuple(
-            ClusterView(alias, is_reachable=False, error=absence.error, hint=absence.hint)
-            if (absence := absences.get(alias)) is not None
-            else ClusterView(alias, is_reachable=True, is_asked=alias in self._asked)
-            for alias in (self._flow.source, self._flow.target)
-        )
+        return self._view_of(self._flow.source), self._view_of(self._flow.target)
+
+    def _view_of(self, alias: str) -> ClusterView:
+        if (absence := self._absences.get(alias)) is not None and absence.is_alone:
+            return ClusterView(alias, is_reachable=False, error=absence.error, hint=absence.hint)
+        learnt = self._known.look(alias) if alias in self._asked else None
+        if learnt is None:
+            return ClusterView(alias, is_reachable=True, is_asked=False)
+        return ClusterView(alias, is_reachable=not learnt.is_away, error=learnt.error, hint=learnt.hint)
+
+    def close(self) -> None:
+        """Have the other flows find out for themselves what this one, which asks no more, has learnt last."""
+        self._known.forget()
 
     def steps(self) -> tuple[StepView, ...]:
         """Return the steps tried so far, by name."""
@@ -126,12 +140,10 @@ class Reach:
         now = self._clock.monotonic()
         for alias in clusters:
             self._asked.add(alias)
-            absence = self._absences.get(alias)
-            if absence is None or begun < absence.since > now - _BRIEF_S:
+            if begun < self._known.away_since(alias) > now - _BRIEF_S:
                 continue
-            del self._absences[alias]
-            self._back_at[alias] = now
-            if absence.is_told:
+            self._known.answered(alias, now)
+            if (absence := self._absences.pop(alias, None)) is not None and absence.is_told:
                 away_s = now - absence.since
                 if away_s < _BRIEF_S:
                     self._brief_at[alias] = now
@@ -146,7 +158,7 @@ class Reach:
         if error.verdict is Verdict.STAND_BY:
             return
         if isinstance(error, ClusterUnreachableError | BrokerConnectionError):
-            if self._back_at.get(error.cluster, -math.inf) <= begun:
+            if self._known.back_at(error) <= begun:
                 self._away(error)
         elif self._refusals.get(step, ("",))[0] != str(error):
             self._refusals[step] = str(error), self.hint_for(error)
@@ -171,10 +183,13 @@ class Reach:
         absence = self._absences.get(error.cluster)
         self._asked.add(error.cluster)
         if absence is None:
-            absence = self._absences[error.cluster] = _Absence(self._clock.monotonic(), "", 0)
+            absence = self._absences[error.cluster] = _Absence(self._clock.monotonic())
+        elif not self._known.is_away(error.cluster):
+            absence.is_alone = True  # another flow was answered between our two attempts
         absence.attempts += 1
-        absence.error = str(error)
-        absence.hint = error.hint or ClusterUnreachableError.hint
+        absence.error, absence.hint = str(error), error.hint or ClusterUnreachableError.hint
+        if not absence.is_alone:
+            self._known.failed(error, absence.hint, self._clock.monotonic())
         if isinstance(error, BrokerAccessError | ClusterAccessError):
             if absence.kept_out_by != error.cause:
                 is_told = self._tell_kept_out(error.cluster, error.principal, error.cause, error.hint, _SILENCE_S)
@@ -253,6 +268,7 @@ class Reach:
         self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]], within_ms: int | None = None
     ) -> tuple[T, ...]:
         """Return what an attempt returned, nothing if it failed."""
+        self._asked.update(clusters)
         begun = self._clock.monotonic()
         try:
             result = await (attempt() if within_ms is None else _in_time(attempt, within_ms))

@@ -16,6 +16,7 @@ from mm2py.core.control.reload import restarting_alone
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.flow.checkpoint.group import CheckpointGroup
 from mm2py.flow.heartbeat import HeartbeatGroup
+from mm2py.flow.known_clusters import KnownClusters
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.offsets.current_translations import CurrentTranslations, StoredTranslations
 from mm2py.flow.offsets.offset_syncs import OffsetSyncs
@@ -68,11 +69,13 @@ class FlowRunner:
         us: Callable[[], Node] = this_node,
         before_takeover: Callable[[], Awaitable[None]] | None = None,
         on_clusters: Callable[[str | None, str | None], None] = lambda _source, _target: None,
+        known: KnownClusters | None = None,
     ) -> None:
         """
         Create a runner; *us* returns this node as seen by others that would run the same flow.
 
-        *before_takeover*: see `FlowSharing`; *on_clusters*: see `FlowContext`.
+        *before_takeover*: see `FlowSharing`; *on_clusters*: see `FlowContext`. *known* is what all flows of the node
+        know of their clusters.
         """
         self.settings = settings
         #: Called when the flow is over: see `is_over`.
@@ -80,7 +83,8 @@ class FlowRunner:
         self._has_ended = False
         ends = {end.alias: end for end in (settings.source, settings.target)}
         #: Which of its clusters answers.
-        self.reach = Reach(settings.flow, clock, events, jitter, lambda alias: principal_of(ends[alias]))
+        shared = (known or KnownClusters()).known_to(ends.values())
+        self.reach = Reach(settings.flow, clock, events, jitter, lambda alias: principal_of(ends[alias]), known=shared)
         #: Set once the flow is asked to end.
         self.draining = asyncio.Event()
         self._drain_within_s = 0.0
@@ -225,6 +229,7 @@ class FlowRunner:
             await asyncio.wait(running.values())
             for task in (drain, *place):
                 task.cancel()
+        self.reach.close()
 
     async def _run_group(self, group: FlowGroup) -> None:
         await group.run()

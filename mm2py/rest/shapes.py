@@ -373,14 +373,18 @@ def schemas(views: Views) -> Mapping[str, Json]:
 
 
 def cluster_status(settings: MirrorSettings, alias: str, view: MirrorView) -> Json:
-    """Show a cluster and the flows that use it. If none of them has connected to it, nothing is known of it."""
+    """
+    Show a cluster and the flows that use it. If none of them has asked it, nothing is known of it.
+
+    It is reachable if it lets any of them in; why it is not, or not for another one, is shown as well.
+    """
     flows = [flow for flow in view.flows if alias in (flow.flow.source, flow.flow.target)]
     seen = [cluster for flow in flows for cluster in flow.clusters if cluster.alias == alias and cluster.is_asked]
     away = next((cluster for cluster in seen if not cluster.is_reachable), None)
     return {
         "cluster": alias,
         "bootstrap_servers": list(settings.clusters[alias].bootstrap_servers),
-        "is_reachable": None if not seen else away is None,
+        "is_reachable": any(cluster.is_reachable for cluster in seen) if seen else None,
         "error": away.error if away is not None else "",
         "hint": away.hint if away is not None else "",
         "flows": [flow_summary(flow) for flow in flows],

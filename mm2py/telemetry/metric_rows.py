@@ -218,7 +218,8 @@ _FLOWS = Chapter(
         Metric("mm2py_record_age_seconds", _H, _FLOW,
                "From a record's timestamp until it was read from the source; counted in records."),
         Metric("mm2py_cluster_reachable", _G, (*_FLOW, "cluster"),
-               "1 while the flow reaches the cluster, else 0; none of one that it has not asked yet."),
+               "1 while the flow reaches the cluster, else 0, by what any flow of the node has learnt last; none of one"
+               " that it has not asked yet."),
         Metric("mm2py_last_success_timestamp_seconds", _G, (*_FLOW, "step"),
                "Time of a step's last success, or of finding nothing to do; steps are named as in the log."),
         Metric("mm2py_step_failures_total", _C, (*_FLOW, "step"), "How often a step failed."),

@@ -5,6 +5,7 @@ one host of several.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import ClassVar, Final
 
@@ -15,6 +16,7 @@ from mm2py.config.flow_settings import NamedAgain
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.flow.control.replication_loops import judged
+from mm2py.flow.reach import Reach
 from mm2py.flow.runner import FlowRunner
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow
@@ -89,18 +91,21 @@ class ClusterIds:
         self, runner: FlowRunner, settings: FlowSettings, named: NamedAgain
     ) -> OtherClusterError | None:
         used = settings.source if named.endpoint.alias == settings.flow.source else settings.target
-        found = [await self._asked(runner, endpoint) for endpoint in (named.endpoint, used)]
+        # Whether another address answers says nothing of the flow's own cluster.
+        beside = Reach(settings.flow, self._clock, self._events, random.random)
+        asked = ((beside, named.endpoint), (runner.reach, used))
+        found = [await self._asked(reach, endpoint, runner) for reach, endpoint in asked]
         if found[0] == found[1]:
             return None
         shown = [",".join(endpoint.bootstrap_servers) for endpoint in (named.endpoint, used)]
         return OtherClusterError(named.where, named.key, shown[0], found[0], shown[1], found[1])
 
-    async def _asked(self, runner: FlowRunner, endpoint: ClusterEndpoint) -> str:
+    async def _asked(self, reach: Reach, endpoint: ClusterEndpoint, runner: FlowRunner) -> str:
         async def ask() -> str:
             async with Cluster(endpoint, self._clock) as cluster:
                 return cluster.metadata.cluster_id or ""
 
-        return await runner.reach.insist("ask which cluster it is", [endpoint.alias], ask, told=runner.hold)
+        return await reach.insist("ask which cluster it is", [endpoint.alias], ask, told=runner.hold)
 
     def learn(self, flow: Flow, source: str | None, target: str | None) -> None:
         """Note which clusters *flow* has reached, and report aliases of one cluster. Raise FlowsFeedEachOtherError if

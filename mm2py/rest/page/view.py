@@ -257,7 +257,7 @@ def _node(node: NodeView) -> dict[str, Any]:
 
 
 def _cluster(cluster: ClusterView) -> dict[str, Any]:
-    return {"alias": cluster.alias, "is_reachable": cluster.is_reachable, "error": cluster.error, "hint": cluster.hint}
+    return attrs.asdict(cluster)
 
 
 def _partition(it: PartitionView) -> list[Any]:

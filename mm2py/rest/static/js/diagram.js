@@ -309,9 +309,13 @@ export class Diagram {
   }
 
   showClusters(flows) {
-    const away = new Set(flows.flatMap((flow) => flow.clusters.filter((one) => !one.is_reachable).map((one) => one.alias)));
+    const seen = flows.flatMap((flow) => flow.clusters.filter((one) => one.is_asked));
+    const asked = new Set(seen.map((one) => one.alias));
+    // What lets one flow in is there, whatever keeps another one out.
+    const there = new Set(seen.filter((one) => one.is_reachable).map((one) => one.alias));
+    const away = new Set([...asked].filter((alias) => !there.has(alias)));
     for (const [alias, { node, word, name, shown, title }] of this.nodes) {
-      const fares = away.has(alias) ? "unreachable" : "reachable";
+      const fares = away.has(alias) ? "unreachable" : asked.has(alias) ? "reachable" : "not asked";
       setAttribute(node, "data-mood", away.has(alias) ? "bad" : "good");
       if (word) setText(word, fares);
       setText(name, word || !away.has(alias) ? shown : `✕ ${shown}`);

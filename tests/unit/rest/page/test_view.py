@@ -88,7 +88,8 @@ def test_a_line_about_each_flow() -> None:
     (line,) = overview(MirrorView(0, is_ready=True, flows=(flow,)), History(), None, NODE)["flows"]
 
     assert line["stages"] == {"stopped": 1, "copying": 1}
-    assert line["clusters"] == [{"alias": "B", "is_reachable": False, "error": "refused", "hint": "start it"}]
+    shown = {"alias": "B", "is_reachable": False, "error": "refused", "hint": "start it", "is_asked": True}
+    assert line["clusters"] == [shown]
     assert json.loads(json.dumps(line, allow_nan=False)) == line
 
 
