@@ -14,6 +14,8 @@ from mm2py.cli.sheets import Part, Sheet, at_least, count, rate, size, span, tex
 from mm2py.clock import Clock, SystemClock
 
 
+#: What counts more than a node's part in the flow.
+_FAILING = ("unreachable", "has_failures")
 _EXAMPLES = """\
 examples:
   mm2py nodes
@@ -81,6 +83,8 @@ def node_state(node: Mapping[str, Any]) -> str:
         return "silent" if node["is_member"] else "gone"
     if node["is_drained"]:
         return "draining" if node["assigned"] else "drained"
+    if (state := str(node.get("state"))) in _FAILING:
+        return state.replace("_", " ")
     if node["is_owner"]:
         return "owner"
     return "running" if node["assigned"] else "standby"

@@ -27,7 +27,7 @@ from mm2py.errors import Mm2Error
 from mm2py.flow.control.connect_worker import ConnectWorker
 from mm2py.flow.control.replication_loops import judged
 from mm2py.flow.supervise import leaves, supervise
-from mm2py.model.health import reasons_unhealthy, shown_state
+from mm2py.model.health import reasons_unhealthy, shown
 from mm2py.model.state import MirrorView
 from mm2py.model.view_json import to_json
 from mm2py.rest.server import RestServer
@@ -158,7 +158,7 @@ async def write_status(look: Callable[[], MirrorView], path: Path | None, clock:
 def _status(view: MirrorView) -> dict[str, object]:
     """Return the status file's content: a node's view, and what is wrong."""
     issues = reasons_unhealthy(view)
-    view = attrs.evolve(view, flows=tuple(attrs.evolve(flow, state=shown_state(flow)) for flow in view.flows))
+    view = attrs.evolve(view, flows=tuple(map(shown, view.flows)))
     return {**to_json(view), "is_healthy": not issues, "issues": issues}
 
 

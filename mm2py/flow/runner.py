@@ -35,6 +35,7 @@ from mm2py.flow.this_node import this_node
 from mm2py.flow.topics.acls import AclSync
 from mm2py.flow.topics.configs import ConfigSync
 from mm2py.model.flow import Flow
+from mm2py.model.health import shown_state
 from mm2py.model.node import Node
 from mm2py.model.overrides import Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView, NodeView
@@ -112,6 +113,8 @@ class FlowRunner:
             if settings.is_enabled
             else None
         )
+        if self._source is not None:
+            self._source.judged = lambda: shown_state(self._own_view())
         self._checkpoints = self._make_checkpoints(context) if settings.is_enabled else None
         self._heartbeats = HeartbeatGroup(context) if settings.heartbeats.is_emitted else None
         #: How the nodes that run the flow share it; None if it only emits heartbeats.

@@ -51,6 +51,7 @@ def node_view(
         answers=answers,
         is_drained=status.is_drained,
         heard_ms=None if heard_s is None else round(heard_s * 1000),
+        state=told.state,
         assigned=tuple(sorted(share.tasks)),
         tasks_for_ms=_age_ms(status, status.tasks_since_ms, heard_s) if status.share.tasks == share.tasks else None,
         owner_for_ms=_age_ms(status, status.owner_since_ms, heard_s) if share.is_owner else None,

@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from mm2py.model.connector_offset import HEARTBEAT
+from mm2py.model.connector_offset import HEARTBEAT, SOURCE
 from mm2py.model.state import (
     NOT_HERE,
     WRITE_POSITIONS,
@@ -192,17 +192,54 @@ def flow_issues(flow: FlowView) -> tuple[HealthIssue, ...]:
     return tuple(sorted(found, key=lambda issue: -issue.severity.value))
 
 
-def shown_state(flow: FlowView) -> FlowState:
+def shown(flow: FlowView, issues: Iterable[HealthIssue] | None = None) -> FlowView:
     """
-    Return the state of *flow* in the one vocabulary of page, commands, REST, metrics and status file.
+    Return *flow* with its state, and those of its task groups, in the one vocabulary of page, commands, REST, metrics,
+    log and status file. *issues* are those of the flow, if they are known.
 
-    One that would run is not *running* while a cluster does not answer, or while something of it needs an operator.
+    What would run is not *running* while a cluster does not answer, or while something of it needs an operator.
     """
-    if flow.state in _WOULD_RUN and _away(flow):
+    found = flow_issues(flow) if issues is None else tuple(issues)
+    groups = (attrs.evolve(it, state=_shown_group(flow, it, found)) for it in flow.groups)
+    errors = [it for it in found if it.severity is Severity.ERROR]
+    return attrs.evolve(flow, state=_shown_state(flow.state, errors), groups=tuple(groups))
+
+
+def _shown_state(state: FlowState, errors: Iterable[HealthIssue]) -> FlowState:
+    codes = {it.code for it in errors}
+    if state in _WOULD_RUN and IssueCode.CLUSTER_UNREACHABLE in codes:
         return FlowState.UNREACHABLE
-    if flow.state is FlowState.RUNNING and any(it.severity is Severity.ERROR for it in flow_issues(flow)):
-        return FlowState.HAS_FAILURES
-    return flow.state
+    return FlowState.HAS_FAILURES if state is FlowState.RUNNING and codes else state
+
+
+def _shown_group(flow: FlowView, group: GroupView, issues: Iterable[HealthIssue]) -> FlowState:
+    """Return the state of a task group; that of one that another node runs is as that node reports it."""
+    if not group.node:
+        return _shown_state(group.state, failures_of(flow, group, issues))
+    told = next((node.state for node in flow.nodes if node.worker_id == group.node), None)
+    known = {FlowState.UNREACHABLE, FlowState.HAS_FAILURES} if group.connector == SOURCE else {FlowState.UNREACHABLE}
+    return told if told in known and group.state in _WOULD_RUN else group.state
+
+
+def failures_of(flow: FlowView, group: GroupView, issues: Iterable[HealthIssue]) -> list[HealthIssue]:
+    """
+    Return which of a flow's *issues* keep a task group from its work that does not fail itself.
+
+    All need clusters, and the one that copies has the failures of what is copied.
+    """
+    needed, is_source = _needed(flow, group), group.connector == SOURCE
+    return [
+        it
+        for it in issues
+        if it.severity is Severity.ERROR
+        and it.code is not IssueCode.CONNECTOR_FAILED
+        and (it.about in needed if it.code is IssueCode.CLUSTER_UNREACHABLE else is_source)
+    ]
+
+
+def shown_state(flow: FlowView) -> FlowState:
+    """Return the state of *flow* as it is shown."""
+    return shown(flow).state
 
 
 def _clusters(flow: FlowView) -> Iterator[HealthIssue]:
@@ -217,10 +254,9 @@ def _away(flow: FlowView) -> list[ClusterView]:
     return [cluster for cluster in flow.clusters if not cluster.is_reachable]
 
 
-def _waits(flow: FlowView, group: GroupView) -> bool:
-    """Whether a connector comes up once a cluster that it needs is back."""
-    needed = {flow.flow.target} if group.connector == HEARTBEAT else {flow.flow.source, flow.flow.target}
-    return group.state in _COMING_UP and any(cluster.alias in needed for cluster in _away(flow))
+def _needed(flow: FlowView, group: GroupView) -> frozenset[str]:
+    """Return the clusters that a connector needs."""
+    return frozenset({flow.flow.target} if group.connector == HEARTBEAT else flow.flow.aliases)
 
 
 def _connectors(flow: FlowView) -> Iterator[HealthIssue]:
@@ -230,7 +266,7 @@ def _connectors(flow: FlowView) -> Iterator[HealthIssue]:
         cause, hint = ("", "") if group.last_error in known else (group.last_error, group.hint)
         if group.state in _WORKING and not cause:
             continue
-        if _waits(flow, group):
+        if group.state in _COMING_UP and not _needed(flow, group).isdisjoint(it.alias for it in _away(flow)):
             continue
         if group.state in NOT_HERE and working_elsewhere(group.connector, flow.nodes):
             continue

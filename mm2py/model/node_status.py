@@ -29,7 +29,7 @@ from mm2py.model.foreign import (
     words,
     write_json,
 )
-from mm2py.model.health import flow_issues
+from mm2py.model.health import flow_issues, shown
 from mm2py.model.node import Node, node_members, read_node
 from mm2py.model.share import (
     NO_SHARE,
@@ -87,6 +87,7 @@ class NodeStatus:
     #: Since when it has had just these tasks, and has owned the flow, by its own clock.
     tasks_since_ms: int | None = None
     owner_since_ms: int | None = None
+    #: As it is shown; those of its connectors are plain, because other nodes act on them.
     state: FlowState = FlowState.STARTING
     tasks: tuple[TaskStatus, ...] = ()
     connectors: tuple[ConnectorStatus, ...] = ()
@@ -153,10 +154,12 @@ def noticeable_rates(partitions: Iterable[PartitionView]) -> dict[int, float]:
 
 def describe(status: NodeStatus, view: FlowView) -> NodeStatus:
     """Fill *status* with what the node's own *view* of the flow shows."""
-    issues = [issue.sentence for issue in flow_issues(_of_its_part(status, view)) if not issue.is_note]
+    part = _of_its_part(status, view)
+    found = flow_issues(part)
+    issues = [issue.sentence for issue in found if not issue.is_note]
     return attrs.evolve(
         status,
-        state=view.state,
+        state=shown(part, found).state,
         tasks=tuple(_task(task) for task in view.tasks[:_TASKS_AT_MOST]),
         connectors=tuple(
             ConnectorStatus(it.connector, it.state, shortened(it.last_error, _LONGEST_TEXT)) for it in view.groups

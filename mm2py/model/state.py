@@ -34,7 +34,7 @@ class FlowState(enum.Enum):
     STOPPED = 7
     #: Another node runs the flow; this one takes over when that one leaves.
     STANDBY = 8
-    #: What is shown of a flow that would run: a cluster does not answer, or a part of it has failed; see `shown_state`.
+    #: What is shown of what would run: a cluster does not answer, or a part of it has failed; see `health.shown`.
     UNREACHABLE = 9
     HAS_FAILURES = 10
 
@@ -250,6 +250,8 @@ class NodeView:
     answers: bool = True
     is_drained: bool = False
     heard_ms: int | None = None
+    #: Of what it runs of the flow, as it is shown.
+    state: FlowState = FlowState.STARTING
     assigned: tuple[int, ...] = ()
     tasks_for_ms: int | None = None
     owner_for_ms: int | None = None

@@ -11,6 +11,7 @@ from typing import Final
 import mm2py
 from mm2py.config.importers.mirus import SOURCE_CLASS
 from mm2py.core.control.overrides import CONNECTORS, SOURCE
+from mm2py.model.health import IssueCode, failures_of, flow_issues
 from mm2py.model.overrides import Overrides, Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, TaskState, TaskView
 from mm2py.rest.plugin_definitions import MIRROR_PACKAGE, PLUGINS, VERSION
@@ -58,7 +59,7 @@ def state_info(flow: FlowView, group: GroupView, worker_id: str) -> Json:
         worker_id = this.worker_id
     return {
         "name": group.connector,
-        "connector": _state(_STATES[group.state], group.node or worker_id, _trace(group.last_error, group.hint)),
+        "connector": _state(_STATES[group.state], group.node or worker_id, _group_trace(flow, group)),
         "tasks": list(task_states(flow, group, worker_id)),
         "type": "source",
     }
@@ -69,7 +70,7 @@ def task_states(flow: FlowView, group: GroupView, worker_id: str) -> Iterator[Js
     if group.state in _NO_TASKS:
         return
     if group.connector != SOURCE:
-        yield {"id": 0, **_state(_STATES[group.state], group.node or worker_id, _trace(group.last_error, group.hint))}
+        yield {"id": 0, **_state(_STATES[group.state], group.node or worker_id, _group_trace(flow, group))}
         return
     for task in flow.tasks:
         # A task of another node goes by its own state, unless all are to rest: the connector's here may differ.
@@ -85,6 +86,16 @@ def mark_restarted(state: Json, *, include_tasks: bool, only_failed: bool) -> No
     for one in (state["connector"], *(state["tasks"] if include_tasks else ())):
         if one["state"] == "FAILED" or not (only_failed or one["state"] == "STOPPED"):
             one["state"] = "RESTARTING"
+
+
+def _group_trace(flow: FlowView, group: GroupView) -> str:
+    """Return why a connector does not do its work. Connect has no state for one whose cluster is away; what stopped
+    partitions is in the traces of their tasks.
+    """
+    if group.last_error or group.node:
+        return _trace(group.last_error, group.hint)
+    found = failures_of(flow, group, flow_issues(flow)) if group.state is FlowState.RUNNING else []
+    return "\n".join(_trace(it.sentence, it.hint) for it in found if it.code is not IssueCode.PARTITIONS_STOPPED)
 
 
 def _task_trace(flow: FlowView, task: TaskView) -> str:

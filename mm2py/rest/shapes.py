@@ -13,7 +13,7 @@ from mm2py.config.settings import MirrorSettings
 from mm2py.model.behind import Behind
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group_move import GroupMove, PartitionMove, by_source, moves_of
-from mm2py.model.health import HealthIssue, all_issues, flow_issues, is_healthy, node_issues, shown_state
+from mm2py.model.health import HealthIssue, all_issues, flow_issues, is_healthy, node_issues, shown
 from mm2py.model.overrides import Overrides, RateLimit, Wanted
 from mm2py.model.share import Elsewhere
 from mm2py.model.state import (
@@ -63,11 +63,13 @@ def issues_json(issues: Iterable[HealthIssue]) -> list[Json]:
 
 def flow_figures(flow: FlowView) -> Json:
     """Show what every summary of a flow has, that of the status page too."""
+    issues = flow_issues(flow)
+    flow = shown(flow, issues)
     return {
         "flow": str(flow.flow),
         "source": flow.flow.source,
         "target": flow.flow.target,
-        "state": shown_state(flow).name.lower(),
+        "state": flow.state.name.lower(),
         "topics": flow.topics,
         "partitions": flow.partition_count,
         "nodes": max(1, sum(node.is_member for node in flow.nodes)),
@@ -80,7 +82,8 @@ def flow_figures(flow: FlowView) -> Json:
         "last_error": flow.last_error,
         "hint": flow.hint,
         "stages": _stages(flow.partitions),
-        "issues": issues_json(flow_issues(flow)),
+        "issues": issues_json(issues),
+        "connectors": {group.connector: group.state.name.lower() for group in flow.groups},
     }
 
 
@@ -92,25 +95,24 @@ def flow_summary(flow: FlowView) -> Json:
         "lag_s_is_least": flow.lag_s_is_least,
         "seconds_until_level": flow.seconds_until_level,
         "unknown_lags": flow.unknown_lags,
-        "connectors": {group.connector: group.state.name.lower() for group in flow.groups},
     }
 
 
 def flow_status(flow: FlowView, wall_ms: int) -> Json:
     """Show a whole flow as of *wall_ms*, except what grows with topics and groups."""
-    shown = to_json(attrs.evolve(flow, partitions=(), consumer_groups=(), missing_topics=()))
+    issues = flow_issues(flow)
+    whole = to_json(attrs.evolve(shown(flow, issues), partitions=(), consumer_groups=(), missing_topics=()))
     for name in _ELSEWHERE:
-        del shown[name]
+        del whole[name]
     stages = dict.fromkeys((stage.name.lower() for stage in PartitionStage), 0) | _stages(flow.partitions)
     return {
-        **shown,
+        **whole,
         "wall_ms": wall_ms,
-        "state": shown_state(flow).name.lower(),
         "source": flow.flow.source,
         "target": flow.flow.target,
         "partitions": flow.partition_count,
         "stages": stages,
-        "issues": issues_json(flow_issues(flow)),
+        "issues": issues_json(issues),
     }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mm2py.model.connector_offset import SOURCE
-from mm2py.model.health import Severity, flow_issues, shown_state
+from mm2py.model.health import Severity, flow_issues, shown
 from mm2py.model.state import FlowState, FlowView, PartitionStage, TaskView
 from mm2py.telemetry.connect_metrics import TASK_STATES, fill_connect, task_states
 from mm2py.telemetry.metric_text import Family
@@ -59,7 +59,9 @@ def fill_flow(book: Book, flow: FlowView, tally: EventTally, wall_ms: int) -> No
     """Put one flow's metrics into *book*, except those of partitions and groups."""
     ends = {"source": flow.flow.source, "target": flow.flow.target}
     whole = labels(**ends)
-    _fill_whole(book, flow, whole)
+    issues = flow_issues(flow)
+    as_shown = shown(flow, issues)
+    _fill_whole(book, as_shown, whole)
     for handling, count in (
         ("unopened", flow.batches_unopened),
         ("rebuilt", flow.batches_rebuilt),
@@ -69,7 +71,7 @@ def fill_flow(book: Book, flow: FlowView, tally: EventTally, wall_ms: int) -> No
     stages = Counter(view.stage for view in flow.partitions)
     for stage in PartitionStage:
         _put(book, "mm2py_flow_partitions", labels(**ends, stage=stage.name.lower()), stages[stage])
-    severities = Counter(issue.severity for issue in flow_issues(flow))
+    severities = Counter(issue.severity for issue in issues)
     for severity in Severity:
         _put(book, "mm2py_flow_issues", labels(**ends, severity=severity.name.lower()), severities[severity])
     for cluster in (it for it in flow.clusters if it.is_asked):
@@ -81,6 +83,8 @@ def fill_flow(book: Book, flow: FlowView, tally: EventTally, wall_ms: int) -> No
             _put(book, "mm2py_last_success_timestamp_seconds", it, step.succeeded_ms / 1000)
     _fill_heartbeats(book, flow, whole, wall_ms)
     _fill_nodes(book, flow, ends)
+    for group in as_shown.groups:
+        _put(book, "mm2py_connector_state", labels(**ends, connector=group.connector), group.state.value)
     _fill_connectors(book, flow, tally)
     fill_connect(book, flow, tally, wall_ms)
     for task in flow.tasks:
@@ -95,7 +99,7 @@ def _put(book: Book, name: str, it: Labels, value: float) -> None:
 
 def _fill_whole(book: Book, flow: FlowView, it: Labels) -> None:
     for name, value in (
-        ("state", shown_state(flow).value),
+        ("state", flow.state.value),
         ("records_total", flow.records),
         ("bytes_total", flow.bytes),
         ("resumed_records_total", flow.resumed_records),
@@ -155,7 +159,6 @@ def _fill_connectors(book: Book, flow: FlowView, tally: EventTally) -> None:
     ends = {"source": flow.flow.source, "target": flow.flow.target}
     for group in flow.groups:
         own = labels(**ends, connector=group.connector)
-        _put(book, "mm2py_connector_state", own, group.state.value)
         _put(book, "mm2py_connector_failed_restart_attempts_total", own, group.falls)
         # From the events: copy tasks that are no longer needed are in no view.
         lost = tally.count("copy_task_lost", flow.flow) if group.connector == SOURCE else 0

@@ -181,7 +181,7 @@ _JAVA_CONNECT = Chapter(
 _FLOWS = Chapter(
     "Flows",
     "`mm2py_flow_state` and `mm2py_connector_state`: 0 starting, 1 running, 2 draining, 3 drained, 4 restarting, "
-    "5 failed, 6 paused, 7 stopped, 8 standby; of a flow that would run, 9 unreachable, 10 has failures.",
+    "5 failed, 6 paused, 7 stopped, 8 standby; of what would run, 9 unreachable, 10 has failures.",
     (
         Metric("mm2py_flow_state", _G, _FLOW, "State of the flow, as a number."),
         Metric("mm2py_flow_records_total", _C, _FLOW, "Records copied, including those of topics deleted since."),

@@ -36,9 +36,10 @@ LOSS = (
     "After so long, at the earliest, a source may delete a record that is not copied. "
     "Empty while none has waited for half of the time that its source keeps it."
 )
-STATES = "0 starting, 1 running, 2 draining, 3 drained, 4 restarting, 5 failed, 6 paused, 7 stopped, 8 standby"
-#: Of flows alone.
-STATES_OF_FLOWS = f"{STATES}, 9 unreachable, 10 has failures"
+STATES = (
+    "0 starting, 1 running, 2 draining, 3 drained, 4 restarting, 5 failed, 6 paused, 7 stopped, 8 standby, "
+    "9 unreachable, 10 has failures"
+)
 
 
 def flow_lines(title: str, expr: str, unit: str = "short", about: str = "", **more: Any) -> Any:
@@ -161,7 +162,7 @@ COPIED = Row(
 TROUBLE = Row(
     "Trouble",
     (
-        flow_lines("State of flows", state_of("mm2py_flow_state", "source, target"), about=STATES_OF_FLOWS),
+        flow_lines("State of flows", state_of("mm2py_flow_state", "source, target"), about=STATES),
         lines(
             "State of connectors",
             Query(state_of("mm2py_connector_state", "source, target, connector"), f"{FLOW} {{{{connector}}}}"),

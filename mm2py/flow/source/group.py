@@ -105,6 +105,8 @@ class SourceGroup(FlowGroup):
         self.has_lost = False
         #: Called with each of its lives, before anything is copied.
         self.on_life: Callable[[SourceLife], None] = lambda _life: None
+        #: Returns the flow's state as it is shown.
+        self.judged: Callable[[], FlowState] = lambda: self.state
         #: The share that has been applied in full: nothing beyond it is held.
         self._applied = NO_SHARE
 
@@ -391,11 +393,14 @@ class SourceGroup(FlowGroup):
     async def _summarise_forever(self, life: SourceLife) -> None:
         while True:
             await self._clock.sleep(_SUMMARY_EVERY_S)
+            await self.prepare_views()
+            state = self.judged()
             view = self.show(FlowView(self.flow, FlowState.RUNNING), has_partitions=False)
             ledger = life.tasks.ledger
             self._events.emit(
                 FlowSummary(
                     flow=self.flow,
+                    state=state.name.lower(),
                     topics=view.topics,
                     partitions=len(ledger.places.keys() & ledger.states.keys()),
                     stopped_partitions=life.tasks.stopped,

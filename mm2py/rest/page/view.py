@@ -96,7 +96,7 @@ def summary(flow: FlowView) -> dict[str, Any]:
         "connectors": [
             {
                 "connector": group.connector,
-                "state": group.state.name.lower(),
+                "state": figures["connectors"][group.connector],
                 "restarts": group.restarts,
                 "last_error": group.last_error,
                 "hint": group.hint,
@@ -244,6 +244,7 @@ def _node(node: NodeView) -> dict[str, Any]:
         "is_member": node.is_member,
         "answers": node.answers,
         "is_drained": node.is_drained,
+        "state": node.state.name.lower(),
         "heard_s": None if node.heard_ms is None else node.heard_ms // 1000,
         "assigned": list(node.assigned),
         "partitions": node.partitions,

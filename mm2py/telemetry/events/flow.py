@@ -23,6 +23,7 @@ class FlowSummary(Event):
     """A periodic summary of a flow."""
 
     flow: Flow
+    state: str
     topics: int
     partitions: int
     stopped_partitions: int

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from mm2py.cli import node, nodes, sheets
-from mm2py.model.state import NodeView
+from mm2py.model.state import FlowState, NodeView
 from mm2py.model.view_json import to_json
 from tests.support.rest_node import some_nodes
 
@@ -41,6 +41,8 @@ def test_nodes_are_a_row_for_each_flow() -> None:
         ({"is_drained": True, "assigned": ()}, "drained"),
         ({"is_owner": False}, "running"),
         ({"is_owner": False, "assigned": ()}, "standby"),
+        ({"state": FlowState.UNREACHABLE}, "unreachable"),
+        ({"state": FlowState.HAS_FAILURES}, "has failures"),
     ],
 )
 def test_what_a_node_does_is_a_word(change: dict[str, Any], state: str) -> None:

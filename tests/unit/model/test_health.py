@@ -16,6 +16,7 @@ from mm2py.model.health import (
     is_healthy,
     node_issues,
     reasons_unhealthy,
+    shown,
     shown_state,
 )
 from mm2py.model.overrides import Pause
@@ -374,6 +375,41 @@ def test_what_is_paused_for_a_day_needs_attention() -> None:
 def test_a_flow_has_one_state_everywhere(state: FlowState, changes: dict[str, object], shown: FlowState) -> None:
     """It does not run while a cluster does not answer, or while something of it needs an operator."""
     assert shown_state(_flow(state=state, **changes)) is shown
+
+
+def _states(flow: FlowView) -> list[FlowState]:
+    return [group.state for group in shown(flow).groups]
+
+
+def test_task_groups_have_the_same_words() -> None:
+    """The one that copies has the failures of what is copied; heartbeats go on while only the source is away."""
+    running, unreachable = FlowState.RUNNING, FlowState.UNREACHABLE
+    target_away, source_away = (_CLUSTERS[0], _AWAY), (attrs.evolve(_AWAY, alias="A"), _CLUSTERS[1])
+    paused = (attrs.evolve(_RUNNING[0], state=FlowState.PAUSED), *_RUNNING[1:])
+    failed = (*_RUNNING[:2], attrs.evolve(_RUNNING[2], state=FlowState.FAILED))
+
+    assert _states(_flow()) == [running] * 3
+    assert _states(_flow(clusters=target_away)) == [unreachable] * 3
+    assert _states(_flow(clusters=source_away)) == [unreachable, unreachable, running]
+    assert _states(_flow(clusters=target_away, groups=paused)) == [FlowState.PAUSED, unreachable, unreachable]
+    assert _states(_flow(partitions=_stopped(0))) == [FlowState.HAS_FAILURES, running, running]
+    assert _states(_flow(groups=failed)) == [running, running, FlowState.FAILED]
+
+
+@pytest.mark.parametrize(
+    ("told", "states"),
+    [
+        (FlowState.RUNNING, [FlowState.RUNNING] * 3),
+        (FlowState.UNREACHABLE, [FlowState.UNREACHABLE] * 3),
+        (FlowState.HAS_FAILURES, [FlowState.HAS_FAILURES, FlowState.RUNNING, FlowState.RUNNING]),
+    ],
+)
+def test_task_groups_of_another_node_are_as_it_reports(told: FlowState, states: list[FlowState]) -> None:
+    """This node may well reach a cluster that another one does not, and the reverse."""
+    other = NodeView("n2", "m:8083", "m", 7, state=told)
+    groups = tuple(attrs.evolve(group, node="m:8083") for group in _RUNNING)
+
+    assert _states(_flow(groups=groups, nodes=(other,))) == states
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2py.model.all_nodes import node_view
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.node import Node
 from mm2py.model.node_status import (
@@ -26,7 +27,16 @@ from mm2py.model.node_status import (
     topics_mark,
 )
 from mm2py.model.share import ALL_SLOTS, NodeLoad, Share, slot_of
-from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, PartitionView, TaskState, TaskView
+from mm2py.model.state import (
+    ClusterView,
+    FlowState,
+    FlowView,
+    GroupView,
+    PartitionStage,
+    PartitionView,
+    TaskState,
+    TaskView,
+)
 
 
 FLOW = Flow("A", "B")
@@ -154,6 +164,17 @@ def test_any_bytes_are_a_status_or_a_value_error(value: bytes) -> None:
 
 def _partition(topic: str, number: int, bytes_per_s: float) -> PartitionView:
     return PartitionView(TopicPartition(topic, number), topic, 0, PartitionStage.STOPPED, 0, 0, 0, 0, 0, bytes_per_s)
+
+
+def test_a_node_reports_its_state_as_it_is_shown() -> None:
+    """Its connectors' states are plain: the other nodes go by them."""
+    clusters = (ClusterView("A", is_reachable=True), ClusterView("B", is_reachable=False, error="refused"))
+    groups = (GroupView("MirrorSourceConnector", FlowState.RUNNING),)
+    status = describe(NodeStatus(HERE, 7), FlowView(FLOW, FlowState.RUNNING, clusters=clusters, groups=groups))
+    read = decode_status(FLOW, encode_status(FLOW, status), 7)
+
+    assert (read.state, read.connectors[0].state) == (FlowState.UNREACHABLE, FlowState.RUNNING)
+    assert node_view(read, None, heard_s=1.0, answers=True).state is FlowState.UNREACHABLE
 
 
 def test_its_size_does_not_follow_the_number_of_partitions() -> None:

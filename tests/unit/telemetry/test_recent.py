@@ -59,7 +59,7 @@ def test_what_is_only_worth_debugging_is_left_out(events: EventLog, recent: Rece
     events.emit(BACK)
     for _ in range(1000):
         events.emit(PositionsWritten(FLOW, 3, 1.0))
-        events.emit(FlowSummary(FLOW, 1, 1, 0, 0, 0.0, 0.0, 0, None, None))
+        events.emit(FlowSummary(FLOW, "running", 1, 1, 0, 0, 0.0, 0.0, 0, None, None))
 
     assert [told.name for told in recent] == ["cluster_recovered"]
 

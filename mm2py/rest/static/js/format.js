@@ -74,6 +74,8 @@ export function dateAndClock(wall_ms) {
   return new Date(wall_ms).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 }
 
+const FAILING = { unreachable: ["unreachable", "bad", "bad"], has_failures: ["has failures", "bad", "bad"] };
+
 /** What each state is called, how it looks, and how much it worries. */
 const STATES = {
   starting: ["starting", "wait", "busy"],
@@ -85,8 +87,7 @@ const STATES = {
   paused: ["paused", "pause", "still"],
   stopped: ["stopped", "stop", "still"],
   standby: ["standing by", "wait", "warn"],
-  unreachable: ["unreachable", "bad", "bad"],
-  has_failures: ["has failures", "bad", "bad"],
+  ...FAILING,
 };
 
 const STAGES = {
@@ -115,6 +116,7 @@ const NODE_STATES = {
   drained: ["drained", "stop", "still"],
   silent: ["does not answer", "bad", "bad"],
   gone: ["gone", "bad", "warn"],
+  ...FAILING,
 };
 
 const LEVELS = {

@@ -9,12 +9,14 @@ import { pill, setPill, Table } from "./table.js";
 function role(node) {
   if (!node.answers) return node.is_member ? "silent" : "gone";
   if (node.is_drained) return node.assigned.length ? "draining" : "drained";
+  if (["unreachable", "has_failures"].includes(node.state)) return node.state;
   if (node.is_owner) return "owner";
   return node.assigned.length ? "running" : "standby";
 }
 
 const remarks = (node) => [
   node.is_this ? "this node" : "",
+  node.is_owner && role(node) !== "owner" ? "owner" : "",
   node.differs.length ? `other settings: ${node.differs.join(", ")}` : "",
   ...node.issues,
 ].filter(Boolean).join("; ");
