@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import attrs
 
 from mm2py.config.keys.row import Key, Kind, LineLevel, Place
+from mm2py.config.keys.security import KAFKAS_OWN
 from mm2py.config.keys.table import KEYS, find_key
 from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.lint import Line
@@ -124,6 +125,8 @@ def shown(key: Key, name: str, value: Value) -> str:
     """Return the text of *value*, a mask if it is or might be a secret, or the reference that it came from."""
     if value.stands_in:
         return value.stands_in
+    if key.stem is not None and name.endswith(KAFKAS_OWN):
+        return value.text
     return MASK if key.is_secret or (key.stem is not None and might_be_secret(name)) else value.text
 
 

@@ -18,6 +18,7 @@ from mm2py.config.flow_settings import StorageSettings
 from mm2py.config.importers.lines import Imported, Lines, ParsedFile, read_files
 from mm2py.config.importers.standalone import Connector, ConnectorClass, classify, take_connectors
 from mm2py.config.keys.row import LineLevel
+from mm2py.config.keys.security import KAFKAS_OWN
 from mm2py.config.keys.table import find_key
 from mm2py.config.layers import OVERRIDE, Layers
 from mm2py.config.problem import Problem
@@ -123,6 +124,8 @@ def is_secret(key: str) -> bool:
     bare = key
     for stems in (_SIDES, _CLIENTS, _CLIENTS):
         bare = next((bare.removeprefix(stem) for stem in stems if bare.startswith(stem)), bare)
+    if bare.endswith(KAFKAS_OWN):
+        return False
     rows = [row for level in LineLevel if (row := find_key(level, bare) or find_key(level, key)) is not None]
     if any(row.is_secret for row in rows):
         return True

@@ -171,12 +171,20 @@ _SECRETS = {
     "target.cluster.ssl.keystore.password": "x",
     "producer.override.sasl.jaas.config": "x",
     "transforms.mask.password": "x",
+    "source.cluster.sasl.oauthbearer.assertion.private.key.passphrase": "x",
+    "source.cluster.ssl.engine.secret": "x",
+}
+#: Java's alone, but known not to be secret.
+_PLAIN = {
+    "source.cluster.ssl.protocol": "TLSv1.3",
+    "target.cluster.sasl.login.class": "c",
+    "producer.override.sasl.oauthbearer.assertion.private.key.file": "/k.pem",
 }
 
 
 def test_secrets_are_masked_and_kept() -> None:
-    """What is shown may be put back. References are no secrets."""
-    config = {**SOURCE, **_SECRETS, "consumer.ssl.truststore.password": "${file:/x:y}", "key.converter": "c"}
+    """What is shown may be put back. References are no secrets, nor is what Java alone uses if it is known."""
+    config = {**SOURCE, **_SECRETS, **_PLAIN, "consumer.ssl.truststore.password": "${file:/x:y}", "key.converter": "c"}
 
     shown = masked(config)
     assert {key for key, value in shown.items() if value == "***"} == set(_SECRETS)
