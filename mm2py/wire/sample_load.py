@@ -174,7 +174,10 @@ async def read_as_group(bootstrap_servers: str, topic: str, group: str) -> None:
     except KafkaError as error:
         raise BrokerConnectionError("the source", topic, str(error)) from error
     finally:
-        await consumer.stop()
+        # As a producer does.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GIVEN_UP_AFTER_S):
+                await consumer.stop()
 
 
 def _fingerprint(record: Any) -> bytes:

@@ -257,6 +257,30 @@ async def test_a_producer_whose_broker_is_gone_ends(monkeypatch: pytest.MonkeyPa
     assert ends == ["stopped"]
 
 
+async def test_a_group_whose_broker_is_gone_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends the demo although its consumer would commit to a broker that has ended, again and again."""
+
+    class Consumer:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        async def start(self) -> None: ...
+
+        async def getmany(self, **_: object) -> None:
+            await asyncio.Event().wait()
+
+        async def stop(self) -> None:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(sample_load, "AIOKafkaConsumer", Consumer)
+    monkeypatch.setattr(sample_load, "_GIVEN_UP_AFTER_S", 0.01)
+    reading = asyncio.create_task(sample_load.read_as_group("127.0.0.1:1", "t", "g"))
+    await asyncio.sleep(0)
+    reading.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(reading, 5)
+
+
 def test_a_mirror_that_ends_by_itself_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With --keep-running, the command would otherwise stay beside two clusters without a mirror, and say nothing."""
     states = iter(["runs", "runs"])
