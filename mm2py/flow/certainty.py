@@ -22,6 +22,8 @@ from mm2py.wire.groups.membership import Membership
 
 #: Without an answer for this part of a session, nothing new is begun: another node may have our share soon.
 _CERTAIN_SHARE: Final = 2 / 3
+#: Differences of times are rounded: what is left of a wait may be too short for a clock to move.
+_SHORTEST_S: Final = 0.001
 
 
 class Certainty:
@@ -70,7 +72,8 @@ class Certainty:
             why = f"{self._group} does not answer" if silent_s >= certain_s else ""
             for group in groups:
                 group.suspend(why)
-            await self._clock.sleep(certain_s - silent_s if silent_s < certain_s else min(1.0, certain_s / 4))
+            left_s = certain_s - silent_s
+            await self._clock.sleep(max(left_s, _SHORTEST_S) if left_s > 0 else min(1.0, certain_s / 4))
 
     async def ask_while_joining(self, place: Membership) -> None:
         """Ask the group about us, until cancelled, while we are `joining` as one that it knew."""

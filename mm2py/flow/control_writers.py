@@ -42,6 +42,8 @@ _READY_S: Final = 5.0
 #: of them gets a write done.
 _YIELD: Final = Backoff(0.5, 4.0, spread=0.8)
 _FENCES_FORGOTTEN_S: Final = 60.0
+#: How often an id is tried again that could not be opened: the coordinator was away, or a grant was missing.
+_REFUSED_S: Final = 60.0
 
 
 def owner_id(settings: FlowSettings) -> str:
@@ -162,7 +164,8 @@ class TaskWriter:
     id from its new owner, but learns that before it writes; the new owner is refused once, and opens it again.
     c. A node that loses the id again and again leaves it to the other one for longer and longer.
     d. Where others may have written meanwhile, `term` changes: what was read in another term is to be compared first.
-    e. Until `guard` it writes without transactions, as anyone.
+    e. Until `guard` it writes without transactions, as anyone; so it does while its id cannot be opened, which is tried
+    again every minute.
     """
 
     def __init__(
@@ -252,6 +255,11 @@ class TaskWriter:
     def _is_due(self) -> bool:
         return bool(self._tasks) and self._task != min(self._tasks)
 
+    @property
+    def _is_refused(self) -> bool:
+        """Whether it writes without transactions because its id could not be opened."""
+        return self._is_plain and bool(self._tasks) and self._task is not None
+
     def _doubt(self) -> None:
         self._version += 1
         self._has_news.set()
@@ -265,7 +273,9 @@ class TaskWriter:
     async def run(self, cluster: Cluster) -> None:
         """Open what is due until cancelled."""
         while True:
-            await self._has_news.wait()
+            await until_set(self._has_news, _REFUSED_S if self._is_refused else None)
+            if self._is_refused and not self._has_news.is_set():
+                self._task = None
             self._has_news.clear()
             await cluster.clock.sleep(self._contention.left_s(cluster.clock.monotonic()))
             if self._is_due:

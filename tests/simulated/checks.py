@@ -13,7 +13,7 @@ from mm2py.model.positions_topic import decode_stored
 from mm2py.wire.topic_log import LogRecord
 from tests.simulated.cluster import Cluster
 from tests.simulated.log import Batch, Partition, commits
-from tests.support.contents import decode
+from tests.support.contents import RecordContent, decode
 
 
 @attrs.define(eq=False)
@@ -89,20 +89,46 @@ class Checker:
         at = copied.count
         for record in decode(batch.raw):
             content = (record.timestamp, record.key, record.value, record.headers)
-            if at >= len(copied.known):
-                what = f"{copied.remote} has {record.value!r} at {record.offset}"
-                self.fail(f"{what}, and the source ends before it ({batch.writer})")
+            if at < len(copied.known) and copied.known[at][1] == content:
+                at += 1
+                self.records += 1
+                continue
+            found = self._again(copied, content)
+            if found is None:
+                self._explain(copied, at, record, batch)
                 return
-            wanted = copied.known[at][1]
-            if wanted != content:
-                self.fail(
-                    f"{copied.remote} has {record.value!r} at {record.offset}, not {wanted[2]!r} "
-                    f"({batch.writer}, producer {batch.producer_id}/{batch.producer_epoch} from {batch.first_sequence})"
-                )
-                return
-            at += 1
-            self.records += 1
+            at = found + 1
         copied.marks.append((batch.last, at))
+
+    def _again(self, copied: Copied, content: tuple[object, ...]) -> int | None:
+        """Return which record of the source this is, if the target has lost acknowledged ones: it may come again."""
+        if TopicPartition(copied.source.topic, copied.source.number) not in self._rewound:
+            return None
+        return next((at for at, (_, known) in enumerate(copied.known) if known == content), None)
+
+    def _explain(self, copied: Copied, at: int, record: RecordContent, batch: Batch) -> None:
+        what = f"{copied.remote} has {record.value!r} at {record.offset}"
+        if at >= len(copied.known):
+            self.fail(f"{what}, and the source ends before it ({batch.writer})")
+            return
+        producer = f"producer {batch.producer_id}/{batch.producer_epoch} from {batch.first_sequence}"
+        self.fail(f"{what}, not {copied.known[at][1][2]!r} ({batch.writer}, {producer})")
+
+    def check_what_was_lost(self, repeated: dict[TopicPartition, int]) -> None:
+        """
+        Check partitions of which the target had lost acknowledged records: all are there, and no more of them twice
+        than events have reported (*repeated*).
+        """
+        for partition in self._rewound:
+            copied = next(it for it in self._copied.values() if str(it.source) == str(partition))
+            self._read_source(copied)
+            values = [it.value for batch in copied.remote.batches if not batch.is_control for it in decode(batch.raw)]
+            missing = [known[2] for _, known in copied.known if known[2] not in set(values)]
+            twice, reported = len(values) - len(set(values)), repeated.get(partition, 0)
+            if missing:
+                self.fail(f"{copied.remote} lacks {len(missing)} records for good, {missing[0]!r} first")
+            if twice > reported:
+                self.fail(f"{copied.remote} has {twice} records twice; events have reported {reported}")
 
     def _read_source(self, copied: Copied) -> None:
         source = copied.source

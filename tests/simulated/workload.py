@@ -39,6 +39,11 @@ class Workload:
             if partition.leader != NOBODY and world.source.brokers[partition.leader].is_up:
                 self._append(partition, draw.choice((1, 1, 2, 5, 20)))
 
+    def append_to_all(self) -> None:
+        """Append a batch to each partition."""
+        for partition in self._partitions():
+            self._append(partition, 1)
+
     def _append(self, partition: Partition, count: int) -> None:
         key, now = (partition.topic, partition.number), self._world.clock.wall_ms()
         first = self._numbers[key]

@@ -18,11 +18,12 @@ from typing import Any
 
 import attrs
 
+from mm2py.telemetry.events import RemoteTopicRewound
 from tests.simulated import operators
 from tests.simulated.checks import Checker
 from tests.simulated.cluster import Cluster
 from tests.simulated.escapes import Escapes
-from tests.simulated.faults import FAULTS, LOSING
+from tests.simulated.faults import FAULTS, LOSING, UNGUARDED
 from tests.simulated.journal import Journal
 from tests.simulated.log import Partition
 from tests.simulated.loop import Host, LivelockError, SimClock, SimLoop
@@ -40,6 +41,8 @@ _POSITIONS = "mm2-offsets.A.internal"
 #: Faults begin once the flow runs.
 _STARTS_S = 20.0
 _ENDS_S = 60.0
+#: An id that could not be opened is tried again every minute.
+_GUARDED_WITHIN_S = 90.0
 
 
 @attrs.frozen
@@ -183,6 +186,22 @@ class World:
                 operators.undo(self, self._draw)
             await asyncio.sleep(1)
         self.journal.tell("run", "converged", f"{self.loop.time() - begun:.0f}")
+        repeated: collections.Counter[Any] = collections.Counter()
+        for _, _, event in self.journal.said:
+            if isinstance(event, RemoteTopicRewound):
+                repeated[event.source] += event.repeated or 0
+        self.checker.check_what_was_lost(repeated)
+        if any(kind in self.options.faults for kind in UNGUARDED):
+            await self._check_guards()
+
+    async def _check_guards(self) -> None:
+        """Ids that could not be opened are tried again: after minutes of peace nothing is written without one."""
+        await asyncio.sleep(_GUARDED_WITHIN_S)
+        before = self.checker.plain_writes
+        self.workload.append_to_all()
+        await asyncio.sleep(_GUARDED_WITHIN_S)
+        if plain := self.checker.plain_writes - before:
+            self.checker.fail(f"{plain} times positions were written without a transactional id, in peace")
 
     async def _end(self) -> None:
         for node in self.nodes.values():
@@ -241,6 +260,7 @@ class World:
             node.start()
         for cluster in (self.source, self.target):
             cluster.ambush = None
+            cluster.refuses_ids_until = 0.0
             for number, broker in cluster.brokers.items():
                 broker.stale = None
                 if broker.host.is_frozen:

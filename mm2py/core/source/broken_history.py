@@ -309,6 +309,7 @@ def _copy_again(finding: Finding, state: PartitionState, look: Observation) -> A
     """Copy what the target lacks: from the source's start, or after the target's last record, once found."""
     position, downstream, remote_topic_id = _stood(state)
     end, kept = look.remote_end, _kept(state, look)
+    strays = end - kept  # accepted before what belongs in front of them, and copied with it again
     missing = None if downstream is None else downstream + 1 - kept
     if kept == 0:
         return _from_start(finding, position, look, behind=end - 1)
@@ -316,11 +317,12 @@ def _copy_again(finding: Finding, state: PartitionState, look: Observation) -> A
     limit = position - missing if missing is not None and missing > 0 else None
     if limit is not None and limit <= look.log_start and finding.kind is HistoryBreak.REWOUND:
         # The target's last record is older than everything in the source: there is nothing to search for.
-        return GoOn(look.log_start, end - 1, lost=look.log_start - limit)
+        return GoOn(look.log_start, end - 1, lost=look.log_start - limit, repeated=strays)
     if attempt <= _SEARCHES and (limit is None or limit > look.log_start):
         start = look.log_start if attempt == _SEARCHES else max(look.log_start, position if limit is None else limit)
         found_at = kept - 1 if kept < end else None
-        return GoOn(start, None, repair=Repair(attempt, position, downstream, remote_topic_id, limit, found_at))
+        repair = Repair(attempt, position, downstream, remote_topic_id, limit, found_at)
+        return GoOn(start, None, repeated=strays, repair=repair)
     if finding.kind is HistoryBreak.REMADE and limit is not None:
         # Records in the new topic were sent before it was detected: append everything after them.
         return _from_start(finding, position, look, behind=end - 1)

@@ -84,6 +84,13 @@ def _grow(world: World, draw: random.Random) -> str:
     return f"{topic.name} to {len(topic.partitions)}"
 
 
+def _ids(world: World, draw: random.Random) -> str:
+    """Transactional ids are forbidden for a while: a flow writes without them, and is to use them again."""
+    seconds = duration(draw)
+    world.target.refuses_ids_until = max(world.target.refuses_ids_until, world.loop.time() + seconds)
+    return f"forbidden at {world.target.name} for {seconds:.2f} s"
+
+
 def _unclean(world: World, draw: random.Random) -> str:
     """The target loses what it has acknowledged, which a flow copies again."""
     remote = [world.target.topics[name] for name in world.topics.values() if name in world.target.topics]
@@ -103,5 +110,6 @@ FAULTS: dict[str, Fault] = {
     "stale": _stale,
     "sessions": _sessions,
     "grow": _grow,
+    "ids": _ids,
     "unclean": _unclean,
 }

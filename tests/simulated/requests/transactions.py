@@ -41,6 +41,8 @@ def _init_producer(broker: Broker, line: Line, it: Any, _reply: Any) -> Any:
 
     if code := cluster.away(broker, name):
         return say(code)
+    if cluster.refuses_ids_until > cluster.loop.time():
+        return say(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     known = cluster.transactions.get(name)
     if known is None:
         cluster.producer_ids += 1

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
+import attrs
 import pytest
 
 from mm2py.errors import ClusterUnreachableError
+from mm2py.flow.certainty import Certainty
 from mm2py.model.share import (
     whole_share,
 )
+from mm2py.telemetry.journal import EventLog
 from mm2py.wire.groups.membership import Heartbeat
+from tests.support.clocks import ManualClock
+from tests.support.flow_rig import SETTINGS, flow_context
 from tests.support.memberships import NOBODY, TASKS, Run
 
 
@@ -82,3 +87,25 @@ async def test_attempts_to_join_are_no_answers(run: Run) -> None:
         await asyncio.sleep(6)
 
     assert "A-mm2" in group.suspended[-1]
+
+
+class _TurningClock(ManualClock):
+    """Lets others run during a sleep."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds)
+        await asyncio.sleep(0)
+
+
+async def test_a_wait_that_rounding_left_moves_the_clock() -> None:
+    """What is left of a wait may be so short that it moves no clock: such sleeps would follow without end."""
+    clock = _TurningClock(now_s=1_000_000.1)
+    settings = attrs.evolve(SETTINGS, membership=attrs.evolve(SETTINGS.membership, session_ms=10_000))
+    certainty = Certainty(flow_context(clock, EventLog(clock), settings), 3.0)
+    certainty.note()
+    watching = asyncio.create_task(certainty.watch(()))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    watching.cancel()
+
+    assert not certainty.is_certain

@@ -247,6 +247,26 @@ async def test_a_node_whose_ids_are_forbidden_writes_as_before(rig: TaskRig) -> 
     assert "WRITE on transactional ids that begin with A-mm2-MirrorSourceConnector-" in unguarded.hint
 
 
+async def test_an_id_that_could_not_be_opened_is_tried_again_every_minute(rig: TaskRig) -> None:
+    """
+    The coordinator is away for longer than a node waits for it, which writes without transactions then.
+
+    If it did so until tasks are assigned again, it could write old positions over newer ones after a standstill, days
+    later.
+    """
+    rig.coordinators.answers = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+    rig.writer.hold({0})
+    term = await rig.writer.ready()
+    await rig.write_as_task(*rig.coordinators.answers)
+    await asyncio.sleep(130)
+    later = await rig.writer.ready()
+    await rig.write_as_task()
+
+    assert rig.written == [False, True]
+    assert later > term
+    assert len(rig.events.of(ControlWritesUnguarded)) == 1
+
+
 async def test_a_new_life_undoes_what_the_last_one_left(rig: TaskRig) -> None:
     """Its last write may have been cancelled in a transaction, which would keep it from reading."""
     rig.writer.hold({0})
