@@ -10,6 +10,7 @@ import attrs
 import pytest
 from aiokafka import AIOKafkaProducer
 
+from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
@@ -19,9 +20,9 @@ from tests.support.damage import delete_records
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.groups import commit_as_admin, committed
-from tests.support.producing import producer
+from tests.support.producing import COMPACTED_CONFIGS, producer
 from tests.support.reading import read_topic
-from tests.support.topics import create_topic, delete_topic
+from tests.support.topics import alter_topic, create_topic, delete_topic
 
 
 #: When the test's first record was written.
@@ -37,14 +38,16 @@ class Pair:
     topic: str
     work_dir: Path
 
-    async def write(self, numbers: Iterable[int], bootstrap: str = "", *, later_ms: int = 0) -> None:
+    async def write(
+        self, numbers: Iterable[int], bootstrap: str = "", *, later_ms: int = 0, key: bytes = b"key"
+    ) -> None:
         """Write numbers as records, each with a timestamp of its own."""
         async with producer(bootstrap or self.source) as connected:
             for number in numbers:
-                await self._send(connected, b"%d" % number, _BEGUN_MS + number * 1000 + later_ms)
+                await self._send(connected, b"%d" % number, _BEGUN_MS + number * 1000 + later_ms, key)
 
-    async def _send(self, connected: AIOKafkaProducer, value: bytes, timestamp_ms: int) -> None:
-        await connected.send_and_wait(self.topic, value, b"key", partition=0, timestamp_ms=timestamp_ms)
+    async def _send(self, connected: AIOKafkaProducer, value: bytes, timestamp_ms: int, key: bytes = b"key") -> None:
+        await connected.send_and_wait(self.topic, value, key, partition=0, timestamp_ms=timestamp_ms)
 
     async def values(self, bootstrap: str) -> list[int]:
         return [int(record.value or b"") for record in (await read_topic(bootstrap, self.topic))[0]]
@@ -177,3 +180,71 @@ async def test_what_is_not_proven_waits_for_an_operator(pair: Pair, case: str) -
     async with pair.running() as flow:
         await _stops(pair, flow, range(20, 220))
         await flow.drain()
+
+
+#: The target's configs stay as the test sets them.
+_UNSYNCED = {"sync.topic.configs.enabled": "false"}
+
+
+@pytest.mark.parametrize("is_new_in_front", [False, True], ids=["expired", "a new record in front"])
+async def test_what_has_expired_at_the_target_is_not_missing_there(pair: Pair, *, is_new_in_front: bool) -> None:
+    """
+    The target's retention has removed its first records since; the source, of other segments, still has them.
+
+    All that is in front must be older than what the target keeps: a new record there was never copied.
+    """
+    if is_new_in_front:
+        await pair.write([1000])
+    await pair.rebuild()
+    kept_ms = SystemClock().wall_ms() - _BEGUN_MS - 60_000
+    await alter_topic(pair.target, pair.topic, {"retention.ms": str(kept_ms)})
+    await delete_records(pair.target, pair.topic, 30)
+    await pair.write(range(400, 410))
+    async with pair.running(**_UNSYNCED) as flow:
+        if is_new_in_front:
+            await _stops(pair, flow, range(50, 220))
+        else:
+            await pair.holds([*range(50, 220), *range(400, 410)])
+        await flow.drain()
+
+    rebuilt, stopped = flow.events.of(SourceTopicRebuilt), flow.events.of(PartitionStopped)
+    assert [(it.log_start, it.goes_on_at) for it in rebuilt] == ([] if is_new_in_front else [(0, 200)])
+    assert bool(stopped) is is_new_in_front
+    if stopped:
+        why = f"upstream offset 0 of {pair.topic}-0 is not in {pair.topic}-0, which begins at offset 30: whether it had"
+        assert f"it is not proven to be rebuilt from {pair.topic}: {why}" in stopped[0].message
+
+
+@pytest.mark.parametrize("key", [b"key", b"another"], ids=["superseded", "not superseded"])
+async def test_what_compaction_removed_at_the_target_is_not_missing_there(pair: Pair, key: bytes) -> None:
+    """Each record that is not there any more must have a later one of its key which is: a new key was never copied."""
+    await pair.rebuild(last=100)
+    await pair.write([1000], key=key)
+    await pair.rebuild(first=100)
+    await alter_topic(pair.target, pair.topic, COMPACTED_CONFIGS)
+    for bootstrap in (pair.source, pair.target):
+        await pair.write([300], bootstrap)  # what is in the last segment is not compacted
+
+    async def is_compacted() -> bool:
+        return await pair.values(pair.target) == [219, 300]
+
+    await eventually(is_compacted, within_s=60, what="the target is compacted", every_s=0.5)
+    await pair.write([400])
+    async with pair.running(**_UNSYNCED) as flow:
+        if key == b"key":
+            await flow.told(SourceTopicRebuilt)
+        else:
+            await _stops(pair, flow, [219, 300])
+
+        async def is_copied() -> bool:
+            return (await pair.values(pair.target))[-1] == (400 if key == b"key" else 300)
+
+        await eventually(is_copied, within_s=60, what="copying goes on, or does not", every_s=0.3)
+        await flow.drain()
+
+    stopped = flow.events.of(PartitionStopped)
+    if key == b"key":
+        assert [it.goes_on_at for it in flow.events.of(SourceTopicRebuilt)] == [202]
+        assert not stopped
+    else:
+        assert stopped[0].message.endswith(f"{pair.topic}-0 is not in {pair.topic}-0, nor is a later record of its key")

@@ -15,7 +15,7 @@ import attrs
 
 from mm2py.config.settings import BrokenHistorySettings
 from mm2py.core.source.progress import PartitionState, Repair
-from mm2py.model.epoch import RECREATED, LogOffsets, PartitionFailure, choose
+from mm2py.model.epoch import RECREATED, Ended, LogOffsets, PartitionFailure, choose
 from mm2py.model.positions import Position
 from mm2py.model.state import PartitionStage
 from mm2py.model.topic import is_other_topic
@@ -166,7 +166,7 @@ def decide(finding: Finding, state: PartitionState, look: Observation, settings:
         case HistoryBreak.RECREATED:
             if _may_be_rebuilt(state, look):
                 return _compared(finding, state, look)
-            return _after_recreation(finding, state, look, settings.on_source_recreated)
+            return _with_why(_after_recreation(finding, state, look, settings.on_source_recreated), state)
         case HistoryBreak.EXPIRED:
             return _after_expiry(finding, state, look, settings.on_source_expired)
         case HistoryBreak.PURGED:
@@ -250,6 +250,18 @@ def _compared(finding: Finding, state: PartitionState, look: Observation) -> GoO
     stood = state.position, state.downstream, state.remote_topic_id, None
     former = Repair(1, *stood, is_rebuilt=True, topic_id=state.topic_id, left=finding.records)
     return GoOn(look.log_start, None, repair=former)
+
+
+def _with_why(act: Act, state: PartitionState) -> Act:
+    """Have an operator who decides know why the new topic does not count as filled from the remote one."""
+    is_compared = state.repair is not None and state.repair.is_rebuilt and state.ended is Ended.UNPROVEN
+    why = state.failure.message if is_compared and state.failure is not None else ""
+    if state.is_transformed:
+        why = "what a transform may have changed cannot be compared"
+    if not isinstance(act, Stop) or not why:
+        return act
+    message = f"{act.failure.message}; it is not proven to be rebuilt from {state.remote_topic}: {why}"
+    return Stop(attrs.evolve(act.failure, message=message))
 
 
 def _is_mixed_with_nothing(state: PartitionState, look: Observation) -> bool:

@@ -6,9 +6,10 @@ For finding out what has arrived; what is copied comes through `mm2py.pipeline.c
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Final, NamedTuple
 
+from mm2py.core.lag import RETENTION_CONFIGS
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.ingest import DataFilter
@@ -24,6 +25,7 @@ from mm2py.wire.error_codes import ErrorCode, error_of, needs_metadata
 from mm2py.wire.fetch import fetch_from_leader
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
 from mm2py.wire.requests import EARLIEST, EARLIEST_LOCAL, id_bytes
+from mm2py.wire.topics.admin import Admin
 
 
 _WALK_BYTES: Final = 4 * 1024 * 1024
@@ -116,7 +118,7 @@ class LogWalker:
                 why = f"{copy.remote} cannot be compared with its source without READ on it"
                 raise NotThereError(why, lacks(self._target.endpoint, "READ", copy.remote.topic))
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                position.offset = max(position.offset + 1, await self._first_left(copy.remote))
+                position.offset = max(position.offset + 1, await self.target_start(copy.remote))
                 continue
             if answer.error_code:
                 raise error_of(answer.error_code, self._target.alias, "Fetch", str(copy.remote))
@@ -172,7 +174,13 @@ class LogWalker:
             detail = f"remote storage did not bring offset {offset} of {remote} within {wait}"
             raise error_of(ErrorCode.OFFSET_NOT_AVAILABLE, self._target.alias, "Fetch", detail)
 
-    async def _first_left(self, remote: TopicPartition) -> int:
+    async def target_cleanup(self, topic: str) -> tuple[Mapping[str, str | None], int]:
+        """Return what configures the cleanup of a remote topic, nothing where that may not be read; and the time."""
+        found = (await Admin(self._target).topic_configs([topic], RETENTION_CONFIGS))[topic]
+        entries = {} if isinstance(found, BrokerAnsweredError) else found
+        return {key: entry.value for key, entry in entries.items()}, self._target.clock.wall_ms()
+
+    async def target_start(self, remote: TopicPartition) -> int:
         """Return where the target's log begins."""
         start = (await self._target.list_offsets([remote], EARLIEST))[remote]
         if isinstance(start, BrokerAnsweredError):

@@ -6,11 +6,16 @@ new topic. It is proven where each of the source's records, from its first one o
 the last of these is the target's last record. Then copying goes on after it: nothing before it is missing at the
 target, and nothing after it is there. What was written to the new topic before, or between, is not at the target, so
 that nothing is proven then.
+
+The target's cleanup may have removed records since. What it would have removed of a whole copy by now is not missing:
+the source's first records, up to the target's first one, if all of them are older than the target's `retention.ms`; and
+on a compacted target, records of a key that a later record has which is there. A new record among them would not be
+there any more either, had it been copied at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Final
 
@@ -20,10 +25,30 @@ from mm2py.model.epoch import Runs
 from mm2py.pipeline.copy.log_walk import LogWalker, WalkedRecord, records_of
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.wire.batches.batch import LOG_APPEND_TIME
+from mm2py.wire.batches.payloads import split
 
 
 #: So many runs are kept to translate offsets by, in 24 bytes each; of more, the last ones.
 _RUNS: Final = 100_000
+#: By a shorter retention, topics are emptied, and records expire that have just been written.
+_SHORTEST_MS: Final = 3_600_000
+#: Of a compacted target so many different records are kept in memory, in some 200 bytes each.
+_COMPACTED_MOST: Final = 1_000_000
+
+
+@attrs.frozen
+class _Cleanup:
+    """What the target may have removed: records with an older timestamp, and those that a later one replaces."""
+
+    expired_before: int = 0
+    is_compacted: bool = False
+
+    @classmethod
+    def of(cls, configs: Mapping[str, str | None], wall_ms: int) -> _Cleanup:
+        """Return it by the remote topic's configs; where they may not be read, nothing is known to be removed."""
+        policies, kept_ms = (configs.get("cleanup.policy") or "").split(","), int(configs.get("retention.ms") or -1)
+        is_expiring = "delete" in policies and kept_ms >= _SHORTEST_MS
+        return cls(max(0, wall_ms - kept_ms) if is_expiring else 0, "compact" in policies)
 
 
 @attrs.define
@@ -31,6 +56,9 @@ class Rebuilding:
     """The comparison of one partition, as far as the last epoch came. The target ends at `target_end`."""
 
     target_end: int
+    #: What the target may have removed, and where its log begins.
+    cleanup: _Cleanup = _Cleanup()
+    target_start: int = 0
     #: The last record at the target, and where the search for it in the source goes on until it is found.
     last: WalkedRecord | None = None
     searched_to: int | None = None
@@ -42,6 +70,10 @@ class Rebuilding:
     #: Where the last record that both have is, in both.
     met: tuple[int, int] | None = None
     runs: Runs = attrs.field(factory=Runs)
+    #: Of a compacted target: the offsets of records by their digests, as far as they were read, and the first record of
+    #: each key that is not there while no later one of the key was found.
+    held: dict[int, list[int]] = attrs.field(factory=dict)
+    superseded: dict[bytes, int] = attrs.field(factory=dict)
 
     def meet(self, upstream: int, downstream: int) -> None:
         """Record that both have a record."""
@@ -51,11 +83,29 @@ class Rebuilding:
         self.met = upstream, downstream
         self.records += 1
 
+    def has_met_last(self, record: WalkedRecord) -> bool:
+        """Whether a source's *record* is the target's last one."""
+        return self.last is not None and self.met == (record.offset, self.last.offset)
+
+    def finds(self, record: WalkedRecord) -> bool:
+        """Whether a compacted target has a record of the source after those that were found, or may have removed it."""
+        key, known = split(record.payload)[0], -1 if self.met is None else self.met[1]
+        at = next((it for it in self.held.get(record.digest(), ()) if it > known), None)
+        self.upstream = record.offset + 1
+        if at is not None:
+            self.meet(record.offset, at)
+            self.superseded.pop(key or b"", None)
+        elif key is not None:
+            self.superseded.setdefault(key, record.offset)
+        return at is not None or key is not None
+
 
 async def compare(logs: LogWalker, copy: PartitionCopy, state: Rebuilding) -> str:
     """Compare both logs, from where *state* came to; return why nothing is proven, empty if it is."""
     if not state.is_there and (why := await _look_for_ends(logs, copy, state)):
         return why
+    if state.cleanup.is_compacted:
+        return await _compare_compacted(logs, copy, state)
     target = _of_target(logs, copy, state)
     async with aclosing(target), aclosing(logs.walk(copy, state.upstream)) as walk:
         async for batch, _ in walk:
@@ -63,10 +113,40 @@ async def compare(logs: LogWalker, copy: PartitionCopy, state: Rebuilding) -> st
                 if record.offset < state.upstream:
                     continue
                 if not await _meets(record, target, state):
-                    return f"upstream offset {record.offset} of {copy.plan.source} is not in {copy.remote}"
-                if state.last is not None and state.met == (record.offset, state.last.offset):
+                    return _absent(copy, state, record.offset)
+                if state.has_met_last(record):
                     return ""
     return f"{copy.remote} at the target holds more than {copy.plan.source}"
+
+
+async def _compare_compacted(logs: LogWalker, copy: PartitionCopy, state: Rebuilding) -> str:
+    """Compare both logs as `compare` does. Of a compacted target, records that others replace may be missing."""
+    async with aclosing(_of_target(logs, copy, state)) as target:
+        async for held in target:
+            if len(state.held) >= _COMPACTED_MOST:
+                return f"{copy.remote} is compacted, and has too many records to find out what that removed"
+            state.held.setdefault(held.digest(), []).append(held.offset)
+    async with aclosing(logs.walk(copy, state.upstream)) as walk:
+        async for batch, _ in walk:
+            for record in records_of(batch):
+                if record.offset < state.upstream:
+                    continue
+                if not state.finds(record):
+                    return _absent(copy, state, record.offset)
+                if state.has_met_last(record):
+                    first = min(state.superseded.values(), default=None)
+                    return "" if first is None else _absent(copy, state, first)
+    return f"{copy.remote} at the target holds more than {copy.plan.source}"
+
+
+def _absent(copy: PartitionCopy, state: Rebuilding, offset: int) -> str:
+    """Say that the target does not have a record, and what of that cannot be told."""
+    more = ""
+    if state.cleanup.is_compacted:
+        more = ", nor is a later record of its key"
+    elif state.target_start and state.met is None:
+        more = f", which begins at offset {state.target_start}: whether it had what was removed there is not known"
+    return f"upstream offset {offset} of {copy.plan.source} is not in {copy.remote}{more}"
 
 
 async def _meets(record: WalkedRecord, target: AsyncIterator[WalkedRecord], state: Rebuilding) -> bool:
@@ -88,14 +168,11 @@ async def _look_for_ends(logs: LogWalker, copy: PartitionCopy, state: Rebuilding
     source, remote = copy.plan.source, copy.remote
     nowhere = f"the last record of {remote} at the target is not in {source}"
     if state.last is None:
-        first = await _first(logs, copy)
-        begins = None if first is None else await logs.target_from(remote, first.timestamp)
-        if first is None or begins is None:
-            return f"the first record of {source} is not in {remote} at the target"
-        state.upstream, state.downstream = first.offset, begins
+        if why := await _begin(logs, copy, state):
+            return why
         state.last = await _last(logs, copy, state.target_end)
     if state.last is None:
-        return f"{remote} has no timestamps of its source's to compare at its end"
+        return f"{remote} has LogAppendTime, or no record near its end: there are no timestamps of its source's"
     if state.searched_to is None:
         _, state.searched_to = await logs.search_bounds(source, state.last.timestamp)
     if state.searched_to is None:
@@ -109,14 +186,46 @@ async def _look_for_ends(logs: LogWalker, copy: PartitionCopy, state: Rebuilding
     return nowhere
 
 
-async def _first(logs: LogWalker, copy: PartitionCopy) -> WalkedRecord | None:
-    """Return the source's first record."""
+async def _begin(logs: LogWalker, copy: PartitionCopy, state: Rebuilding) -> str:
+    """Find out where both logs begin that are compared; return why nothing can be."""
+    source, remote = copy.plan.source, copy.remote
+    configs, wall_ms = await logs.target_cleanup(remote.topic)
+    state.cleanup, state.target_start = _Cleanup.of(configs, wall_ms), await logs.target_start(remote)
+    if await _begins_later(logs, copy, state):
+        return ""
     async with aclosing(logs.walk(copy, copy.position)) as walk:
         async for batch, _ in walk:
-            for record in records_of(batch):
-                if record.offset >= copy.position:
-                    return record
-    return None
+            for first in (record for record in records_of(batch) if record.offset >= copy.position):
+                if batch.attributes & LOG_APPEND_TIME:
+                    return f"{source} has LogAppendTime: the timestamps of its records are not those at the target"
+                begins = await logs.target_from(remote, first.timestamp)
+                if state.cleanup.is_compacted:
+                    begins = state.target_start
+                if begins is None:
+                    return _absent(copy, state, first.offset)
+                state.upstream, state.downstream = first.offset, begins
+                return ""
+    return f"{source} has no record"
+
+
+async def _begins_later(logs: LogWalker, copy: PartitionCopy, state: Rebuilding) -> bool:
+    """Whether all of the source that is before the target's first record is older than what the target keeps."""
+    if not state.target_start or not state.cleanup.expired_before:
+        return False
+    state.downstream = state.target_start
+    async with aclosing(_of_target(logs, copy, state)) as target:
+        held = await anext(target, None)
+    if held is None:
+        return False
+    async with aclosing(logs.walk(copy, copy.position)) as walk:
+        async for batch, _ in walk:
+            for record in (it for it in records_of(batch) if it.offset >= copy.position):
+                if record.matches(held):
+                    state.upstream, state.downstream = record.offset, held.offset
+                    return True
+                if not 0 <= record.timestamp < state.cleanup.expired_before:
+                    return False
+    return False
 
 
 async def _last(logs: LogWalker, copy: PartitionCopy, end: int) -> WalkedRecord | None:

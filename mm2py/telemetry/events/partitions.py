@@ -188,8 +188,9 @@ class SourceTopicRecreated(_HistoryBroke):
 
 @attrs.frozen
 class SourceTopicRebuilt(Event):
-    """A source topic was created again, and all of its records up to the target's last one are at the target, in order:
-    it was rebuilt from there. Copying goes on after that record. Of the former topic, `left` records were never copied.
+    """A source topic was created again, and all of its records up to the target's last one are at the target, in order,
+    or would have been removed by its cleanup: it was rebuilt from there. Copying goes on after that record. Of the
+    former topic, `left` records were never copied.
     """
 
     level = Level.WARN

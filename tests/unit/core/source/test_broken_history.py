@@ -22,7 +22,7 @@ from mm2py.core.source.broken_history import (
     reset,
 )
 from mm2py.core.source.progress import PartitionState, Repair, stop
-from mm2py.model.epoch import LeaderMark, LogOffsets, PartitionFailure, ProducerMark
+from mm2py.model.epoch import RECREATED, Ended, LeaderMark, LogOffsets, PartitionFailure, ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 
@@ -165,6 +165,26 @@ def test_a_recreated_topic_is_compared_first(policy: str) -> None:
 )
 def test_what_cannot_be_compared(before: PartitionState, seen: dict[str, Any]) -> None:
     assert isinstance(act(before, attrs.evolve(OTHER_SOURCE, **seen), on_source_recreated="fail"), Stop)
+
+
+@pytest.mark.parametrize(
+    ("before", "why"),
+    [
+        (
+            attrs.evolve(COMPARED, ended=Ended.UNPROVEN, failure=PartitionFailure("upstream offset 3 is not there")),
+            "upstream offset 3 is not there",
+        ),
+        (state(is_transformed=True), "what a transform may have changed cannot be compared"),
+    ],
+    ids=["compared in vain", "transformed"],
+)
+def test_the_failure_says_why_a_topic_does_not_count_as_rebuilt(before: PartitionState, why: str) -> None:
+    """An operator who decides what follows must know what is not proven."""
+    stopped = act(before, OTHER_SOURCE, on_source_recreated="fail")
+
+    assert isinstance(stopped, Stop)
+    assert stopped.failure.message.endswith(f"; it is not proven to be rebuilt from A.t: {why}")
+    assert stopped.failure.hint == RECREATED.hint
 
 
 _BEFORE = state(position=0, downstream=-1, leader=None, producer=None, log=LogOffsets())
