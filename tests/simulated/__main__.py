@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from tests.simulated.bugs import Bug, bug_base
+from tests.simulated.coverage import codes_never_answered, events_never_seen
 from tests.simulated.options import Options, swarm
 from tests.simulated.shrink import shrunk
 from tests.simulated.sweep import run_apart
@@ -69,6 +70,7 @@ def _one(options: Options, arguments: argparse.Namespace) -> int:
     print(f"{sum(result.requests.values())} requests, {result.rss_mb} MiB, digest {result.digest[:16]}")
     _print_counts("requests", result.requests)
     _print_counts("events", result.events)
+    _print_counts("error codes", result.codes)
     print(*[f"VIOLATION {it}" for it in result.violations], sep="\n")
     return bool(result.violations)
 
@@ -93,6 +95,7 @@ class Sweep:
         today = int(time.strftime("%Y%m%d", time.gmtime()))
         self._first = today * _SEEDS_A_DAY if arguments.first is None else arguments.first
         self._runs = self._failures = self._faults = self._virtual_s = self._records = 0
+        self._codes: collections.Counter[str] = collections.Counter()
         self._events: collections.Counter[str] = collections.Counter()
 
     def run(self) -> int:
@@ -108,6 +111,8 @@ class Sweep:
             if arguments.hours and spent_s > arguments.hours * 3600:
                 break
         self._report(time.perf_counter() - begun)
+        print(f"events that no run had: {', '.join(events_never_seen(self._events))}")
+        print(f"error codes that no run was answered: {', '.join(codes_never_answered(self._codes))}")
         return bool(self._failures)
 
     def _seed(self, seed: int) -> None:
@@ -122,6 +127,7 @@ class Sweep:
         self._virtual_s += round(result.virtual_s)
         self._records += result.records
         self._events.update(result.events)
+        self._codes.update(result.codes)
         if result.violations:
             self._failures += 1
             _explain(options, result, tries=self._arguments.tries)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mm2py.wire.error_codes import ErrorCode
 from tests.simulated import requests
+from tests.simulated.coverage import codes_in
 from tests.simulated.log import Partition
 from tests.simulated.loop import Host
 from tests.simulated.network import Connection
@@ -73,6 +74,8 @@ class Line:
         self.broker.cluster.heard(self, key, frame)
 
         def reply(answer: Any) -> None:
+            if key not in requests.HOT:
+                self.broker.cluster.codes.update(codes_in(answer))
             body = answer if isinstance(answer, bytes) else answer.encode()
             body = b"\x00" + body if has_tags else body
             self._is_busy = False

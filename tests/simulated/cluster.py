@@ -72,6 +72,8 @@ class Cluster:
         self.by_id: dict[str, Topic] = {}
         self.transactions: dict[str, Transaction] = {}
         self.counts: collections.Counter[str] = collections.Counter()
+        #: Error codes in answers.
+        self.codes: collections.Counter[int] = collections.Counter()
         #: Called for each batch that a client appends, and for what an election loses.
         self.on_append: Callable[[Partition, Batch], None] = lambda _p, _b: None
         self.on_loss: Callable[[Partition, list[Batch]], None] = lambda _p, _b: None

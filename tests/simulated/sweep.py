@@ -49,7 +49,7 @@ def _run(options: Options, writer: int, *, keeps: bool) -> None:
 def _failed(why: str) -> Result:
     return Result(
         violations=[why], digest="", faults=[], cpu_s=0, virtual_s=0, turns=0, records=0, requests={}, events={},
-        rss_mb=0, timeline=[],
+        codes={}, rss_mb=0, timeline=[],
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from mm2py.telemetry.events import RemoteTopicRewound
 from tests.simulated import operators
 from tests.simulated.checks import Checker
 from tests.simulated.cluster import Cluster
+from tests.simulated.coverage import name_of
 from tests.simulated.escapes import Escapes
 from tests.simulated.faults import FAULTS, LOSING, UNGUARDED
 from tests.simulated.journal import Journal
@@ -59,6 +60,7 @@ class Result:
     records: int
     requests: dict[str, int]
     events: dict[str, int]
+    codes: dict[str, int]
     rss_mb: float
     timeline: list[str]
 
@@ -300,6 +302,7 @@ def execute(options: Options, *, keeps: bool = False) -> Result:
         records=world.checker.records,
         requests=dict(counts),
         events=dict(world.journal.events),
+        codes={name_of(code): count for code, count in (world.source.codes + world.target.codes).items()},
         rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         timeline=world.journal.timeline(),
     )

@@ -44,7 +44,9 @@ def fetch(broker: Broker, _line: Line, request: Any, reply: Callable[[Any], None
     session = _session(broker, request)
     if isinstance(session, FetchSession):
         DelayedFetch(broker, session, request, reply).begin()
-    elif request.API_VERSION >= _BY_ID:
+        return
+    broker.cluster.codes[session] += 1
+    if request.API_VERSION >= _BY_ID:
         reply(request.RESPONSE_TYPE({}, 0, session, 0, [], {}))
     else:
         reply(request.RESPONSE_TYPE(0, session, 0, []))
@@ -157,6 +159,7 @@ class DelayedFetch:
         by_topic: dict[str, list[Any]] = {}
         for key, row in rows.items():
             by_topic.setdefault(key[0], []).append(tagged(row) if self._by_id else row)
+            self._broker.cluster.codes[row[1]] += 1
             if row[1]:
                 session.told.pop(key, None)
             else:

@@ -108,6 +108,7 @@ class DelayedProduce:
         for partition, *_ in self.waits:
             partition.waiters.pop(self.check, None)
         for _, rows in self.results:
+            self.broker.cluster.codes.update(row[1] for row in rows)
             for row in rows:
                 row[2] = -1 if row[1] else row[2]
         version, answer = self._request.API_VERSION, self._request.RESPONSE_TYPE

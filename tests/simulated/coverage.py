@@ -1,0 +1,57 @@
+"""What many runs have reached: the events of nodes and the error codes of brokers, and which of them never came."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from aiokafka.protocol.types import Array, Schema
+
+from mm2py.telemetry import events
+from mm2py.telemetry.events import Event
+from mm2py.wire.error_codes import ErrorCode
+
+
+_FOLDER = Path(__file__).parent
+
+
+def codes_in(answer: Any) -> Iterator[int]:
+    """Return the error codes in an answer, wherever its schema has one."""
+    names = answer.SCHEMA.names
+    for name, kind in zip(names, answer.SCHEMA.fields, strict=True):
+        yield from _codes(name, kind, getattr(answer, name))
+
+
+def _codes(name: str, kind: Any, value: Any) -> Iterator[int]:
+    if name == "error_code":
+        yield int(value)
+    elif isinstance(kind, Array) and isinstance(kind.array_of, Schema):
+        for row in value or ():
+            for inner, inner_kind, field in zip(kind.array_of.names, kind.array_of.fields, row, strict=False):
+                yield from _codes(inner, inner_kind, field)
+
+
+@functools.cache
+def known_codes() -> frozenset[str]:
+    """Return the names of the error codes that the model can answer."""
+    text = "".join(file.read_text() for file in _FOLDER.rglob("*.py"))
+    return frozenset(re.findall(r"ErrorCode\.([A-Z_]{2,})", text))
+
+
+def events_never_seen(seen: dict[str, int]) -> list[str]:
+    """Return the kinds of events that no run has had."""
+    kinds = {it.__name__ for it in vars(events).values() if isinstance(it, type) and issubclass(it, Event)}
+    return sorted(name for name in kinds - seen.keys() if name != "Event" and not name.startswith("_"))
+
+
+def codes_never_answered(seen: dict[str, int]) -> list[str]:
+    """Return the error codes that the model can answer and never did."""
+    return sorted(known_codes() - seen.keys())
+
+
+def name_of(code: int) -> str:
+    """Return Kafka's name of an error code."""
+    return ErrorCode(code).name
