@@ -5,6 +5,9 @@ none twice; a position never goes back, and never beyond what the target has for
 
 from __future__ import annotations
 
+import bisect
+import operator
+
 import attrs
 
 from mm2py.model.flow import TopicPartition
@@ -34,11 +37,12 @@ class Copied:
 
     def upto(self, downstream_end: int) -> int:
         """Return how many source records lie before a downstream offset."""
-        count = 0
-        for last, known in reversed(self.marks):
-            if last < downstream_end:
-                return known
-        return count
+        at = bisect.bisect_left(self.marks, (downstream_end,))
+        return self.marks[at - 1][1] if at else 0
+
+    def before(self, upstream: int) -> int:
+        """Return how many source records lie before an upstream offset."""
+        return bisect.bisect_left(self.known, upstream, key=operator.itemgetter(0))
 
 
 class Checker:
@@ -201,7 +205,7 @@ class Checker:
         copied = self.copied(remote)
         self._read_source(copied)
         proven = copied.upto(remote.high_watermark)
-        wanted = sum(1 for offset, _ in copied.known if offset < position.next_upstream)
+        wanted = copied.before(position.next_upstream)
         if wanted > proven:
             what = f"the position of {position.source} is {position.next_upstream}, {wanted} records"
             self.fail(f"{what}; the target has {proven} for good")
@@ -222,7 +226,7 @@ class Checker:
                 continue
             self.groups_seen += 1
             copied = self.copied(remote)
-            read = sum(1 for offset, _ in copied.known if offset < committed)
+            read = copied.before(committed)
             skipped = copied.upto(at[0])
             if at[0] > remote.high_watermark:
                 self.fail(f"group {group} stands at {at[0]} of {remote}, which ends at {remote.high_watermark}")

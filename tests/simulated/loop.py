@@ -128,7 +128,9 @@ class SimLoop(asyncio.BaseEventLoop):
         self.graveyard: list[Host] = []
         self.turns = 0
         self._now = 0.0
-        self._numbers = 0
+        self._numbers = self._armed = 0
+        #: Tuples, whose order is known without a call of Python code: when, which one, the timer.
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._turns_now = 0
         #: What was raised where none awaits it, and tasks that were forgotten.
         self.unhandled: list[str] = []
@@ -172,22 +174,32 @@ class SimLoop(asyncio.BaseEventLoop):
             elif not host.is_dead:
                 host.park(handle)
 
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Have *callback* run at a time; what is due at the same one runs in the order in which it was asked for."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer._scheduled = True
+        self._armed += 1
+        heapq.heappush(self._timers, (when, self._armed, timer))
+        return timer
+
     def _expire_timers(self, ready: collections.deque[asyncio.Handle]) -> None:
         """Let time jump if nothing is ready, and take the timers that are due."""
-        timers = self._scheduled  # type: ignore[attr-defined]
+        timers = self._timers
         if self._timer_cancelled_count > 1_000 and self._timer_cancelled_count * 2 > len(timers):
-            timers[:] = [it for it in timers if not it._cancelled]
+            timers[:] = [it for it in timers if not it[2]._cancelled]
             heapq.heapify(timers)
             self._timer_cancelled_count = 0
-        while timers and timers[0]._cancelled:
-            heapq.heappop(timers)._scheduled = False
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)[2]._scheduled = False
         if not ready:
             if not timers:
                 raise LivelockError("nothing is ready, and no timer is armed")
-            if timers[0]._when > self._now:
-                self._now, self._turns_now = timers[0]._when, 0
-        while timers and timers[0]._when <= self._now:
-            handle = heapq.heappop(timers)
+            if timers[0][0] > self._now:
+                self._now, self._turns_now = timers[0][0], 0
+        while timers and timers[0][0] <= self._now:
+            handle = heapq.heappop(timers)[2]
             handle._scheduled = False
             if not handle._cancelled:
                 ready.append(handle)
