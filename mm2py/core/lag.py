@@ -69,7 +69,9 @@ def least_lag(state: PartitionState) -> int | None:
     Return how many records are left to copy at least, if the source's end was reported some time ago, or history is in
     question: it may have moved on since, and may have lost some of what was copied. None if the topic is another one.
     """
-    if state.ended is Ended.RECREATED and state.is_questioned:
+    # One that was compared with its copy in vain ended with that comparison.
+    is_another = state.ended is Ended.RECREATED or (state.repair is not None and state.repair.is_rebuilt)
+    if is_another and state.is_questioned:
         return None
     return max(0, state.log.high_watermark - state.position)
 
