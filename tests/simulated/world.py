@@ -41,7 +41,7 @@ TOPICS = {"orders": "A.orders", "events": "A.events"}
 _POSITIONS = "mm2-offsets.A.internal"
 #: Faults begin once the flow runs.
 _STARTS_S = 20.0
-_ENDS_S = 60.0
+_ENDS_S = 120.0
 #: An id that could not be opened is tried again every minute.
 _GUARDED_WITHIN_S = 90.0
 
@@ -210,10 +210,9 @@ class World:
             if node.is_running:
                 node.stop()
         await asyncio.sleep(_ENDS_S)
-        # What runs still is dropped where it stands.
         for host in [host for node in self.nodes.values() for host in node.hosts if not host.is_dead]:
-            for task in host.tasks():
-                self.journal.tell("left over", task.get_name())
+            if left := sorted(task.get_name() for task in host.tasks()):
+                self.checker.fail(f"{host} was asked to end {_ENDS_S:g} s ago, and has tasks still: {', '.join(left)}")
             host.kill()
         for cluster in (self.source, self.target):
             cluster.host.kill()
