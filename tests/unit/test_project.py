@@ -269,9 +269,11 @@ def test_a_retired_word_is_found_in_any_form(text: str) -> None:
     assert _retired_in("parcelled, the lucky, stretched") == []
 
 
-def test_rooms_only_look_down() -> None:
+def test_rooms_only_look_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """The import contracts of pyproject.toml hold."""
     linter = pytest.importorskip("importlinter.cli")
+    # It would turn off each logger of this process, for all tests that follow.
+    monkeypatch.setattr("logging.config.dictConfig", lambda _: None)
 
     assert linter.lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == 0
 
