@@ -32,6 +32,7 @@ from tests.simulated.network import Network
 from tests.simulated.node import SimNode
 from tests.simulated.options import Options
 from tests.simulated.taming import tamed
+from tests.simulated.views import Views
 from tests.simulated.workload import Workload
 from tests.support.mm2_file import mm2_properties
 
@@ -44,6 +45,10 @@ _STARTS_S = 20.0
 _ENDS_S = 120.0
 #: An id that could not be opened is tried again every minute.
 _GUARDED_WITHIN_S = 90.0
+#: So long all has to be well, and nothing worth a warning to happen.
+_QUIET_S = 60.0
+#: Seconds between two looks at what nodes say, on average.
+_ASKED_EVERY_S = 5.0
 
 
 @attrs.frozen
@@ -91,6 +96,7 @@ class World:
         self._mends = itertools.count()
         self._operator = Host(self.loop, "operator")
         self._draw = random.Random(f"peace {options.seed}")
+        self.views = Views(self)
 
     def _cluster(self, name: str) -> Cluster:
         cluster = Cluster(name, self.loop, self.network, self.options.seed, tell=self.journal.tell)
@@ -168,6 +174,7 @@ class World:
 
     async def _watch(self) -> None:
         """Stop at the first violation; what is checked once a second is checked here."""
+        draw = random.Random(f"watch {self.options.seed}")
         while not self.checker.violations:
             await asyncio.sleep(1 if self.rests_until < self.loop.time() else 60)
             for node in self.nodes.values():
@@ -175,17 +182,22 @@ class World:
                     self.checker.fail(f"{node.name} has ended by itself: {node.failure!r}")
                     node.is_wanted = False
             self.checker.look_at_groups()
+            self.views.note()
+            if draw.random() < 1 / _ASKED_EVERY_S:
+                self.views.look()
         self.loop.stop()
 
     async def _converge(self) -> None:
+        """All has to be well within minutes, and to stay so for one; nothing is worth a warning then."""
         begun, within_s = self.loop.time(), self.options.settle_minutes * 60
-        while (lag := self.checker.lag()) or (late := self.checker.late_positions()):
+        while unwell := self._unwell():
             if self.loop.time() - begun > within_s:
-                what = f"{sum(lag.values())} records are missing: {lag}" if lag else f"positions are behind: {late}"
-                self.checker.fail(f"after {within_s:g} s of peace {what}")
+                self.checker.fail(f"after {within_s:g} s of peace {unwell}")
                 return
             if "operator" in self.options.faults and round(self.loop.time() - begun) % 30 == 15:
                 operators.undo(self, self._draw)
+            for node in self.nodes.values():
+                node.start()  # one that was still draining ends only now
             await asyncio.sleep(1)
         self.journal.tell("run", "converged", f"{self.loop.time() - begun:.0f}")
         repeated: collections.Counter[Any] = collections.Counter()
@@ -195,6 +207,28 @@ class World:
         self.checker.check_what_was_lost(repeated)
         if any(kind in self.options.faults for kind in UNGUARDED):
             await self._check_guards()
+        await self._be_quiet(begun + within_s)
+
+    def _unwell(self) -> str:
+        """Return what is not as it must be at peace."""
+        if lag := self.checker.lag():
+            return f"{sum(lag.values())} records are missing: {lag}"
+        if late := self.checker.late_positions():
+            return f"positions are behind: {late}"
+        return "; ".join(self.views.unwell())
+
+    async def _be_quiet(self, until: float) -> None:
+        """Wait for a minute without a warning, at the end of which all is well still."""
+        begun = self.loop.time()
+        while self.loop.time() < begun + _QUIET_S:
+            await asyncio.sleep(5)
+            if trouble := [*self.views.loud_since(begun), *filter(None, [self._unwell()])]:
+                if self.loop.time() > until:
+                    self.checker.fail(f"it is not quiet at peace: {'; '.join(trouble)}")
+                    return
+                begun = self.loop.time()
+                self.journal.tell("run", "not quiet", "; ".join(trouble))
+        self.journal.tell("run", "quiet")
 
     async def _check_guards(self) -> None:
         """Ids that could not be opened are tried again: after minutes of peace nothing is written without one."""

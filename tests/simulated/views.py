@@ -1,0 +1,184 @@
+"""
+What a node says of itself, by the view that page, REST, health and metrics are made of: it must not be a lie.
+
+Asked at random moments: a lag that is shown as exact is not older than the product's own bound, and nothing is running
+while a cluster has not answered for long. At peace: all runs, nothing is left, nothing needs attention.
+"""
+
+from __future__ import annotations
+
+import bisect
+import operator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mm2py.core.lag import lag_holds_s
+from mm2py.model.all_nodes import of_all_nodes
+from mm2py.model.behind import Behind
+from mm2py.model.health import IssueCode, all_issues, reasons_unhealthy, shown
+from mm2py.model.state import FlowState, FlowView, MirrorView, PartitionStage
+from mm2py.telemetry.events.base import Level
+from tests.simulated.cluster import Cluster
+from tests.simulated.log import Partition
+from tests.simulated.node import SimNode
+
+
+if TYPE_CHECKING:
+    from tests.simulated.world import World
+
+
+#: `copy.drain.ms` by default, and how often a flow looks at what no epoch reports.
+_DRAIN_MS, _LOOK_EVERY_S = 5_000, 5.0
+#: What an answer may take on its way, beyond what the product allows for.
+_ON_THE_WAY_S = 30.0
+#: Of the others a node shows what they have reported; one that has not for half a minute is said to be silent.
+_OTHERS_REPORT_S = 45.0
+#: A cluster that nothing is heard of is looked for every few seconds, and a request has half a minute.
+_UNREACHABLE_AFTER_S = 45.0
+_LOUD = (Level.WARN, Level.ERROR)
+#: Notes that stay: what the settings of the simulation bring about, and that a node was here an hour ago.
+_EXPECTED = (IssueCode.SETTINGS_NOTED, IssueCode.NODE_SILENT)
+
+
+class Views:
+    """Asks nodes, and compares what they say with the world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        #: Up to where a source partition could be read, and when.
+        self._ends: dict[Partition, list[tuple[float, int]]] = {}
+        #: Since when a node gets no answer of a cluster.
+        self._mute: dict[tuple[str, str], float] = {}
+        #: Since when a node has been running: of what it slept through it has no news.
+        self._awake: dict[str, float] = {}
+        holds_s = lag_holds_s(world.options.epoch_ms, _DRAIN_MS, look_every_s=_LOOK_EVERY_S)[1]
+        self._holds_s = holds_s + _ON_THE_WAY_S
+
+    # At any time.
+
+    def note(self) -> None:
+        """Note how the world is now: what nodes say may be as old."""
+        now = self._world.loop.time()
+        for partition in self._partitions():
+            self._ends.setdefault(partition, []).append((now, partition.stable))
+        for node in self._world.nodes.values():
+            if node.is_able:
+                self._awake.setdefault(node.name, now)
+            else:
+                self._awake.pop(node.name, None)
+            for cluster in (self._world.source, self._world.target):
+                key = node.name, cluster.name
+                if not node.is_able or self._answers(node, cluster):
+                    self._mute.pop(key, None)
+                else:
+                    self._mute.setdefault(key, now)
+
+    def look(self) -> None:
+        """Ask all nodes that can be asked."""
+        for node in self._world.nodes.values():
+            if node.is_able and node.node is not None:
+                for lie in self._lies(node, _view(node)):
+                    self._world.checker.fail(f"{node.name} says {lie}")
+
+    def _lies(self, node: SimNode, view: MirrorView) -> Iterator[str]:
+        for flow in map(shown, of_all_nodes(view).flows):
+            if self._has_been_awake([node], self._holds_s):
+                yield from self._old_lags(flow)
+            if self._has_been_awake([*self._world.nodes.values()], self._holds_s + _OTHERS_REPORT_S):
+                yield from self._old_total(flow)
+            yield from self._unnoticed(node, view, flow)
+
+    def _has_been_awake(self, nodes: list[SimNode], seconds: float) -> bool:
+        since = self._world.loop.time() - seconds
+        return all(self._awake.get(node.name, since + 1) <= since for node in nodes)
+
+    def _old_lags(self, flow: FlowView) -> Iterator[str]:
+        for partition in flow.partitions:
+            source = self._world.source.partition(*partition.source)
+            end = self._end(source, self._holds_s) if source is not None else None
+            if end is None or not Behind.of(partition).is_known or partition.lag is None:
+                continue
+            if partition.position + partition.lag < end:
+                what = f"{partition.source} is at {partition.position} and lacks {partition.lag}"
+                yield f"{what}: the source had {end} already {self._holds_s:g} s ago"
+
+    def _old_total(self, flow: FlowView) -> Iterator[str]:
+        left = sum(self._left(it, self._holds_s + _OTHERS_REPORT_S) for it in self._partitions())
+        if flow.lag is not None and Behind.of(flow).is_known and flow.lag < left:
+            yield f"the flow lacks {flow.lag} records, and {left} have waited for long"
+
+    def _unnoticed(self, node: SimNode, view: MirrorView, flow: FlowView) -> Iterator[str]:
+        for alias in flow.flow.aliases:
+            mute_s = self._world.loop.time() - self._mute.get((node.name, alias), self._world.loop.time())
+            if mute_s < _UNREACHABLE_AFTER_S:
+                continue
+            if flow.state is FlowState.RUNNING:
+                yield f"the flow is running; {alias} has not answered for {mute_s:.0f} s"
+            if not reasons_unhealthy(view):
+                yield f"it is healthy; {alias} has not answered for {mute_s:.0f} s"
+
+    def _left(self, source: Partition, ago_s: float) -> int:
+        """Return how many records are not at the target that could be read *ago_s* ago."""
+        end, remote = self._end(source, ago_s), self._world.topics[source.topic]
+        there = self._world.target.partition(remote, source.number)
+        if end is None or there is None:
+            return 0
+        copied = self._world.checker.copied(there)
+        return max(0, copied.before(end) - copied.upto(there.end))
+
+    def _end(self, source: Partition, ago_s: float) -> int | None:
+        """Return up to where a partition could be read *ago_s* ago, None if it was not there."""
+        ends = self._ends.get(source, [])
+        at = bisect.bisect_right(ends, self._world.loop.time() - ago_s, key=operator.itemgetter(0))
+        return ends[at - 1][1] if at else None
+
+    def _answers(self, node: SimNode, cluster: Cluster) -> bool:
+        blocked = self._world.network.is_blocked
+        return any(
+            broker.is_up and not blocked((node.name, broker.address)) and not blocked((broker.address, node.name))
+            for broker in cluster.brokers.values()
+        )
+
+    def _partitions(self) -> list[Partition]:
+        topics = [self._world.source.topics.get(name) for name in self._world.topics]
+        return [partition for topic in topics if topic is not None for partition in topic.partitions]
+
+    # At peace.
+
+    def unwell(self) -> list[str]:
+        """Return what a node says that is not so when all is well."""
+        found = []
+        for node in self._world.nodes.values():
+            if not node.is_able or node.node is None:
+                found.append(f"{node.name} does not run")
+                continue
+            found += [f"{node.name}: {it}" for it in self._unwell(_view(node))]
+        return found
+
+    def _unwell(self, view: MirrorView) -> Iterator[str]:
+        yield from (str(it.sentence) for it in all_issues(view) if not (it.is_note and it.code in _EXPECTED))
+        if not view.flows:
+            yield "it has no flow"
+        for flow in map(shown, of_all_nodes(view).flows):
+            if flow.state is not FlowState.RUNNING:
+                yield f"the flow is {flow.state.name.lower()}"
+            if flow.lag != 0 or flow.lag_is_least:
+                yield f"the flow lacks {flow.lag} records"
+            for partition in flow.partitions:
+                source = self._world.source.partition(*partition.source)
+                end = source.stable if source is not None else None
+                if (partition.stage, partition.position, partition.lag) != (PartitionStage.COPYING, end, 0):
+                    what = f"{partition.stage.name.lower()} at {partition.position}, with {partition.lag} left"
+                    yield f"{partition.source} is {what}; the source ends at {end}"
+
+    def loud_since(self, begun: float) -> list[str]:
+        """Return the warnings and errors that nodes have logged since then."""
+        said = self._world.journal.said
+        at = bisect.bisect_left(said, begun, key=operator.itemgetter(0))
+        return [f"{node}: {event}" for _, node, event in said[at:] if event.severity in _LOUD]
+
+
+def _view(node: SimNode) -> MirrorView:
+    assert node.host is not None
+    assert node.node is not None
+    return node.host.context.copy().run(node.node.view)
