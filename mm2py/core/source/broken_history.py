@@ -23,6 +23,8 @@ from mm2py.model.topic import is_other_topic
 
 #: A search begins close to where the record should be, and then at the source's start.
 _SEARCHES = 2
+#: How often a source topic is compared with the target until that is concluded.
+_COMPARISONS = 5
 #: The source topic's own config, by which a deletion on purpose is told from retention.
 _RETENTION = "retention.ms"
 
@@ -241,14 +243,23 @@ def _after_recreation(finding: Finding, state: PartitionState, look: Observation
 
 def _may_be_rebuilt(state: PartitionState, look: Observation) -> bool:
     """Whether the new source topic may have been filled from the remote one, which was not compared yet."""
-    is_same_remote = not is_other_topic(state.remote_topic_id, look.remote_topic_id)
-    is_compared = state.is_transformed or state.repair is not None or state.stray_from is not None
-    return is_same_remote and not is_compared and look.remote_end > 0 and look.log_end > look.log_start
+    _, _, remote_topic_id = _stood(state)
+    is_same_remote = not is_other_topic(remote_topic_id, look.remote_topic_id)
+    is_compared = state.repair is not None and not _is_cut_short(state, state.repair)
+    cannot_be = state.is_transformed or state.stray_from is not None
+    return is_same_remote and not (is_compared or cannot_be) and look.remote_end > 0 and look.log_end > look.log_start
+
+
+def _is_cut_short(state: PartitionState, repair: Repair) -> bool:
+    """Whether a comparison was not concluded: the source removed what was being read, or was created once more."""
+    return repair.is_rebuilt and state.ended is not Ended.UNPROVEN and repair.attempt < _COMPARISONS
 
 
 def _compared(finding: Finding, state: PartitionState, look: Observation) -> GoOn:
-    stood = state.position, state.downstream, state.remote_topic_id, None
-    former = Repair(1, *stood, is_rebuilt=True, topic_id=state.topic_id, left=finding.records)
+    attempt, topic_id = 1, state.topic_id
+    if state.repair is not None:
+        attempt, topic_id = state.repair.attempt + 1, state.repair.topic_id
+    former = Repair(attempt, *_stood(state), None, is_rebuilt=True, topic_id=topic_id, left=finding.records)
     return GoOn(look.log_start, None, repair=former)
 
 

@@ -56,9 +56,11 @@ class Rebuilding:
     """The comparison of one partition, as far as the last epoch came. The target ends at `target_end`."""
 
     target_end: int
-    #: What the target may have removed, and where its log begins.
+    #: What the target may have removed, and where its log began.
     cleanup: _Cleanup = _Cleanup()
-    target_start: int = 0
+    target_start: int | None = None
+    #: The first record at the target, while the source is read from `upstream` on up to it.
+    first: WalkedRecord | None = None
     #: The last record at the target, and where the search for it in the source goes on until it is found.
     last: WalkedRecord | None = None
     searched_to: int | None = None
@@ -74,6 +76,8 @@ class Rebuilding:
     #: each key that is not there while no later one of the key was found.
     held: dict[int, list[int]] = attrs.field(factory=dict)
     superseded: dict[bytes, int] = attrs.field(factory=dict)
+    #: Why nothing is proven, once that is known.
+    why: str = ""
 
     def meet(self, upstream: int, downstream: int) -> None:
         """Record that both have a record."""
@@ -94,14 +98,23 @@ class Rebuilding:
         self.upstream = record.offset + 1
         if at is not None:
             self.meet(record.offset, at)
-            self.superseded.pop(key or b"", None)
+            if key is not None:
+                self.superseded.pop(key, None)
         elif key is not None:
             self.superseded.setdefault(key, record.offset)
         return at is not None or key is not None
 
 
-async def compare(logs: LogWalker, copy: PartitionCopy, state: Rebuilding) -> str:
-    """Compare both logs, from where *state* came to; return why nothing is proven, empty if it is."""
+async def compare(logs: LogWalker, copy: PartitionCopy, state: Rebuilding) -> str | None:
+    """Compare both logs, from where *state* came to; return why nothing is proven, empty if it is. None if the target
+    has removed its first records meanwhile: then that may be why, and both are to be compared again.
+    """
+    state.why = state.why or await _compare(logs, copy, state)
+    return None if state.why and await logs.target_start(copy.remote) != state.target_start else state.why
+
+
+async def _compare(logs: LogWalker, copy: PartitionCopy, state: Rebuilding) -> str:
+    """Compare both logs as they are."""
     if not state.is_there and (why := await _look_for_ends(logs, copy, state)):
         return why
     if state.cleanup.is_compacted:
@@ -120,7 +133,7 @@ async def compare(logs: LogWalker, copy: PartitionCopy, state: Rebuilding) -> st
 
 
 async def _compare_compacted(logs: LogWalker, copy: PartitionCopy, state: Rebuilding) -> str:
-    """Compare both logs as `compare` does. Of a compacted target, records that others replace may be missing."""
+    """Compare both logs as `_compare` does. Of a compacted target, records that others replace may be missing."""
     async with aclosing(_of_target(logs, copy, state)) as target:
         async for held in target:
             if len(state.held) >= _COMPACTED_MOST:
@@ -133,6 +146,8 @@ async def _compare_compacted(logs: LogWalker, copy: PartitionCopy, state: Rebuil
                     continue
                 if not state.finds(record):
                     return _absent(copy, state, record.offset)
+                if len(state.superseded) > len(state.held):
+                    return f"{copy.plan.source} has records of more keys than {copy.remote} has records"
                 if state.has_met_last(record):
                     first = min(state.superseded.values(), default=None)
                     return "" if first is None else _absent(copy, state, first)
@@ -190,7 +205,9 @@ async def _begin(logs: LogWalker, copy: PartitionCopy, state: Rebuilding) -> str
     """Find out where both logs begin that are compared; return why nothing can be."""
     source, remote = copy.plan.source, copy.remote
     configs, wall_ms = await logs.target_cleanup(remote.topic)
-    state.cleanup, state.target_start = _Cleanup.of(configs, wall_ms), await logs.target_start(remote)
+    state.cleanup = _Cleanup.of(configs, wall_ms)
+    if state.target_start is None:
+        state.target_start = await logs.target_start(remote)
     if await _begins_later(logs, copy, state):
         return ""
     async with aclosing(logs.walk(copy, copy.position)) as walk:
@@ -212,19 +229,21 @@ async def _begins_later(logs: LogWalker, copy: PartitionCopy, state: Rebuilding)
     """Whether all of the source that is before the target's first record is older than what the target keeps."""
     if not state.target_start or not state.cleanup.expired_before:
         return False
-    state.downstream = state.target_start
-    async with aclosing(_of_target(logs, copy, state)) as target:
-        held = await anext(target, None)
-    if held is None:
+    if state.first is None:
+        state.upstream, state.downstream = copy.position, state.target_start
+        async with aclosing(_of_target(logs, copy, state)) as target:
+            state.first = await anext(target, None)
+    if state.first is None:
         return False
-    async with aclosing(logs.walk(copy, copy.position)) as walk:
+    async with aclosing(logs.walk(copy, state.upstream)) as walk:
         async for batch, _ in walk:
-            for record in (it for it in records_of(batch) if it.offset >= copy.position):
-                if record.matches(held):
-                    state.upstream, state.downstream = record.offset, held.offset
+            for record in (it for it in records_of(batch) if it.offset >= state.upstream):
+                if record.matches(state.first):
+                    state.upstream, state.downstream = record.offset, state.first.offset
                     return True
                 if not 0 <= record.timestamp < state.cleanup.expired_before:
                     return False
+                state.upstream = record.offset + 1
     return False
 
 

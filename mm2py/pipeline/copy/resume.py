@@ -254,6 +254,8 @@ class Resumer:
             why = await compare(self._logs, copy, known)
         except NotThereError as error:
             return self._unproven(copy, str(error), end - 1, error.hint)
+        if why is None:
+            return self._walks.pop(self._key(copy)) is None
         if why or known.met is None:
             return self._unproven(copy, why, end - 1)
         copy.continue_after(known.met[0], end - 1, known.records)

@@ -37,10 +37,11 @@ LOOK = Observation(
     "s1", log_start=1000, log_end=1130, remote_topic_id="r1", remote_end=100, history_end=1130, history_epoch=4
 )
 OTHER_SOURCE = attrs.evolve(LOOK, topic_id="s2", log_start=0, log_end=20, history_end=-1)
+_SOUGHT = Repair(1, 1100, 99, "r1", None, is_rebuilt=True, topic_id="s1", left=30)
 #: Such a source, after it was compared with the target in vain.
 COMPARED = attrs.evolve(
-    STATE, position=0, downstream=None, topic_id="s2", producer=None, leader=None,
-    repair=Repair(1, 1100, 99, "r1", None, is_rebuilt=True, topic_id="s1", left=30),
+    STATE, position=0, downstream=None, topic_id="s2", producer=None, leader=None, ended=Ended.UNPROVEN,
+    repair=_SOUGHT,
 )  # fmt: skip
 OTHER_TARGET = attrs.evolve(LOOK, remote_topic_id="r2", remote_end=0)
 
@@ -155,6 +156,19 @@ def test_a_recreated_topic_is_compared_first(policy: str) -> None:
     assert stop(begun, PartitionFailure("no"), now=9.0, jitter=0.0).topic_id == "s1"
 
 
+@pytest.mark.parametrize("ended", [Ended.OUT_OF_RANGE, Ended.RECREATED])
+@pytest.mark.parametrize("policy", ["fail", "earliest", "latest", "re-create"])
+def test_a_comparison_that_was_cut_short_is_begun_again(policy: str, ended: Ended) -> None:
+    """The source has removed what was being read, or was created once more: nothing was found out, but not for ever."""
+    before, acts = attrs.evolve(COMPARED, ended=ended), []
+    seen = attrs.evolve(OTHER_SOURCE, topic_id="s3", log_start=5)
+    while isinstance(again := act(before, seen, on_source_recreated=policy), GoOn) and again.repair is not None:
+        acts.append(again)
+        before = attrs.evolve(reset(before, again, seen, now=5.0), ended=ended)
+
+    assert acts == [GoOn(5, None, repair=attrs.evolve(_SOUGHT, attempt=it)) for it in range(2, 6)]
+
+
 @pytest.mark.parametrize(
     ("before", "seen"),
     [
@@ -171,7 +185,7 @@ def test_what_cannot_be_compared(before: PartitionState, seen: dict[str, Any]) -
     ("before", "why"),
     [
         (
-            attrs.evolve(COMPARED, ended=Ended.UNPROVEN, failure=PartitionFailure("upstream offset 3 is not there")),
+            attrs.evolve(COMPARED, failure=PartitionFailure("upstream offset 3 is not there")),
             "upstream offset 3 is not there",
         ),
         (state(is_transformed=True), "what a transform may have changed cannot be compared"),
