@@ -93,6 +93,8 @@ class Cluster:
         self.coordinator.first_delay_s = 0.5
         self.expires_ms = 86_400_000
         self.host.call_later(600.0, self._forget_producers)
+        #: Until when brokers, by number, cannot write to their disks.
+        self.full_until: dict[int, float] = {}
         #: Until when transactional ids cannot be opened.
         self.refuses_ids_until = 0.0
         self.producer_ids = 1000 * (1 + len(name))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mm2py import daemon
-from mm2py.config.settings import load_settings
+from mm2py.config.settings import MirrorSettings, load_settings
 from mm2py.flow.control.replication_loops import judged
 from mm2py.telemetry.events import Event
 from mm2py.telemetry.journal import EventLog
@@ -26,6 +26,8 @@ class SimNode:
     ) -> None:
         self.name = name
         self.file = file
+        #: Whether its file is another one now than that of its start, which lies beside it.
+        self.is_changed = False
         self.host: Host | None = None
         self.node: daemon.MirrorMaker | None = None
         self.task: asyncio.Task[Any] | None = None
@@ -81,10 +83,14 @@ class SimNode:
         self._tell(self.name, "start")
 
     async def _run(self) -> None:
-        settings = judged(load_settings(self.file))
         events = EventLog(self._clock, self._said)
-        self.node = daemon.MirrorMaker(settings, clock=self._clock, events=events, jitter=random.random)
+        self.node = daemon.MirrorMaker(
+            self._settings(), clock=self._clock, events=events, jitter=random.random, read_again=self._settings
+        )
         await self.node.run()
+
+    def _settings(self) -> MirrorSettings:
+        return judged(load_settings(self.file.with_suffix(".changed") if self.is_changed else self.file))
 
     def _said(self, event: Event) -> None:
         self._tell(self.name, "says", event)

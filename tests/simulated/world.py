@@ -132,6 +132,9 @@ class World:
         if self.options.transactions:
             settings["A.consumer.isolation.level"] = "read_committed"
         file.write_text(mm2_properties(self.source.servers, self.target.servers, **settings))
+        changed = settings | {"refresh.topics.interval.seconds": "6", "copy.epoch.ms": str(self.options.epoch_ms + 500)}
+        # Written now: nothing may be written during a run.
+        file.with_suffix(".changed").write_text(mm2_properties(self.source.servers, self.target.servers, **changed))
         return SimNode(name, file, self.loop, self.clock, network=self.network, tell=self.journal.tell)
 
     # The run.
@@ -296,6 +299,7 @@ class World:
         for cluster in (self.source, self.target):
             cluster.ambush = None
             cluster.refuses_ids_until = 0.0
+            cluster.full_until.clear()
             for number, broker in cluster.brokers.items():
                 broker.stale = None
                 if broker.host.is_frozen:

@@ -16,5 +16,7 @@ FAULTS: dict[str, Fault] = {**nodes.FAULTS, **brokers.FAULTS, **lines.FAULTS, **
 LOSING = ("unclean",)
 #: While its ids are forbidden a node that was replaced may write old positions: that is reported, and no fault of it.
 UNGUARDED = ("ids",)
+#: Those that no swarm draws yet: options have them by name.
+BY_NAME = ("storage", "reload")
 #: Those that a flow survives without a trace.
-SURVIVED = tuple(name for name in FAULTS if name not in (*LOSING, *UNGUARDED))
+SURVIVED = tuple(name for name in FAULTS if name not in (*LOSING, *UNGUARDED, *BY_NAME))

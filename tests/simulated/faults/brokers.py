@@ -91,6 +91,17 @@ def _ids(world: World, draw: random.Random) -> str:
     return f"forbidden at {world.target.name} for {seconds:.2f} s"
 
 
+def _storage(world: World, draw: random.Random) -> str:
+    """A disk at the target is full: no client can append there for a while; what is there can be read."""
+    target = world.target
+    able = _able(target)
+    if not able:
+        return ""
+    node, seconds = draw.choice(able), duration(draw)
+    target.full_until[node] = max(target.full_until.get(node, 0.0), world.loop.time() + seconds)
+    return f"full at {target.name}{node} for {seconds:.2f} s"
+
+
 def _unclean(world: World, draw: random.Random) -> str:
     """The target loses what it has acknowledged, which a flow copies again."""
     remote = [world.target.topics[name] for name in world.topics.values() if name in world.target.topics]
@@ -112,4 +123,5 @@ FAULTS: dict[str, Fault] = {
     "grow": _grow,
     "ids": _ids,
     "unclean": _unclean,
+    "storage": _storage,
 }

@@ -87,6 +87,16 @@ def _operator(world: World, draw: random.Random) -> str:
     return f"{what} at {node.name} for {seconds:.2f} s"
 
 
+def _reload(world: World, draw: random.Random) -> str:
+    """A node's file is changed, or changed back, and the node is told to read it again, as by SIGHUP."""
+    node = world.a_node(draw)
+    if node is None or node.node is None or node.host is None:
+        return ""
+    node.is_changed = not node.is_changed
+    node.host.call_later(0, node.node.request_reload)
+    return f"{node.name} reads its {'changed' if node.is_changed else 'first'} file"
+
+
 FAULTS: dict[str, Fault] = {
     "kill": _kill,
     "worker": _worker,
@@ -95,4 +105,5 @@ FAULTS: dict[str, Fault] = {
     "drain": _drain,
     "clock": _clock,
     "operator": _operator,
+    "reload": _reload,
 }

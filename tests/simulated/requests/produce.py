@@ -45,6 +45,8 @@ def _append(delayed: DelayedProduce, line: Line, topic: Topic | None, number: in
     partition = topic.partitions[number]
     if partition.leader != broker.node:
         row[1] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    elif cluster.full_until.get(broker.node, 0.0) > cluster.loop.time():
+        row[1] = int(ErrorCode.KAFKA_STORAGE_ERROR)
     elif len(partition.isr) < cluster.min_isr:
         row[1] = int(ErrorCode.NOT_ENOUGH_REPLICAS)
     else:
