@@ -22,6 +22,7 @@ from mm2py.flow.topics.remote_topics import Mirrored, Topics
 from mm2py.model.flow import TopicPartition
 from mm2py.model.run_chunk import KeptChunk
 from mm2py.model.share import Share
+from mm2py.model.topic import is_other_topic
 from mm2py.telemetry.events import PositionsRead
 from mm2py.wire.cluster import Cluster
 
@@ -86,7 +87,11 @@ class ShareKeeper(BackgroundLoop):
         # What is known is taken in the turn in which it is used: a history may be found broken in the one before.
         remote_of = {it: place.remote_topic for it, place in everything.items()}
         # What is copied here is ahead of its stored position, which may even be of a former topic of the name.
-        stored = {it: at for it, at in {**positions.known, **fresh}.items() if it not in tasks.ledger.states}
+        stored = {
+            it: at
+            for it, at in {**positions.known, **fresh}.items()
+            if (state := tasks.ledger.states.get(it)) is None or not is_other_topic(state.topic_id, at.topic_id)
+        }
         self._translations.adopt(stored, remote_of)
         await self._clock.sleep(0)
         tasks.adopt(mirrored, {**positions.known, **fresh}, unwritten=fresh)

@@ -255,7 +255,8 @@ class Resumer:
         except NotThereError as error:
             return self._unproven(copy, str(error), end - 1, error.hint)
         if why is None:
-            return self._walks.pop(self._key(copy)) is None
+            del self._walks[self._key(copy)]
+            return False
         if why or known.met is None:
             return self._unproven(copy, why, end - 1)
         copy.continue_after(known.met[0], end - 1, known.records)
