@@ -51,7 +51,6 @@ _MATCH_RECORDS: Final = 32
 #: How far before the target's end they are looked for if it ends with a transaction that was aborted: of Java's, that
 #: is one poll, 500 records by default.
 _ABORTED_RECORDS: Final = (1_000, 10_000)
-
 #: How many records are put beside each other one by one, in 16 bytes of memory each.
 _ALIGN_RECORDS: Final = 4_000_000
 
