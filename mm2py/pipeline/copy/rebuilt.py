@@ -120,15 +120,12 @@ async def _compare(logs: LogWalker, copy: PartitionCopy, state: Rebuilding) -> s
     if state.cleanup.is_compacted:
         return await _compare_compacted(logs, copy, state)
     target = _of_target(logs, copy, state)
-    async with aclosing(target), aclosing(logs.walk(copy, state.upstream)) as walk:
-        async for batch, _ in walk:
-            for record in records_of(batch):
-                if record.offset < state.upstream:
-                    continue
-                if not await _meets(record, target, state):
-                    return _absent(copy, state, record.offset)
-                if state.has_met_last(record):
-                    return ""
+    async with aclosing(target), aclosing(_of_source(logs, copy, state.upstream)) as source:
+        async for record in source:
+            if not await _meets(record, target, state):
+                return _absent(copy, state, record.offset)
+            if state.has_met_last(record):
+                return ""
     return f"{copy.remote} at the target holds more than {copy.plan.source}"
 
 
@@ -139,18 +136,15 @@ async def _compare_compacted(logs: LogWalker, copy: PartitionCopy, state: Rebuil
             if len(state.held) >= _COMPACTED_MOST:
                 return f"{copy.remote} is compacted, and has too many records to find out what that removed"
             state.held.setdefault(held.digest(), []).append(held.offset)
-    async with aclosing(logs.walk(copy, state.upstream)) as walk:
-        async for batch, _ in walk:
-            for record in records_of(batch):
-                if record.offset < state.upstream:
-                    continue
-                if not state.finds(record):
-                    return _absent(copy, state, record.offset)
-                if len(state.superseded) > len(state.held):
-                    return f"{copy.plan.source} has records of more keys than {copy.remote} has records"
-                if state.has_met_last(record):
-                    first = min(state.superseded.values(), default=None)
-                    return "" if first is None else _absent(copy, state, first)
+    async with aclosing(_of_source(logs, copy, state.upstream)) as source:
+        async for record in source:
+            if not state.finds(record):
+                return _absent(copy, state, record.offset)
+            if len(state.superseded) > len(state.held):
+                return f"{copy.plan.source} has records of more keys than {copy.remote} has records"
+            if state.has_met_last(record):
+                first = min(state.superseded.values(), default=None)
+                return "" if first is None else _absent(copy, state, first)
     return f"{copy.remote} at the target holds more than {copy.plan.source}"
 
 
@@ -235,15 +229,14 @@ async def _begins_later(logs: LogWalker, copy: PartitionCopy, state: Rebuilding)
             state.first = await anext(target, None)
     if state.first is None:
         return False
-    async with aclosing(logs.walk(copy, state.upstream)) as walk:
-        async for batch, _ in walk:
-            for record in (it for it in records_of(batch) if it.offset >= state.upstream):
-                if record.matches(state.first):
-                    state.upstream, state.downstream = record.offset, state.first.offset
-                    return True
-                if not 0 <= record.timestamp < state.cleanup.expired_before:
-                    return False
-                state.upstream = record.offset + 1
+    async with aclosing(_of_source(logs, copy, state.upstream)) as source:
+        async for record in source:
+            if record.matches(state.first):
+                state.upstream, state.downstream = record.offset, state.first.offset
+                return True
+            if not 0 <= record.timestamp < state.cleanup.expired_before:
+                return False
+            state.upstream = record.offset + 1
     return False
 
 
@@ -257,6 +250,15 @@ async def _last(logs: LogWalker, copy: PartitionCopy, end: int) -> WalkedRecord 
         if found is not None:
             return found
     return None
+
+
+async def _of_source(logs: LogWalker, copy: PartitionCopy, start: int) -> AsyncGenerator[WalkedRecord, None]:
+    """Yield the source's records from *start* on."""
+    async with aclosing(logs.walk(copy, start)) as walk:
+        async for batch, _ in walk:
+            for record in records_of(batch):
+                if record.offset >= start:
+                    yield record
 
 
 async def _of_target(logs: LogWalker, copy: PartitionCopy, state: Rebuilding) -> AsyncGenerator[WalkedRecord, None]:
