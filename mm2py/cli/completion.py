@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
-from mm2py.cli.completion_values import KINDS
+from mm2py.cli.completion_values import KINDS, values_of
 from mm2py.cli.parsers import Parser
 
 
@@ -121,8 +121,6 @@ def main(arguments: Sequence[str]) -> int:
 
 def _values(arguments: Sequence[str]) -> int:
     """Print the values of a kind for the line whose words come from standard input."""
-    from mm2py.cli.completion_values import values_of  # noqa: PLC0415 - scripts need no values
-
     with contextlib.suppress(Exception):
         for value in values_of(arguments[0], sys.stdin.read().splitlines()):
             print(value)
