@@ -100,6 +100,8 @@ class Broker:
         self.cluster = cluster
         self.node = node
         self.address = f"{cluster.name.lower()}{node}"
+        #: Where clients are told that it listens.
+        self.advertised: tuple[str, int] = (self.address, 9092)
         self.host = Host(cluster.loop, self.address)
         self.lines: dict[Line, None] = {}
         #: Fetch sessions by their numbers.

@@ -103,7 +103,7 @@ class Cluster:
     @property
     def servers(self) -> str:
         """Return the bootstrap servers."""
-        return ",".join(f"{it.address}:9092" for it in self.brokers.values())
+        return ",".join(f"{host}:{port}" for host, port in (it.advertised for it in self.brokers.values()))
 
     def heard(self, line: Line, key: int, frame: bytes) -> None:
         """Count a request, and trace it."""

@@ -18,6 +18,7 @@ import attrs
 
 from mm2py.wire.batches.batch import CONTROL, TRANSACTIONAL, RecordBatchView, batches, next_sequence
 from mm2py.wire.error_codes import ErrorCode
+from tests.support.contents import decode
 
 
 _BASE_OFFSET = struct.Struct(">q")
@@ -26,6 +27,7 @@ _SEQUENCE = struct.Struct(">i")
 _SEQUENCE_AT = 53
 _REMEMBERED = 5
 NOBODY = -1
+_NOWHERE = -1, -1, -1
 
 
 @attrs.frozen
@@ -95,6 +97,8 @@ class Partition:
             return ErrorCode.INVALID_RECORD, None
         if view.producer_id < 0:
             return 0, None
+        if _SEQUENCE.unpack_from(raw, _SEQUENCE_AT)[0] < 0:
+            return ErrorCode.INVALID_RECORD, None
         code, seen = self._judge_sequence(view, raw)
         is_transactional = bool(view.attributes & TRANSACTIONAL)
         if not code and seen is None and is_transactional and view.producer_id not in self.open:
@@ -189,15 +193,15 @@ class Partition:
             waiter()
 
     def read(self, offset: int, most: int, *, committed: bool, is_first: bool) -> bytes:
-        """Return batches from *offset* on, the first one whole where it is the answer's first (KIP-74)."""
+        """Return batches from *offset* on, cut off at *most* bytes; but the first of an answer is whole (KIP-74)."""
         limit = self.stable if committed else self.high_watermark
         found, size = [], 0
         for batch in self.since_offset(offset):
-            if batch.last >= limit:
+            if batch.last >= limit or (found and size >= most):
                 break
-            if size + len(batch.raw) > most and not (is_first and not found):
-                break
-            found.append(batch.raw)
+            if not found and len(batch.raw) > most:
+                return batch.raw if is_first else b""
+            found.append(batch.raw[: most - size])
             size += len(batch.raw)
         return b"".join(found)
 
@@ -211,18 +215,42 @@ class Partition:
             yield self.batches[at]
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """Return the last epoch up to *epoch* and where it ended, as OffsetForLeaderEpoch does."""
+        """Return the last epoch up to *epoch* and where it ended, as LeaderEpochFileCache.endOffsetFor does."""
         if epoch == self.leader_epoch:
             return epoch, self.end
         later = [begun for known, begun in self.epochs if known > epoch]
         earlier = [known for known, _ in self.epochs if known <= epoch]
-        if not earlier:
+        if epoch < 0 or epoch > self.leader_epoch:
             return -1, -1
-        return earlier[-1], later[0] if later else self.end
+        return earlier[-1] if earlier else epoch, later[0] if later else self.end
 
-    def since(self, timestamp: int) -> int:
-        """Return the base offset of the first batch that has a record of that time or later; -1 if there is none."""
-        return next((batch.base for batch in self.batches if batch.max_timestamp >= timestamp), -1)
+    def since(self, timestamp: int) -> tuple[int, int, int]:
+        """Return timestamp, offset and epoch of the first record of that time or later, -1 if there is none."""
+        return next(self._records(lambda it: it.max_timestamp >= timestamp, timestamp), _NOWHERE)
+
+    def latest(self) -> tuple[int, int, int]:
+        """Return timestamp, offset and epoch of the first record with the greatest timestamp."""
+        greatest = max((it.max_timestamp for it in self.batches), default=-1)
+        return next(self._records(lambda it: it.max_timestamp == greatest, greatest), _NOWHERE)
+
+    def _records(self, has: Callable[[Batch], bool], timestamp: int) -> Iterator[tuple[int, int, int]]:
+        for batch in self.since_offset(self.start):
+            if has(batch):
+                for record in [] if batch.is_control else decode(batch.raw):
+                    if record.timestamp >= timestamp and record.offset >= self.start:
+                        yield record.timestamp, record.offset, batch.epoch
+
+    def delete_before(self, offset: int) -> None:
+        """Have the log start at *offset*, as DeleteRecords and retention do; producers stay known."""
+        self.start = offset
+        at = bisect.bisect_left(self._lasts, offset)
+        del self.batches[:at], self._lasts[:at]
+        self.aborted = [it for it in self.aborted if it[2] >= offset]
+        begun = [max(offset, begun) for _, begun in self.epochs[1:]] + [self.end]
+        ends = zip(self.epochs, begun, strict=True)
+        kept = [(epoch, max(offset, own)) for (epoch, own), end in ends if end > offset]
+        self.epochs = kept or [(self.epochs[-1][0], offset)]
+        self.wake()
 
 
 def commits(raw: bytes) -> bool:

@@ -73,4 +73,4 @@ FetchResponse_v13 = FetchRequest_v13.RESPONSE_TYPE
 def tagged(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a partition's row of version 11 as one of version 13, which has room for tags."""
     *most, aborted, replica, records = row
-    return (*most, [(*it, {}) for it in aborted], replica, records, {})
+    return (*most, None if aborted is None else [(*it, {}) for it in aborted], replica, records, {})

@@ -32,6 +32,7 @@ class FetchSession:
     """What a client asks for again and again, and what it was told last."""
 
     number: int
+    by_id: bool
     epoch: int = 0
     #: Offset, leader epoch, and most bytes.
     wanted: dict[tuple[str, int], tuple[int, int, int]] = attrs.field(factory=dict)
@@ -59,18 +60,21 @@ def _session(broker: Broker, request: Any) -> FetchSession | int:
         for topic, rows, *_ in request.topics
         for row in rows
     }
-    if request.session_epoch == _NONE:
-        return FetchSession(0, wanted=wanted)
-    if request.session_epoch == _NEW:
+    by_id = request.API_VERSION >= _BY_ID
+    if request.session_epoch in (_NEW, _NONE):
         broker.sessions.pop(request.session_id, None)
+        if request.session_epoch == _NONE:
+            return FetchSession(0, by_id, wanted=wanted)
         broker.session_numbers += 1
-        session = broker.sessions[broker.session_numbers] = FetchSession(broker.session_numbers, 1, wanted)
+        session = broker.sessions[broker.session_numbers] = FetchSession(broker.session_numbers, by_id, 1, wanted)
         return session
     found: FetchSession | None = broker.sessions.get(request.session_id)
     if found is None:
         return int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     if found.epoch != request.session_epoch:
         return int(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    if found.by_id != by_id:
+        return int(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
     found.epoch = 1 if found.epoch >= _LAST_EPOCH else found.epoch + 1
     for topic, numbers, *_ in request.forgotten_topics_data:
         for number in numbers:
@@ -134,24 +138,24 @@ class DelayedFetch:
         size = 0
         for key, (offset, epoch, most) in self._session.wanted.items():
             partition = self._find(*key)
-            code = self._code(partition, epoch, offset)
+            code = self._code(key[0], partition, epoch, offset)
             if partition is None or code:
-                rows[key] = (key[1], code, -1, -1, -1, [], -1, b"")
+                rows[key] = (key[1], code, -1, -1, -1, [] if partition is None else None, -1, b"")
                 continue
             room = min(self._request.max_bytes - size, most)
             data = partition.read(offset, room, committed=self._is_committed, is_first=not size)
             state = (partition.high_watermark, partition.stable, partition.start)
             if data or self._session.told.get(key) != state:
-                is_filtered = self._is_committed and bool(data)
-                aborted = partition.aborted_in(offset, partition.high_watermark) if is_filtered else []
+                aborted = partition.aborted_in(offset, partition.high_watermark) if self._is_committed else None
                 rows[key] = (key[1], 0, *state, aborted, -1, data)
             size += len(data)
         return rows, size
 
-    def _code(self, partition: Partition | None, epoch: int, offset: int) -> int:
+    def _code(self, topic: str, partition: Partition | None, epoch: int, offset: int) -> int:
         if partition is None:
-            return int(ErrorCode.UNKNOWN_TOPIC_ID if self._by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        is_within = partition.start <= offset <= partition.high_watermark
+            is_unknown = self._by_id and topic not in self._broker.cluster.by_id
+            return int(ErrorCode.UNKNOWN_TOPIC_ID if is_unknown else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        is_within = partition.start <= offset <= partition.end
         return self._broker.code(partition, epoch) or (0 if is_within else int(ErrorCode.OFFSET_OUT_OF_RANGE))
 
     def _answer(self, rows: dict[tuple[str, int], Any]) -> None:

@@ -6,11 +6,13 @@ After ReplicaManager and DelayedProduce; what a leader refuses is in `Partition.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.protocol.produce import ProduceRequest_v7, ProduceRequest_v8
 
+from mm2py.wire.batches.batch import TRANSACTIONAL
 from mm2py.wire.error_codes import ErrorCode
 from tests.simulated.log import Partition
 from tests.simulated.requests.kind import Kind
@@ -23,6 +25,14 @@ if TYPE_CHECKING:
 
 
 _BY_ID = 13
+#: Base offset, size of what follows, leader epoch, magic; and the attributes.
+_PREFIX, _ATTRIBUTES = struct.Struct(">qiib"), struct.Struct(">h")
+_SIZE_ENDS_AT, _LEAST_BYTES, _MAGIC = 12, 14, 2
+#: Errors that are told without where the log starts (ReplicaManager.appendToLocalLog).
+_WITHOUT_START = frozenset({
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR,
+})  # fmt: skip
 
 
 def produce(broker: Broker, line: Line, request: Any, reply: Callable[[Any], None]) -> None:
@@ -38,11 +48,16 @@ def produce(broker: Broker, line: Line, request: Any, reply: Callable[[Any], Non
 def _append(delayed: DelayedProduce, line: Line, topic: Topic | None, number: int, raw: bytes) -> list[Any]:
     broker = delayed.broker
     cluster = broker.cluster
-    row = [number, 0, -1, -1, 0, [], None]
+    row = [number, 0, -1, -1, -1, [], None]
+    row[1], row[6] = delayed.refusal(raw)
+    if row[1]:
+        return row
     if topic is None or number >= len(topic.partitions):
-        row[1] = int(ErrorCode.UNKNOWN_TOPIC_ID if delayed.by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        is_unknown = delayed.by_id and topic is None
+        row[1] = int(ErrorCode.UNKNOWN_TOPIC_ID if is_unknown else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return row
     partition = topic.partitions[number]
+    row[4] = partition.start
     if partition.leader != broker.node:
         row[1] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     elif cluster.full_until.get(broker.node, 0.0) > cluster.loop.time():
@@ -63,6 +78,17 @@ def _append(delayed: DelayedProduce, line: Line, topic: Topic | None, number: in
     return row
 
 
+def _refusal(raw: bytes) -> tuple[int, str | None]:
+    """Return what a broker refuses before it looks for the partition (ProduceRequest.validateRecords)."""
+    if len(raw) >= _PREFIX.size:
+        _, size, _, magic = _PREFIX.unpack_from(raw)
+        if size < _LEAST_BYTES or magic > _MAGIC:
+            return int(ErrorCode.CORRUPT_MESSAGE), "Record is corrupt"
+        if magic == _MAGIC and len(raw) == size + _SIZE_ENDS_AT:
+            return 0, None
+    return int(ErrorCode.INVALID_RECORD), None
+
+
 class DelayedProduce:
     """An answer that waits for replicas."""
 
@@ -76,6 +102,15 @@ class DelayedProduce:
         self._reply = reply
         self._is_over = False
         self._timer: Any = None
+
+    def refusal(self, raw: bytes) -> tuple[int, str | None]:
+        """Return the error of a batch that no partition is asked about."""
+        if self._request.required_acks not in (-1, 0, 1):
+            return int(ErrorCode.INVALID_REQUIRED_ACKS), None
+        code, text = _refusal(raw)
+        if not code and _ATTRIBUTES.unpack_from(raw, 21)[0] & TRANSACTIONAL and self._request.transactional_id is None:
+            code = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return code, text
 
     def begin(self) -> None:
         """Wait as long as the client allows."""
@@ -113,6 +148,7 @@ class DelayedProduce:
             self.broker.cluster.codes.update(row[1] for row in rows)
             for row in rows:
                 row[2] = -1 if row[1] else row[2]
+                row[4] = -1 if row[1] in _WITHOUT_START else row[4]
         version, answer = self._request.API_VERSION, self._request.RESPONSE_TYPE
         if self.by_id:
             self._reply(told_by_id([(named, [tuple(row) for row in rows]) for named, rows in self.results]))
