@@ -62,6 +62,13 @@ class ClusterUnreachableError(Mm2Error):
 
 
 @attrs.define(eq=False)
+class ClusterSilentError(ClusterUnreachableError):
+    """A cluster's brokers are there, but none has answered for seconds: they are frozen, or their answers get lost."""
+
+    hint: ClassVar[str] = "check the network, and whether the brokers' processes are stopped or overloaded"
+
+
+@attrs.define(eq=False)
 class AdminTimeoutError(Mm2Error):
     """A round of a periodic job took longer than `admin.timeout.ms` and was abandoned."""
 

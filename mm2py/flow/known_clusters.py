@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
 import attrs
 
-from mm2py.errors import BrokerConnectionError, ClusterUnreachableError
+from mm2py.errors import BrokerConnectionError, ClusterSilentError, ClusterUnreachableError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError
 
@@ -28,6 +29,8 @@ class Learnt:
     by: object
     error: str = ""
     hint: str = ""
+    #: Whether it was away because nothing answered at all, at some time since.
+    is_silent: bool = False
 
     @property
     def is_away(self) -> bool:
@@ -39,12 +42,16 @@ class _Known:
     """What is known of one place, or of those that come to it in one way; None of one that was never asked."""
 
     learnt: Learnt | None = None
+    #: When it last answered a question of any flow, when one last asked for its pulse, and whether one waits for it.
+    heard_at: float = -math.inf
+    pulse_at: float = -math.inf
+    is_pulse_taken: bool = False
 
     def learn(self, new: Learnt) -> None:
         """Take what is *new*, since when it has been so."""
         before = self.learnt
         if before is not None and before.is_away == new.is_away:
-            new = attrs.evolve(new, since=before.since)
+            new = attrs.evolve(new, since=before.since, is_silent=new.is_silent or before.is_silent)
         elif before is None and not new.is_away:
             new = attrs.evolve(new, since=-math.inf)
         self.learnt = new
@@ -89,6 +96,11 @@ class ClustersOfFlow:
         learnt = self.look(alias)
         return learnt.since if learnt is not None and learnt.is_away else -math.inf
 
+    def is_silent(self, alias: str) -> bool:
+        """Whether a cluster is away that nothing came from for seconds."""
+        learnt = self.look(alias)
+        return learnt is not None and learnt.is_away and learnt.is_silent
+
     def back_at(self, error: BrokerConnectionError | ClusterUnreachableError) -> float:
         """Return since when a cluster has answered that failed with *error*; minus infinity if it does not, or if it
         has never been away.
@@ -100,13 +112,31 @@ class ClustersOfFlow:
         """Record that a cluster answers, to a flow that it lets in."""
         for known in self._of(alias):
             known.learn(Learnt(now, self))
+            known.heard_at = now
 
     def failed(self, error: BrokerConnectionError | ClusterUnreachableError, hint: str, now: float) -> None:
         """Record that a cluster does not answer; or that it does, and does not let the flow in."""
         place, failing = self._of(error.cluster)[0], self._failing(error)
         if failing is not place:
             place.learn(Learnt(now, self))
-        failing.learn(Learnt(now, self, str(error), hint))
+        failing.learn(Learnt(now, self, str(error), hint, isinstance(error, ClusterSilentError)))
+
+    def heard_at(self, alias: str) -> float:
+        """Return when a cluster last answered a flow of the node that comes to it in the same way."""
+        return self._of(alias)[1].heard_at
+
+    @contextmanager
+    def pulse(self, alias: str, now: float, every_s: float) -> Iterator[bool]:
+        """Return whether it is this flow's turn to ask a cluster for its pulse, until the end of the block."""
+        way_in = self._of(alias)[1]
+        if way_in.is_pulse_taken or now < way_in.pulse_at + every_s:
+            yield False
+            return
+        way_in.is_pulse_taken, way_in.pulse_at = True, now
+        try:
+            yield True
+        finally:
+            way_in.is_pulse_taken = False
 
     def forget(self) -> None:
         """Forget what this flow was the last to learn: it does not find out any more when that changes."""

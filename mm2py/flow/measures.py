@@ -159,7 +159,6 @@ class FlowMeasures:
         #: How long a lag is valid; then the source must be queried again, or it is unknown.
         self.lag_holds_s = math.inf
         #: Whether the source does not answer right now: nothing that it reported counts as its end any more.
-        self.is_source_silent = False
         self.is_source_away: Callable[[], bool] = lambda: False
         self._clock = clock
         self._partitions: dict[TopicPartition, PartitionMeasures] = {}
@@ -334,7 +333,7 @@ class FlowMeasures:
 
     def _is_told(self, measured: PartitionMeasures, now: float) -> bool:
         """Whether the source has reported a partition's end lately, and answers."""
-        return measured.asked_s(now) <= self.lag_holds_s and not (self.is_source_silent or self.is_source_away())
+        return measured.asked_s(now) <= self.lag_holds_s and not self.is_source_away()
 
     def _behind(self, state: PartitionState, waited_s: float | None, *, is_told: bool) -> Behind:
         """Return how far a partition is behind, the oldest record of which has *waited_s*; see `Behind`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
 import attrs
@@ -34,6 +34,8 @@ _PAUSES = Backoff(0.5, 15.0)
 _SILENCE_S = 60.0
 #: After an absence as short as this, the next ones are reported if they last longer.
 _BRIEF_S = 1.0
+#: What was silent for seconds is back once it answers as fast as this: one that is merely slow would come and go.
+PROMPT_S = 2.5
 #: Repeat interval of warnings about refusals to copy tasks.
 _REMINDER_S = 600.0
 
@@ -104,6 +106,14 @@ class Reach:
         is_alone = (absence := self._absences.get(alias)) is not None and absence.is_alone
         return is_alone or (alias in self._asked and self._known.is_away(alias))
 
+    def heard_at(self, alias: str) -> float:
+        """Return when a cluster last answered any flow of the node."""
+        return self._known.heard_at(alias)
+
+    def pulse(self, alias: str, every_s: float) -> AbstractContextManager[bool]:
+        """Return whether this flow is to ask a cluster for its pulse now, of all flows of the node."""
+        return self._known.pulse(alias, self._clock.monotonic(), every_s)
+
     def view(self) -> tuple[ClusterView, ...]:
         """Return the known state of both clusters."""
         return self._view_of(self._flow.source), self._view_of(self._flow.target)
@@ -134,13 +144,15 @@ class Reach:
 
     def answered(self, clusters: Iterable[str], step: str = "", *, begun: float = math.inf) -> None:
         """Record that *clusters* responded, and that *step* is no longer refused. What a step got that was *begun*
-        before its cluster went away a moment ago may have been on its way then, and is no sign that it is back.
+        before its cluster went away a moment ago may have been on its way then, and is no sign that it is back; nor is
+        what took seconds of one that was silent.
         """
         self._refusals.pop(step, None)
         now = self._clock.monotonic()
         for alias in clusters:
             self._asked.add(alias)
-            if begun < self._known.away_since(alias) > now - _BRIEF_S:
+            away_since = self._known.away_since(alias)
+            if begun < away_since > now - _BRIEF_S or (self._known.is_silent(alias) and now - begun > PROMPT_S):
                 continue
             self._known.answered(alias, now)
             if (absence := self._absences.pop(alias, None)) is not None and absence.is_told:
@@ -163,6 +175,10 @@ class Reach:
         elif self._refusals.get(step, ("",))[0] != str(error):
             self._refusals[step] = str(error), self.hint_for(error)
             self._events.emit(StepFailed(self._flow, step, *self._refusals[step]))
+
+    def forget_refusals(self) -> None:
+        """Show no refusals of steps that another node does from now on; others of them are noticed again."""
+        self._refusals.clear()
 
     def count(self, step: str) -> None:
         """Count a failure of *step*; `failed` reports it as well."""

@@ -28,7 +28,7 @@ from mm2py.flow.requests import FlowRequests
 from mm2py.flow.sharing import FlowSharing
 from mm2py.flow.source.broken_history import BrokenHistory
 from mm2py.flow.source.group import SourceGroup
-from mm2py.flow.source.idle_source import IdleSourceWatch, SourcePulse
+from mm2py.flow.source.idle_source import IdleSourceWatch
 from mm2py.flow.source.stall_watch import StallWatch
 from mm2py.flow.task_group import FlowContext, FlowGroup
 from mm2py.flow.this_node import this_node
@@ -107,7 +107,7 @@ class FlowRunner:
             partial(StallWatch, context, {}),
         )
         self._measures.is_source_away = lambda: self.reach.is_away(settings.flow.source)
-        watches = (partial(IdleSourceWatch, context, self._measures), partial(SourcePulse, context, self._measures))
+        watches = (partial(IdleSourceWatch, context, self._measures),)
         self._source = (
             SourceGroup(context, epochs, self._translations, sides, self._measures, watches=watches)
             if settings.is_enabled

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, ClassVar, TypeVar
 
 import attrs
@@ -18,6 +18,7 @@ from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.sharing import flow_tasks
 from mm2py.errors import Mm2Error
+from mm2py.flow.cluster_pulse import ClusterPulse
 from mm2py.flow.control_writers import ControlWriters
 from mm2py.flow.reach import Reach
 from mm2py.flow.supervise import supervise
@@ -235,6 +236,8 @@ class FlowGroup(ABC):
         #: It may hold something of its share: see `until_released`.
         self._is_working = False
         self._life: asyncio.Task[None] | None = None
+        #: What its lives start that is no part of them.
+        self._tasks: asyncio.TaskGroup
         self._restarts = 0
         self._falls = 0
         self._last_error = ""
@@ -302,6 +305,7 @@ class FlowGroup(ABC):
         """Live until drained; a stopped or failed group waits for an operator."""
         requests = self.requests
         async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
             while not requests.is_leaving:
                 if requests.is_still:
                     await self._stand_still()
@@ -366,6 +370,8 @@ class FlowGroup(ABC):
             await self._live()
         finally:
             self._is_up = self._is_working = False
+            if not self.requests.is_admitted:
+                self._reach.forget_refusals()
             self.requests.wake()
 
     def _restarting(self, event: TaskRestarted) -> None:
@@ -415,9 +421,17 @@ class FlowGroup(ABC):
         """Try a step on the way up until it succeeds."""
         return await self._reach.insist(step, clusters, attempt, told=self._waits_for)
 
-    def _connected(self, *endpoints: ClusterEndpoint) -> AbstractAsyncContextManager[list[Cluster]]:
-        """Connect to clusters, however long it takes, until the end of the block."""
-        return self._reach.connected(self.task, *endpoints, told=self._waits_for)
+    @asynccontextmanager
+    async def _connected(self, *endpoints: ClusterEndpoint) -> AsyncIterator[list[Cluster]]:
+        """Connect to clusters, however long it takes, and watch whether they answer, until the end of the block."""
+        async with self._reach.connected(self.task, *endpoints, told=self._waits_for) as clusters:
+            pulse = ClusterPulse(self._reach, self._clock, clusters)
+            watch = self._tasks.create_task(self._context.supervise(f"{self.task}/pulse", pulse.run))
+            try:
+                yield clusters
+            finally:
+                watch.cancel()
+                await asyncio.wait({watch})
 
     def _enter(self, state: FlowState, error: str = "", hint: str = "") -> None:
         self.state, self._last_error, self._hint = state, error, hint

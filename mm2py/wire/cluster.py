@@ -181,21 +181,27 @@ class Cluster:
         cause: Mm2Error | None = None
         for server in random.sample(servers, len(servers)):
             try:
-                connection = await self._connections.open_server(server)
+                response = await self.ask_server(server, request)
             except BrokerConnectionError as error:
                 cause = error
                 continue
-            try:
-                response = await self._send(connection, request)
-            except BrokerConnectionError as error:
-                cause = error
-                continue
-            finally:
-                connection.close()
             if response.brokers:
                 return response
             cause = BrokerConnectionError(self.alias, server, "it knows of no brokers yet")
         raise _unreachable(self.alias, ",".join(servers), cause or "no bootstrap server is set")
+
+    def servers(self) -> list[str]:
+        """Return the addresses of the known brokers, in any order, and then the other bootstrap servers."""
+        known, others = [*map(str, self.brokers.values())], self.endpoint.bootstrap_servers
+        return [*dict.fromkeys([*random.sample(known, len(known)), *random.sample(others, len(others))])]
+
+    async def ask_server(self, server: str, request: Any) -> Any:
+        """Send *request* to one server on a connection of its own, and give its response."""
+        connection = await self._connections.open_server(server)
+        try:
+            return await self._send(connection, request)
+        finally:
+            connection.close()
 
     async def refuse_mixed_servers(self) -> None:
         """Raise `MixedClustersError` if bootstrap servers are of different clusters: a connection would be made to one
@@ -207,11 +213,7 @@ class Cluster:
 
         async def ask(server: str) -> None:
             with suppress(BrokerConnectionError, BrokerAnsweredError):
-                connection = await self._connections.open_server(server)
-                try:
-                    response = await self._send(connection, MetadataRequest(()))
-                finally:
-                    connection.close()
+                response = await self.ask_server(server, MetadataRequest(()))
                 if response.cluster_id:
                     found[server] = response.cluster_id
 

@@ -33,8 +33,8 @@ _DRAIN_MS, _LOOK_EVERY_S = 5_000, 5.0
 _ON_THE_WAY_S = 30.0
 #: Of the others a node shows what they have reported; one that has not for half a minute is said to be silent.
 _OTHERS_REPORT_S = 45.0
-#: A silent source is noticed within seconds, by its pulse; a target by requests, which have half a minute each.
-_UNREACHABLE_AFTER_S = 90.0
+#: A cluster is asked every two seconds, and is unreachable after five without an answer.
+_UNREACHABLE_AFTER_S = 10.0
 _LOUD = (Level.WARN, Level.ERROR)
 #: Notes that stay: what the settings of the simulation bring about, and that a node was here an hour ago.
 _EXPECTED = (IssueCode.SETTINGS_NOTED, IssueCode.NODE_SILENT)

@@ -289,6 +289,8 @@ class SourceGroup(FlowGroup):
                     break
                 await _cancel(others)
                 if self._has_new_share(life):
+                    if not self.requests.share.is_owner:
+                        self._reach.forget_refusals()
                     await life.keeper.apply(self.requests.share)
                     self._applied = life.tasks.holders.share
                     self.requests.wake()

@@ -6,15 +6,13 @@ time to time the retention of all topics.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
 
 from mm2py.core.lag import RETENTION_CONFIGS, Retention, lag_holds_s
 from mm2py.core.source import progress
-from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.source.group import SourceLife
 from mm2py.flow.task_group import BackgroundLoop, FlowContext
@@ -25,10 +23,6 @@ from mm2py.wire.topics.admin import Admin
 
 
 _LOOK_EVERY_S = 5.0
-#: So often the source is asked for its brokers alone, and for so long it may take: no fetch waits longer.
-_PULSE: Final = "look at the brokers"
-_PULSE_EVERY_S = 2.0
-_PULSE_WITHIN_S = 3.0
 
 
 class IdleSourceWatch(BackgroundLoop):
@@ -105,33 +99,3 @@ class IdleSourceWatch(BackgroundLoop):
             if state is not None and not is_other_topic(state.topic_id, cluster.topic_id(source.topic)):
                 states[source] = progress.look(state, log_start_offset=start, high_watermark=end)
                 self._measures.look(states[source], is_copied=self._life.tasks.holders.is_held(source))
-
-
-class SourcePulse(BackgroundLoop):
-    """Notices at once that the source does not answer: the last end that it reported is then not its end any more."""
-
-    name = "source-pulse"
-
-    def __init__(self, context: FlowContext, measures: FlowMeasures, life: SourceLife) -> None:
-        self._source = context.flow.source
-        self._reach = context.reach
-        self._clock = context.clock
-        self._measures = measures
-        self._cluster = life.source
-
-    async def run(self) -> None:
-        """Ask until cancelled. Whether a cluster that is slow is away, others find out."""
-        self._measures.is_source_silent = False
-        while True:
-            await self._clock.sleep(_PULSE_EVERY_S)
-            begun = self._clock.monotonic()
-            try:
-                async with asyncio.timeout(_PULSE_WITHIN_S):
-                    await self._cluster.refresh_metadata(())
-            except TimeoutError:
-                self._measures.is_source_silent = True
-            except Mm2Error as error:
-                self._reach.failed(_PULSE, error, begun=begun)
-            else:
-                self._measures.is_source_silent = False
-                self._reach.answered([self._source], _PULSE, begun=begun)

@@ -140,7 +140,7 @@ def test_a_source_that_does_not_answer_leaves_what_was_known_at_once() -> None:
     rig.measures.is_source_away = lambda: False
     rig.run(20)
     level = rig.partition()
-    rig.measures.is_source_silent = True
+    rig.measures.is_source_away = lambda: True
     silent = rig.partition()
 
     assert (known.lag, known.lag_is_least) == (20, False)

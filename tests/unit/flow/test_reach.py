@@ -261,6 +261,18 @@ def test_a_step_says_why_it_is_refused_until_it_succeeds(reach: Reach) -> None:
     assert [step.error for step in reach.steps()] == [""]
 
 
+def test_what_another_node_does_from_now_on_is_refused_to_that_one(reach: Reach, events: EventLog) -> None:
+    """A node that owns its flow no longer shows no refusals of an owner's steps; its own are refused again."""
+    denied = BrokerAnsweredError("B", "Produce", 29, "TOPIC_AUTHORIZATION_FAILED")
+    reach.failed("sync group offsets", denied)
+    reach.forget_refusals()
+    forgotten = reach.steps()
+    reach.failed("sync group offsets", denied)
+
+    assert [(step.failures, step.error) for step in forgotten] == [(1, "")]
+    assert len(events.of(StepFailed)) == 2
+
+
 async def test_only_the_limit_itself_counts_as_over_time(reach: Reach, events: EventLog) -> None:
     """A step is given up at its limit; a `TimeoutError` of its own, before that, is a bug and passes."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +12,9 @@ import pytest
 
 from mm2py.core.lag import Retention
 from mm2py.core.source.progress import PartitionState
-from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error
+from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
 from mm2py.flow.measures import FlowMeasures
-from mm2py.flow.source.idle_source import IdleSourceWatch, SourcePulse
+from mm2py.flow.source.idle_source import IdleSourceWatch
 from mm2py.model.flow import TopicPartition
 from mm2py.model.topic import ConfigEntry, ConfigSource
 from mm2py.wire.error_codes import ErrorCode, error_of
@@ -164,22 +163,3 @@ async def test_configs_that_may_not_be_read_are_unknown(rig: IdleSourceRig) -> N
 
     assert rig.measures.retention == {}
     assert len(rig.described) == 1
-
-
-async def test_a_source_that_does_not_answer_is_noticed_at_once(rig: IdleSourceRig) -> None:
-    """One that hangs is not away yet, but nothing that it told counts any more; one that refuses is away."""
-    told: list[tuple[bool, bool]] = []
-    answers: list[float | Mm2Error] = [0.0, math.inf, 0.0, ClusterUnreachableError("A", "a:1", "refused"), 0.0]
-
-    async def refresh_metadata(_topics: object) -> None:
-        told.append((rig.measures.is_source_silent, rig.reach.is_away("A")))
-        answer = answers.pop(0) if answers else 0.0
-        if isinstance(answer, Mm2Error):
-            raise answer
-        await asyncio.sleep(3600 if answer else 0)
-
-    life: Any = SimpleNamespace(source=SimpleNamespace(refresh_metadata=refresh_metadata))
-    rig.loop = SourcePulse(rig.context, rig.measures, life)
-    await rig.live(16.0)
-
-    assert told[:6] == [(False, False), (False, False), (True, False), (False, False), (False, True), (False, False)]
