@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import collections
 import struct
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from mm2py.wire.error_codes import ErrorCode
 from tests.simulated import requests
+from tests.simulated.codec import decoder, encoded
 from tests.simulated.coverage import codes_in
 from tests.simulated.log import Partition
 from tests.simulated.loop import Host
@@ -69,14 +69,14 @@ class Line:
         frame = self._queue.popleft()
         key, version, correlation, client_size = _HEADER.unpack_from(frame)
         at = _HEADER.size + max(0, client_size)
-        struct, has_tags = requests.STRUCTS[key, version]
-        request = struct.decode(BytesIO(frame[at + has_tags :]))
+        kind, has_tags = requests.STRUCTS[key, version]
+        request = decoder(kind)(frame, at + has_tags)
         self.broker.cluster.heard(self, key, frame)
 
         def reply(answer: Any) -> None:
             if key not in requests.HOT:
                 self.broker.cluster.codes.update(codes_in(answer))
-            body = answer if isinstance(answer, bytes) else answer.encode()
+            body = answer if isinstance(answer, bytes) else encoded(answer)
             body = b"\x00" + body if has_tags else body
             self._is_busy = False
             if not self.is_lost:

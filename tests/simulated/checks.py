@@ -136,9 +136,12 @@ class Checker:
 
     def _read_source(self, copied: Copied) -> None:
         source = copied.source
-        aborted = {producer: [] for producer, *_ in source.aborted}
+        if copied.read_to >= source.stable:
+            return
+        aborted: dict[int, list[tuple[int, int]]] = {}
         for producer, first, last in source.aborted:
-            aborted[producer].append((first, last))
+            if last >= copied.read_to:
+                aborted.setdefault(producer, []).append((first, last))
         for batch in source.since_offset(copied.read_to):
             if batch.last >= source.stable:  # whether what follows is aborted is not known yet
                 break

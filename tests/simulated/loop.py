@@ -7,6 +7,9 @@ lets one process hold many machines: a frozen host's callbacks are parked, a kil
 Within a host they stay in asyncio's own order, which programs may rely on.
 """
 
+# It is made of what asyncio has under private names.
+# mypy: disable-error-code="attr-defined, has-type, override"
+
 from __future__ import annotations
 
 import asyncio
@@ -14,6 +17,7 @@ import collections
 import contextvars
 import heapq
 import random
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -42,6 +46,8 @@ class Host:
         #: A number of its process, which differs from run to run of a node.
         self.pid = 0
         self.is_dead = self.is_frozen = False
+        #: Neither; each callback asks.
+        self.is_up = True
         #: What a node runs its epochs with.
         self.epochs: Any = None
         #: What the wall clock is ahead of the true time.
@@ -54,10 +60,6 @@ class Host:
 
     def __repr__(self) -> str:
         return self.name
-
-    @property
-    def is_up(self) -> bool:
-        return not (self.is_dead or self.is_frozen)
 
     def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run *work* on this host."""
@@ -75,16 +77,16 @@ class Host:
         """Lose all that runs here, wherever it stands."""
         self._buried += self.tasks()
         self.loop.graveyard.append(self)
-        self.is_dead = True
+        self.is_dead, self.is_up = True, False
         self._parked.clear()
 
     def freeze(self) -> None:
         """Stop the host; timers that expire meanwhile run when it thaws."""
-        self.is_frozen = True
+        self.is_frozen, self.is_up = True, False
 
     def thaw(self) -> None:
         """Let a frozen host go on."""
-        self.is_frozen = False
+        self.is_frozen, self.is_up = False, not self.is_dead
         if not self.is_dead:
             self.loop.resume(self._parked)
         self._parked = collections.deque()
@@ -116,6 +118,21 @@ class SimFuture(asyncio.Future):  # type: ignore[type-arg]
 
     def __hash__(self) -> int:
         return self._number
+
+
+class SimTimer(asyncio.TimerHandle):
+    """A timer that is made at once: there are more of them than of anything else."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], loop: SimLoop,
+        context: contextvars.Context | None,
+    ) -> None:  # fmt: skip
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop, self._callback, self._args, self._when = loop, callback, args, when
+        self._cancelled, self._scheduled = False, True
+        self._repr = self._source_traceback = None
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -153,16 +170,17 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def resume(self, handles: collections.deque[asyncio.Handle]) -> None:
         """Have what a host missed run now."""
-        self._ready.extend(handles)  # type: ignore[attr-defined]
+        self._ready.extend(handles)
 
     def _run_once(self) -> None:
-        ready = self._ready  # type: ignore[attr-defined]
+        ready = self._ready
         self._expire_timers(ready)
         self._turns_now += 1
         self._now += _TURN_S
         if self._turns_now > _TURNS_AT_ONCE:
             raise LivelockError(f"at {self._now:.3f} s: {list(ready)[:5]}")
-        self._mix(ready)
+        if len(ready) > 1:
+            self._mix(ready)
         for _ in range(len(ready)):
             handle = ready.popleft()
             if handle._cancelled:
@@ -170,16 +188,38 @@ class SimLoop(asyncio.BaseEventLoop):
             host = handle._context.get(HOST)
             if host is None or host.is_up:
                 self.turns += 1
-                handle._run()
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException:  # noqa: BLE001 - as asyncio does
+                    self._failed(handle)
             elif not host.is_dead:
                 host.park(handle)
+
+    def _failed(self, handle: asyncio.Handle) -> None:
+        name = getattr(handle._callback, "__qualname__", handle._callback)
+        self.call_exception_handler({"message": f"Exception in callback {name}", "exception": sys.exception()})
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """Have *callback* run in the next turn."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Have *callback* run after so many seconds."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """Have *callback* run at a time; what is due at the same one runs in the order in which it was asked for."""
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
-        timer._scheduled = True
+        timer = SimTimer(when, callback, args, self, context)
         self._armed += 1
         heapq.heappush(self._timers, (when, self._armed, timer))
         return timer
@@ -206,13 +246,12 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _mix(self, ready: collections.deque[asyncio.Handle]) -> None:
         """Draw whose turn it is among hosts; each one's callbacks stay in their order."""
-        if len(ready) < 2:
+        first = ready[0]._context.get(HOST)
+        if all(handle._context.get(HOST) is first for handle in ready):
             return
         by_host: dict[Host | None, collections.deque[asyncio.Handle]] = {}
         for handle in ready:
             by_host.setdefault(handle._context.get(HOST), collections.deque()).append(handle)
-        if len(by_host) < 2:
-            return
         ready.clear()
         lines = list(by_host.values())
         while lines:
