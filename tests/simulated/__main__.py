@@ -9,17 +9,23 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+import attrs
 
 from tests.simulated.bugs import Bug, bug_base
 from tests.simulated.coverage import codes_never_answered, events_never_seen
+from tests.simulated.mutants import MUTANTS
 from tests.simulated.options import Options, swarm
 from tests.simulated.shrink import shrunk
-from tests.simulated.sweep import run_apart
+from tests.simulated.sweep import Run, run_all, run_apart
 from tests.simulated.world import Result
 
 
 _SEEDS_A_DAY = 100_000
+#: A mutant that so many seeds do not notice lacks an invariant, or a fault.
+_MOST_SEEDS = 200
 _LAST_LINES = 60
 _LINE = 240
 #: Events that say that work goes on.
@@ -32,10 +38,13 @@ def _arguments() -> argparse.Namespace:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--seed", type=int, help="one run, whose options a swarm draws from this number")
     which.add_argument("--options", help="one run by options in JSON, as a failure prints them; or a file with them")
+    which.add_argument("--mutants", action="store_true", help="break the product in each way; say which seed notices")
     which.add_argument("--bugs", action="store_true", help="the runs that once failed (tests/simulated/bugs)")
-    which.add_argument("--seeds", type=int, default=0, help="so many runs, one after the other")
+    parser.add_argument("--seeds", type=int, default=0, help="so many runs, one after the other")
     parser.add_argument("--hours", type=float, default=0.0, help="as many runs as take so long")
     parser.add_argument("--from", type=int, dest="first", help="the first seed; by default it comes from the date")
+    parser.add_argument("--mutant", choices=MUTANTS, help="break the product in this way")
+    parser.add_argument("--jobs", type=int, default=1, help="so many runs at a time")
     parser.add_argument("--twice", action="store_true", help="each run twice; a difference is a failure")
     parser.add_argument("--digests", action="store_true", help="print each run's digest")
     parser.add_argument("--timeline", type=Path, help="a file for all that happened in one run")
@@ -46,6 +55,10 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     """Run what was asked for; 1 if anything was violated."""
     arguments = _arguments()
+    if arguments.mutants:
+        return max([Hunt(arguments, name).run() for name in MUTANTS])
+    if arguments.mutant is not None and not (arguments.options or arguments.seed):
+        return Hunt(arguments, arguments.mutant).run()
     if arguments.seed is not None:
         return _one(swarm(arguments.seed), arguments)
     if arguments.options is not None:
@@ -58,7 +71,10 @@ def main() -> int:
 
 
 def _one(options: Options, arguments: argparse.Namespace) -> int:
-    result = run_apart(options, keeps=arguments.timeline is not None)
+    run = Run(options, keeps=arguments.timeline is not None)
+    if arguments.mutant is not None:
+        run = attrs.evolve(run, broken=MUTANTS[arguments.mutant])
+    ((_, result),) = run_all([run])
     if arguments.timeline is not None:
         arguments.timeline.write_text("\n".join(result.timeline) + "\n")
     print(options.to_json())
@@ -87,41 +103,65 @@ def _bug(bug: Bug) -> int:
     return bool(result.violations)
 
 
+def _first_seed(arguments: argparse.Namespace) -> int:
+    today = int(time.strftime("%Y%m%d", time.gmtime()))
+    return today * _SEEDS_A_DAY if arguments.first is None else int(arguments.first)
+
+
+class Hunt:
+    """Seeds until one notices that the product is broken; see `mutants.py`."""
+
+    def __init__(self, arguments: argparse.Namespace, name: str) -> None:
+        self._name, self._first = name, _first_seed(arguments)
+        self._most = arguments.seeds or _MOST_SEEDS
+
+    def run(self) -> int:
+        """Say after how many seeds it was noticed, and by what; 1 if it was not."""
+        broken = MUTANTS[self._name]
+        for seed in range(self._first, self._first + self._most):
+            if found := run_apart(swarm(seed), broken=broken).violations:
+                print(f"| {self._name} | {broken.__doc__} | {seed - self._first + 1} | {found[0]:.160} |", flush=True)
+                return 0
+        print(f"| {self._name} | {broken.__doc__} | not within {self._most} | |", flush=True)
+        return 1
+
+
 class Sweep:
     """Many seeds."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
-        today = int(time.strftime("%Y%m%d", time.gmtime()))
-        self._first = today * _SEEDS_A_DAY if arguments.first is None else arguments.first
+        self._first = _first_seed(arguments)
         self._runs = self._failures = self._faults = self._virtual_s = self._records = 0
         self._codes: collections.Counter[str] = collections.Counter()
         self._events: collections.Counter[str] = collections.Counter()
 
     def run(self) -> int:
         """Run seeds until there were enough of them, or the time is over."""
-        arguments, begun = self._arguments, time.perf_counter()
-        most = arguments.seeds or (sys.maxsize if arguments.hours else 100)
+        begun = time.perf_counter()
         print(f"seeds from {self._first}, {_commit()}", flush=True)
-        for seed in range(self._first, self._first + most):
-            self._seed(seed)
-            spent_s = time.perf_counter() - begun
+        for run, result in run_all(self._drawn(begun), jobs=self._arguments.jobs):
+            self._take(run.options, result)
             if self._runs % 20 == 0:
-                self._report(spent_s)
-            if arguments.hours and spent_s > arguments.hours * 3600:
-                break
+                self._report(time.perf_counter() - begun)
         self._report(time.perf_counter() - begun)
         print(f"events that no run had: {', '.join(events_never_seen(self._events))}")
         print(f"error codes that no run was answered: {', '.join(codes_never_answered(self._codes))}")
         return bool(self._failures)
 
-    def _seed(self, seed: int) -> None:
-        options = swarm(seed)
-        result = run_apart(options)
+    def _drawn(self, begun: float) -> Iterator[Run]:
+        arguments = self._arguments
+        most = arguments.seeds or (sys.maxsize if arguments.hours else 100)
+        for seed in range(self._first, self._first + most):
+            if arguments.hours and time.perf_counter() - begun > arguments.hours * 3600:
+                return
+            yield Run(swarm(seed))
+
+    def _take(self, options: Options, result: Result) -> None:
         if self._arguments.twice and run_apart(options).digest != result.digest:
             result.violations.append("the same seed was another run the second time")
         if self._arguments.digests:
-            print(f"digest {seed} {result.digest} {result.cpu_s}", flush=True)
+            print(f"digest {options.seed} {result.digest} {result.cpu_s}", flush=True)
         self._runs += 1
         self._faults += len(result.faults)
         self._virtual_s += round(result.virtual_s)

@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 import psutil
@@ -22,23 +22,82 @@ _LOOK_S = 1.0
 _PART_BYTES = 1 << 20
 
 
-def run_apart(options: Options, *, keeps: bool = False) -> Result:
+def _as_it_is() -> None:
+    """Break nothing."""
+
+
+@attrs.frozen
+class Run:
+    """What is run: by which options, whether its time line is kept, and what breaks the product before."""
+
+    options: Options
+    keeps: bool = False
+    broken: Callable[[], None] = _as_it_is
+
+
+class _Child:
+    """A process with a run, and what it has said so far."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.reader, writer = os.pipe()
+        self.process = os.fork()
+        if not self.process:
+            os.close(self.reader)
+            _run(run, writer)
+        os.close(writer)
+        self._said: list[bytes] = []
+
+    def has_ended(self) -> bool:
+        """Read what it says; whether that was all."""
+        part = os.read(self.reader, _PART_BYTES)
+        self._said.append(part)
+        return not part
+
+    def end_if_late(self) -> None:
+        """Kill it if it took too long; a machine that is suspended does not count."""
+        times = psutil.Process(self.process).cpu_times()
+        if times.user + times.system > _MOST_CPU_S:
+            os.kill(self.process, signal.SIGKILL)
+
+    def result(self) -> Result:
+        """Return what it came to."""
+        os.close(self.reader)
+        os.waitpid(self.process, 0)
+        said = b"".join(self._said)
+        if not said:
+            return _failed(f"the run took more than {_MOST_CPU_S:g} s, or was killed")
+        return Result(**json.loads(said))
+
+
+def run_apart(options: Options, *, keeps: bool = False, broken: Callable[[], None] = _as_it_is) -> Result:
     """Run by *options* in a child; a run that raises, or does not end, is a violation."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(reader)
-        _run(options, writer, keeps=keeps)
-    os.close(writer)
-    said = b"".join(_read(reader, child))
-    os.close(reader)
-    os.waitpid(child, 0)
-    return Result(**json.loads(said)) if said else _failed(f"the run took more than {_MOST_CPU_S:g} s, or was killed")
+    ((_, result),) = run_all([Run(options, keeps, broken)])
+    return result
 
 
-def _run(options: Options, writer: int, *, keeps: bool) -> None:
+def run_all(runs: Iterable[Run], *, jobs: int = 1) -> Iterator[tuple[Run, Result]]:
+    """Do so many *runs* at a time, and return each with its result as it ends."""
+    left, children = iter(runs), dict[int, _Child]()
+    while True:
+        while len(children) < jobs and (run := next(left, None)) is not None:
+            child = _Child(run)
+            children[child.reader] = child
+        if not children:
+            return
+        ready, _, _ = select.select(list(children), [], [], _LOOK_S)
+        for reader in ready:
+            if children[reader].has_ended():
+                child = children.pop(reader)
+                yield child.run, child.result()
+        for child in children.values() if not ready else ():
+            child.end_if_late()
+
+
+def _run(run: Run, writer: int) -> None:
     try:
-        result = execute(options, keeps=keeps)
+        run.broken()
+        result = execute(run.options, keeps=run.keeps)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the result
         result = _failed(f"the run itself failed: {error!r}\n{traceback.format_exc()}")
     with os.fdopen(writer, "wb") as pipe:
@@ -51,22 +110,3 @@ def _failed(why: str) -> Result:
         violations=[why], digest="", faults=[], cpu_s=0, virtual_s=0, turns=0, records=0, requests={}, events={},
         codes={}, rss_mb=0, timeline=[],
     )  # fmt: skip
-
-
-def _read(reader: int, child: int) -> Iterator[bytes]:
-    while True:
-        ready, _, _ = select.select([reader], [], [], _LOOK_S)
-        if ready:
-            part = os.read(reader, _PART_BYTES)
-            if not part:
-                return
-            yield part
-        elif _cpu_s(child) > _MOST_CPU_S:
-            os.kill(child, signal.SIGKILL)
-            return
-
-
-def _cpu_s(process: int) -> float:
-    """Return the CPU time of a process, which does not go on while the machine is suspended."""
-    times = psutil.Process(process).cpu_times()
-    return float(times.user + times.system)

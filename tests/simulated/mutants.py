@@ -1,0 +1,367 @@
+"""
+The product broken on purpose, in one rule each: a sweep that does not notice is blind.
+
+`scripts/simulate --mutants` says of each which seed noticed, and after how many; `--mutant NAME` looks at one.
+Each is a function that replaces something in the process of a run, and whose docstring says what is wrong then.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+from unittest import mock
+
+import attrs
+
+from mm2py.core.backoff import Backoff
+from mm2py.core.checkpoint import checkpoints
+from mm2py.core.source import progress, resume
+from mm2py.core.source.progress import PartitionState
+from mm2py.core.topics import topology
+from mm2py.core.topics.topology import GrowPartitions
+from mm2py.flow.checkpoint import group_offsets
+from mm2py.flow.control_writers import ControlWriters, TaskWriter
+from mm2py.flow.measures import FlowMeasures
+from mm2py.flow.reach import Reach
+from mm2py.flow.source.copy_task import CopyTask
+from mm2py.flow.source.group import SourceGroup
+from mm2py.flow.source.holders import Holders
+from mm2py.flow.source.position_writer import PositionWriter
+from mm2py.flow.source.positions import Positions
+from mm2py.flow.task_group import GroupRequests
+from mm2py.flow.topics import remote_topics
+from mm2py.model import health
+from mm2py.model.behind import Behind
+from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionOutcome, PartitionPlan
+from mm2py.model.flow import TopicPartition
+from mm2py.model.group import CommittedOffset
+from mm2py.model.positions import Position
+from mm2py.pipeline.copy import broker_sender, ingest
+from mm2py.pipeline.copy import epoch as copying
+from mm2py.pipeline.copy.broker_sender import BrokerSender
+from mm2py.pipeline.copy.partition import BatchBuffer, PartitionCopy
+from mm2py.pipeline.copy.resume import Resumer
+from mm2py.pipeline.copy.sending import BatchSender
+from mm2py.wire.batches import batch
+from mm2py.wire.connection import BrokerConnection
+from mm2py.wire.error_codes import ErrorCode
+
+
+#: Every so many outcomes, a rule is broken that would be noticed at once if it always were.
+_EACH = 97
+
+
+def _replace(target: object, name: str, double: object) -> None:
+    mock.patch.object(target, name, double).start()  # for good: the process ends with the run
+
+
+def _planned(change: Callable[[PartitionPlan], PartitionPlan]) -> None:
+    """Have each partition's plan be another one."""
+    whole = copying.copy_epoch
+
+    async def copy_epoch(plan: EpochPlan, *more: Any) -> EpochOutcome:
+        return await whole(attrs.evolve(plan, partitions=tuple(map(change, plan.partitions))), *more)
+
+    _replace(copying, "copy_epoch", copy_epoch)
+
+
+# Where a copy goes on, and what of it counts.
+
+
+def _beyond() -> None:
+    """A position is one record too far, now and then."""
+    whole, numbers = copying.copy_epoch, itertools.count(1)
+
+    def told(it: PartitionOutcome) -> PartitionOutcome:
+        return attrs.evolve(it, position=it.position + (it.records > 0 and next(numbers) % _EACH == 0))
+
+    async def copy_epoch(plan: EpochPlan, *more: Any) -> EpochOutcome:
+        outcome = await whole(plan, *more)
+        return attrs.evolve(outcome, partitions=tuple(map(told, outcome.partitions)))
+
+    _replace(copying, "copy_epoch", copy_epoch)
+
+
+def _short() -> None:
+    """A resume goes on with the record that it has found at the target, not with the next one."""
+    whole = PartitionCopy.continue_after
+
+    def continue_after(self: PartitionCopy, upstream: int, downstream: int, records: int) -> None:
+        whole(self, upstream - (records > 0), downstream, records)
+
+    _replace(PartitionCopy, "continue_after", continue_after)
+
+
+def _unseen() -> None:
+    """What the target has beyond the position is taken for nothing."""
+    whole = resume.judge
+
+    def judge(*, downstream: int | None, target_end: int) -> resume.Resume:
+        found = whole(downstream=downstream, target_end=target_end)
+        return resume.Exact(found.downstream) if isinstance(found, resume.Skip) else found
+
+    _replace(resume, "judge", judge)
+
+
+def _sure() -> None:
+    """An unsure partition is taken for a sure one."""
+    _planned(lambda it: attrs.evolve(it, is_unsure=it.is_unsure and it.downstream is None))
+
+
+def _fresh() -> None:
+    """What may have arrived is not looked for, and is copied by a producer that no broker knows."""
+    numbers = itertools.count(900_000)
+
+    def change(it: PartitionPlan) -> PartitionPlan:
+        if not it.is_unsure or it.producer is None or it.downstream is None:
+            return it
+        producer = attrs.evolve(it.producer, producer_id=next(numbers), sequence=0)
+        return attrs.evolve(it, is_unsure=False, producer=producer)
+
+    _planned(change)
+
+
+def _unsettled() -> None:
+    """The target's end is asked once: what is on its way, or on one replica only, is not waited for."""
+    _replace(Resumer, "_settled_ends", lambda self, partitions: self._ends(partitions))
+
+
+def _uncounted() -> None:
+    """What a resume has found at the target is not counted in the sequences of what follows."""
+    whole = PartitionCopy.continue_after
+
+    def continue_after(self: PartitionCopy, upstream: int, downstream: int, records: int) -> None:
+        sequence = self.sending.sequence
+        whole(self, upstream, downstream, records)
+        self.sending.sequence = self.sending.next_sequence = sequence
+
+    _replace(PartitionCopy, "continue_after", continue_after)
+
+
+def _aborted() -> None:
+    """Records of aborted transactions are copied."""
+    whole = ingest.DataFilter.__init__
+    _replace(ingest.DataFilter, "__init__", lambda self, _aborted: whole(self, ()))
+
+
+def _uncommitted() -> None:
+    """What is not committed yet is read, although committed records are asked for."""
+    whole = copying.copy_epoch
+
+    async def copy_epoch(plan: EpochPlan, *more: Any) -> EpochOutcome:
+        return await whole(attrs.evolve(plan, limits=attrs.evolve(plan.limits, reads_committed=False)), *more)
+
+    _replace(copying, "copy_epoch", copy_epoch)
+
+
+# How it is sent.
+
+
+def _unsequenced() -> None:
+    """Batches carry no sequence numbers."""
+    whole = batch.sign
+
+    def sign(raw: memoryview, _producer: int, _epoch: int, _sequence: int, *, is_transactional: bool) -> None:
+        whole(raw, -1, -1, -1, is_transactional=is_transactional)
+
+    _replace(broker_sender, "sign", sign)
+
+
+def _hasty() -> None:
+    """A second batch is sent before the first one of an epoch is acknowledged."""
+    _replace(BrokerSender, "_awaits_first_ack", staticmethod(lambda _: False))
+
+
+def _shuffled() -> None:
+    """Batches without an answer are sent again in the wrong order."""
+
+    def send_again(self: BatchBuffer) -> None:
+        for buffered in self.in_flight:
+            buffered.is_repeated, buffered.sequence = True, -1
+        self.queue.extendleft(self.in_flight)
+        self.in_flight.clear()
+
+    _replace(BatchBuffer, "send_again", send_again)
+
+
+def _refused() -> None:
+    """A batch whose sequence the broker refuses counts as arrived."""
+    whole = BatchSender.settle
+
+    def settle(self: BatchSender, copy: PartitionCopy, buffered: Any, ack: Any, now_ms: int) -> None:
+        if ack.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            ack = attrs.evolve(ack, error_code=0, base_offset=(copy.downstream or 0) + 1)
+        whole(self, copy, buffered, ack, now_ms)
+
+    _replace(BatchSender, "settle", settle)
+
+
+def _void() -> None:
+    """An epoch sends after its time, even if it slept through it."""
+    _replace(BatchSender, "may_send", property(lambda self: not self.is_stopped))
+
+
+def _impatient() -> None:
+    """A lost epoch is planned again at once, while it may still write."""
+    whole = CopyTask._lose
+
+    def lose(self: CopyTask, plan: EpochPlan, lost: Any) -> float:
+        return whole(self, attrs.evolve(plan, drain_ms=0), attrs.evolve(lost, may_still_write=False))
+
+    _replace(CopyTask, "_lose", lose)
+
+
+def _expired() -> None:
+    """A producer that brokers may have forgotten is used on."""
+    _replace(progress, "renew", lambda state, **_: state)
+
+
+# Who writes.
+
+
+def _unclaimed() -> None:
+    """A partition begins with a producer that no other node could claim before."""
+
+    async def fence(self: Positions, states: Collection[PartitionState]) -> list[Position]:
+        claims = [await self._claim(state) for state in states]
+        given = [attrs.evolve(it, producer=it.claimed, claimed=None) for it in claims]
+        await self.write(given)
+        return given
+
+    _replace(Positions, "fence", fence)
+
+
+def _unguarded() -> None:
+    """A node writes positions without transactions."""
+    _replace(TaskWriter, "guard", lambda *_: None)
+
+
+def _unfenced() -> None:
+    """The transactional ids of a node that vanished stay valid."""
+
+    async def fence_tasks(*_: object) -> None:
+        pass
+
+    _replace(ControlWriters, "fence_tasks", fence_tasks)
+
+
+def _unasked() -> None:
+    """A node opens its transactional id without an answer of the group that it is still its member."""
+
+    async def confirmed(_: TaskWriter) -> None:
+        pass
+
+    _replace(TaskWriter, "_confirmed", confirmed)
+
+
+def _uncompared() -> None:
+    """What others have written meanwhile is not compared before positions are written."""
+
+    async def ready(self: Positions) -> None:
+        self._term = await self._writer.ready()
+
+    _replace(Positions, "ready", ready)
+
+
+def _deposed() -> None:
+    """A node that was replaced writes its last positions all the same."""
+    _replace(GroupRequests, "depose", GroupRequests.end_life)
+
+
+def _unreleased() -> None:
+    """A partition is given to another node while it is still copied here."""
+
+    async def until_released(_: SourceGroup) -> None:
+        pass
+
+    _replace(SourceGroup, "until_released", until_released)
+
+
+def _greedy() -> None:
+    """Each node copies all partitions, whatever its share is."""
+    _replace(Holders, "is_ours", lambda *_: True)
+
+
+def _ungrown() -> None:
+    """A remote topic does not grow with its source."""
+    whole = topology.missing
+    _replace(
+        remote_topics, "missing", lambda *it: tuple(act for act in whole(*it) if not isinstance(act, GrowPartitions))
+    )
+
+
+# Consumer groups.
+
+
+def _due(change: Callable[..., Mapping[TopicPartition, CommittedOffset]]) -> None:
+    whole = checkpoints.due_offsets
+    _replace(group_offsets, "due_offsets", lambda *it, **more: change(whole, *it, **more))
+
+
+def _ahead() -> None:
+    """A group is put one record too far at the target."""
+    _due(
+        lambda whole, *it, **more: {tp: attrs.evolve(at, offset=at.offset + 1) for tp, at in whole(*it, **more).items()}
+    )
+
+
+def _rewound() -> None:
+    """A group that went back at the source is set back at the target, too."""
+    _due(lambda whole, *it, **more: whole(*it, **{**more, "may_rewind": True}))
+
+
+def _untranslated() -> None:
+    """What a position rests on, where records went, is not written with it."""
+    _replace(PositionWriter, "_records", lambda *_: [])
+
+
+# What a node says, and what it costs.
+
+
+def _old_lag() -> None:
+    """A lag is shown as exact however long ago the source has reported it."""
+    _replace(FlowMeasures, "_is_told", lambda *_: True)
+
+
+def _level() -> None:
+    """No partition is shown to be behind."""
+    _replace(FlowMeasures, "_behind", lambda *_, **__: Behind(0, 0.0))
+
+
+def _deaf() -> None:
+    """That a cluster does not answer is not noticed."""
+    _replace(Reach, "_away", lambda *_: None)
+
+
+def _healthy() -> None:
+    """A cluster that does not answer is no reason to be unhealthy."""
+    _replace(health, "_clusters", lambda _: iter(()))
+
+
+def _restless() -> None:
+    """Nothing pauses before it tries again."""
+    _replace(Backoff, "pause_s", lambda *_: 0.0)
+
+
+def _unclosed() -> None:
+    """A connection that is not needed any more stays open."""
+    whole = BrokerConnection.close
+
+    def close(self: BrokerConnection, *why: Any) -> None:
+        transport, self._transport = self._transport, mock.Mock()
+        whole(self, *why)
+        self._transport = transport
+
+    _replace(BrokerConnection, "close", close)
+
+
+MUTANTS: dict[str, Callable[[], None]] = {
+    it.__name__.strip("_").replace("_", "-"): it
+    for it in (
+        _beyond, _short, _unseen, _sure, _fresh, _unsettled, _uncounted, _aborted, _uncommitted,
+        _unsequenced, _hasty, _shuffled, _refused, _void, _impatient, _expired,
+        _unclaimed, _unguarded, _unfenced, _unasked, _uncompared, _deposed, _unreleased, _greedy, _ungrown,
+        _ahead, _rewound, _untranslated, _old_lag, _level, _deaf, _healthy, _restless, _unclosed,
+    )
+}  # fmt: skip
