@@ -353,3 +353,9 @@ class ConnectorsNotStoredError(Mm2Error):
 
     def __str__(self) -> str:
         return f"connectors cannot be stored in {self.topic} on cluster {self.cluster}: {self.cause}"
+
+
+def cluster_of(*errors: BaseException) -> str:
+    """Return the cluster that all of *errors* are about; empty if they are about several, or none."""
+    clusters = {getattr(error, "cluster", "") for error in errors}
+    return str(clusters.pop()) if len(clusters) == 1 else ""

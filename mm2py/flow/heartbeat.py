@@ -89,7 +89,7 @@ class HeartbeatGroup(FlowGroup):
                     )
                 await log.append([self._record()])
             except Mm2Error as error:
-                self._last_error, self._hint = str(error), self._reach.hint_for(error)
+                self._waits_for(error)
                 raise
 
         if not await self._reach.done("emit heartbeats", [self.flow.target], attempt):

@@ -15,7 +15,14 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.core.backoff import Backoff
-from mm2py.errors import AdminTimeoutError, BrokerConnectionError, ClusterUnreachableError, Mm2Error, Verdict
+from mm2py.errors import (
+    AdminTimeoutError,
+    BrokerConnectionError,
+    ClusterUnreachableError,
+    Mm2Error,
+    Verdict,
+    cluster_of,
+)
 from mm2py.flow.known_clusters import ClustersOfFlow, KnownClusters
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import PartitionFailure
@@ -92,8 +99,8 @@ class Reach:
         self._asked: set[str] = set()
         self._told_at: dict[tuple[str, str], float] = {}
         self._brief_at: dict[str, float] = {}
-        #: Why clusters refuse steps now, with a hint.
-        self._refusals: dict[str, tuple[str, str]] = {}
+        #: Why clusters refuse steps now, with a hint, and which it may be.
+        self._refusals: dict[str, tuple[str, str, tuple[str, ...]]] = {}
         self._steps: dict[str, _Step] = {}
 
     @property
@@ -161,10 +168,18 @@ class Reach:
                     self._brief_at[alias] = now
                 self._events.emit(ClusterRecovered(self._flow, alias, away_s, absence.attempts))
 
-    def failed(self, step: str, error: Mm2Error, *, counted_as: str = "", begun: float = math.inf) -> None:
+    def failed(
+        self,
+        step: str,
+        error: Mm2Error,
+        *,
+        counted_as: str = "",
+        begun: float = math.inf,
+        clusters: Iterable[str] = (),
+    ) -> None:
         """Record that *step* failed: its cluster is unreachable, or refuses it. A takeover is reported elsewhere. A
         step that is about one group of many is *counted_as* what it is for all of them. One that was *begun* before its
-        cluster came back waited in vain for what was away then.
+        cluster came back waited in vain for what was away then. *clusters* are those that it asked, if the error names none.
         """
         self.count(counted_as or step)
         if error.verdict is Verdict.STAND_BY:
@@ -172,9 +187,11 @@ class Reach:
         if isinstance(error, ClusterUnreachableError | BrokerConnectionError):
             if self._known.back_at(error) <= begun:
                 self._away(error)
-        elif self._refusals.get(step, ("",))[0] != str(error):
-            self._refusals[step] = str(error), self.hint_for(error)
-            self._events.emit(StepFailed(self._flow, step, *self._refusals[step]))
+            return
+        before, hint, one = self._refusals.get(step), self.hint_for(error), cluster_of(error)
+        self._refusals[step] = str(error), hint, (one,) if one else tuple(clusters)
+        if before is None or before[0] != str(error):
+            self._events.emit(StepFailed(self._flow, step, str(error), hint))
 
     def forget_refusals(self) -> None:
         """Show no refusals of steps that another node does from now on; others of them are noticed again."""
@@ -284,16 +301,17 @@ class Reach:
         self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]], within_ms: int | None = None
     ) -> tuple[T, ...]:
         """Return what an attempt returned, nothing if it failed."""
-        self._asked.update(clusters)
+        asked = tuple(clusters)
+        self._asked.update(asked)
         begun = self._clock.monotonic()
         try:
             result = await (attempt() if within_ms is None else _in_time(attempt, within_ms))
         except Mm2Error as error:
             if error.verdict is Verdict.STOP_FLOW:
                 raise
-            self.failed(step, error, begun=begun)
+            self.failed(step, error, begun=begun, clusters=asked)
             return ()
-        self.answered(clusters, step, begun=begun)
+        self.answered(asked, step, begun=begun)
         self.succeeded(step)
         return (result,)
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from mm2py.clock import Clock
 from mm2py.core.backoff import Backoff
-from mm2py.errors import Mm2Error, Verdict, shortened
+from mm2py.errors import Mm2Error, Verdict, cluster_of, shortened
 from mm2py.telemetry.events import TaskRestarted
 
 
@@ -54,7 +54,8 @@ async def supervise(
         if clock.monotonic() - begun >= _HEALTHY_S:
             pauses = _PAUSES.pauses(jitter)
         pause_s = next(pauses)
-        report(TaskRestarted(task, tuple(map(_named, failures)), pause_s, _traceback(failures)))
+        causes, exception = tuple(map(_named, failures)), _traceback(failures)
+        report(TaskRestarted(task, causes, pause_s, exception, cluster_of(*failures)))
         await clock.sleep(pause_s)
 
 

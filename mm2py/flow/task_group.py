@@ -17,7 +17,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.core.sharing import flow_tasks
-from mm2py.errors import Mm2Error
+from mm2py.errors import Mm2Error, cluster_of
 from mm2py.flow.cluster_pulse import ClusterPulse
 from mm2py.flow.control_writers import ControlWriters
 from mm2py.flow.reach import Reach
@@ -242,6 +242,8 @@ class FlowGroup(ABC):
         self._falls = 0
         self._last_error = ""
         self._hint = ""
+        #: The cluster that the last error is about.
+        self._error_at = ""
         #: Called when the group fails permanently.
         self.on_failure: Callable[[], None] = lambda: None
 
@@ -261,8 +263,16 @@ class FlowGroup(ABC):
 
     def view(self) -> GroupView:
         """Return a view of the group."""
-        wanted = self.requests.wanted
-        return GroupView(self.connector, self.state, self._last_error, self._hint, self._restarts, wanted, self._falls)
+        return GroupView(
+            self.connector,
+            self.state,
+            self._last_error,
+            self._hint,
+            self._restarts,
+            self.requests.wanted,
+            self._falls,
+            cluster=self._error_at,
+        )
 
     # Restarts.
 
@@ -361,7 +371,7 @@ class FlowGroup(ABC):
                 report=self._restarting,
             )
         except Mm2Error as error:
-            self._enter(FlowState.FAILED, str(error), error.hint)
+            self._enter(FlowState.FAILED, str(error), error.hint, cluster_of(error))
             self._events.emit(self._failure(error))
             self.on_failure()
 
@@ -375,7 +385,7 @@ class FlowGroup(ABC):
             self.requests.wake()
 
     def _restarting(self, event: TaskRestarted) -> None:
-        self._enter(FlowState.RESTARTING, "; ".join(event.causes))
+        self._enter(FlowState.RESTARTING, "; ".join(event.causes), at=event.cluster)
         self._restarts += 1
         self._count_fall(event)
         if self.requests.draining.is_set() and self._life is not None:
@@ -415,7 +425,7 @@ class FlowGroup(ABC):
 
     def _waits_for(self, error: Mm2Error) -> None:
         """Show why the group has not come up. The other groups may reach the same cluster all the while."""
-        self._last_error, self._hint = str(error), self._reach.hint_for(error)
+        self._last_error, self._hint, self._error_at = str(error), self._reach.hint_for(error), cluster_of(error)
 
     async def _insist(self, step: str, clusters: Iterable[str], attempt: Callable[[], Awaitable[T]]) -> T:
         """Try a step on the way up until it succeeds."""
@@ -433,8 +443,8 @@ class FlowGroup(ABC):
                 watch.cancel()
                 await asyncio.wait({watch})
 
-    def _enter(self, state: FlowState, error: str = "", hint: str = "") -> None:
-        self.state, self._last_error, self._hint = state, error, hint
+    def _enter(self, state: FlowState, error: str = "", hint: str = "", at: str = "") -> None:
+        self.state, self._last_error, self._hint, self._error_at = state, error, hint, at
 
     async def _goes_on(self) -> bool:
         """Wait while the group is held back or paused; return whether to work then, False if its life ends."""

@@ -311,6 +311,8 @@ class PartitionFailure:
     offset: int | None = None
     #: The cluster that denied the login or the operation, if any.
     cluster: str = ""
+    #: The cluster that did not answer, or answered that it must be asked again, if that is why.
+    waits_for: str = ""
 
     def of_flow(self, flow: Flow) -> PartitionFailure:
         """Return the failure with the commands of its hint for *flow*."""

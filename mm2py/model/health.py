@@ -183,9 +183,10 @@ def flow_issues(flow: FlowView) -> tuple[HealthIssue, ...]:
     """
     Return the issues of *flow*, the worst first.
 
-    What follows from one of them is no second one: from a cluster that is away, all that waits for it, but not what
-    needs an operator all the same, nor that the source may delete records soon; from what an operator stopped, or must
-    look at, that its lag is unknown; from an issue of this node, that another node has it, too.
+    What follows from one of them is no second one: from a cluster that is away, all that is known to wait for it, but
+    not what the other one refuses, what needs an operator all the same, nor that the source may delete records soon;
+    from what an operator stopped, or must look at, that its lag is unknown; from an issue of this node, that another
+    node has it, too.
     """
     found = [*_clusters(flow), *_connectors(flow), *_partitions(flow), *_steps(flow), *_tasks(flow)]
     found += [*_paused(flow), *_nodes(flow, {issue.sentence for issue in found})]
@@ -260,13 +261,12 @@ def _needed(flow: FlowView, group: GroupView) -> frozenset[str]:
 
 
 def _connectors(flow: FlowView) -> Iterator[HealthIssue]:
-    known = {cluster.error for cluster in _away(flow)}
+    known, away = {cluster.error for cluster in _away(flow)}, {cluster.alias for cluster in _away(flow)}
     alike: dict[tuple[FlowState, str, str], list[str]] = {}
     for group in flow.groups:
-        cause, hint = ("", "") if group.last_error in known else (group.last_error, group.hint)
-        if group.state in _WORKING and not cause:
-            continue
-        if group.state in _COMING_UP and not _needed(flow, group).isdisjoint(it.alias for it in _away(flow)):
+        is_explained = group.last_error in known or (group.cluster in away and group.state is not FlowState.FAILED)
+        cause, hint = ("", "") if is_explained else (group.last_error, group.hint)
+        if not cause and (group.state in _WORKING or (group.state in _COMING_UP and away & _needed(flow, group))):
             continue
         if group.state in NOT_HERE and working_elsewhere(group.connector, flow.nodes):
             continue
@@ -298,9 +298,9 @@ def _partitions(flow: FlowView) -> Iterator[HealthIssue]:
 
 
 def _is_delayed(flow: FlowView, partition: PartitionView) -> bool:
-    """Whether a partition has been waiting for a cluster that is not away, whatever else is."""
+    """Whether a partition has been waiting for long, and not for a cluster that is away, whatever else is."""
     away, failure = {cluster.alias for cluster in _away(flow)}, partition.failure
-    is_explained = bool(away) and (failure is None or not failure.cluster or failure.cluster in away)
+    is_explained = bool(away) if failure is None else bool(away & {failure.cluster, failure.waits_for})
     is_late = partition.stage is PartitionStage.BACKING_OFF and (partition.lag_s or 0.0) > _DELAY_S
     return is_late and not is_explained
 
@@ -358,8 +358,10 @@ def _first_of(what: str, names: list[str]) -> str:
 
 def _steps(flow: FlowView) -> Iterator[HealthIssue]:
     # What a connector fails with is an issue of the connector.
-    known = {group.last_error for group in flow.groups}
-    for step in flow.steps if flow.state in _WORKING and not _away(flow) else ():
+    known, away = {group.last_error for group in flow.groups}, {cluster.alias for cluster in _away(flow)}
+    for step in flow.steps if flow.state in _WORKING else ():
+        if not away.isdisjoint(step.clusters):
+            continue
         if step.step == WRITE_POSITIONS and step.error:
             message = "no partition's position can be written"
             yield HealthIssue(IssueCode.POSITIONS_NOT_WRITTEN, Severity.WARNING, message, step.error, step.hint)

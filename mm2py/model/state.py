@@ -201,6 +201,8 @@ class GroupView:
     node: str = ""
     #: The connector's own name in a Connect worker; empty elsewhere.
     name: str = ""
+    #: The cluster that `last_error` is about; empty if that is unknown.
+    cluster: str = ""
 
 
 @attrs.frozen
@@ -360,7 +362,7 @@ WRITE_POSITIONS: Final = "write positions"
 class StepView:
     """A periodic step of a flow besides copying, named as in the log. `succeeded_ms` is the wall time of the last
     success, None if there was none; `failures` are those since the daemon started. `error` is why a cluster refuses it
-    now, with a hint; empty if none does.
+    now, with a hint; empty if none does. `clusters` are those of which it may have been one.
     """
 
     step: str
@@ -368,6 +370,7 @@ class StepView:
     failures: int = 0
     error: str = ""
     hint: str = ""
+    clusters: tuple[str, ...] = ()
 
 
 @attrs.frozen

@@ -35,6 +35,8 @@ _ON_THE_WAY_S = 30.0
 _OTHERS_REPORT_S = 45.0
 #: A cluster is asked every two seconds, and is unreachable after five without an answer.
 _UNREACHABLE_AFTER_S = 10.0
+#: A flow that begins again finds out by its first connections, and forgets what the one before it knew.
+_UNREACHABLE_AT_START_S = 90.0
 _LOUD = (Level.WARN, Level.ERROR)
 #: Notes that stay: what the settings of the simulation bring about, and that a node was here an hour ago.
 _EXPECTED = (IssueCode.SETTINGS_NOTED, IssueCode.NODE_SILENT)
@@ -110,7 +112,7 @@ class Views:
     def _unnoticed(self, node: SimNode, view: MirrorView, flow: FlowView) -> Iterator[str]:
         for alias in flow.flow.aliases:
             mute_s = self._world.loop.time() - self._mute.get((node.name, alias), self._world.loop.time())
-            if mute_s < _UNREACHABLE_AFTER_S:
+            if mute_s < (_UNREACHABLE_AT_START_S if flow.state is FlowState.STARTING else _UNREACHABLE_AFTER_S):
                 continue
             if flow.state is FlowState.RUNNING:
                 yield f"the flow is running; {alias} has not answered for {mute_s:.0f} s"

@@ -322,7 +322,7 @@ class SourceGroup(FlowGroup):
         tasks = self._source_tasks
         if tasks is not None and self._is_working and bool(why) != tasks.is_suspended:
             tasks.suspend(is_suspended=bool(why))
-            self._last_error = why
+            self._last_error, self._error_at = why, self.flow.target
 
     async def _write_last(self, life: SourceLife, sides: Sequence[BackgroundLoop]) -> bool:
         """Write what is left; nothing where another node runs the flow: what that one wrote since is newer."""

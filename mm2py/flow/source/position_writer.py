@@ -16,11 +16,11 @@ from mm2py.flow.source.partitions import SourceTasks
 from mm2py.flow.source.positions import Positions
 from mm2py.flow.supervise import until_set
 from mm2py.flow.task_group import FlowContext
-from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.run_chunk import KeptChunk
 from mm2py.model.state import WRITE_POSITIONS
+from mm2py.pipeline.copy.refusals import failure_of
 from mm2py.telemetry.events import PositionsWritten, TranslationsWritten
 from mm2py.wire.kept_log import KeptLog
 from mm2py.wire.topic_log import LogRecord
@@ -87,9 +87,7 @@ class PositionWriter:
             try:
                 return await self._positions.fence(waiting)
             except Mm2Error as error:
-                self._tasks.ledger.note_unfenced(
-                    waiting, PartitionFailure(str(error), error.hint, type(error).__name__)
-                )
+                self._tasks.ledger.note_unfenced(waiting, failure_of(error))
                 raise
 
         fenced = await self._reach.once("begin positions", self._target, fence)

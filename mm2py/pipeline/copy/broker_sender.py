@@ -291,7 +291,7 @@ class BrokerSender:
             unsent, self._ready = self._ready, collections.deque()
             for copy in unsent:
                 copy.sending.is_ready = False
-                self._sender.pause(copy, kept_out(error) or tried_again(str(error), "target"))
+                self._sender.pause(copy, kept_out(error) or tried_again(str(error), "target", error.cluster))
         finally:
             self._is_opening = False
         self.pump()

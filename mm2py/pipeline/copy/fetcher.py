@@ -224,7 +224,7 @@ class Fetcher:
         if self.is_connecting or asyncio.get_running_loop().time() - self._due_at >= SILENT_S:
             self._reader.touched.update(self._copies.values())
             for copy in self._copies.values():
-                copy.retried_failure = copy.retried_failure or silent(self.node)
+                copy.retried_failure = copy.retried_failure or silent(self.node, self._reader.source.alias)
         if self.task is not None:
             self.task.cancel()
 

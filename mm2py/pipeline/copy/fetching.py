@@ -281,7 +281,7 @@ class SourceReader:
         fetching.node = None
         fetching.retries += 1
         self.retries += 1
-        copy.retried_failure = kept_out(error) or tried_again(why, "source")
+        copy.retried_failure = kept_out(error) or tried_again(why, "source", self.source.alias)
         self.wants_metadata.add(copy.plan.source.topic)
         self._loop.call_later(self.limits.retry_pause_s(fetching.retries), self.assign, copy)
 

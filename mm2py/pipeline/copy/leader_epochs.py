@@ -96,7 +96,7 @@ class HistoryCheck:
             leader.task.cancel()
             if now - leader.asked_at >= SILENT_S:
                 for copy in (*leader.asked, *leader.waiting):
-                    copy.retried_failure = copy.retried_failure or silent(node)
+                    copy.retried_failure = copy.retried_failure or silent(node, self._source.alias)
 
     async def _ask(self, leader: _Leader) -> None:
         while leader.waiting:

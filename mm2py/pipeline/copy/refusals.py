@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
+from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error, cluster_of
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
@@ -30,7 +30,7 @@ def failure_of(error: Mm2Error, endpoints: Iterable[ClusterEndpoint] = ()) -> Pa
     if isinstance(error, NotAuthorizedError):
         hint = next((hint_at(error, it) for it in endpoints if it.alias == error.cluster), error.hint)
         return PartitionFailure(str(error), hint, name, cluster=error.cluster)
-    return PartitionFailure(str(error), error.hint, name)
+    return PartitionFailure(str(error), error.hint, name, waits_for=cluster_of(error))
 
 
 def kept_out(error: Mm2Error | None) -> PartitionFailure | None:
@@ -38,9 +38,12 @@ def kept_out(error: Mm2Error | None) -> PartitionFailure | None:
     return failure_of(error) if isinstance(error, BrokerAccessError | ClusterAccessError) else None
 
 
-def tried_again(why: str, side: str) -> PartitionFailure:
-    """Return a failure that the epoch overcomes by itself if it can; *side* is ``source`` or ``target``."""
-    return PartitionFailure(why, f"it is tried again by itself; check the {side}'s brokers if it stays")
+def tried_again(why: str, side: str, alias: str) -> PartitionFailure:
+    """Return a failure of the cluster *alias* that the epoch overcomes by itself if it can; *side* is ``source`` or
+    ``target``.
+    """
+    hint = f"it is tried again by itself; check the {side}'s brokers if it stays"
+    return PartitionFailure(why, hint, waits_for=alias)
 
 
 def late(cluster: Cluster) -> PartitionFailure:
@@ -48,32 +51,34 @@ def late(cluster: Cluster) -> PartitionFailure:
     return PartitionFailure(
         f"cluster {cluster.alias} did not answer within the epoch's time",
         "it is tried again by itself; check its brokers, the network to them, and how many connections they take",
+        waits_for=cluster.alias,
     )
 
 
-def silent(node: int) -> PartitionFailure:
-    """Return the failure of a source broker that did not answer before the epoch was over."""
+def silent(node: int, source: str) -> PartitionFailure:
+    """Return the failure of a broker of the *source* that did not answer before the epoch was over."""
     return PartitionFailure(
         f"broker {node} at the source answered nothing within the epoch's time",
         "check that broker and the network to it; if it is only far away, raise copy.epoch.ms",
+        waits_for=source,
     )
 
 
-def leaderless(remote: TopicPartition) -> PartitionFailure:
+def leaderless(remote: TopicPartition, target: str) -> PartitionFailure:
     """Return the failure of a remote partition that has no leader."""
-    return tried_again(f"no broker leads {remote} at the target", "target")
+    return tried_again(f"no broker leads {remote} at the target", "target", target)
 
 
-def untold(remote: TopicPartition) -> PartitionFailure:
+def untold(remote: TopicPartition, target: str) -> PartitionFailure:
     """Return the failure of a remote partition whose end the target did not tell before the epoch was over."""
-    return tried_again(f"the target did not say within the epoch's time where {remote} ends", "target")
+    return tried_again(f"the target did not say within the epoch's time where {remote} ends", "target", target)
 
 
 def endless(remote: TopicPartition, error: BrokerAnsweredError) -> PartitionFailure:
     """Return the failure of a remote partition of which the target answered an *error* for its end."""
     if error.code == ErrorCode.LEADER_NOT_AVAILABLE:
-        return leaderless(remote)
-    return failure_of(error) if error.hint else tried_again(str(error), "target")
+        return leaderless(remote, error.cluster)
+    return failure_of(error) if error.hint else tried_again(str(error), "target", error.cluster)
 
 
 def hint_at_fetch(code: int, source: ClusterEndpoint, topic: str) -> str | None:

@@ -155,8 +155,8 @@ class Resumer:
         """Note that nothing was learnt of *copies* because their leaders did not answer, or they have none."""
         leaders = {copy.remote: self._target.leader(copy.remote) for copy in copies}
         for copy in copies:
-            is_led = leaders[copy.remote] is not None
-            copy.retried_failure = copy.retried_failure or (untold if is_led else leaderless)(copy.remote)
+            why = leaderless if leaders[copy.remote] is None else untold
+            copy.retried_failure = copy.retried_failure or why(copy.remote, self._target.alias)
         for leader in {it for it in leaders.values() if it is not None}:
             self._target.doubt(leader)
 
@@ -203,7 +203,7 @@ class Resumer:
         async with self._slots[self._source.leader(copy.plan.source)]:
             try:
                 if end is None:
-                    copy.retried_failure = PartitionFailure(f"no end offset for {copy.remote}")
+                    copy.retried_failure = untold(copy.remote, self._target.alias)
                 elif isinstance(end, BrokerAnsweredError):
                     copy.retried_failure = endless(copy.remote, end)
                 elif await self._decide(copy, end):

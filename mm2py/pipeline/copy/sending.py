@@ -168,7 +168,7 @@ class BatchSender:
             sending.is_behind = not sending.is_behind
         node = self.target.leader(copy.remote)
         if node is None:
-            self.pause(copy, leaderless(copy.remote))
+            self.pause(copy, leaderless(copy.remote, self.target.alias))
             return
         if is_remade(self.target, copy):
             self._hold_back_remade(copy)
@@ -181,7 +181,12 @@ class BatchSender:
     def _hold_back_remade(self, copy: PartitionCopy) -> None:
         """Send nothing to a topic that is not the one we know; what is known here may be old, so look once more."""
         if not copy.sending.retries:
-            self.pause(copy, tried_again(f"{copy.remote.topic} at the target is another topic of that name", "target"))
+            self.pause(
+                copy,
+                tried_again(
+                    f"{copy.remote.topic} at the target is another topic of that name", "target", self.target.alias
+                ),
+            )
             return
         end_remade(copy)
         copy.sending.is_failing = copy.sending.is_given_up = True
@@ -274,7 +279,7 @@ class BatchSender:
         self._answered(sending)
         if not sending.is_failing:
             sending.is_failing = True
-            copy.retried_failure = tried_again(why, "target")
+            copy.retried_failure = tried_again(why, "target", self.target.alias)
         self._when_all_answered(copy)
 
     def sent(self, sending: SendingHalf) -> None:
@@ -307,7 +312,7 @@ class BatchSender:
                 hint = lacks(self.target.endpoint, "WRITE", copy.remote.topic)
             self._give_up(copy, Ended.FAILED, PartitionFailure(where, hint, name, buffered.first_upstream))
         else:
-            hint = _RETRIED.get(ack.error_code, tried_again(where, "target").hint)
+            hint = _RETRIED.get(ack.error_code, tried_again(where, "target", "").hint)
             copy.retried_failure = PartitionFailure(where, hint, name, buffered.first_upstream)
 
     def _rewound(self, copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck) -> None:
@@ -351,7 +356,7 @@ class BatchSender:
             return
         buffer.send_again()
         sending.is_failing = False
-        self.pause(copy, copy.retried_failure or tried_again("target is away", "target"))
+        self.pause(copy, copy.retried_failure or tried_again("target is away", "target", self.target.alias))
 
 
 def _is_of_another_writer(copy: PartitionCopy, buffered: BufferedBatch, ack: PartitionAck) -> bool:

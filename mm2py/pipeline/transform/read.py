@@ -166,7 +166,7 @@ class RangeReader:
 
     async def _ask(self, plan: PartitionPlan, position: FetchPosition) -> PartitionAnswer:
         """Return the next answer; ask again while the leader moves or the cluster is away."""
-        failure = PartitionFailure(f"the source did not answer for {plan.source} in time")
+        failure = PartitionFailure(f"the source did not answer for {plan.source} in time", waits_for=self._source.alias)
         try:
             async with asyncio.timeout(self._within_s):
                 while True:

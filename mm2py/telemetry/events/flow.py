@@ -187,7 +187,7 @@ class GroupFailed(Event):
 
 @attrs.frozen
 class TaskRestarted(Event):
-    """A loop failed and restarts after a pause. A traceback means a bug of ours."""
+    """A loop failed and restarts after a pause. A traceback means a bug of ours. All causes are about *cluster*."""
 
     level = Level.ERROR
 
@@ -195,6 +195,7 @@ class TaskRestarted(Event):
     causes: tuple[str, ...]
     pause_s: float
     exception: str = ""
+    cluster: str = ""
 
 
 @attrs.frozen

@@ -257,7 +257,7 @@ def test_a_step_says_why_it_is_refused_until_it_succeeds(reach: Reach) -> None:
     refused = reach.steps()
     reach.succeeded("write positions")
 
-    assert refused == (StepView("write positions", None, 2, str(denied), denied.hint),)
+    assert refused == (StepView("write positions", None, 2, str(denied), denied.hint, ("B",)),)
     assert [step.error for step in reach.steps()] == [""]
 
 

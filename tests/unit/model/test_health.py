@@ -218,7 +218,7 @@ def test_what_the_target_refuses_is_why_partitions_are_missing() -> None:
 
 def test_a_failing_step_is_not_told_twice() -> None:
     """A connector that fails with it, or a cluster that is away, explains it."""
-    steps = (StepView("emit heartbeats", None, 3, "cannot create topic heartbeats"),)
+    steps = (StepView("emit heartbeats", None, 3, "cannot create topic heartbeats", clusters=("B",)),)
     failing = GroupView(_HEARTBEAT, FlowState.RUNNING, "cannot create topic heartbeats")
     flow = _flow(steps=steps, groups=(*_RUNNING[:2], failing))
 
@@ -244,6 +244,11 @@ def test_an_unreachable_cluster_is_one_issue() -> None:
 
 _WAITING = _partition(0, PartitionStage.BACKING_OFF, lag_s=600.0)
 _REFUSED = PartitionFailure("not let in", "renew the password", "ClusterAccessError", cluster="A")
+_SILENT = PartitionFailure("no answer", waits_for="B")
+
+
+def _failed_step(*clusters: str) -> StepView:
+    return StepView("sync ACLs", None, 2, "denied", "grant it", clusters)
 
 
 @pytest.mark.parametrize(
@@ -253,13 +258,33 @@ _REFUSED = PartitionFailure("not let in", "renew the password", "ClusterAccessEr
         pytest.param({"partitions": (attrs.evolve(_WAITING, lag=None),)}, [], id="lags are unknown"),
         pytest.param({"unknown_lags_elsewhere": 3}, [], id="also of other nodes"),
         pytest.param({"missing_topics": (MissingTopic("t", "A.t", 0, 2),)}, [], id="topics are created later"),
-        pytest.param({"groups": (GroupView(_SOURCE, FlowState.RESTARTING, "gave up"),)}, [], id="restarting"),
-        pytest.param({"groups": (GroupView(_HEARTBEAT, FlowState.STARTING, "broker 1 of B: refused"),)}, [], id="late"),
+        pytest.param({"groups": (GroupView(_SOURCE, FlowState.STARTING),)}, [], id="not connected yet"),
+        pytest.param({"groups": (GroupView(_SOURCE, FlowState.RESTARTING, "no", cluster="B"),)}, [], id="restarting"),
+        pytest.param({"groups": (GroupView(_SOURCE, FlowState.RUNNING, "no", cluster="B"),)}, [], id="suspended"),
+        pytest.param(
+            {"groups": (GroupView(_SOURCE, FlowState.RESTARTING, "a bug"),)},
+            [IssueCode.CONNECTOR_NOT_RUNNING],
+            id="restarting for another reason",
+        ),
+        pytest.param(
+            {"groups": (GroupView(_SOURCE, FlowState.STARTING, "not let in", cluster="A"),)},
+            [IssueCode.CONNECTOR_NOT_RUNNING],
+            id="starting without the other cluster",
+        ),
+        pytest.param({"partitions": (attrs.evolve(_WAITING, failure=_SILENT),)}, [], id="they wait for an answer"),
+        pytest.param(
+            {"partitions": (attrs.evolve(_WAITING, failure=PartitionFailure("the epoch was lost")),)},
+            [IssueCode.PARTITIONS_DELAYED],
+            id="partitions wait for something else",
+        ),
         pytest.param(
             {"partitions": (attrs.evolve(_WAITING, failure=_REFUSED),)},
             [IssueCode.PARTITIONS_DELAYED],
             id="another cluster refuses",
         ),
+        pytest.param({"steps": (_failed_step("B"),)}, [], id="a step of that cluster"),
+        pytest.param({"steps": (_failed_step("A", "B"),)}, [], id="a step that needs it"),
+        pytest.param({"steps": (_failed_step("A"),)}, [IssueCode.STEP_FAILED], id="a step that the other one refuses"),
         pytest.param({"partitions": _stopped(0)}, [IssueCode.PARTITIONS_STOPPED], id="an operator is needed"),
         pytest.param(
             {"partitions": (attrs.evolve(_WAITING, seconds_until_loss=60.0),)},
