@@ -93,6 +93,8 @@ class Reach:
         self._principal_at = principal_at
         #: Those that the flow has noticed itself, and reports.
         self._absences: dict[str, _Absence] = {}
+        #: When a step had waited in vain for a cluster that was back by then, and nothing has succeeded there since.
+        self._in_vain: dict[str, float] = {}
         ends = (ClusterEndpoint(alias, ()) for alias in (flow.source, flow.target))
         self._known = known or KnownClusters().known_to(ends)
         #: Clusters that the flow needs.
@@ -162,6 +164,7 @@ class Reach:
             if begun < away_since > now - _BRIEF_S or (self._known.is_silent(alias) and now - begun > PROMPT_S):
                 continue
             self._known.answered(alias, now)
+            self._in_vain.pop(alias, None)
             if (absence := self._absences.pop(alias, None)) is not None and absence.is_told:
                 away_s = now - absence.since
                 if away_s < _BRIEF_S:
@@ -179,14 +182,16 @@ class Reach:
     ) -> None:
         """Record that *step* failed: its cluster is unreachable, or refuses it. A takeover is reported elsewhere. A
         step that is about one group of many is *counted_as* what it is for all of them. One that was *begun* before its
-        cluster came back waited in vain for what was away then. *clusters* are those that it asked, if the error names none.
+        cluster came back waited in vain for what was away then, but one that was begun after that failed by itself.
+        *clusters* are those that it asked, if the error names none.
         """
         self.count(counted_as or step)
         if error.verdict is Verdict.STAND_BY:
             return
         if isinstance(error, ClusterUnreachableError | BrokerConnectionError):
-            if self._known.back_at(error) <= begun:
-                self._away(error)
+            is_news = self._known.back_at(error) <= begun
+            if is_news or self._in_vain.setdefault(error.cluster, self._clock.monotonic()) <= begun:
+                self._away(error, is_alone=not is_news)
             return
         before, hint, one = self._refusals.get(step), self.hint_for(error), cluster_of(error)
         self._refusals[step] = str(error), hint, (one,) if one else tuple(clusters)
@@ -212,11 +217,11 @@ class Reach:
         principal = self._principal_at(failure.cluster)
         self._tell_kept_out(failure.cluster, principal, failure.message, failure.hint, _REMINDER_S)
 
-    def _away(self, error: ClusterUnreachableError | BrokerConnectionError) -> None:
+    def _away(self, error: ClusterUnreachableError | BrokerConnectionError, *, is_alone: bool) -> None:
         absence = self._absences.get(error.cluster)
         self._asked.add(error.cluster)
         if absence is None:
-            absence = self._absences[error.cluster] = _Absence(self._clock.monotonic())
+            absence = self._absences[error.cluster] = _Absence(self._clock.monotonic(), is_alone=is_alone)
         elif not self._known.is_away(error.cluster):
             absence.is_alone = True  # another flow was answered between our two attempts
         absence.attempts += 1

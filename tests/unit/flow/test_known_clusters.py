@@ -23,6 +23,7 @@ FlowMaker = Callable[..., Reach]
 
 _AWAY = ClusterUnreachableError("B", "b:9092", "connection refused")
 _KEPT_OUT = ClusterAccessError("B", "b:9092", "the broker refused the password", "User:ann", "correct the password")
+_COMING_AND_GOING: tuple[type[ClusterUnreachable], type[ClusterRecovered]] = (ClusterUnreachable, ClusterRecovered)
 _AS_ANN = Security("SASL_SSL", (("sasl.username", "ann"),))
 _AS_BOB = Security("SASL_SSL", (("sasl.username", "bob"),))
 
@@ -149,6 +150,58 @@ async def test_what_waited_in_vain_is_no_absence_for_others(flow_to_b: FlowMaker
     await other.once("connect", ["B"], wait_in_vain)
 
     assert [flow.view()[1].is_reachable for flow in (one, other)] == [True, True]
+
+
+async def test_a_flow_that_waits_in_vain_again_and_again_is_away(
+    flow_to_b: FlowMaker, clock: ManualClock, events: EventLog
+) -> None:
+    """
+    Each attempt of one flow takes half a minute, in which another one loses the cluster and finds it again.
+
+    The first failure may be of what was away then. The second in a row is the flow's own, and lasts until its answer.
+    """
+    slow, quick = flow_to_b("A"), flow_to_b("C")
+    for flow in (slow, quick):
+        await ask(flow, clock)
+
+    async def wait_in_vain() -> None:
+        clock.advance(10)
+        await ask(quick, clock, _AWAY)
+        clock.advance(10)
+        await ask(quick, clock)
+        clock.advance(10)
+        raise _AWAY
+
+    shown = []
+    for _ in range(3):
+        await slow.once("connect", ["B"], wait_in_vain)
+        shown.append([flow.view()[1].is_reachable for flow in (slow, quick)])
+    await ask(slow, clock)
+    shown.append([flow.view()[1].is_reachable for flow in (slow, quick)])
+    of_slow = [len([it for it in events.of(kind) if it.flow == Flow("A", "B")]) for kind in _COMING_AND_GOING]
+
+    assert shown == [[True, True], [False, True], [False, True], [True, True]]
+    assert of_slow == [1, 1]
+
+
+async def test_all_that_waited_for_one_absence_waited_in_vain(flow_to_b: FlowMaker, clock: ManualClock) -> None:
+    """Several steps of a flow are under way while its cluster is away, and time out after it is back."""
+    one, other = flow_to_b("A"), flow_to_b("C")
+    for flow in (one, other):
+        await ask(flow, clock)
+
+    async def wait_in_vain(steps: int) -> None:
+        if steps:
+            await one.once(f"step {steps}", ["B"], lambda: wait_in_vain(steps - 1))
+        else:
+            await ask(other, clock, _AWAY)
+            await ask(other, clock)
+        clock.advance(1)
+        raise _AWAY
+
+    await one.once("connect", ["B"], lambda: wait_in_vain(3))
+
+    assert one.is_complete
 
 
 async def test_a_flow_shows_only_clusters_that_it_needs(flow_to_b: FlowMaker, clock: ManualClock) -> None:
