@@ -9,6 +9,7 @@ from aiokafka.protocol.admin import DeleteRecordsRequest_v1, DeleteTopicsRequest
 from aiokafka.protocol.fetch import FetchRequest_v11
 from aiokafka.protocol.produce import ProduceRequest_v7, ProduceRequest_v8
 
+from mm2py.wire.batches.batch import batches
 from mm2py.wire.log_end import OffsetForLeaderEpochRequest_v3
 from mm2py.wire.requests import EARLIEST, EARLIEST_LOCAL, LATEST, ListOffsetsRequest_v4, ListOffsetsRequest_v8
 from mm2py.wire.transactions import InitProducerIdRequest_v3
@@ -23,6 +24,7 @@ from tests.support.batches import (
     flipped,
     resigned,
 )
+from tests.support.contents import decode
 from tests.support.contracts import Side, contract
 from tests.support.fetch_v13 import FetchRequest_v13
 from tests.support.produce_v13 import ProduceRequest_v13
@@ -63,11 +65,15 @@ def fetch_by_id(*rows: tuple[str, int, int], session: tuple[int, int] = (0, NONE
     return FetchRequest_v13({}, -1, 0, 1, 1_000_000, 0, *session, topics, [], "", {})
 
 
+#: Made once, as it has the second in which it was made.
+COMPRESSED = batch(2, codec=GZIP)
+
+
 @contract
 async def test_records_are_fetched(it: Side) -> None:
     """Whole batches from the one with the offset; nothing at the end; an error before the start and after the end."""
     await it.known(it.prefix, 2)
-    await produce(it, batch(3), batch(2, codec=GZIP), batch(1))
+    await produce(it, batch(3), COMPRESSED, batch(1))
     await produce(it, batch(3), batch(1), number=1)
     for offset in (0, 2, 3, 4, 5, 6, 7, -1):
         await it.ask(fetch((it.prefix, 0, offset)))
@@ -229,3 +235,45 @@ async def test_records_are_deleted(it: Side) -> None:
     await it.ask(fetch((it.prefix, 0, 6)))
     gone = [(it.prefix, [(4, 0)]), (f"{it.prefix}-gone", [(0, 0)])]
     await it.ask(DeleteRecordsRequest_v1(gone, 30_000))
+
+
+#: Where the segment begins that is written to, which is not compacted.
+_ACTIVE = 14
+
+
+def _left(answer: Any) -> Any:
+    """Return the batches that may be compacted: their offsets, and the keys and offsets of their records."""
+    raw = bytes(answer.topics[0][1][0][-1])
+    found, at = [], 0
+    for view in batches(memoryview(raw)):
+        records = decode(raw[at : at + view.size_bytes])
+        at += view.size_bytes
+        places = [(record.key, record.offset) for record in records]
+        found.append((view.base_offset, view.last_offset, view.record_count, view.producer_id >= 0, places))
+    return [it for it in found if it[0] < _ACTIVE]  # a broker's answer ends with the segment
+
+
+@contract
+async def test_what_compaction_leaves(it: Side) -> None:
+    """The last record of each key; batches keep their offsets, and are gone once nothing of them is left."""
+    name = it.prefix
+    await it.known(name, cleanup_policy="compact", segment_ms="1000", min_cleanable_dirty_ratio="0.0")
+    answer = await it.settled(lambda: InitProducerIdRequest_v3(None, 60_000, -1, -1, {}))
+    late = [Content(0, START_MS + 3_600_000, b"k8")]
+    own = (answer.producer_id, 0, 0)
+    await produce(it, batch(5), batch(2), COMPRESSED, batch(3), batch(1, producer=own), batch(1))
+    await produce(it, build_batch(late))
+    if it.model is not None:
+        it.model.topics[name].partitions[0].compact(_ACTIVE)
+    await it.read(fetch((name, 0, 0)), notes=_left)
+    await it.read(fetch((name, 0, 6)), notes=_left)
+    await it.ask(ListOffsetsRequest_v8(-1, 0, [(name, [(0, -1, EARLIEST, {})], {})], {}))
+    await it.ask(ListOffsetsRequest_v8(-1, 0, [(name, [(0, -1, START_MS, {})], {})], {}))
+
+
+@contract
+async def test_a_compacted_topic_takes_no_record_without_a_key(it: Side) -> None:
+    """Nothing of a batch that has one is appended."""
+    await it.known(it.prefix, cleanup_policy="compact")
+    await produce(it, build_batch([Content(0), Content(1, START_MS, None), Content(2, START_MS, b"")]))
+    await produce(it, build_batch([Content(n, START_MS, None) for n in range(6)]), batch(1))

@@ -35,6 +35,8 @@ class Line:
         self.broker = broker
         self.connection = connection
         self.client = connection.client
+        #: As it calls itself.
+        self.client_id = ""
         self.is_lost = False
         self._bytes = bytearray()
         self._queue: collections.deque[bytes] = collections.deque()
@@ -69,6 +71,8 @@ class Line:
         frame = self._queue.popleft()
         key, version, correlation, client_size = _HEADER.unpack_from(frame)
         at = _HEADER.size + max(0, client_size)
+        if not self.client_id:
+            self.client_id = frame[_HEADER.size : at].decode()
         kind, has_tags = requests.STRUCTS[key, version]
         request = decoder(kind)(frame, at + has_tags)
         self.broker.cluster.heard(self, key, frame)

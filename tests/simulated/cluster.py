@@ -3,7 +3,8 @@ A Kafka cluster: brokers, topics and their replicas, who coordinates what, and w
 
 What is modelled after which of Kafka's classes: elections and in-sync replicas (ReplicationControlManager, Partition),
 expiry of producers (ProducerStateManager), coordinators that move and load (GroupCoordinatorShard,
-TransactionStateManager). The controller has no address. Left out: quotas, ACLs, compaction, log directories.
+TransactionStateManager). The controller has no address. Left out: quotas, ACLs, log directories.
+Compaction and retention do not come by themselves: `Partition.compact` and `delete_before`.
 """
 
 from __future__ import annotations
@@ -330,10 +331,16 @@ class Cluster:
         found = self.topics.get(topic)
         return found.partitions[number] if found and number < len(found.partitions) else None
 
-    def is_in_transaction(self, partition: Partition, producer_id: int, epoch: int) -> bool:
-        """Whether the coordinator knows the partition in an open transaction of that producer (KIP-890)."""
-        return any(
-            (it.producer_id, it.epoch, it.state) == (producer_id, epoch, "Ongoing")
-            and (partition.topic, partition.number) in it.partitions
-            for it in self.transactions.values()
-        )
+    def verify(self, partition: Partition, name: str, producer_id: int, epoch: int) -> int:
+        """Return why a partition is in no open transaction of that producer, as its coordinator knows it (KIP-890)."""
+        known, slot = self.transactions.get(name), self.slot(name)
+        if self._loading.get(slot, 0.0) > self.loop.time() or not self.brokers[self.slots[slot]].is_up:
+            return int(ErrorCode.NOT_ENOUGH_REPLICAS)  # whatever it is, clients try again
+        if known is None or known.producer_id != producer_id:
+            return int(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if known.epoch != epoch:
+            return int(ErrorCode.INVALID_PRODUCER_EPOCH)
+        if known.is_ending:
+            return int(ErrorCode.NOT_ENOUGH_REPLICAS)
+        is_in_it = known.state == "Ongoing" and (partition.topic, partition.number) in known.partitions
+        return 0 if is_in_it else int(ErrorCode.INVALID_TXN_STATE)

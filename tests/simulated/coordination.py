@@ -8,6 +8,7 @@ stored outlives it; what it only has in memory, as a join that it holds back, do
 
 from __future__ import annotations
 
+import collections
 import enum
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,10 @@ import attrs
 from mm2py.wire.error_codes import ErrorCode
 
 
+#: group.min.session.timeout.ms and group.max.session.timeout.ms.
+_SHORTEST_S, _LONGEST_S = 6.0, 1_800.0
+
+
 @attrs.define(eq=False)
 class Transaction:
     """A transactional id."""
@@ -24,6 +29,8 @@ class Transaction:
     name: str
     producer_id: int
     epoch: int = -1
+    #: The epoch before, if a producer that named itself, or the coordinator, has raised it (KIP-360).
+    last_epoch: int = -1
     timeout_s: float = 60.0
     state: str = "Empty"
     begun_at: float = 0.0
@@ -55,11 +62,12 @@ class Joining:
     member_id: str
     instance: str | None
     protocol_type: str
-    protocol: str
-    metadata: bytes
+    #: What it supports, best first, and what it says to the leader by each.
+    protocols: dict[str, bytes]
     session_s: float
     rebalance_s: float
     client: str
+    client_id: str
 
 
 @attrs.frozen
@@ -79,10 +87,11 @@ class Member:
     instance: str | None
     session_s: float
     rebalance_s: float
-    metadata: bytes = b""
+    protocols: dict[str, bytes] = attrs.field(factory=dict)
     assignment: bytes = b""
     heard_at: float = 0.0
     client: str = ""
+    client_id: str = ""
     #: Answers that are held back.
     joining: Reply | None = None
     syncing: Reply | None = None
@@ -122,6 +131,10 @@ class GroupCoordinator:
         """Return a group, which is made by its name."""
         return self.groups.setdefault(name, Group(name))
 
+    def known(self, name: str) -> Group:
+        """Return a group, or what one is that does not exist."""
+        return self.groups.get(name) or Group(name)
+
     def moved(self, name: str) -> None:
         """Another broker coordinates the group: it knows what was stored."""
         group = self.groups.get(name)
@@ -145,19 +158,29 @@ class GroupCoordinator:
 
     def join(self, group: Group, asked: Joining, reply: Reply) -> None:
         """Take a member in, or back in."""
-        if group.members and group.protocol_type != asked.protocol_type:
+        if not _SHORTEST_S <= asked.session_s <= _LONGEST_S:
+            reply(ErrorCode.INVALID_SESSION_TIMEOUT)
+        elif not self._suits(group, asked):
             reply(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif asked.instance is not None:
             self._join_static(group, asked, reply)
         elif not asked.member_id:
             self._numbers += 1
-            member_id = f"{asked.client}-{self._numbers:06d}"
+            member_id = f"{asked.client_id}-{self._numbers:06d}"
             group.pending[member_id] = None
             reply((ErrorCode.MEMBER_ID_REQUIRED, member_id))
         elif asked.member_id not in group.members and asked.member_id not in group.pending:
             reply(ErrorCode.UNKNOWN_MEMBER_ID)
         else:
             self._admit(group, asked, reply)
+
+    @staticmethod
+    def _suits(group: Group, asked: Joining) -> bool:
+        """Whether all that are members could agree on one of the protocols."""
+        others = list(group.members.values())
+        is_of_the_type = not others or group.protocol_type == asked.protocol_type
+        shared = [name for name in asked.protocols if all(name in it.protocols for it in others)]
+        return is_of_the_type and bool(asked.protocol_type) and bool(shared)
 
     def _join_static(self, group: Group, asked: Joining, reply: Reply) -> None:
         instance = asked.instance or ""
@@ -177,15 +200,16 @@ class GroupCoordinator:
     def _admit(self, group: Group, asked: Joining, reply: Reply) -> None:
         member_id = asked.member_id
         group.pending.pop(member_id, None)
-        group.protocol_type, group.protocol = asked.protocol_type, asked.protocol
+        group.protocol_type = asked.protocol_type
         member = group.members.get(member_id)
         is_new = member is None
         if member is None:
             member = group.members[member_id] = Member(
-                member_id, asked.instance, asked.session_s, asked.rebalance_s, client=asked.client
-            )
-        is_changed = is_new or member.metadata != asked.metadata
-        member.metadata = asked.metadata
+                member_id, asked.instance, asked.session_s, asked.rebalance_s, client=asked.client,
+                client_id=asked.client_id,
+            )  # fmt: skip
+        is_changed = is_new or member.protocols != asked.protocols
+        member.protocols = asked.protocols
         self._hear(group, member)
         is_follower = group.state is GroupState.STABLE and member_id != group.leader
         if not is_changed and (is_follower or group.state is GroupState.COMPLETING):
@@ -205,16 +229,18 @@ class GroupCoordinator:
                 held(ErrorCode.FENCED_INSTANCE_ID)
         member.joining = member.syncing = None
         member_id = asked.member_id
-        is_changed = member.metadata != asked.metadata
-        member.member_id, member.metadata = member_id, asked.metadata
+        is_changed = member.protocols != asked.protocols
+        member.member_id, member.protocols = member_id, asked.protocols
         group.members[member_id] = member
         group.statics[member.instance or ""] = member_id
-        if group.leader == current:
+        leader = group.leader
+        if leader == current:
             group.leader = member_id
         self._hear(group, member)
         if group.state is GroupState.STABLE and not is_changed:
             self._store(group)
-            reply(self._joined(group, member, hides_leader=True))
+            # By its former id a leader does not know itself, and assigns nothing.
+            reply(self._joined(group, member) | {"leader": leader, "members": []})
             return
         member.joining = reply
         self._rebalance(group)
@@ -225,6 +251,7 @@ class GroupCoordinator:
             return
         was_empty = group.state is GroupState.EMPTY
         for member in group.members.values():
+            member.assignment = b"" if group.state is GroupState.COMPLETING else member.assignment
             if member.syncing is not None:
                 reply, member.syncing = member.syncing, None
                 reply(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -253,6 +280,7 @@ class GroupCoordinator:
             self._store(group)
             return
         group.state = GroupState.COMPLETING
+        group.protocol = self._elected(group)
         if group.leader not in group.members or group.members[group.leader].joining is None:
             able = [it for it in group.members.values() if it.joining is not None]
             if not able:
@@ -269,15 +297,29 @@ class GroupCoordinator:
         patience = max(it.rebalance_s for it in group.members.values())
         self._later(patience, lambda: self._expire_sync(group, number))
 
+    @staticmethod
+    def _elected(group: Group) -> str:
+        """Return the protocol that most members like best of those that all of them support."""
+        members = list(group.members.values())
+        shared = [name for name in members[0].protocols if all(name in it.protocols for it in members)]
+        votes = collections.Counter(next(name for name in it.protocols if name in shared) for it in members)
+        return max(shared, key=lambda name: votes[name])
+
     def _expire_sync(self, group: Group, number: int) -> None:
         if group.round == number and group.state is GroupState.COMPLETING:
             self._rebalance(group)
 
-    def _joined(self, group: Group, member: Member, *, hides_leader: bool = False) -> dict[str, Any]:
-        leads = member.member_id == group.leader and not hides_leader
-        rows = [(it.member_id, it.instance, it.metadata) for it in group.members.values()] if leads else []
-        leader = "" if hides_leader and member.member_id == group.leader else group.leader
-        return {"generation": group.generation, "leader": leader, "member": member.member_id, "members": rows}
+    def _joined(self, group: Group, member: Member) -> dict[str, Any]:
+        leads = member.member_id == group.leader
+        rows = [(it.member_id, it.instance, it.protocols[group.protocol]) for it in group.members.values()]
+        rows = rows if leads else []
+        return {
+            "protocol": group.protocol,
+            "generation": group.generation,
+            "leader": group.leader,
+            "member": member.member_id,
+            "members": rows,
+        }
 
     def sync(self, group: Group, caller: Caller, shares: dict[str, bytes], reply: Reply) -> None:
         """Store the leader's assignment, or hold the answer back until it is here."""
@@ -325,10 +367,24 @@ class GroupCoordinator:
         self._remove(group, member)
         return 0
 
+    def commit(self, group: Group, caller: Caller) -> int:
+        """Return why a caller may not commit offsets, as ClassicGroup.validateOffsetCommit does."""
+        is_member = caller.generation >= 0 or bool(caller.member_id)
+        if caller.generation < 0 and group.state is GroupState.EMPTY:
+            return 0
+        if is_member and group.name not in self.groups:
+            return ErrorCode.ILLEGAL_GENERATION
+        code = self._check(group, caller) if is_member else ErrorCode.UNKNOWN_MEMBER_ID
+        return code or (ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.COMPLETING else 0)
+
     @staticmethod
     def _check(group: Group, caller: Caller) -> int:
-        if caller.instance is not None and group.statics.get(caller.instance, caller.member_id) != caller.member_id:
-            return ErrorCode.FENCED_INSTANCE_ID
+        if caller.instance is not None:
+            current = group.statics.get(caller.instance)
+            if current is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if current != caller.member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
         if caller.member_id not in group.members:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.ILLEGAL_GENERATION if caller.generation != group.generation else 0

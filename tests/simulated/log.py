@@ -18,7 +18,8 @@ import attrs
 
 from mm2py.wire.batches.batch import CONTROL, TRANSACTIONAL, RecordBatchView, batches, next_sequence
 from mm2py.wire.error_codes import ErrorCode
-from tests.support.contents import decode
+from tests.support.batches import Content, build_batch
+from tests.support.contents import RecordContent, decode
 
 
 _BASE_OFFSET = struct.Struct(">q")
@@ -26,6 +27,8 @@ _LEADER_EPOCH = struct.Struct(">i")
 _SEQUENCE = struct.Struct(">i")
 _SEQUENCE_AT = 53
 _REMEMBERED = 5
+#: The bits of a batch's attributes that name its codec.
+_CODEC = 0x07
 NOBODY = -1
 _NOWHERE = -1, -1, -1
 
@@ -88,7 +91,12 @@ class Partition:
         """The last stable offset."""
         return min([self.high_watermark, *self.open.values()])
 
-    def judge(self, raw: bytes, is_in_transaction: Callable[[int, int], bool]) -> tuple[int, Batch | None]:
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether the leader knows of an open transaction of that producer, so that no coordinator is asked of it."""
+        known = self.producers.get(producer_id)
+        return producer_id in self.open and known is not None and known.epoch == epoch
+
+    def judge(self, raw: bytes) -> tuple[int, Batch | None]:
         """Return the error code of a produced batch; and of one that is here already, that one."""
         (view,) = batches(memoryview(raw))
         if not view.matches_crc():
@@ -100,9 +108,8 @@ class Partition:
         if _SEQUENCE.unpack_from(raw, _SEQUENCE_AT)[0] < 0:
             return ErrorCode.INVALID_RECORD, None
         code, seen = self._judge_sequence(view, raw)
-        is_transactional = bool(view.attributes & TRANSACTIONAL)
-        if not code and seen is None and is_transactional and view.producer_id not in self.open:
-            code = 0 if is_in_transaction(view.producer_id, view.producer_epoch) else ErrorCode.INVALID_TXN_STATE
+        if not code and seen is None and view.producer_id in self.open and not view.attributes & TRANSACTIONAL:
+            code = ErrorCode.INVALID_TXN_STATE
         return code, seen
 
     def _judge_sequence(self, view: RecordBatchView, raw: bytes) -> tuple[int, Batch | None]:
@@ -209,6 +216,30 @@ class Partition:
         """Return which aborted transactions a fetched range has."""
         return [(producer, first) for producer, first, last in self.aborted if last >= offset and first < upto]
 
+    def compact(self, upto: int) -> None:
+        """Keep of each key the last record before *upto* only, as Cleaner does, and of each producer its last batch."""
+        records: dict[int, list[RecordContent]] = {}
+        for batch in self.batches:
+            if batch.last < upto and not batch.is_control:
+                is_aborted = any(self._is_in(batch, aborted) for aborted in self.aborted)
+                records[batch.base] = [] if is_aborted else decode(batch.raw)
+        newest = {it.key: it.offset for found in records.values() for it in found}
+        last = {known.seen[-1].base for known in self.producers.values() if known.seen}
+        kept = []
+        for batch in self.batches:
+            found = records.get(batch.base)
+            left = [it for it in found or () if newest[it.key] == it.offset]
+            if found is None or (found and len(left) == len(found)):
+                kept.append(batch)
+            elif left or batch.base in last:
+                kept.append(_rest(batch, left))
+        self.batches, self._lasts = kept, [batch.last for batch in kept]
+
+    @staticmethod
+    def _is_in(batch: Batch, aborted: tuple[int, int, int]) -> bool:
+        producer, first, last = aborted
+        return batch.is_transactional and batch.producer_id == producer and first <= batch.base <= last
+
     def since_offset(self, offset: int) -> Iterator[Batch]:
         """Return the batches from the one with *offset* on."""
         for at in range(bisect.bisect_left(self._lasts, offset), len(self.batches)):
@@ -251,6 +282,24 @@ class Partition:
         kept = [(epoch, max(offset, own)) for (epoch, own), end in ends if end > offset]
         self.epochs = kept or [(self.epochs[-1][0], offset)]
         self.wake()
+
+
+def _rest(batch: Batch, records: list[RecordContent]) -> Batch:
+    """Return a batch of which compaction has left *records*: its offsets and sequences stay."""
+    (view,) = batches(memoryview(batch.raw))
+    raw = bytearray(
+        build_batch(
+            [Content(it.offset - batch.base, it.timestamp, it.key, it.value, it.headers) for it in records],
+            base_offset=batch.base,
+            codec=view.attributes & _CODEC,
+            producer=(batch.producer_id, batch.producer_epoch, batch.first_sequence),
+            attributes=view.attributes & ~_CODEC,
+            last_offset_delta=batch.last - batch.base,
+            max_timestamp=None if records else batch.max_timestamp,
+        )
+    )
+    _LEADER_EPOCH.pack_into(raw, 12, batch.epoch)
+    return attrs.evolve(batch, raw=bytes(raw), max_timestamp=max((it.timestamp for it in records), default=-1))
 
 
 def commits(raw: bytes) -> bool:

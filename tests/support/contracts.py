@@ -21,6 +21,7 @@ from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.wire.connection import BrokerConnection
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.requests import LATEST, CreateTopicsRequest_v4, ListOffsetsRequest_v4, MetadataRequest_v11
+from tests.simulated.cluster import Cluster as SimCluster
 from tests.simulated.front import served
 from tests.support.fetch_v13 import FetchRequest_v13
 from tests.support.produce_v13 import ProduceRequest_v13
@@ -39,28 +40,54 @@ _PASSING = frozenset({
     ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER,
 })  # fmt: skip
 _WITHIN_S = 60.0
+#: Between two clients that ask at once.
+_HEARD_S = 0.1
 #: How often a broker is asked for what it may not know yet.
-_TIMES = 200
+_TIMES = 500
 
 
 @attrs.define
 class Side:
     """One of the two that are asked, and what it said."""
 
-    connection: BrokerConnection
+    opener: Callable[[], Awaitable[BrokerConnection]]
     prefix: str
+    #: The cluster, if it is the simulated one.
+    model: SimCluster | None
     #: What the model answered, as far as that is known.
     expected: list[tuple[str, Any]]
     #: What was asked and answered, masked.
     answers: list[tuple[str, Any]] = attrs.field(factory=list)
+    connections: list[BrokerConnection] = attrs.field(factory=list)
     _known: dict[str, dict[Any, str]] = attrs.field(factory=dict)
 
-    async def ask(self, request: Any, *, notes: Callable[[Any], Any] | bool = True) -> Any:
-        """Send a request of one version and return the answer; *notes*: what of it is compared, all by default."""
+    async def ask(self, request: Any, *, by: int = 0, notes: Callable[[Any], Any] | bool = True) -> Any:
+        """
+        Send a request of one version and return the answer.
+
+        *by* is which of the clients asks, each over a connection of its own; *notes* what of the answer is compared,
+        all of it by default.
+        """
+        return self._note(request, await self._send(request, by), notes)
+
+    async def together(self, *requests: tuple[int, Any]) -> list[Any]:
+        """Have several clients ask at once, as brokers hold some answers back for others; the first is heard first."""
+        async with asyncio.TaskGroup() as tasks:
+            sent = []
+            for by, request in requests:
+                sent.append(tasks.create_task(self._send(request, by)))
+                await asyncio.sleep(_HEARD_S)
+        return [self._note(request, it.result(), notes=True) for (_, request), it in zip(requests, sent, strict=True)]
+
+    async def _send(self, request: Any, by: int) -> Any:
+        while len(self.connections) <= by:
+            self.connections.append(await self.opener())
         has_header = request.FLEXIBLE_VERSION and not isinstance(request, _WITH_HEADER)
         body = b"\0" * has_header + request.encode()
-        frame = await self.connection.request_raw(request.API_KEY, request.API_VERSION, [body])
-        answer = request.RESPONSE_TYPE.decode(bytes(frame[4 + has_header :]))
+        frame = await self.connections[by].request_raw(request.API_KEY, request.API_VERSION, [body], extra_wait_s=60)
+        return request.RESPONSE_TYPE.decode(bytes(frame[4 + has_header :]))
+
+    def _note(self, request: Any, answer: Any, notes: Callable[[Any], Any] | bool) -> Any:
         if notes:
             seen = notes(answer) if callable(notes) else self._masked(answer.SCHEMA, _values(answer))
             self.answers.append((type(request).__name__, seen))
@@ -103,25 +130,32 @@ class Side:
             fields = zip(kind.names, kind.fields, value, strict=False)
             return {inner: self._masked(of, it, inner) for inner, of, it in fields if inner != "tags"}
         if isinstance(kind, Array):
-            return None if value is None else [self._masked(kind.array_of, it, name) for it in _sorted(kind, value)]
+            return (
+                None if value is None else [self._masked(kind.array_of, it, name) for it in self._sorted(kind, value)]
+            )
         if name in _WHETHER:
             return bool(value)
         if name in _OWN and value not in (None, "", -1) and (name, value) != ("session_id", 0):
-            known = self._known.setdefault("member_id" if name == "leader_id" else name, {})
+            name = "member_id" if name == "leader_id" else name
+            known = self._known.setdefault(name, {})
             return known.setdefault(value, f"{name} {len(known) + 1}")
         return value
+
+    def _sorted(self, kind: Any, rows: list[Any]) -> list[Any]:
+        """Return rows in an order of what is known of them, as brokers keep many in hash maps."""
+        if not isinstance(kind.array_of, Schema):
+            return rows
+        known = self._known
+
+        def shown(name: str, value: Any) -> Any:
+            return known.get(name, {}).get(value) if name in _OWN else None if name in _WHETHER else value
+
+        names = kind.array_of.names
+        return sorted(rows, key=lambda row: repr([shown(*field) for field in zip(names, row, strict=False)]))
 
 
 def _values(answer: Any) -> list[Any]:
     return [getattr(answer, name) for name in answer.SCHEMA.names]
-
-
-def _sorted(kind: Any, rows: list[Any]) -> list[Any]:
-    """Return rows in an order of their own values, as brokers keep many in hash maps."""
-    if not isinstance(kind.array_of, Schema):
-        return rows
-    own = [at for at, name in enumerate(kind.array_of.names) if name not in _OWN | _WHETHER]
-    return sorted(rows, key=lambda row: repr([row[at] for at in own if at < len(row)]))
 
 
 def _codes(kind: Any, value: Any, name: str = "") -> list[int]:
@@ -139,7 +173,8 @@ def _differences(place: str, model: Any, broker: Any) -> Iterator[str]:
             yield from _differences(f"{place}.{name}", model[name], broker.get(name))
     elif isinstance(model, list | tuple) and isinstance(broker, list | tuple) and len(model) == len(broker):
         for at, pair in enumerate(zip(model, broker, strict=True)):
-            yield from _differences(f"{place}[{at}]", *pair)
+            is_asked = not place and isinstance(pair[0], tuple)
+            yield from _differences(f"{at} {pair[0][0]}" if is_asked else f"{place}[{at}]", *pair)
     elif model != broker:
         yield f"{place}: the model says {model!r}, a broker {broker!r}"
 
@@ -152,7 +187,8 @@ def contract(asks: Contract) -> Callable[..., Awaitable[None]]:
 
     async def test(backup: KafkaCluster, prefix: str) -> None:
         async with served("B") as model:
-            found = [await _answers(asks, model.servers, prefix, [])]
+            model.coordinator.first_delay_s = 0.0  # as the tests' brokers have it
+            found = [await _answers(asks, model.servers, prefix, [], model)]
             found.append(await _answers(asks, backup.bootstrap_servers, prefix, found[0]))
 
         assert list(_differences("", *found)) == []
@@ -162,12 +198,15 @@ def contract(asks: Contract) -> Callable[..., Awaitable[None]]:
     return test
 
 
-async def _answers(asks: Contract, servers: str, prefix: str, expected: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+async def _answers(
+    asks: Contract, servers: str, prefix: str, expected: list[tuple[str, Any]], model: SimCluster | None = None
+) -> list[tuple[str, Any]]:
     host, _, port = servers.partition(":")
-    connection = await BrokerConnection.open(ClusterEndpoint("B", (servers,)), host, int(port))
-    side = Side(connection, prefix, expected)
+    endpoint = ClusterEndpoint("B", (servers,), client_id="asker")
+    side = Side(lambda: BrokerConnection.open(endpoint, host, int(port)), prefix, model, expected)
     try:
         await asks(side)
     finally:
-        connection.close()
+        for connection in side.connections:
+            connection.close()
     return side.answers

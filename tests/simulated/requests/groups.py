@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.protocol.commit import OffsetCommitRequest_v3
+from aiokafka.protocol.commit import OffsetCommitRequest_v2, OffsetCommitRequest_v3
 from aiokafka.protocol.group import JoinGroupRequest_v5, LeaveGroupRequest_v1, SyncGroupRequest_v3
 
 from mm2py.wire.error_codes import ErrorCode
@@ -24,19 +24,21 @@ if TYPE_CHECKING:
 
 
 _UNKNOWN = -(2**31)
+#: offset.metadata.max.bytes.
+_LONGEST_TEXT = 4096
+#: Since which version a commit's answer says for how long its client is throttled.
+_THROTTLED = 3
 
 
 def _group(broker: Broker, name: str) -> tuple[int, Group]:
     cluster = broker.cluster
-    return cluster.away(broker, name), cluster.coordinator.group(name)
+    return cluster.away(broker, name), cluster.coordinator.known(name)
 
 
 def _join(broker: Broker, line: Line, it: Any, reply: Any) -> None:
-    name, metadata = it.group_protocols[0]
-
     def say(answer: Any) -> None:
         if isinstance(answer, dict):
-            found = answer["generation"], name, answer["leader"], answer["member"], answer["members"]
+            found = answer["generation"], answer["protocol"], answer["leader"], answer["member"], answer["members"]
             reply(it.RESPONSE_TYPE(0, 0, *found))
         else:
             code, member = answer if isinstance(answer, tuple) else (answer, it.member_id)
@@ -46,15 +48,17 @@ def _join(broker: Broker, line: Line, it: Any, reply: Any) -> None:
     if code:
         say(code)
         return
+    if not it.member_id:
+        found = broker.cluster.coordinator.group(it.group)
     joining = Joining(
         it.member_id,
         it.group_instance_id,
         it.protocol_type,
-        name,
-        bytes(metadata),
+        {name: bytes(metadata) for name, metadata in it.group_protocols},
         it.session_timeout / 1000,
         it.rebalance_timeout / 1000,
         line.client.machine,
+        line.client_id,
     )
     broker.cluster.coordinator.join(found, joining, say)
 
@@ -92,10 +96,18 @@ def _describe_groups(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
         if found is None or code:
             rows.append((code, name, "" if code else "Dead", "", "", [], _UNKNOWN))
             continue
-        members = [
-            (m.member_id, m.instance, m.client, m.client, m.metadata, m.assignment) for m in found.members.values()
-        ]
         is_stable = found.state is GroupState.STABLE
+        members = [
+            (
+                m.member_id,
+                m.instance,
+                m.client_id,
+                m.client,
+                m.protocols[found.protocol] if is_stable else b"",
+                m.assignment,
+            )
+            for m in found.members.values()
+        ]
         protocol = found.protocol if is_stable else ""
         rows.append((0, name, found.state.value, found.protocol_type, protocol, members, _UNKNOWN))
     return it.RESPONSE_TYPE(0, rows)
@@ -103,7 +115,9 @@ def _describe_groups(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
 
 def _describe_consumer_groups(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
     code = int(ErrorCode.GROUP_ID_NOT_FOUND)
-    return it.RESPONSE_TYPE(0, [(code, None, name, "Dead", 0, 0, "", [], _UNKNOWN, {}) for name in it.groups], {})
+    return it.RESPONSE_TYPE(
+        0, [(code, f"Group {name} not found.", name, "", 0, 0, "", [], _UNKNOWN, {}) for name in it.groups], {}
+    )
 
 
 def _list_groups(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
@@ -118,25 +132,37 @@ def _list_groups(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
 
 def _fetch_offsets(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
     rows = []
-    for name, *_ in it.groups:
+    for name, named, *_ in it.groups:
         code, found = _group(broker, name)
+        wanted = found.offsets if named is None else [(topic, it) for topic, of, *_ in named for it in of]
         by_topic: dict[str, list[Any]] = {}
-        for (topic, number), (offset, text) in () if code else found.offsets.items():
+        for topic, number in () if code else wanted:
+            offset, text = found.offsets.get((topic, number), (-1, ""))
             by_topic.setdefault(topic, []).append((number, offset, -1, text, 0, {}))
         rows.append((name, [(topic, of, {}) for topic, of in by_topic.items()], code, {}))
     return it.RESPONSE_TYPE(0, rows, {})
 
 
 def _commit(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
+    cluster = broker.cluster
     code, found = _group(broker, it.consumer_group)
-    if not code and found.members and it.consumer_group_generation_id < 0:
-        code = int(ErrorCode.UNKNOWN_MEMBER_ID)
+    caller = Caller(it.consumer_group_generation_id, it.consumer_id, None)
+    code = int(code or cluster.coordinator.commit(found, caller))
     topics = []
     for topic, rows in it.topics:
-        topics.append((topic, [(number, code) for number, *_ in rows]))
-        if not code:
-            found.offsets |= {(topic, number): (offset, text or "") for number, offset, text in rows}
-    return it.RESPONSE_TYPE(0, topics)
+        codes = []
+        for number, offset, text in rows:
+            own = code
+            if cluster.partition(topic, number) is None:
+                own = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif not code and len(text or "") > _LONGEST_TEXT:
+                own = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            elif not code:
+                found = cluster.coordinator.group(found.name)
+                found.offsets[topic, number] = offset, text or ""
+            codes.append((number, own))
+        topics.append((topic, codes))
+    return it.RESPONSE_TYPE(0, topics) if it.API_VERSION >= _THROTTLED else it.RESPONSE_TYPE(topics)
 
 
 KINDS = (
@@ -148,5 +174,5 @@ KINDS = (
     Kind(_describe_consumer_groups, (ConsumerGroupDescribeRequest_v0,)),
     Kind(_list_groups, (ListGroupsRequest_v5,)),
     Kind(_fetch_offsets, (OffsetFetchRequest_v8,)),
-    Kind(_commit, (OffsetCommitRequest_v3,)),
+    Kind(_commit, (OffsetCommitRequest_v2, OffsetCommitRequest_v3)),
 )

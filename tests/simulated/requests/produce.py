@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.protocol.produce import ProduceRequest_v7, ProduceRequest_v8
 
-from mm2py.wire.batches.batch import TRANSACTIONAL
+from mm2py.wire.batches.batch import TRANSACTIONAL, batches
 from mm2py.wire.error_codes import ErrorCode
 from tests.simulated.log import Partition
 from tests.simulated.requests.kind import Kind
+from tests.support.contents import decode
 from tests.support.produce_v13 import ProduceRequest_v13, told_by_id
 
 
@@ -25,14 +26,9 @@ if TYPE_CHECKING:
 
 
 _BY_ID = 13
-#: Base offset, size of what follows, leader epoch, magic; and the attributes.
-_PREFIX, _ATTRIBUTES = struct.Struct(">qiib"), struct.Struct(">h")
+#: Base offset, size of what follows, leader epoch, magic; the attributes; producer id and epoch.
+_PREFIX, _ATTRIBUTES, _PRODUCER = struct.Struct(">qiib"), struct.Struct(">h"), struct.Struct(">qh")
 _SIZE_ENDS_AT, _LEAST_BYTES, _MAGIC = 12, 14, 2
-#: Errors that are told without where the log starts (ReplicaManager.appendToLocalLog).
-_WITHOUT_START = frozenset({
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR,
-})  # fmt: skip
 
 
 def produce(broker: Broker, line: Line, request: Any, reply: Callable[[Any], None]) -> None:
@@ -57,16 +53,20 @@ def _append(delayed: DelayedProduce, line: Line, topic: Topic | None, number: in
         row[1] = int(ErrorCode.UNKNOWN_TOPIC_ID if is_unknown else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return row
     partition = topic.partitions[number]
-    row[4] = partition.start
     if partition.leader != broker.node:
         row[1] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     elif cluster.full_until.get(broker.node, 0.0) > cluster.loop.time():
         row[1] = int(ErrorCode.KAFKA_STORAGE_ERROR)
     elif len(partition.isr) < cluster.min_isr:
         row[1] = int(ErrorCode.NOT_ENOUGH_REPLICAS)
+    elif code := delayed.verify(partition, raw):
+        row[1], row[6] = code, "Partition was not in the transaction" if code == ErrorCode.INVALID_TXN_STATE else None
+    elif errors := _without_key(topic, number, raw):
+        row[1], row[4:] = int(ErrorCode.INVALID_RECORD), (partition.start, errors, "records were rejected")
     else:
-        code, batch = partition.judge(raw, lambda *producer: cluster.is_in_transaction(partition, *producer))
+        code, batch = partition.judge(raw)
         row[1] = int(code)
+        row[4] = -1 if code == ErrorCode.CORRUPT_MESSAGE else partition.start
         if not code:
             if batch is None:
                 batch = partition.append(raw, line.client.machine)
@@ -89,6 +89,21 @@ def _refusal(raw: bytes) -> tuple[int, str | None]:
     return int(ErrorCode.INVALID_RECORD), None
 
 
+def _without_key(topic: Topic, number: int, raw: bytes) -> list[tuple[int, str]]:
+    """Return which records a compacted topic does not take (LogValidator.validateKey)."""
+    if "compact" not in topic.configs.get("cleanup.policy", ""):
+        return []
+    (view,) = batches(memoryview(raw))
+    if view.is_control or not view.matches_crc():
+        return []
+    text = f"Compacted topic cannot accept message without key in topic partition {topic.name}-{number}"
+    return [(at, text) for at, record in enumerate(decode(raw)) if record.key is None]
+
+
+def _is_transactional(raw: bytes) -> bool:
+    return bool(_ATTRIBUTES.unpack_from(raw, 21)[0] & TRANSACTIONAL)
+
+
 class DelayedProduce:
     """An answer that waits for replicas."""
 
@@ -108,9 +123,16 @@ class DelayedProduce:
         if self._request.required_acks not in (-1, 0, 1):
             return int(ErrorCode.INVALID_REQUIRED_ACKS), None
         code, text = _refusal(raw)
-        if not code and _ATTRIBUTES.unpack_from(raw, 21)[0] & TRANSACTIONAL and self._request.transactional_id is None:
+        if not code and _is_transactional(raw) and self._request.transactional_id is None:
             code = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return code, text
+
+    def verify(self, partition: Partition, raw: bytes) -> int:
+        """Ask the coordinator of a transaction that begins in this partition whether it does."""
+        producer_id, epoch = _PRODUCER.unpack_from(raw, 43)
+        if not _is_transactional(raw) or partition.is_open(producer_id, epoch):
+            return 0
+        return self.broker.cluster.verify(partition, self._request.transactional_id, producer_id, epoch)
 
     def begin(self) -> None:
         """Wait as long as the client allows."""
@@ -148,7 +170,6 @@ class DelayedProduce:
             self.broker.cluster.codes.update(row[1] for row in rows)
             for row in rows:
                 row[2] = -1 if row[1] else row[2]
-                row[4] = -1 if row[1] in _WITHOUT_START else row[4]
         version, answer = self._request.API_VERSION, self._request.RESPONSE_TYPE
         if self.by_id:
             self._reply(told_by_id([(named, [tuple(row) for row in rows]) for named, rows in self.results]))

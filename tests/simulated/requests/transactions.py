@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 _PRODUCER_EPOCH_AT = 51
+#: transaction.max.timeout.ms by default.
+_LONGEST_MS = 900_000
 
 
 def _init_producer(broker: Broker, line: Line, it: Any, _reply: Any) -> Any:
@@ -39,27 +41,52 @@ def _init_producer(broker: Broker, line: Line, it: Any, _reply: Any) -> Any:
     def say(code: int, producer_id: int = -1, epoch: int = -1) -> Any:
         return it.RESPONSE_TYPE(0, int(code), producer_id, epoch, *tags)
 
-    if code := cluster.away(broker, name):
+    if code := _refused(broker, it):
         return say(code)
-    if cluster.refuses_ids_until > cluster.loop.time():
-        return say(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     known = cluster.transactions.get(name)
     if known is None:
         cluster.producer_ids += 1
         known = cluster.transactions[name] = Transaction(name, cluster.producer_ids)
+    expected = it.producer_epoch if it.FLEXIBLE_VERSION and it.producer_id >= 0 else None
+    if code := _renewed(cluster, known, expected, it):
+        return say(code)
     known.timeout_s = it.transaction_timeout_ms / 1000
-    goes_on = bool(it.FLEXIBLE_VERSION) and it.producer_id >= 0
-    if goes_on and (it.producer_id, it.producer_epoch) != (known.producer_id, known.epoch):
-        return say(ErrorCode.INVALID_PRODUCER_EPOCH)
-    if known.state == "Ongoing":
-        known.epoch += 1
-        _end(cluster, known, commits=False)
-    if known.is_ending:
-        return say(ErrorCode.CONCURRENT_TRANSACTIONS)
-    known.epoch += 1
     known.state = "Empty"
     cluster.tell(cluster.name, "opened", name, known.producer_id, known.epoch, line.client.machine)
     return say(0, known.producer_id, known.epoch)
+
+
+def _refused(broker: Broker, it: Any) -> int:
+    cluster = broker.cluster
+    if not it.transactional_id:
+        return int(ErrorCode.INVALID_REQUEST)
+    if not 0 < it.transaction_timeout_ms <= _LONGEST_MS:
+        return int(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    is_refused = cluster.refuses_ids_until > cluster.loop.time()
+    refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if is_refused else 0
+    return cluster.away(broker, it.transactional_id) or int(refusal)
+
+
+def _renewed(cluster: Cluster, known: Transaction, expected: int | None, it: Any) -> int:
+    """Raise the epoch of an id, after TransactionCoordinator.prepareInitProducerIdTransit; return an error code."""
+    if expected is not None and known.epoch >= 0 and it.producer_id != known.producer_id:
+        return int(ErrorCode.INVALID_PRODUCER_EPOCH)
+    if known.state == "Ongoing":  # whatever epoch is expected
+        _fence(cluster, known)
+    if known.is_ending:
+        return int(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if expected is None:
+        known.epoch, known.last_epoch = known.epoch + 1, -1
+    elif known.epoch < 0 or expected == known.epoch:
+        known.epoch, known.last_epoch = known.epoch + 1, known.epoch
+    elif expected != known.last_epoch:  # else its answer was lost
+        return int(ErrorCode.INVALID_PRODUCER_EPOCH)
+    return 0
+
+
+def _fence(cluster: Cluster, known: Transaction) -> None:
+    known.epoch, known.last_epoch = known.epoch + 1, known.epoch
+    _end(cluster, known, commits=False)
 
 
 def _judge(broker: Broker, it: Any) -> tuple[int, Transaction | None]:
@@ -114,8 +141,7 @@ def _end_transaction(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
 def _expire(cluster: Cluster, known: Transaction, epoch: int, begun_at: float) -> None:
     if (known.state, known.epoch, known.begun_at) == ("Ongoing", epoch, begun_at):
         cluster.tell(cluster.name, "expired", known.name)
-        known.epoch += 1
-        _end(cluster, known, commits=False)
+        _fence(cluster, known)
 
 
 def _end(cluster: Cluster, known: Transaction, *, commits: bool) -> None:
