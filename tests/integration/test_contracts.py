@@ -1,8 +1,9 @@
 """
 What unit tests take for granted about brokers, asked of the fakes and of a real broker alike.
 
-`ModelCluster` stands for the brokers that records are copied between, `FakeBrokers` and `GroupBrokers` for those that
-are administered. Each test runs against the fake and against a broker; where they differ, the fake is wrong.
+`ModelCluster` stands for the brokers that records are copied between, `GroupBrokers` for those that coordinate groups;
+what it says of topics comes from the simulated cluster, which the other files of contracts are about. Each test runs
+against the fake and against a broker; where they differ, the fake is wrong.
 """
 
 from __future__ import annotations

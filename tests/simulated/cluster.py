@@ -59,7 +59,7 @@ class Cluster:
 
     def __init__(
         self, name: str, loop: SimLoop, network: Network, seed: int, *, brokers: int = 3,
-        tell: Callable[..., None] = lambda *_: None,
+        tell: Callable[..., None] = lambda *_: None, forgets: bool = True,
     ) -> None:  # fmt: skip
         self.name = name
         self.loop = loop
@@ -93,7 +93,8 @@ class Cluster:
         self.coordinator = GroupCoordinator(loop.time, self.host.call_later, lambda *it: self.tell(name, *it))
         self.coordinator.first_delay_s = 0.5
         self.expires_ms = 86_400_000
-        self.host.call_later(600.0, self._forget_producers)
+        if forgets:
+            self.host.call_later(600.0, self._forget_producers)
         #: Until when brokers, by number, cannot write to their disks.
         self.full_until: dict[int, float] = {}
         #: Until when transactional ids cannot be opened.

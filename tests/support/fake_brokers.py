@@ -1,26 +1,27 @@
 """
-Brokers that exist only as answers, for unit tests of what sits on a `BrokerConnection`.
+Brokers of the simulated cluster that are asked without a network, for unit tests of what sits on a `BrokerConnection`.
 
 Requests and responses go through their real encodings, so that a wrong schema fails here. A test changes what the
-brokers say by changing the fields, or by queueing answers with `script`.
+brokers say by changing the cluster's topics, or by queueing answers with `script`.
 """
-
-# Every answer takes the same arguments, needed or not.
-# ruff: noqa: ARG002
 
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
-from typing import Any
-
-import attrs
+from types import SimpleNamespace
+from typing import Any, cast
 
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
+from tests.simulated.broker import Broker
+from tests.simulated.cluster import Cluster, Topic
+from tests.simulated.log import Batch, Partition
+from tests.simulated.loop import SimLoop
+from tests.simulated.network import Network
+from tests.simulated.requests import HANDLERS
 
 
 METADATA, PRODUCE, FETCH, LIST_OFFSETS, CREATE_TOPICS, DESCRIBE_CONFIGS, CREATE_PARTITIONS = 3, 0, 1, 2, 19, 32, 37
@@ -41,39 +42,62 @@ OLD_VERSIONS = {
 #: The partitions of the topic in `brokers_of_foo`.
 FOO = [TopicPartition("foo", number) for number in range(3)]
 
-_BASE_OFFSET = struct.Struct(">q")
-_LAST_OFFSET_DELTA = struct.Struct(">i")
-_LAST_OFFSET_DELTA_AT = 23
-
 Answer = Callable[[int, Any], Any]
 
 
-@attrs.define
-class FakePartition:
-    """A partition: who leads it, and its record batches."""
-
-    leader: int = 0
-    leader_epoch: int = 5
-    start: int = 0
-    end: int = 0
-    batches: list[bytes] = attrs.field(factory=list)
-
-    def append(self, batch: bytes) -> int:
-        """Write a batch as a broker does, and return its base offset."""
-        base = self.end
-        (delta,) = _LAST_OFFSET_DELTA.unpack_from(batch, _LAST_OFFSET_DELTA_AT)
-        self.batches.append(_BASE_OFFSET.pack(base) + batch[_BASE_OFFSET.size :])
-        self.end = base + delta + 1
-        return base
+def FakePartition(leader: int = 0, leader_epoch: int = 5, end: int = 0) -> Partition:  # noqa: N802
+    """Return a partition of one in-sync replica; up to *end* there is nothing to be read."""
+    replicas = {"replicas": [0, 1], "isr": [0], "leader": leader, "leader_epoch": leader_epoch}
+    return Partition("", 0, epochs=[(leader_epoch, 0)], end=end, high_watermark=end, **replicas)
 
 
-@attrs.define
-class FakeTopic:
-    """A topic and its partitions."""
+def FakeTopic(  # noqa: N802
+    partitions: list[Partition], topic_id: str = "AAAAAAAAAAAAAAAAAAAAAQ", configs: dict[str, str] | None = None
+) -> Topic:
+    """Return a topic and its partitions."""
+    return Topic("", topic_id, partitions, dict(configs or {}))
 
-    partitions: list[FakePartition]
-    topic_id: str = "AAAAAAAAAAAAAAAAAAAAAQ"
-    configs: dict[str, str] = attrs.field(factory=dict)
+
+def advance(partition: Partition, end: int) -> None:
+    """Have a partition end elsewhere, with nothing in between."""
+    partition.end = partition.high_watermark = end
+
+
+def empty(partition: Partition, at: int = 0) -> None:
+    """Have nothing in a partition, which begins and ends at an offset."""
+    partition.truncate(0)
+    partition.start = at
+    advance(partition, at)
+
+
+#: The network that is not there, and who asks.
+_NOWHERE = cast("Network", SimpleNamespace(listen=lambda *_: None))
+_CLIENT = SimpleNamespace(client=SimpleNamespace(machine="client"), client_id="client")
+
+
+class _Loop:
+    """The loop of the test that runs: clusters are made before there is one, and none of them does anything itself."""
+
+    def time(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def call_later(self, seconds: float, call: Callable[..., object], *args: Any, context: Any) -> Any:
+        return asyncio.get_running_loop().call_later(seconds, call, *args, context=context)
+
+
+class _Cluster(Cluster):
+    """A simulated cluster whose replicas follow at once, and whose topics tests put there."""
+
+    def appended(self, _broker: Broker, partition: Partition, batch: Batch) -> None:
+        partition.raise_watermark(batch.last + 1)
+
+    def adopt(self) -> None:
+        """Have topics that a test has put there know who they are."""
+        self.by_id = {topic.topic_id: topic for topic in self.topics.values()}
+        for name, topic in self.topics.items():
+            topic.name = name
+            for number, partition in enumerate(topic.partitions):
+                partition.topic, partition.number = name, number
 
 
 class FakeConnection:
@@ -98,7 +122,7 @@ class FakeConnection:
         answer = self._brokers.answer(self.node_id, prepared)
         return type(answer).decode(answer.encode())
 
-    def close(self, cause: str = "") -> None:
+    def close(self, cause: str = "") -> None:  # noqa: ARG002
         self.is_closed = True
 
     def give_up(self, cause: str) -> BrokerConnectionError:
@@ -111,7 +135,7 @@ class FakeBrokers:
 
     def __init__(self, count: int = 3) -> None:
         self.hosts = {node_id: f"b{node_id}" for node_id in range(count)}
-        self.topics: dict[str, FakeTopic] = {}
+        self._cluster = _Cluster("B", cast("SimLoop", _Loop()), _NOWHERE, 0, brokers=count, forgets=False)
         self.controller = 0
         self.down: set[int] = set()
         self.versions = NEW_VERSIONS
@@ -124,6 +148,15 @@ class FakeBrokers:
         self.attempts: list[str] = []
         self.connections: list[FakeConnection] = []
         self._scripts: dict[int, deque[Answer]] = defaultdict(deque)
+
+    @property
+    def topics(self) -> dict[str, Topic]:
+        """The topics of the simulated cluster."""
+        return self._cluster.topics
+
+    @topics.setter
+    def topics(self, topics: dict[str, Topic]) -> None:
+        self._cluster.topics = topics
 
     @property
     def endpoint(self) -> ClusterEndpoint:
@@ -156,96 +189,26 @@ class FakeBrokers:
             connection.close()
 
     def answer(self, node_id: int, request: Any) -> Any:
+        """Answer as a test has it, or as the simulated brokers do; they wait for nothing here."""
         script = self._scripts[request.API_KEY]
-        if script:
-            return script.popleft()(node_id, request)
-        plain = {
-            METADATA: self.metadata,
-            LIST_OFFSETS: self.list_offsets,
-            CREATE_TOPICS: self.create_topics,
-            PRODUCE: self.produce,
-            FETCH: self.fetch,
-            DESCRIBE_CONFIGS: self.describe_configs,
-        }
-        return plain[request.API_KEY](node_id, request)
+        return script.popleft()(node_id, request) if script else self.plainly(node_id, request)
 
-    def metadata(self, node_id: int, request: Any) -> Any:
-        is_flexible = request.FLEXIBLE_VERSION
-        tags = ({},) if is_flexible else ()
-        wanted = request.topics
-        if wanted is not None:
-            wanted = [row[-2] for row in wanted] if is_flexible else wanted
-        has_ids = request.API_VERSION >= 10
-        rows = [self._topic_row(name, tags, has_ids=has_ids) for name in (self.topics if wanted is None else wanted)]
-        alive = [(node, host, 9092, None, *tags) for node, host in self.hosts.items() if node not in self.down]
-        operations = (0,) if is_flexible and not has_ids else ()
-        cluster = self.cluster_of.get(node_id, "the-cluster")
-        return request.RESPONSE_TYPE(0, alive, cluster, self.controller, rows, *operations, *tags)
-
-    def _topic_row(self, name: str, tags: tuple[Any, ...], *, has_ids: bool) -> tuple[Any, ...]:
-        topic = self.topics.get(name)
-        ids = (topic.topic_id if topic else None,) if has_ids else ()
-        partitions = [
-            (0, number, partition.leader, partition.leader_epoch, [0, 1], [0], [], *tags)
-            for number, partition in enumerate(topic.partitions if topic else ())
-        ]
-        operations = (0,) if tags else ()
-        return (0 if topic else 3, name, *ids, False, partitions, *operations, *tags)
-
-    def list_offsets(self, node_id: int, request: Any) -> Any:
-        tags = ({},) if request.FLEXIBLE_VERSION else ()
-        topics = []
-        for name, wanted, *_ in request.topics:
-            rows = []
-            for number, _epoch, when, *__ in wanted:
-                found = dict(enumerate(self.topics[name].partitions)).get(number)
-                code = 3 if found is None else 0 if found.leader == node_id else 6
-                offset = -1 if code or found is None else found.end if when == -1 else found.start
-                rows.append((number, code, -1, offset, 7, *tags))
-            topics.append((name, rows, *tags))
-        return request.RESPONSE_TYPE(0, topics, *tags)
-
-    def create_topics(self, node_id: int, request: Any) -> Any:
-        rows = []
-        for name, count, _factor, _assignment, _configs in request.create_topic_requests:
-            rows.append((name, 36 if name in self.topics else 0, None))
-            self.topics.setdefault(name, FakeTopic([FakePartition() for _ in range(count)]))
-        return request.RESPONSE_TYPE(0, rows)
-
-    def describe_configs(self, node_id: int, request: Any) -> Any:
-        rows = []
-        for kind, name, _ in request.resources:
-            configs = [(key, value, False, 1, False, []) for key, value in self.topics[name].configs.items()]
-            rows.append((0, None, kind, name, configs))
-        return request.RESPONSE_TYPE(0, rows)
-
-    def produce(self, node_id: int, request: Any) -> Any:
-        topics = []
-        for name, batches in request.topics:
-            rows = []
-            for number, batch in batches:
-                if name not in self.topics:
-                    rows.append((number, 3, -1, -1, 0))
-                    continue
-                partition = self.topics[name].partitions[number]
-                is_leader = partition.leader == node_id
-                base = partition.append(batch) if is_leader else -1
-                rows.append((number, 0 if is_leader else 6, base, -1, 0))
-            topics.append((name, rows))
-        return request.RESPONSE_TYPE(topics, 0)
-
-    def fetch(self, node_id: int, request: Any) -> Any:
-        topics = []
-        for name, wanted in request.topics:
-            rows = []
-            for number, *_epoch, offset, _log_start, _max_bytes in wanted:
-                partition = self.topics[name].partitions[number]
-                code = 0 if partition.leader == node_id else 6
-                after = [batch for batch in partition.batches if _last_offset(batch) >= offset]
-                end = partition.end
-                rows.append((number, code, end, end, partition.start, [], -1, b"" if code else b"".join(after)))
-            topics.append((name, rows))
-        return request.RESPONSE_TYPE(0, 0, 0, topics)
+    def plainly(self, node_id: int, request: Any) -> Any:
+        """Answer as the simulated brokers do."""
+        self._cluster.adopt()
+        self._cluster.fenced = dict.fromkeys(self.down)
+        known = self._cluster.brokers
+        self._cluster.brokers = {node: known.get(node) or Broker(self._cluster, node) for node in self.hosts}
+        for node, host in self.hosts.items():
+            self._cluster.brokers[node].advertised = (host, 9092)
+        if request.API_KEY == FETCH:
+            request.max_wait_time = request.min_bytes = 0
+        said: list[Any] = []
+        broker = self._cluster.brokers.get(node_id) or known[node_id]
+        answer = HANDLERS[request.API_KEY](broker, _CLIENT, request, said.append) or said[0]
+        if request.API_KEY == METADATA:
+            answer.cluster_id, answer.controller_id = self.cluster_of.get(node_id, "the-cluster"), self.controller
+        return answer
 
 
 def says(*fields: Any) -> Answer:
@@ -253,7 +216,7 @@ def says(*fields: Any) -> Answer:
     return lambda _, request: request.RESPONSE_TYPE(*fields)
 
 
-def topics_with(name: str, leaders: Iterable[int]) -> dict[str, FakeTopic]:
+def topics_with(name: str, leaders: Iterable[int]) -> dict[str, Topic]:
     """Return one topic whose partitions are led by *leaders*."""
     return {name: FakeTopic([FakePartition(leader) for leader in leaders])}
 
@@ -263,9 +226,3 @@ def brokers_of_foo() -> FakeBrokers:
     fake = FakeBrokers()
     fake.topics = topics_with("foo", [0, 1, 2])
     return fake
-
-
-def _last_offset(batch: bytes) -> int:
-    (base,) = _BASE_OFFSET.unpack_from(batch)
-    (delta,) = _LAST_OFFSET_DELTA.unpack_from(batch, _LAST_OFFSET_DELTA_AT)
-    return base + delta

@@ -30,13 +30,14 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FakeBrokers
-from tests.support.flow_rig import FLOW, flow_context
+from tests.support.flow_rig import FLOW, SETTINGS, flow_context
 
 
 ONE = Node("one", 1, "m1", "1", "http://one:8083", 1_000)
 OTHER = Node("other", 2, "m2", "2", "http://other:8083", 1_000)
 TOPIC = status_topic("A")
 BUSY = TopicPartition("busy", 0)
+ONE_BROKER = attrs.evolve(SETTINGS, status_storage=attrs.evolve(SETTINGS.status_storage, replication_factor=1))
 
 
 def use_brokers(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
@@ -79,7 +80,7 @@ async def running(*places: Node) -> AsyncIterator[list[Running]]:
         found = []
         for node in places:
             events, asked = EventLog(clock), list[object]()
-            its = FlowNodes(flow_context(clock, events), lambda node=node: node, flow_view)  # type: ignore[misc]
+            its = FlowNodes(flow_context(clock, events, ONE_BROKER), lambda node=node: node, flow_view)  # type: ignore[misc]
 
             async def catch_up(revision: int, asked: list[object] = asked) -> None:
                 asked.append(revision)

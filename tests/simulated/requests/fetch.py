@@ -126,7 +126,8 @@ class DelayedFetch:
         if self._is_over:
             return
         rows, size = self._rows()
-        if is_late or size >= max(1, self._request.min_bytes) or any(row[1] for row in rows.values()):
+        is_late = is_late or self._request.max_wait_time <= 0
+        if is_late or size >= self._request.min_bytes or any(row[1] for row in rows.values()):
             self._is_over = True
             self._timer.cancel()
             for partition in self._watched:

@@ -23,7 +23,7 @@ from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.clocks import LoopClock
-from tests.support.fake_brokers import FETCH, METADATA, FakeBrokers, topics_with
+from tests.support.fake_brokers import FETCH, METADATA, FakeBrokers, advance, topics_with
 
 
 CHECKPOINTS = "A.checkpoints.internal"
@@ -164,7 +164,7 @@ async def test_a_topic_that_may_not_be_seen(brokers: FakeBrokers, client: Mirror
     """A missing right is an error of its own."""
 
     def refused(_node: int, request: Any) -> Any:
-        answer = brokers.metadata(_node, request)
+        answer = brokers.plainly(_node, request)
         answer.topics[0] = (29, *answer.topics[0][1:4], [], *answer.topics[0][5:])
         return answer
 
@@ -224,7 +224,7 @@ async def test_offset_syncs_are_read_where_they_lie(brokers: FakeBrokers, client
     there = FakeBrokers()
     there.topics = topics_with(SYNCS_THERE, [0])
     await write(there, LogRecord(key, value), topic=SYNCS_THERE)
-    brokers.topics["A.orders"].partitions[0].end = 60
+    advance(brokers.topics["A.orders"].partitions[0], 60)
     async with client_of(there) as source:
         by_source = await client.offset_translation("A", source=source, target_alias="B")
     brokers.topics |= topics_with(SYNCS_HERE, [0])

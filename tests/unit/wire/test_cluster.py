@@ -22,6 +22,7 @@ from tests.support.fake_brokers import (
     METADATA,
     OLD_VERSIONS,
     FakeBrokers,
+    advance,
     brokers_of_foo,
     says,
     topics_with,
@@ -345,7 +346,7 @@ async def test_offsets_take_one_request_per_leader(brokers: FakeBrokers, cluster
     """Partitions are asked for together, each at its leader, with the epoch that is known of it."""
     brokers.topics = topics_with("foo", [0, 1, 0])
     for number, partition in enumerate(brokers.topics["foo"].partitions):
-        partition.end = 100 + number
+        advance(partition, 100 + number)
     offsets = await cluster.list_offsets(FOO, LATEST, reads_committed=True)
     asked = sorted((node_id, request.topics[0][1][0][1]) for node_id, request in brokers.requests_of(LIST_OFFSETS))
 
@@ -364,15 +365,15 @@ async def test_offsets_of_old_brokers(brokers: FakeBrokers, cluster: Cluster) ->
 
 async def test_offsets_since_a_time_without_records(brokers: FakeBrokers, cluster: Cluster) -> None:
     """The end is asked for before the time: a record that comes in between is later than both, and not left out."""
-    brokers.topics["foo"].partitions[0].end = 100
+    advance(brokers.topics["foo"].partitions[0], 100)
 
     def later_than_all(_node: int, request: Any) -> Any:
         """Append a record, after which there is still none of that time."""
-        brokers.topics["foo"].partitions[0].end = 101
+        advance(brokers.topics["foo"].partitions[0], 101)
         tags = ({},) if request.FLEXIBLE_VERSION else ()
         return request.RESPONSE_TYPE(0, [("foo", [(0, 0, -1, -1, 7, *tags)], *tags)], *tags)
 
-    brokers.script(LIST_OFFSETS, brokers.list_offsets)
+    brokers.script(LIST_OFFSETS, brokers.plainly)
     brokers.script(LIST_OFFSETS, later_than_all)
 
     assert await cluster.offsets_since(FOO[:1], 1_793_491_200_000) == {FOO[0]: 100}
@@ -382,7 +383,8 @@ async def test_offsets_follow_a_leader_that_moved(brokers: FakeBrokers, cluster:
     """If a partition's leader has moved, the new one is looked up and asked."""
     await cluster.refresh_metadata(["foo"])
     partition = brokers.topics["foo"].partitions[0]
-    partition.leader, partition.leader_epoch, partition.end = 2, 6, 42
+    partition.leader, partition.leader_epoch = 2, 6
+    advance(partition, 42)
     offsets = await cluster.list_offsets(FOO, LATEST)
 
     assert {FOO[0]: 42, FOO[1]: 0, FOO[2]: 0} == offsets

@@ -11,7 +11,7 @@ from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.requests import LATEST
 from tests.support.clocks import now
-from tests.support.fake_brokers import FOO, FakeBrokers, FakeConnection, brokers_of_foo
+from tests.support.fake_brokers import FOO, FakeBrokers, FakeConnection, advance, brokers_of_foo
 
 
 @pytest.fixture
@@ -42,7 +42,8 @@ async def test_what_a_frozen_broker_led_is_looked_up_before_it_is_asked_again(
     monkeypatch.setattr(FakeConnection, "send", send_unless_frozen)
     cluster._connections._door._opener = open_unless_frozen
     partition = brokers.topics["foo"].partitions[0]
-    partition.leader, partition.leader_epoch, partition.end = 1, 6, 42
+    partition.leader, partition.leader_epoch = 1, 6
+    advance(partition, 42)
     asking = cluster.list_offsets(FOO[:1], LATEST) if is_connected else cluster.connection(0, "fetch")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(5):

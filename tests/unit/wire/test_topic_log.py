@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import attrs
 import pytest
 
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, CorruptBatchError
@@ -231,7 +232,7 @@ async def test_a_lost_answer_may_write_twice_but_never_loses(brokers: FakeBroker
     """When the connection breaks after the write, the record is sent again."""
 
     def lost(node_id: int, request: Any) -> Any:
-        brokers.produce(node_id, request)
+        brokers.plainly(node_id, request)
         raise BrokerConnectionError("A", "b0:9092", "reset by peer")
 
     brokers.script(PRODUCE, lost)
@@ -286,9 +287,10 @@ async def test_a_corrupt_batch(brokers: FakeBrokers, log: TopicLog) -> None:
     """A batch that does not match its checksum is named by its place."""
     await log.append([LogRecord(b"a", b"1", partition=2)])
     await log.append([LogRecord(b"a", b"2", partition=2)])
-    batch = bytearray(brokers.topics["log"].partitions[2].batches[1])
+    there = brokers.topics["log"].partitions[2].batches
+    batch = bytearray(there[1].raw)
     batch[-1] ^= 1
-    brokers.topics["log"].partitions[2].batches[1] = bytes(batch)
+    there[1] = attrs.evolve(there[1], raw=bytes(batch))
     with pytest.raises(CorruptBatchError, match="log-2 offset 1"):
         await log.read_all()
 
@@ -298,12 +300,12 @@ async def test_a_header_that_is_no_text(brokers: FakeBrokers, log: TopicLog) -> 
     for value in (b"1", b"2", b"3"):
         await log.append([LogRecord(b"a", value, (("name", b"x"),), partition=2)])
     there = brokers.topics["log"].partitions[2].batches
-    batch = bytearray(there[1])
+    batch = bytearray(there[1].raw)
     at = batch.rindex(b"name")
     batch[at : at + 4] = b"\xff\xfe\xfd\xfc"
     sign(memoryview(batch), -1, -1, -1)
-    batch[:8] = there[1][:8]  # signing takes the place in the log away
-    there[1] = bytes(batch)
+    batch[:8] = there[1].raw[:8]  # signing takes the place in the log away
+    there[1] = attrs.evolve(there[1], raw=bytes(batch))
 
     assert [(record.offset, record.value) for record in await log.read_all()] == [(0, b"1"), (1, None), (2, b"3")]
 

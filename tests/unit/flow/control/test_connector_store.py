@@ -22,7 +22,7 @@ from mm2py.wire.fenced_writer import FencedWriter
 from mm2py.wire.security.access import BrokerAccessError
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.clocks import LoopClock
-from tests.support.fake_brokers import FakeBrokers, FakeConnection, topics_with
+from tests.support.fake_brokers import FakeBrokers, FakeConnection, empty, topics_with
 
 
 def _store(brokers: FakeBrokers, events: EventLog) -> ConnectorStore:
@@ -119,8 +119,7 @@ async def test_a_topic_that_lost_all_records_is_filled_at_once(monkeypatch: pyte
         for key, value in (config_record("a", {"topics": "1"}), config_record("b", {"topics": "2"})):
             await TopicLog(cluster, "configs").append([LogRecord(key, value, partition=0)])
         await asyncio.sleep(5)
-        partition = brokers.topics["configs"].partitions[0]
-        partition.batches[:], partition.end = [], 0
+        empty(brokers.topics["configs"].partitions[0])
         await asyncio.sleep(5)
         following.cancel()
         reading = tasks.create_task(later.follow())
@@ -160,8 +159,7 @@ async def test_a_topic_that_lost_its_end_is_read_again_and_filled(monkeypatch: p
         for key, value in (config_record("a", {"topics": "1"}), restart, config_record("b", {"topics": "2"})):
             await log.append([LogRecord(key, value, partition=0)])
         await asyncio.sleep(5)
-        partition = brokers.topics["configs"].partitions[0]
-        partition.batches[-1:], partition.end = [], 2
+        brokers.topics["configs"].partitions[0].truncate(2)
         await asyncio.sleep(5)
         await log.append([LogRecord(*config_record("c", {"topics": "3"}), partition=0)])
         await asyncio.sleep(5)

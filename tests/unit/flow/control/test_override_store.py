@@ -16,7 +16,7 @@ from mm2py.model.overrides import NO_OVERRIDES
 from mm2py.model.stored_overrides import NOTHING_STORED
 from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
-from tests.support.fake_brokers import FakeBrokers, topics_with
+from tests.support.fake_brokers import FakeBrokers, empty, topics_with
 from tests.support.flow_rig import SETTINGS
 
 
@@ -35,8 +35,7 @@ async def test_overrides_whose_topic_lost_all_records_are_kept_again(
     monkeypatch.setattr(override_store, "Cluster", partial(Cluster, opener=brokers.open))
     kept = await store.write(verbs.pause_topic(NO_OVERRIDES, "orders"), before=NOTHING_STORED, by="ann")
     seen, _ = await store.refill(kept, NOT_SEEN)
-    partition = brokers.topics[store.topic].partitions[0]
-    partition.batches[:], partition.start, partition.end = [], start, start
+    empty(brokers.topics[store.topic].partitions[0], start)
     _, refilled = await store.refill(kept, seen)
 
     assert (await store.read(), refilled is not None) == ((kept, True) if start == 0 else (NOTHING_STORED, False))
@@ -52,8 +51,7 @@ async def test_overrides_of_each_flow_are_kept_again_in_a_topic_of_many(monkeypa
     pause = verbs.pause_topic(NO_OVERRIDES, "orders")
     kept = [await store.write(pause, before=NOTHING_STORED, by="ann") for store in stores]
     seen = [(await store.refill(one, NOT_SEEN))[0] for store, one in zip(stores, kept, strict=True)]
-    partition = brokers.topics["configs"].partitions[0]
-    partition.batches[:], partition.end = [], 0
+    empty(brokers.topics["configs"].partitions[0])
     for _ in range(2):  # the second time all are there
         done = [await store.refill(*it) for store, *it in zip(stores, kept, seen, strict=True)]
         seen = [it for it, _ in done]

@@ -16,7 +16,7 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, _built
 from tests.support.clocks import LoopClock
-from tests.support.fake_brokers import PRODUCE, FakeBrokers, FakePartition, FakeTopic
+from tests.support.fake_brokers import PRODUCE, FakeBrokers, FakePartition, FakeTopic, advance
 from tests.support.flow_rig import SETTINGS, flow_context
 
 
@@ -38,8 +38,8 @@ async def test_a_position_of_a_transaction_stays_the_newest() -> None:
     def overtaken(node: int, request: Any) -> Any:
         ((_, rows),) = request.topics
         (number,) = (number for number, batch in rows if key in batch)
-        brokers.topics[topic].partitions[number].append(committed)
-        return brokers.produce(node, request)
+        brokers.topics[topic].partitions[number].append(committed, "")
+        return brokers.plainly(node, request)
 
     async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster:
         positions = Positions(flow_context(clock, events, settings), cluster, cluster)
@@ -124,7 +124,8 @@ async def test_what_comes_while_a_partition_cannot_begin_is_not_left_out() -> No
         positions = Positions(flow_context(clock, EventLog(clock), settings), here, there)
         places = {TopicPartition("t", 0): RemotePartition("A.t", None, 1_048_588)}
         assert await positions.begin(places) == {}
-        source.topics["t"].partitions[0].end, target.topics["A.t"].partitions[0].leader = 8, 1
+        advance(source.topics["t"].partitions[0], 8)
+        target.topics["A.t"].partitions[0].leader = 1
         begun = await positions.begin(places)
 
     assert [position.next_upstream for position in begun.values()] == [5]

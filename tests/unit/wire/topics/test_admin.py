@@ -48,11 +48,11 @@ async def test_what_is_missing_is_told_from_what_may_not_be_seen(brokers: FakeBr
     brokers.topics = topics_with("there", [0])
 
     def answered(node: int, request: Any) -> Any:
-        answer = brokers.metadata(node, request)
+        answer = brokers.plainly(node, request)
         answer.topics = [(29, *row[1:]) if row[1] == "hidden" else row for row in answer.topics]
         return answer
 
-    brokers.script(METADATA, brokers.metadata, answered)
+    brokers.script(METADATA, brokers.plainly, answered)
     await admin.list_topics()
 
     assert await admin.missing(["there", "hidden", "gone"]) == {"gone"}
@@ -98,7 +98,7 @@ async def test_a_lost_answer_is_made_good(brokers: FakeBrokers, admin: Admin) ->
     """When the connection breaks after the topic was created, finding it there means that it was created."""
 
     def lost(node_id: int, request: Any) -> Any:
-        brokers.create_topics(node_id, request)
+        brokers.plainly(node_id, request)
         raise BrokerConnectionError("A", "b0:9092", "reset by peer")
 
     brokers.script(CREATE_TOPICS, lost)
