@@ -306,7 +306,7 @@ class Cluster:
     def image(self) -> Any:
         """Return what metadata says now."""
         alive = [node for node in self.brokers if node not in self.fenced]
-        topics = {
+        topics: dict[str, tuple[str, list[Any]]] = {
             name: (
                 topic.topic_id,
                 [

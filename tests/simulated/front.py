@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, cast
 
 from mm2py.devkit.ports import HOST
@@ -72,7 +73,7 @@ async def served(name: str, *, brokers: int = 1, **more: Any) -> AsyncIterator[C
     servers = []
     try:
         for broker in cluster.brokers.values():
-            servers.append(await loop.create_server(lambda it=broker: _Socket(front, it), HOST, 0))
+            servers.append(await loop.create_server(partial(_Socket, front, broker), HOST, 0))
             broker.advertised = servers[-1].sockets[0].getsockname()
         yield cluster
     finally:

@@ -202,7 +202,7 @@ class Partition:
     def read(self, offset: int, most: int, *, committed: bool, is_first: bool) -> bytes:
         """Return batches from *offset* on, cut off at *most* bytes; but the first of an answer is whole (KIP-74)."""
         limit = self.stable if committed else self.high_watermark
-        found, size = [], 0
+        found, size = list[bytes](), 0
         for batch in self.since_offset(offset):
             if batch.last >= limit or (found and size >= most):
                 break
@@ -306,4 +306,4 @@ def commits(raw: bytes) -> bool:
     """Whether a marker commits: its only record's key is a version and a type."""
     # length, attributes, timestamp delta, offset delta: a byte each; then the key's length and the key.
     (kind,) = struct.unpack_from(">h", raw, 61 + 5 + 2)
-    return kind == 1
+    return int(kind) == 1

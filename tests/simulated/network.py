@@ -217,7 +217,7 @@ class Connection:
             return
         view = memoryview(data)
         while view and not self.transport._is_closing:
-            room = protocol.get_buffer(-1)
+            room = memoryview(protocol.get_buffer(-1))
             size = min(len(room), len(view))
             room[:size] = view[:size]
             view = view[size:]

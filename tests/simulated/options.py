@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
 
 from tests.simulated.faults import FAULTS, SURVIVED
+
+
+def _names(some: Iterable[str]) -> tuple[str, ...]:
+    return tuple(some)
+
+
+def _numbers(some: Iterable[int]) -> tuple[int, ...]:
+    return tuple(some)
 
 
 @attrs.frozen
@@ -21,7 +30,7 @@ class Options:
     partitions: int = 6
     #: Batches a second and partition.
     rate: float = 2.0
-    faults: tuple[str, ...] = attrs.field(default=(), converter=tuple)
+    faults: tuple[str, ...] = attrs.field(default=(), converter=_names)
     #: Seconds between two faults, on average.
     fault_every_s: float = 20.0
     #: Whether the source has transactions, and the flow reads what is committed.
@@ -33,7 +42,7 @@ class Options:
     epoch_ms: int = 5_000
     min_isr: int = 1
     #: Which of the faults, by their numbers, do not happen: that is how a failure is made smaller.
-    skipped: tuple[int, ...] = attrs.field(default=(), converter=tuple)
+    skipped: tuple[int, ...] = attrs.field(default=(), converter=_numbers)
     #: The number of the last fault that happens; -1 is no end.
     last_fault: int = -1
 

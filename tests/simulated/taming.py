@@ -7,6 +7,7 @@ import random
 import secrets
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 from mm2py import daemon
@@ -40,11 +41,10 @@ def _worker_name() -> str:
 def tamed(seed: int) -> Iterator[None]:
     """Have nothing of the product see the machine that this runs on, its chance, or its threads."""
     draw = random.Random(f"product {seed}")
-    seeded = random.Random
 
-    class Seeded(seeded):
-        def __init__(self, x: object = None) -> None:
-            super().__init__(draw.random() if x is None else x)  # type: ignore[arg-type]
+    class Seeded(random.Random):
+        def __init__(self, x: Any = None) -> None:
+            super().__init__(draw.random() if x is None else x)
 
     random.seed(f"global {seed}")
     with contextlib.ExitStack() as patches:

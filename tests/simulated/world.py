@@ -113,7 +113,7 @@ class World:
 
     def _node(self, name: str, work_dir: Path) -> SimNode:
         file = work_dir / f"{name}.properties"
-        settings: dict[str, object] = {
+        settings: dict[str, Any] = {
             "A->B.topics": ",".join(TOPICS),
             "B->A.enabled": "false",
             "tasks.max": "3",

@@ -58,7 +58,7 @@ def refusal(configs: dict[str, str | None]) -> str | None:
 
 def _describe_configs(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
     cluster = broker.cluster
-    rows = []
+    rows: list[Any] = []
     for kind, name, keys in it.resources:
         topic = cluster.topics.get(name) if kind == _TOPIC else None
         if kind == _TOPIC and topic is None:
@@ -66,7 +66,7 @@ def _describe_configs(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
             continue
         own = topic.configs if topic else {}
         known = DEFAULTS | own if topic else {}
-        entries = [
+        entries: list[Any] = [
             (key, text, False, _OF_TOPIC if key in own else _DEFAULT, False, [])
             for key, text in known.items()
             if not keys or key in keys

@@ -90,7 +90,7 @@ def _leave(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
 
 def _describe_groups(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
     cluster = broker.cluster
-    rows = []
+    rows: list[Any] = []
     for name in it.groups:
         code, found = cluster.away(broker, name), cluster.coordinator.groups.get(name)
         if found is None or code:
@@ -122,7 +122,7 @@ def _describe_consumer_groups(broker: Broker, _line: Line, it: Any, _reply: Any)
 
 def _list_groups(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
     cluster = broker.cluster
-    rows = [
+    rows: list[Any] = [
         (name, found.protocol_type, found.state.value, "classic", {})
         for name, found in cluster.coordinator.groups.items()
         if cluster.slots[cluster.slot(name)] == broker.node
@@ -131,7 +131,7 @@ def _list_groups(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
 
 
 def _fetch_offsets(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
-    rows = []
+    rows: list[Any] = []
     for name, named, *_ in it.groups:
         code, found = _group(broker, name)
         wanted = found.offsets if named is None else [(topic, it) for topic, of, *_ in named for it in of]

@@ -56,7 +56,7 @@ def _coordinators(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
     log = "__transaction_state" if it.key_type else "__consumer_offsets"
     if log not in cluster.topics:  # brokers make it at the first look-up; the product looks whether it is there
         cluster.create(log, len(cluster.slots))
-    rows = []
+    rows: list[Any] = []
     for name in it.coordinator_keys:
         node = cluster.slots[cluster.slot(name)]
         gone = node in cluster.fenced

@@ -26,7 +26,7 @@ _TO_THE_END = -1
 
 def _list_offsets(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
     cluster = broker.cluster
-    tags = ({},) if it.FLEXIBLE_VERSION else ()
+    tags: tuple[Any, ...] = ({},) if it.FLEXIBLE_VERSION else ()
     topics = []
     for name, wanted, *_ in it.topics:
         rows = []

@@ -31,7 +31,7 @@ def is_name(name: str) -> bool:
 def _create_topics(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
     cluster = broker.cluster
     counts = collections.Counter(name for name, *_ in it.create_topic_requests)
-    rows = [
+    rows: list[tuple[str, int, str | None]] = [
         (name, int(ErrorCode.INVALID_REQUEST), "Duplicate topic name.") for name, count in counts.items() if count > 1
     ]
     for name, count, factor, _assignment, settings in it.create_topic_requests:

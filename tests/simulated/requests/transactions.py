@@ -32,7 +32,7 @@ _LONGEST_MS = 900_000
 
 def _init_producer(broker: Broker, line: Line, it: Any, _reply: Any) -> Any:
     cluster = broker.cluster
-    tags = ({},) if it.FLEXIBLE_VERSION else ()
+    tags: tuple[Any, ...] = ({},) if it.FLEXIBLE_VERSION else ()
     name = it.transactional_id
     if name is None:
         cluster.producer_ids += 1
