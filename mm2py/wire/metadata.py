@@ -147,7 +147,7 @@ class MetadataUpkeep:
             if self._refreshed_at is not None:
                 await self._clock.sleep(max(0.0, self._refreshed_at + _REFRESH_GAP_S - self._clock.monotonic()))
             serves = self._tickets_issued
-            wanted = None if self._wants_all_topics else frozenset(self._wanted_topics)
+            wanted = None if self._wants_all_topics else sorted(self._wanted_topics)
             self._wants_all_topics = False
             self._wanted_topics.clear()
             try:

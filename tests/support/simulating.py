@@ -11,10 +11,10 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[2]
 
 
-def simulate(*arguments: str) -> str:
+def simulate(*arguments: str, hash_seed: int = 0) -> str:
     """Run `scripts/simulate` with these arguments; return what it printed. Raises if anything was violated."""
     command = [sys.executable, "-m", "tests.simulated", *arguments]
-    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
     done = subprocess.run(
         command, cwd=_ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )

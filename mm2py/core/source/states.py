@@ -29,9 +29,9 @@ class PartitionStates(dict[TopicPartition, PartitionState]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._notable: set[TopicPartition] = set()
+        self._notable: dict[TopicPartition, None] = {}
         #: Those that do not rest: see `PartitionState.is_at_rest`.
-        self.moving: set[TopicPartition] = set()
+        self.moving: dict[TopicPartition, None] = {}
         #: What was set or dropped since each of those who ask for it took it.
         self._changes: list[dict[TopicPartition, None]] = []
 
@@ -42,15 +42,15 @@ class PartitionStates(dict[TopicPartition, PartitionState]):
 
     def __setitem__(self, source: TopicPartition, state: PartitionState) -> None:
         super().__setitem__(source, state)
-        (self._notable.add if _is_notable(state) else self._notable.discard)(source)
-        (self.moving.discard if state.is_at_rest else self.moving.add)(source)
+        _keep(self._notable, source, is_kept=_is_notable(state))
+        _keep(self.moving, source, is_kept=not state.is_at_rest)
         for changes in self._changes:
             changes[source] = None
 
     def drop(self, source: TopicPartition) -> PartitionState | None:
         """Forget a partition, and return its state if it was there."""
-        self._notable.discard(source)
-        self.moving.discard(source)
+        self._notable.pop(source, None)
+        self.moving.pop(source, None)
         for changes in self._changes:
             changes[source] = None
         return self.pop(source, None)
@@ -68,3 +68,11 @@ class PartitionStates(dict[TopicPartition, PartitionState]):
     def of_notable(self) -> Iterator[PartitionState]:
         """Return the states of these."""
         return map(self.__getitem__, self._notable)
+
+
+def _keep(some: dict[TopicPartition, None], source: TopicPartition, *, is_kept: bool) -> None:
+    """Have *some*, whose order is that in which they came, contain a partition or not."""
+    if is_kept:
+        some[source] = None
+    else:
+        some.pop(source, None)

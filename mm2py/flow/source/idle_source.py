@@ -7,7 +7,7 @@ time to time the retention of all topics.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from mm2py.core.lag import RETENTION_CONFIGS, Retention, lag_holds_s
@@ -75,7 +75,7 @@ class IdleSourceWatch(BackgroundLoop):
                     found[topic] = retention
         self._measures.retention, self._known = found, topics
 
-    def _unread(self) -> frozenset[TopicPartition]:
+    def _unread(self) -> list[TopicPartition]:
         """Return the partitions that are not being read, or that no epoch has reported for too long."""
         tasks, asked_s = self._life.tasks, self._measures.asked_s
         watched_s = self._clock.monotonic() - self._begun_at
@@ -83,10 +83,11 @@ class IdleSourceWatch(BackgroundLoop):
         def is_untold(source: TopicPartition) -> bool:
             return not tasks.holders.is_held(source) or min(asked_s(source), watched_s) > self._asked_after_s
 
-        others = tasks.ledger.states.keys() - self._measures.at_rest(tasks.holders.held, self._asked_after_s)
-        return frozenset(it for it in others if it.topic in self._topics and is_untold(it))
+        resting = self._measures.at_rest(tasks.holders.held, self._asked_after_s)
+        others = (it for it in tasks.ledger.states if it not in resting)
+        return [it for it in others if it.topic in self._topics and is_untold(it)]
 
-    async def _look(self, unread: frozenset[TopicPartition]) -> None:
+    async def _look(self, unread: Sequence[TopicPartition]) -> None:
         """Bring it up to date."""
         states, cluster = self._life.tasks.ledger.states, self._life.source
         starts = await cluster.list_offsets(unread, EARLIEST)

@@ -124,9 +124,10 @@ class Outcomes:
         self.measure()
         planned = ended.plan.by_source
         told = {partition.source for partition in ended.outcome.partitions}
-        others = {*self._moving(ended.plan), *self._measures.were_behind(planned)} - told
+        moving = dict.fromkeys([*self._moving(ended.plan), *self._measures.were_behind(planned)])
+        others = [source for source in moving if source not in told]
         if ended.telling_fetches:
-            self._measures.rest(ended.plan, told | others)
+            self._measures.rest(ended.plan, told.union(others))
         self._account_others(ended, iter(others))
 
     def _account_others(self, ended: _EndedEpoch, left: Iterator[TopicPartition]) -> None:

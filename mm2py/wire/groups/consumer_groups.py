@@ -242,7 +242,7 @@ class Groups:
     ) -> dict[str, T | Failure]:
         """Ask each group's coordinator; look it up again and repeat what may succeed later."""
         results: dict[str, T | Failure] = {}
-        pending, given_up = list(groups), self._given_up.intersection(groups)
+        pending, given_up = sorted(groups), self._given_up.intersection(groups)
         patience = self._patience()
         while pending:
             lost = await self._find_coordinators([group for group in pending if group not in self._coordinators])

@@ -192,7 +192,7 @@ class Admin:
     ) -> dict[str, Configs | BrokerAnsweredError]:
         """Read the configs of *topics*, all of them or only *keys*."""
         results: dict[str, Configs | BrokerAnsweredError] = {}
-        names = list(topics)
+        names = sorted(topics)
         for at in range(0, len(names), _TOPICS_PER_DESCRIBE):
             some = names[at : at + _TOPICS_PER_DESCRIBE]
             try:
