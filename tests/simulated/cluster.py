@@ -217,11 +217,13 @@ class Cluster:
         for partition in self.all_partitions():
             if node in partition.isr and len(partition.isr) > 1:
                 partition.isr.remove(node)
+                partition.left[node] = partition.high_watermark
                 if partition.leader == node:
                     self.elect(partition)
             elif partition.leader == node:
                 partition.leader = NOBODY
                 partition.wake()
+                self._elect_unclean(partition)
         alive = [it for it in self.brokers if it not in self.fenced]
         for slot, coordinator in self.slots.items():
             if coordinator == node and alive:
@@ -233,11 +235,14 @@ class Cluster:
         self.fenced.pop(node)
         self.tell(self.name, "rejoined", node)
         for partition in self.all_partitions():
-            if node not in partition.isr:
-                partition.isr.append(node)
-            if partition.leader == NOBODY and node in partition.isr:
+            if partition.leader == NOBODY and node not in partition.isr:
+                self._elect_unclean(partition)
+            elif partition.leader == NOBODY:  # the last one that had all; the others can follow it now
                 partition.isr = [node]
                 self.elect(partition)
+                partition.isr += [it for it in partition.replicas if it != node and it not in self.fenced]
+            elif node not in partition.isr:
+                partition.isr.append(node)
         for slot, coordinator in self.slots.items():
             if coordinator in self.fenced:
                 self.move_coordinators(slot, node)
@@ -260,16 +265,26 @@ class Cluster:
                 self.times.replication_s, self._replicated, partition, partition.end, partition.leader_epoch
             )
 
+    def _elect_unclean(self, partition: Partition) -> None:
+        """Have a replica lead that was not in sync, if the topic allows it: all that it lacks is lost."""
+        able = [it for it in partition.replicas if it not in self.fenced and it not in partition.isr]
+        if able and self.topics[partition.topic].configs.get("unclean.leader.election.enable") == "true":
+            partition.isr = [able[0]]
+            self._take_over(partition, able[0], partition.left.get(able[0], 0))
+
     def lose(self, partition: Partition, count: int) -> int:
         """An unclean election: a replica leads that lacks the last *count* batches, acknowledged or not."""
         if partition.leader == NOBODY or not partition.batches:
             return 0
         kept = partition.batches[-count].base if count <= len(partition.batches) else 0
-        partition.leader_epoch += 1
-        lost = partition.truncate(kept)
-        self.on_loss(partition, lost)
         others = [node for node in self.brokers if node not in self.fenced]
-        partition.leader = self.random.choice(others) if others else NOBODY
+        return self._take_over(partition, self.random.choice(others) if others else NOBODY, kept)
+
+    def _take_over(self, partition: Partition, leader: int, end: int) -> int:
+        partition.leader_epoch += 1
+        lost = partition.truncate(end)
+        self.on_loss(partition, lost)
+        partition.leader = leader
         partition.high_watermark = partition.end
         partition.wake()
         return len(lost)

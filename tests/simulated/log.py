@@ -4,7 +4,8 @@ A partition: its log, and what a leader remembers of producers.
 After Kafka's own: UnifiedLog (high watermark, last stable offset), ProducerStateManager and ProducerAppendInfo (epochs,
 sequences, the last five batches), LeaderEpochFileCache (where epochs began), Partition (in-sync replicas). There is one
 log and not one for each replica: what an election may lose is what lies beyond the high watermark, and how much of it
-is drawn by the seed.
+is drawn by the seed. Of a replica that is not in sync only is known where it left off, which an unclean election goes
+back to.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class Partition:
     number: int
     replicas: list[int]
     isr: list[int] = attrs.field(factory=list)
+    #: Up to where replicas have it that were in sync last.
+    left: dict[int, int] = attrs.field(factory=dict)
     leader: int = NOBODY
     leader_epoch: int = 0
     start: int = 0
