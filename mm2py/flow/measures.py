@@ -188,10 +188,13 @@ class FlowMeasures:
             self._window.append(_Sample(now, outcome.latency, outcome.age))
             self._trim(now)
 
-    def look(self, state: PartitionState, *, is_copied: bool = True) -> None:
-        """Record a partition's lag, which the source has just reported; unless it *is_copied*, no epoch has it."""
+    def look(self, state: PartitionState, *, at: float | None = None, is_copied: bool = True) -> None:
+        """Record a partition's lag, which the source reported *at* that time or later, just now by default; unless it
+        *is_copied*, no epoch has it.
+        """
+        at = self._clock.monotonic() if at is None else at
         measured = self._settled(state.source)
-        measured.look(state.lag, state.log.high_watermark, self._clock.monotonic(), is_copied=is_copied)
+        measured.look(state.lag, state.log.high_watermark, at, is_copied=is_copied)
         if not measured.descent.is_over:
             self._lagging[state.source] = measured
         elif self._lagging:
@@ -201,15 +204,15 @@ class FlowMeasures:
         """Return those of *sources* that are behind, or were lately: each look at them counts."""
         return [source for source in self._lagging if source in sources]
 
-    def rest(self, plan: EpochPlan, others: Collection[TopicPartition]) -> None:
-        """Record that nothing is left to copy, still, of the partitions of *plan* but of *others*."""
+    def rest(self, plan: EpochPlan, others: Collection[TopicPartition], *, at: float | None = None) -> None:
+        """Record that nothing was left to copy at that time, still, of the partitions of *plan* but of *others*."""
         before = self._rests.get(plan.task)
         if before is not None:
             is_same = before.plan.partitions is plan.partitions
             gone = set() if is_same else before.plan.by_source.keys() - plan.by_source.keys()
             for source in (*others, *gone):
                 self._settled(source)
-        self._rests[plan.task] = _Rest(plan, others, self._clock.monotonic())
+        self._rests[plan.task] = _Rest(plan, others, self._clock.monotonic() if at is None else at)
 
     def at_rest(self, held: Mapping[int, AbstractSet[TopicPartition]], within_s: float) -> set[TopicPartition]:
         """Return of which partitions, of those *held* by copy tasks, was known lately that nothing is left to copy."""

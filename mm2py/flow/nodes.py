@@ -30,6 +30,7 @@ from mm2py.wire.topic_log import LogRecord
 
 
 _STEP: Final = "share the status of nodes"
+_OVERRIDES: Final = "read overrides of another node"
 #: A round of writing and reading may take this long.
 _ROUND_MS: Final = 20_000
 #: Changes are written at once, but no more often than this.
@@ -257,9 +258,11 @@ class FlowNodes:
         if mark:
             self.on_other_topics(mark)
         latest = max((it.overrides_revision for it in self.known.others.values()), default=0)
-        if latest > self.own.overrides_revision() and self._is_due(self._asked_overrides, latest, now):
+        if latest <= self.own.overrides_revision():
+            self._context.reach.answered((), _OVERRIDES)  # what a node was kept from reading, it has read since
+        elif self._is_due(self._asked_overrides, latest, now):
             self._asked_overrides = (latest, now)
-            await self._once("read overrides of another node", partial(self.on_overrides, latest))
+            await self._once(_OVERRIDES, partial(self.on_overrides, latest))
 
     def _owner_mark(self, now: float) -> str:
         """Return the mark of the owner's topics if this node is to look for them; empty otherwise."""

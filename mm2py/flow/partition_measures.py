@@ -84,7 +84,9 @@ class PartitionMeasures:
                 self.look(0, self._end_offset, moment, is_copied=True)
 
     def look(self, lag: int | None, end_offset: int, now: float, *, is_copied: bool) -> None:
-        """Record the partition's lag and the source's end, which that has just reported."""
+        """Record the partition's lag and the source's end, which that reported *now*; nothing if it did so later."""
+        if self._asked_at is not None and now < self._asked_at:
+            return
         if lag is not None and not is_copied:
             self.descent = self.descent.at_rest(lag, at=now)
         elif lag == 0 and self.descent.stays_level:  # as it is with most of very many

@@ -84,8 +84,7 @@ class Views:
 
     def _lies(self, node: SimNode, view: MirrorView) -> Iterator[str]:
         for flow in map(shown, of_all_nodes(view).flows):
-            if self._has_been_awake([node], self._holds_s):
-                yield from self._old_lags(flow)
+            yield from self._old_lags(flow)
             if self._has_been_awake([*self._world.nodes.values()], self._holds_s + _OTHERS_REPORT_S):
                 yield from self._old_total(flow)
             yield from self._unnoticed(node, view, flow)

@@ -90,6 +90,7 @@ class IdleSourceWatch(BackgroundLoop):
     async def _look(self, unread: Sequence[TopicPartition]) -> None:
         """Bring it up to date."""
         states, cluster = self._life.tasks.ledger.states, self._life.source
+        begun = self._clock.monotonic()  # an answer may have waited for this process, which stood still
         starts = await cluster.list_offsets(unread, EARLIEST)
         ends = await cluster.list_offsets(unread, LATEST)
         for source in unread:
@@ -99,4 +100,5 @@ class IdleSourceWatch(BackgroundLoop):
             # What another topic of the name holds would count as lost with the one that was copied.
             if state is not None and not is_other_topic(state.topic_id, cluster.topic_id(source.topic)):
                 states[source] = progress.look(state, log_start_offset=start, high_watermark=end)
-                self._measures.look(states[source], is_copied=self._life.tasks.holders.is_held(source))
+                is_held = self._life.tasks.holders.is_held(source)
+                self._measures.look(states[source], at=begun, is_copied=is_held)

@@ -42,6 +42,8 @@ class _EndedEpoch:
     at: float
     wall_ms: int
     jitter: float
+    #: What it learnt of the source is no older than this: if it was due long ago, it stood still, or waited for a slot.
+    told_at: float
 
     @property
     def telling_fetches(self) -> int:
@@ -55,6 +57,7 @@ class _Unmeasured:
 
     outcome: PartitionOutcome
     fetches: int
+    told_at: float
     before: PartitionState
     after: PartitionState
 
@@ -79,6 +82,7 @@ class Outcomes:
         self._clock = context.clock
         self._events = context.events
         self._jitter = context.jitter
+        self._due_s = (context.settings.copying.epoch_ms + context.settings.copying.drain_ms) / 1000
         #: What `measure` is still to do.
         self._ended: deque[_EndedEpoch] = deque()
         self._unmeasured: deque[_Unmeasured] = deque()
@@ -91,7 +95,9 @@ class Outcomes:
         and the partitions of which the outcome tells nothing. Of very many, that is most.
         """
         # One moment for all: what failed together comes back together.
-        ended = _EndedEpoch(plan, outcome, took_s, self._clock.monotonic(), self._clock.wall_ms(), self._jitter())
+        now, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
+        told_at = now - max(0.0, took_s - self._due_s)
+        ended = _EndedEpoch(plan, outcome, took_s, now, wall_ms, self._jitter(), told_at)
         self._ended.append(ended)
         self._limits.account(plan, outcome, took_s)
         planned, left = plan.by_source, iter(outcome.partitions)
@@ -115,7 +121,7 @@ class Outcomes:
         while self._unmeasured:
             it = self._unmeasured.popleft()
             if tells_end(it.outcome, it.after, fetches=it.fetches):
-                self._measures.look(it.after)
+                self._measures.look(it.after, at=it.told_at)
             for listener in self.listeners:
                 listener(it.outcome, it.before.position)
 
@@ -127,7 +133,7 @@ class Outcomes:
         moving = dict.fromkeys([*self._moving(ended.plan), *self._measures.were_behind(planned)])
         others = [source for source in moving if source not in told]
         if ended.telling_fetches:
-            self._measures.rest(ended.plan, told.union(others))
+            self._measures.rest(ended.plan, told.union(others), at=ended.told_at)
         self._account_others(ended, iter(others))
 
     def _account_others(self, ended: _EndedEpoch, left: Iterator[TopicPartition]) -> None:
@@ -163,9 +169,9 @@ class Outcomes:
         if ended.plan.transactions is not None and after.position > before.position:
             ledger.note_committed(after)
         if partition is not None:
-            self._unmeasured.append(_Unmeasured(partition, fetches, before, after))
+            self._unmeasured.append(_Unmeasured(partition, fetches, ended.told_at, before, after))
         elif tells_end(None, after, fetches=fetches):
-            self._measures.look(after)
+            self._measures.look(after, at=ended.told_at)
         if after.retry_at > ended.at:
             ledger.pausing.add(planned.source)
         for occurrence in accounted.occurrences:

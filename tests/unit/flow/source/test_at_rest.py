@@ -40,11 +40,11 @@ class LookingMeasures(FlowMeasures):
 
     tasks: SourceTasks
 
-    def rest(self, plan: EpochPlan, others: Collection[TopicPartition]) -> None:
+    def rest(self, plan: EpochPlan, others: Collection[TopicPartition], *, at: float | None = None) -> None:
         states = self.tasks.ledger.states
         for source in plan.by_source:
             if source not in others and tells_end(None, states[source], fetches=1):
-                self.look(states[source])
+                self.look(states[source], at=at)
 
 
 class Mirror:

@@ -36,7 +36,7 @@ class IdleSourceRig(LoopRig):
         self.asked: list[set[TopicPartition]] = []
         self.described: list[tuple[float, set[str]]] = []
         self.configs: Mapping[str, str] | BrokerAnsweredError = KEPT
-        self.is_away = False
+        self.is_away, self.answer_s = False, 0
         self.states = {it: PartitionState(it, f"A.{it.topic}", 100, 99) for it in (PAUSED, HELD, GONE)}
         self.measures = FlowMeasures(self.clock)
         tasks = SimpleNamespace(
@@ -55,6 +55,7 @@ class IdleSourceRig(LoopRig):
     ) -> dict[TopicPartition, int | BrokerAnsweredError]:
         if self.is_away:
             raise ClusterUnreachableError("A", "a:1", "refused")
+        await asyncio.sleep(self.answer_s)
         self.asked.append(set(partitions))
         return {it: 20 if when == EARLIEST else self.ends[it] for it in partitions}
 
@@ -114,6 +115,15 @@ async def test_a_partition_that_cannot_be_asked_about_stays_as_it_was(rig: IdleS
     await rig.live(10.5)
 
     assert rig.states[PAUSED].log.high_watermark == -1
+
+
+async def test_an_answer_is_as_old_as_its_question(rig: IdleSourceRig) -> None:
+    """A process that was stopped while it asked reads an answer from before that: the end has moved on since."""
+    rig.answer_s = 60
+    await rig.live(5 + 2 * 60 + 0.5)
+
+    assert rig.states[PAUSED].lag == 50
+    assert rig.measures.asked_s(PAUSED) == pytest.approx(2 * 60 + 0.5)
 
 
 async def test_records_of_a_topic_that_took_the_name_are_not_counted(rig: IdleSourceRig) -> None:

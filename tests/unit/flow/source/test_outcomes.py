@@ -14,7 +14,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.telemetry.events import EpochEnded
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import SETTINGS, flow_context
+from tests.support.flow_rig import DRAIN_S, EPOCH_S, SETTINGS, flow_context
 from tests.support.source_tasks import PretendedEpochs, copied, mirrored, positions
 
 
@@ -98,6 +98,28 @@ async def test_an_answer_that_a_quota_delays_tells_no_end(are_idle: bool) -> Non
     await asyncio.sleep(0.1)
 
     assert {measures.asked_s(it.source) for it in plan.partitions} == {0.6}
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+async def test_what_was_learnt_before_a_standstill_is_as_old_as_it(is_told: bool) -> None:
+    """
+    The process is stopped for two minutes while an epoch runs. The answer that was there before is read as it wakes.
+
+    The epoch ends at once, and its lag is of before. It counts again once the next epoch, or a look, has found it out.
+    """
+    measures = FlowMeasures(LoopClock())
+    tasks, _, plan = _planned(3, measures)
+    await tasks.outcomes.account(plan, attrs.evolve(copied(plan), fetches=1), took_s=1.0)
+    await asyncio.sleep(120)
+    late = attrs.evolve(copied(plan), partitions=copied(plan).partitions if is_told else (), fetches=1)
+    await tasks.outcomes.account(plan, late, took_s=119.0)
+    await asyncio.sleep(0)
+    after = {measures.asked_s(it.source) for it in plan.partitions}
+    await tasks.outcomes.account(plan, late, took_s=1.0)
+    await asyncio.sleep(0)
+
+    assert after == {119.0 - (EPOCH_S + DRAIN_S)}
+    assert {measures.asked_s(it.source) for it in plan.partitions} == {0.0}
 
 
 async def test_positions_that_are_written_at_once_have_their_translations() -> None:
