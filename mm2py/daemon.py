@@ -152,7 +152,8 @@ class MirrorMaker:
             known=self._known_clusters,
         )
         stored = self._overrides.stored(settings.flow)
-        runner.requests.apply(stored.overrides, by=stored.by, at_ms=stored.at_ms)
+        # What is known already, a former runner of the flow has reported.
+        runner.requests.apply(stored.overrides, by=stored.by, at_ms=stored.at_ms, is_news=False)
         if (sharing := runner.sharing) is not None:
             sharing.is_for_one_node = not self._spark.settings.is_on_this_machine
             if self.worker is None:  # the nodes of a worker have one config for all

@@ -25,7 +25,7 @@ from mm2py.flow.reach import Reach
 from mm2py.flow.source.transactions import end_open_transactions
 from mm2py.flow.supervise import until_set
 from mm2py.model.flow import TopicPartition
-from mm2py.telemetry.events import ControlWritesUnguarded, FlowFenced
+from mm2py.telemetry.events import ControlWritesGuarded, ControlWritesUnguarded, FlowFenced
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
@@ -144,7 +144,8 @@ class ControlWriters:
     def _answered(self, kind: str, transactional_id: str, error: BrokerAnsweredError | None = None) -> None:
         """Note whether an id may be opened; report it once if not."""
         if error is None:
-            self._unguarded.pop(kind, None)
+            if self._unguarded.pop(kind, None) is not None:
+                self._events.emit(ControlWritesGuarded(self._settings.flow, transactional_id))
         elif self._unguarded.get(kind) != error.code:
             self._unguarded[kind] = error.code
             if isinstance(error, NotAuthorizedError) and kind == "tasks":

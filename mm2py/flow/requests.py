@@ -51,15 +51,16 @@ class FlowRequests:
         self._wanted_since: dict[str, float] = {}
         self._restarts = SharedRestarts(context, nodes, self._named, self.restart_here) if nodes is not None else None
 
-    def apply(self, overrides: Overrides, *, by: str = "", at_ms: int = 0) -> None:
+    def apply(self, overrides: Overrides, *, by: str = "", at_ms: int = 0, is_news: bool = True) -> None:
         """
         Apply *overrides* from now on: to task groups at once, pauses and limits from the next epoch on.
 
-        May be called before the flow runs. *by* is who changed them last, *at_ms* the wall time of that.
+        May be called before the flow runs. *by* is who changed them last, *at_ms* the wall time of that. They are
+        reported if that *is_news*.
         """
         before, self.overrides = self.overrides, overrides
         self._changed = (by, at_ms)
-        for event in _events_of(self._flow, before, overrides, by):
+        for event in _events_of(self._flow, before, overrides, by) if is_news else ():
             self._events.emit(event)
         if self._source is not None:
             self._source.apply_overrides(overrides)

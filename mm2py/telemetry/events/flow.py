@@ -174,6 +174,14 @@ class ControlWritesUnguarded(Event):
 
 
 @attrs.frozen
+class ControlWritesGuarded(Event):
+    """The target lets the flow write positions or checkpoints in transactions again."""
+
+    flow: Flow
+    transactional_id: str
+
+
+@attrs.frozen
 class GroupFailed(Event):
     """A flow's checkpoint or heartbeat group failed permanently and needs attention; copying continues."""
 

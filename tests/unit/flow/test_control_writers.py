@@ -11,7 +11,7 @@ import pytest
 from mm2py.errors import BrokerAnsweredError
 from mm2py.flow.control_writers import ControlWriters, NotOpenError, TaskWriter
 from mm2py.model.flow import TopicPartition
-from mm2py.telemetry.events import ControlWritesUnguarded, FlowFenced
+from mm2py.telemetry.events import ControlWritesGuarded, ControlWritesUnguarded, FlowFenced
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
@@ -265,6 +265,7 @@ async def test_an_id_that_could_not_be_opened_is_tried_again_every_minute(rig: T
     assert rig.written == [False, True]
     assert later > term
     assert len(rig.events.of(ControlWritesUnguarded)) == 1
+    assert [it.transactional_id for it in rig.events.of(ControlWritesGuarded)] == ["A-mm2-MirrorSourceConnector-0"]
 
 
 async def test_a_new_life_undoes_what_the_last_one_left(rig: TaskRig) -> None:

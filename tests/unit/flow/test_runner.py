@@ -340,6 +340,8 @@ async def test_what_is_ordered_is_told_and_shown() -> None:
         for again in (overrides, overrides):
             runner.requests.apply(again, by="ann")
         view = runner.view()
+        successor = FlowRunner(SETTINGS, PretendedEpochs(), clock=LoopClock(), events=flow.events, jitter=lambda: 0.5)
+        successor.requests.apply(overrides, by="ann", is_news=False)
         runner.requests.apply(NO_OVERRIDES, by="bob")
         flow.runner.drain(within_s=5.0)
 
