@@ -125,6 +125,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.is_closed = self.is_hung_up = False
         #: Until when, by the loop's time, the broker reads nothing from it: a quota was exceeded (KIP-219).
         self.muted_until = -math.inf
+        #: How long the broker's first answer took, which needs no work: it is so far away.
+        self.round_trip_s = 0.0
         self._host = host
         self._is_answered = False
         #: Whether the broker hung up without having answered anything.
@@ -180,7 +182,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 await self._loop.create_connection(
                     lambda: self, sock=line, ssl=context, server_hostname=self._host if context else None
                 )
+            asked_at = self._loop.time()
             answer = await self.send(ApiVersionRequest())
+            self.round_trip_s = self._loop.time() - asked_at
         except BaseException:
             self.close("it was not opened")
             raise

@@ -69,6 +69,7 @@ class ModelConnection:
         self.purpose = purpose
         self.is_closed = False
         self.muted_until = -math.inf
+        self.round_trip_s = cluster.far_s
         self.held_bytes = 0
         self.busy_until = 0.0
         self.requests: collections.deque[_Request] = collections.deque()
@@ -97,8 +98,8 @@ class ModelConnection:
         self.requests.append(request)
         self._cluster.sent.append((self.node, api_key))
         if not (self._cluster.is_manual or self._cluster.is_frozen):
-            took_s = self._cluster.work_s(self, request)
-            asyncio.get_running_loop().call_later(_LATENCY_S + took_s, self._answer_by_itself, extra_wait_s)
+            took_s = _LATENCY_S + self._cluster.far_s + self._cluster.work_s(self, request)
+            asyncio.get_running_loop().call_later(took_s, self._answer_by_itself, extra_wait_s)
 
     def _answer_by_itself(self, left_s: float) -> None:
         if self.is_closed or self._cluster.is_frozen:
@@ -235,6 +236,8 @@ class ModelCluster:
     is_unreachable: bool = False
     may_have_moved: bool = False
     throttle_ms: int = 0
+    #: How long what is fetched and produced takes there and back.
+    far_s: float = 0.0
     #: What its brokers write in a second, for all connections together; produce requests wait for those before them of
     #: their connection.
     bytes_per_s: float = math.inf

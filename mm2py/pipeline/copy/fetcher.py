@@ -29,6 +29,8 @@ from mm2py.wire.frames import POOLED_FROM_BYTES
 
 #: The last fetch of an epoch is to be answered just before the epoch ends, so that its connection can be kept.
 _ANSWER_EARLY_MS: Final = 2
+#: What of an epoch the answer's way may take at most.
+_FAR_SHARE: Final = 1 / 4
 
 #: A partition with more batches waiting does not get on: its next ones move out of the answers they came in, which
 #: may be far larger than they are. Where answers are so large that their memory is counted, `spare_memory` sees to it.
@@ -313,7 +315,9 @@ class Fetcher:
     def _wait_ms(self, session: FetchSession) -> int | None:
         """Return how long the broker may hold the next fetch back; None if no time is left for it in this epoch."""
         reader, most_ms = self._reader, self._reader.limits.fetch_max_wait_ms
-        early_ms = reader.quiet_early_ms if self.is_for_quiet else _ANSWER_EARLY_MS
+        # A slow first answer, of a busy broker, must not keep us from fetching.
+        early_ms = min(session.connection.round_trip_s * 1000, reader.epoch_ms * _FAR_SHARE)
+        early_ms += reader.quiet_early_ms if self.is_for_quiet else _ANSWER_EARLY_MS
         left_ms = int(reader.left_s(early_ms / 1000) * 1000)
         # Of a fetch by name, the broker may find another topic with that name at its end.
         if self.is_for_quiet and session.is_by_id and not self._has_new:

@@ -102,6 +102,16 @@ async def test_fetches_that_may_not_wait_are_made_all_the_same() -> None:
     assert outcome.elapsed_s == pytest.approx(1, abs=0.1)
 
 
+async def test_epochs_without_records_keep_the_connection_to_a_broker_that_is_far_away() -> None:
+    """The last fetch of each allows for the way of its answer, which would come too late otherwise."""
+    rig = rig_of(1)
+    rig.source.far_s = 0.2
+    outcomes = [await rig.epoch() for _ in range(3)]
+
+    assert [connection.is_closed for connection in rig.source.connections] == [False]
+    assert not [partition.failure for outcome in outcomes for partition in outcome.partitions if partition.failure]
+
+
 async def test_a_quota_of_the_source_holds_in_the_next_epochs_too() -> None:
     """
     The broker reads nothing from the connection meanwhile; a fetch would seem to have no answer from it.
