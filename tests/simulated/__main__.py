@@ -45,6 +45,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--from", type=int, dest="first", help="the first seed; by default it comes from the date")
     parser.add_argument("--mutant", choices=MUTANTS, help="break the product in this way")
     parser.add_argument("--jobs", type=int, default=1, help="so many runs at a time")
+    parser.add_argument("--with", dest="over", type=json.loads, default={}, help="options in JSON over what seeds draw")
     parser.add_argument("--twice", action="store_true", help="each run twice; a difference is a failure")
     parser.add_argument("--digests", action="store_true", help="print each run's digest")
     parser.add_argument("--timeline", type=Path, help="a file for all that happened in one run")
@@ -60,7 +61,7 @@ def main() -> int:
     if arguments.mutant is not None and not (arguments.options or arguments.seed):
         return Hunt(arguments, arguments.mutant).run()
     if arguments.seed is not None:
-        return _one(swarm(arguments.seed), arguments)
+        return _one(_drawn(arguments.seed, arguments), arguments)
     if arguments.options is not None:
         file = Path(arguments.options)
         is_file = arguments.options.endswith(".json") and file.exists()
@@ -68,6 +69,10 @@ def main() -> int:
     if arguments.bugs:
         return max([_bug(bug) for bug in bug_base()], default=0)
     return Sweep(arguments).run()
+
+
+def _drawn(seed: int, arguments: argparse.Namespace) -> Options:
+    return attrs.evolve(swarm(seed), **arguments.over)
 
 
 def _one(options: Options, arguments: argparse.Namespace) -> int:
@@ -155,7 +160,7 @@ class Sweep:
         for seed in range(self._first, self._first + most):
             if arguments.hours and time.perf_counter() - begun > arguments.hours * 3600:
                 return
-            yield Run(swarm(seed))
+            yield Run(_drawn(seed, arguments))
 
     def _take(self, options: Options, result: Result) -> None:
         if self._arguments.twice and run_apart(options).digest != result.digest:

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import bisect
 import operator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import attrs
 
+from mm2py.model.checkpoint import decode_checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.positions_topic import decode_stored
+from mm2py.model.run_chunk import KeptChunk
 from mm2py.wire.topic_log import LogRecord
 from tests.simulated.cluster import Cluster
 from tests.simulated.log import Batch, Partition, commits
+from tests.simulated.translated import CHECKPOINTS, Translated
 from tests.support.contents import RecordContent, decode
 
 
@@ -28,16 +33,32 @@ class Copied:
     #: Data records of the source, as far as they were read: offset and content.
     known: list[tuple[int, tuple[object, ...]]] = attrs.field(factory=list)
     read_to: int = 0
-    #: Last downstream offset and count of source records, batch by batch.
-    marks: list[tuple[int, int]] = attrs.field(factory=list)
+    #: Last downstream offset, count of source records, and first downstream offset, batch by batch.
+    marks: list[tuple[int, int, int]] = attrs.field(factory=list)
+    #: Which record comes next, if an operator has altered that, and whether one ever did.
+    next_at: int | None = None
+    is_altered: bool = False
+    #: How many source records were deleted at the source, copied or not; and how many the target will never have.
+    deleted: int = 0
+    missing: int = 0
 
     @property
     def count(self) -> int:
+        """How many source records lie before the next one."""
+        if self.next_at is not None:
+            return self.next_at
         return self.marks[-1][1] if self.marks else 0
+
+    def proven(self, downstream_end: int) -> int:
+        """Return how many source records need not be copied any more."""
+        return max(self.deleted, self.upto(downstream_end) if self.next_at is None else self.next_at)
 
     def upto(self, downstream_end: int) -> int:
         """Return how many source records lie before a downstream offset."""
         at = bisect.bisect_left(self.marks, (downstream_end,))
+        last, count, first = self.marks[at] if at < len(self.marks) else (0, 0, downstream_end)
+        if first < downstream_end:  # within a batch, whose records are consecutive
+            return count - (last + 1 - downstream_end)
         return self.marks[at - 1][1] if at else 0
 
     def before(self, upstream: int) -> int:
@@ -58,7 +79,9 @@ class Checker:
         self._copied: dict[tuple[str, int], Copied] = {}
         #: Positions that are committed, by source partition.
         self._positions: dict[TopicPartition, int] = {}
-        self._pending: dict[int, list[Position]] = {}
+        #: What is said in transactions that have not ended, by producer id.
+        self._pending: dict[int, list[Callable[[], None]]] = {}
+        self.translated = Translated(self)
         #: The furthest that a group has committed at the source: its offset, by group and remote partition.
         self.committed: dict[tuple[str, str, int], int] = {}
         self.groups_seen = 0
@@ -68,6 +91,8 @@ class Checker:
         #: Whether acknowledged records may be lost, and of which partitions they were.
         self.is_unclean = False
         self._rewound: dict[TopicPartition, None] = {}
+        #: Where operators have asked partitions to begin; it is so once a position says it.
+        self._awaited: dict[TopicPartition, int] = {}
         target.on_append = self.appended
         target.on_loss = self.lost
 
@@ -80,16 +105,27 @@ class Checker:
             self._copied[key] = Copied(source, remote)
         return self._copied[key]
 
+    def remote(self, topic: str, number: int) -> Partition | None:
+        """Return a partition of a remote topic, if it is there."""
+        return self._target.partition(topic, number) if topic in self._topics else None
+
+    def remote_of(self, source: TopicPartition) -> Partition | None:
+        """Return the remote partition of a source's, if it is there."""
+        remote = next((remote for remote, name in self._topics.items() if name == source.topic), "")
+        return self.remote(remote, source.partition)
+
     def appended(self, partition: Partition, batch: Batch) -> None:
         """Check a batch that the target has just appended."""
         if partition.topic in self._topics:
             self._records(self.copied(partition), batch)
         elif partition.topic == self._positions_topic:
             self._owned(batch)
-            self._control(batch)
+            self._control(partition, batch)
+        elif partition.topic == CHECKPOINTS:
+            self._control(partition, batch)
 
     def _records(self, copied: Copied, batch: Batch) -> None:
-        self._read_source(copied)
+        self.read_source(copied)
         at = copied.count
         for record in decode(batch.raw):
             content = (record.timestamp, record.key, record.value, record.headers)
@@ -99,16 +135,58 @@ class Checker:
                 continue
             found = self._again(copied, content)
             if found is None:
+                found = self._after_deleted(copied, at, content)
+                copied.missing += 0 if found is None else found - at
+            if found is None:
                 self._explain(copied, at, record, batch)
                 return
             at = found + 1
-        copied.marks.append((batch.last, at))
+            self.records += 1
+        copied.marks.append((batch.last, at, batch.base))
+        copied.next_at = None
+
+    # What operators alter.
+
+    def may_be_altered(self, partition: TopicPartition, position: int) -> None:
+        """Note that an operator asks for another position."""
+        self._awaited[partition] = position
+
+    def is_not_altered(self, partition: TopicPartition) -> None:
+        """Note that this was refused."""
+        self._awaited.pop(partition, None)
+
+    def is_awaited(self, partition: TopicPartition) -> bool:
+        """Whether no position says yet what an operator asked for."""
+        return partition in self._awaited and self._positions.get(partition) != self._awaited[partition]
 
     def _again(self, copied: Copied, content: tuple[object, ...]) -> int | None:
         """Return which record of the source this is, if the target has lost acknowledged ones: it may come again."""
         if TopicPartition(copied.source.topic, copied.source.number) not in self._rewound:
             return None
         return next((at for at, (_, known) in enumerate(copied.known) if known == content), None)
+
+    @staticmethod
+    def _after_deleted(copied: Copied, at: int, content: tuple[object, ...]) -> int | None:
+        """Return which record this is, if those before it were deleted at the source before they were read."""
+        able = range(at, min(copied.deleted + 1, len(copied.known)))
+        return next((it for it in able if copied.known[it][1] == content), None)
+
+    def deletes(self, source: Partition, offset: int) -> None:
+        """Note that records of the source up to *offset* are about to be deleted there."""
+        remote = self.remote_of(TopicPartition(source.topic, source.number))
+        if remote is not None:
+            copied = self.copied(remote)
+            self.read_source(copied)
+            copied.deleted = max(copied.deleted, copied.before(offset))
+
+    def check_what_was_deleted(self, told: dict[TopicPartition, int]) -> None:
+        """No more records are missing, because they were deleted too early, than events have *told*."""
+        for copied in self._copied.values():
+            partition = TopicPartition(copied.source.topic, copied.source.number)
+            missing = copied.missing + max(0, copied.deleted - copied.upto(copied.remote.high_watermark))
+            if missing > told.get(partition, 0):
+                what = f"{copied.remote} lacks {missing} records that were deleted at the source"
+                self.fail(f"{what}; events have told of {told.get(partition, 0)}")
 
     def _explain(self, copied: Copied, at: int, record: RecordContent, batch: Batch) -> None:
         what = f"{copied.remote} has {record.value!r} at {record.offset}"
@@ -125,7 +203,7 @@ class Checker:
         """
         for partition in self._rewound:
             copied = next(it for it in self._copied.values() if str(it.source) == str(partition))
-            self._read_source(copied)
+            self.read_source(copied)
             values = [it.value for batch in copied.remote.batches if not batch.is_control for it in decode(batch.raw)]
             missing = [known[2] for _, known in copied.known if known[2] not in set(values)]
             twice, reported = len(values) - len(set(values)), repeated.get(partition, 0)
@@ -134,7 +212,8 @@ class Checker:
             if twice > reported:
                 self.fail(f"{copied.remote} has {twice} records twice; events have reported {reported}")
 
-    def _read_source(self, copied: Copied) -> None:
+    def read_source(self, copied: Copied) -> None:
+        """Take what the source has by now."""
         source = copied.source
         if copied.read_to >= source.stable:
             return
@@ -173,22 +252,30 @@ class Checker:
         if batch.writer not in members:
             self.fail(f"{batch.writer} wrote positions, and the group has {sorted(members)}")
 
-    def _control(self, batch: Batch) -> None:
+    def _control(self, partition: Partition, batch: Batch) -> None:
         if batch.is_control:
             found = self._pending.pop(batch.producer_id, [])
             if commits(batch.raw):
-                for position in found:
-                    self._position(position)
+                for judge in found:
+                    judge()
             return
+        for judge in self._said(partition, batch):
+            if batch.is_transactional:
+                self._pending.setdefault(batch.producer_id, []).append(judge)
+            else:
+                judge()
+
+    def _said(self, partition: Partition, batch: Batch) -> Iterator[Callable[[], None]]:
         for record in decode(batch.raw):
-            said = decode_stored(
-                LogRecord(record.key, record.value, record.headers, 0, record.offset, record.timestamp)
-            )
-            if isinstance(said, tuple) and isinstance(said[1], Position):
-                if batch.is_transactional:
-                    self._pending.setdefault(batch.producer_id, []).append(said[1])
-                else:
-                    self._position(said[1])
+            if partition.topic == CHECKPOINTS:
+                yield partial(self.translated.checkpoint, decode_checkpoint(record.key, record.value))
+                continue
+            kept = LogRecord(record.key, record.value, record.headers, 0, record.offset, record.timestamp)
+            match decode_stored(kept):
+                case (_, Position() as position):
+                    yield partial(self._position, position)
+                case (_, KeptChunk() as chunk):
+                    yield partial(self.translated.runs, chunk)
 
     def _position(self, position: Position) -> None:
         self.positions_seen += 1
@@ -198,16 +285,22 @@ class Checker:
         if position.source in self._rewound:
             self._positions[position.source] = position.next_upstream
             return
+        remote = self.remote_of(position.source)
+        copied = self.copied(remote) if remote is not None else None
+        if self._awaited.get(position.source) == position.next_upstream:
+            del self._awaited[position.source]
+            self._positions[position.source] = position.next_upstream
+            if copied is not None:
+                self.read_source(copied)
+                copied.next_at, copied.is_altered = copied.before(position.next_upstream), True
+            return
         if position.next_upstream < before:
             self.fail(f"the position of {position.source} went back from {before} to {position.next_upstream}")
         self._positions[position.source] = position.next_upstream
-        remote_topic = next(remote for remote, name in self._topics.items() if name == position.source.topic)
-        remote = self._target.partition(remote_topic, position.source.partition)
-        if remote is None:
+        if remote is None or copied is None:
             return
-        copied = self.copied(remote)
-        self._read_source(copied)
-        proven = copied.upto(remote.high_watermark)
+        self.read_source(copied)
+        proven = copied.proven(remote.high_watermark)
         wanted = copied.before(position.next_upstream)
         if wanted > proven:
             what = f"the position of {position.source} is {position.next_upstream}, {wanted} records"
@@ -251,8 +344,8 @@ class Checker:
                     found[str(source)] = source.high_watermark
                     continue
                 copied = self.copied(there)
-                self._read_source(copied)
-                if missing := len(copied.known) - copied.upto(there.high_watermark):
+                self.read_source(copied)
+                if missing := len(copied.known) - copied.proven(there.high_watermark):
                     found[str(source)] = missing
         return found
 

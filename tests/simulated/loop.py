@@ -296,6 +296,9 @@ class SimLoop(asyncio.BaseEventLoop):
             return await self.network.open((host, port), protocol_factory())
         return self.network.attach(sock, protocol_factory())
 
+    async def create_server(self, protocol_factory: Any, *_: Any, sock: Any = None, **__: Any) -> Any:
+        return sock.serve(self.network, protocol_factory)
+
 
 class SimClock:
     """The clock of whichever host asks."""

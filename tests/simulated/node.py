@@ -10,9 +10,14 @@ from typing import Any
 
 from mm2py import daemon
 from mm2py.config.settings import MirrorSettings, load_settings
+from mm2py.flow.control.connect_worker import ConnectWorker
 from mm2py.flow.control.replication_loops import judged
+from mm2py.flow.supervise import supervise
+from mm2py.model.state import MirrorView
+from mm2py.rest.server import RestServer
 from mm2py.telemetry.events import Event
 from mm2py.telemetry.journal import EventLog
+from mm2py.telemetry.metrics import Metrics
 from tests.simulated.epochs import SimEpochs
 from tests.simulated.loop import Host, SimClock, SimLoop
 from tests.simulated.network import Network
@@ -22,14 +27,24 @@ class SimNode:
     """A node by name: it can be started, drained, killed, frozen, and started again."""
 
     def __init__(
-        self, name: str, file: Path, loop: SimLoop, clock: SimClock, *, network: Network, tell: Callable[..., None]
+        self,
+        name: str,
+        file: Path,
+        loop: SimLoop,
+        clock: SimClock,
+        *,
+        is_worker: bool,
+        network: Network,
+        tell: Callable[..., None],
     ) -> None:
         self.name = name
         self.file = file
+        self.is_worker = is_worker
         #: Whether its file is another one now than that of its start, which lies beside it.
         self.is_changed = False
         self.host: Host | None = None
         self.node: daemon.MirrorMaker | None = None
+        self.rest: RestServer | None = None
         self.task: asyncio.Task[Any] | None = None
         self.is_wanted = False
         self._loop, self._clock, self._network, self._tell = loop, clock, network, tell
@@ -83,22 +98,46 @@ class SimNode:
         self._tell(self.name, "start")
 
     async def _run(self) -> None:
-        events = EventLog(self._clock, self._said)
-        self.node = daemon.MirrorMaker(
-            self._settings(), clock=self._clock, events=events, jitter=random.random, read_again=self._settings
-        )
-        await self.node.run()
+        """Run as `cli.running.run_node` does, without what it has to do with signals and files."""
+        clock, events = self._clock, EventLog(self._clock, self._said)
+        worker = ConnectWorker(self.file, {}, clock=clock, events=events) if self.is_worker else None
 
-    def _settings(self) -> MirrorSettings:
-        return judged(load_settings(self.file.with_suffix(".changed") if self.is_changed else self.file))
+        def read() -> MirrorSettings:
+            return judged(worker.read() if worker is not None else load_settings(self.file))
+
+        node = daemon.MirrorMaker(
+            read(), clock=clock, events=events, jitter=random.random, read_again=read, worker=worker
+        )
+        rest = RestServer(node, clock=clock, events=events, metrics=Metrics(events))
+        node.rest_address = lambda: rest.rest.worker_id
+        self.node, self.rest = node, rest
+        async with asyncio.TaskGroup() as tasks:
+            serving = supervise("rest", rest.run, clock=clock, jitter=random.random, report=events.emit)
+            beside = tasks.create_task(serving, name="rest")
+            await node.run()
+            beside.cancel()
+
+    def change_file(self) -> None:
+        """Change its file, or change it back."""
+        self.is_changed = not self.is_changed
+        link = self.file.with_suffix(".next")
+        link.symlink_to(self.file.with_suffix(".changed" if self.is_changed else ".first"))
+        link.replace(self.file)
 
     def _said(self, event: Event) -> None:
         self._tell(self.name, "says", event)
 
+    def view(self) -> MirrorView:
+        """Return what it says of itself."""
+        assert self.host is not None
+        assert self.node is not None
+        return self.host.context.copy().run(self.node.view)
+
     def stop(self) -> None:
         """Ask it to drain and end."""
         self.is_wanted = False
-        if self.node is not None and self.host is not None:
+        if self.node is not None and self.rest is not None and self.host is not None:
+            self.host.call_later(0, self.rest.drain)
             self.host.call_later(0, self.node.request_stop, "the operator")
 
     def kill(self, *, with_workers: bool = True) -> None:

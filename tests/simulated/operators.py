@@ -1,57 +1,203 @@
-"""What operators ask nodes for, by the same object that REST asks."""
+"""
+What operators ask nodes for by REST, one request after the other, and what must come of it.
+
+A request that was answered counts: each node that has been able to hear of it for a while shows it, whatever befell
+the nodes meanwhile. One that was not answered may be carried out or not, and late; nothing is expected of what it was
+about until something else is known.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mm2py.errors import Mm2Error
-from mm2py.model.flow import Flow
-from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.overrides import Wanted
+from tests.simulated import settings
+from tests.simulated.faults.kind import duration
+from tests.simulated.http import Answer, ask
 from tests.simulated.node import SimNode
+from tests.simulated.verbs import AT_FLOW, SHOWN, USUAL, VERBS, Connectors, Request
 
 
 if TYPE_CHECKING:
     from tests.simulated.world import World
 
 
-FLOW, SOURCE = Flow("A", "B"), "MirrorSourceConnector"
-_CHANGES = {
-    "pause": Overrides(groups={SOURCE: Wanted.PAUSED}),
-    "stop": Overrides(groups={SOURCE: Wanted.STOPPED}),
-    "topic": Overrides(topics=frozenset({"orders"})),
-    "config": Overrides(config={SOURCE: {"refresh.topics.interval.seconds": "7"}}),
-    "undo": NO_OVERRIDES,
-}
+FLOW = Flow("A", "B")
+#: What was asked and not answered may be carried out so much later: what was sent is read within 40 s.
+_UNSURE_S = 100.0
+#: All nodes that are awake and reach the target have heard of a change by then.
+_HEARD_S = 45.0
+#: How often offsets are tried to be altered, which is refused until all has stopped.
+_TRIES, _PAUSE_S = 6, 3.0
+_BUG = 500
 
 
-def ask(world: World, node: SimNode, what: str) -> None:
-    """Ask a node for something; that it may be refused is noted, and is no failure."""
-    assert node.host is not None
-    node.host.start(_ask(world, node, what), f"operator {what}")
+class Operators:
+    """All who ask for something; they wait for each other."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._turn = asyncio.Lock()
+        self._draw = random.Random(f"operators {world.options.seed}")
+        self._at = Connectors(world.options.is_worker)
+        self._configs = settings.connectors(world.options, world.source.servers)
+        #: What is so since when, by what it is of, as far as that is known.
+        self._known: dict[str, tuple[float, object]] = {it: (0.0, value) for it, value in USUAL.items()}
+        #: Until when something that was not answered may be carried out.
+        self._unsure_until: dict[str, float] = {}
+        self._undoing: asyncio.Task[None] | None = None
+        #: Whether it is at the end of the run that things are undone.
+        self.is_peace = False
+
+    def begin(self) -> None:
+        """Create what runs, where no file says it."""
+        if self._world.options.is_worker:
+            self._known.clear()
+            self.undo()
+
+    # Asking.
+
+    def ask_for_something(self, draw: random.Random) -> str:
+        """Have something asked of a node, and undone later; return what, nothing if none runs."""
+        node = self._world.a_node(draw)
+        if node is None:
+            return ""
+        name = draw.choice((*VERBS, "offsets", "offsets"))
+        work = self._alter(node, draw) if name == "offsets" else self._ask_all(node, VERBS[name](self._at, draw))
+        self._world.outside.start(work, f"operator {name}")
+        self._world.outside.call_later(duration(draw), self._undo_later)
+        return f"{name} at {node.name}"
+
+    def undo(self) -> None:
+        """Have all as it was at first, however long that takes."""
+        if self._undoing is None or self._undoing.done():
+            self._undoing = self._world.outside.start(self._undo(), "operator undoes")
+
+    def _undo_later(self) -> None:
+        if not self.is_peace:
+            self.undo()
+
+    async def _ask_all(self, node: SimNode, requests: list[Request]) -> None:
+        async with self._turn:
+            for request in requests:
+                await self._ask(node, request)
+
+    async def _ask(self, node: SimNode, request: Request) -> Answer | None:
+        world, before = self._world, {what: self._known.pop(what, None) for what in request.brings}
+        answer = await ask(world.loop, node.name, request.method, request.path, request.body)
+        now = world.loop.time()
+        said = "no answer" if answer is None else f"{answer.status} {'' if answer.is_ok else answer.body!s:.160}"
+        world.journal.tell("operator", request.method, request.path, node.name, said)
+        if answer is not None and answer.status == _BUG:
+            world.checker.fail(f"{node.name} answered {request.method} {request.path} with {answer.body!s:.200}")
+        for what, value in request.brings.items():
+            was = before[what]
+            if answer is None or answer.status >= _BUG:
+                self._unsure_until[what] = now + _UNSURE_S
+            elif answer.is_ok and self._unsure_until.get(what, 0.0) < now:
+                self._known[what] = (now, value) if was is None or was[1] != value else was
+            elif not answer.is_ok and was is not None:
+                self._known[what] = was
+        return answer
+
+    async def _is_done(self, node: SimNode, request: Request) -> bool:
+        answer = await self._ask(node, request)
+        return answer is not None and answer.is_ok
+
+    async def _undo(self) -> None:
+        while True:
+            async with self._turn:
+                node = self._world.a_node(self._draw)
+                if node is not None and await self._undone(node):
+                    return
+            await asyncio.sleep(2.0)
+
+    async def _undone(self, node: SimNode) -> bool:
+        is_worker = self._world.options.is_worker
+        for which, name in settings.NAMES.items() if is_worker else ():
+            path, wanted = f"/connectors/{name}", {which: Wanted.RUNNING}
+            config = {**self._configs[name], "name": name}
+            there = await self._ask(node, Request("GET", f"{path}/config"))
+            if (there is None or there.body != config) and not await self._is_done(
+                node, Request("PUT", f"{path}/config", config)
+            ):
+                return False
+            if not await self._is_done(node, Request("PUT", f"{path}/resume", brings=wanted)):
+                return False
+        usual = {it: value for it, value in USUAL.items() if not is_worker or it not in settings.NAMES}
+        if not await self._is_done(node, Request("DELETE", f"{AT_FLOW}/overrides", brings=usual)):
+            return False
+        for other in self._world.nodes.values():
+            if other.is_able:
+                await self._ask(other, Request("PUT", "/node/resume"))
+        return True
+
+    # Offsets.
+
+    async def _alter(self, node: SimNode, draw: random.Random) -> None:
+        """Stop the source connector and set a partition to another offset; it begins there when all is undone."""
+        topic = draw.choice(settings.TOPICS)
+        source = draw.choice(self._world.source.topics[topic].partitions)
+        if source.stable < 1:
+            return
+        last = draw.randrange(source.stable)
+        place = {"cluster": "A", "topic": topic, "partition": source.number}
+        body = {"offsets": [{"partition": place, "offset": {"offset": last}}]}
+        partition = TopicPartition(topic, source.number)
+        async with self._turn:
+            if not await self._is_done(
+                node, Request("PUT", self._at.at("source", "/stop"), brings={"source": Wanted.STOPPED})
+            ):
+                return
+            for _ in range(_TRIES):
+                self._world.checker.may_be_altered(partition, last + 1)
+                answer = await self._ask(node, Request("PATCH", self._at.at("source", "/offsets"), body))
+                if answer is None or answer.status >= _BUG:
+                    return  # it may be so, and later
+                if answer.is_ok:
+                    await self._read_back(node, partition, last)
+                    return
+                self._world.checker.is_not_altered(partition)
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _read_back(self, node: SimNode, partition: TopicPartition, last: int) -> None:
+        if self._world.checker.is_awaited(partition):
+            self._world.checker.fail(f"{node.name} has altered {partition}, it says, and no such position is stored")
+        answer = await self._ask(node, Request("GET", self._at.at("source", "/offsets")))
+        if answer is None or not answer.is_ok:
+            return
+        shown = {_place(it["partition"]): it["offset"] for it in answer.body["offsets"]}
+        if shown.get(partition) != {"offset": last}:
+            self._world.checker.fail(f"{node.name} shows {shown.get(partition)} of {partition}, altered to {last}")
+
+    # What must come of it.
+
+    def forgotten(self, node: SimNode, calm_since: float) -> list[str]:
+        """Return what a node does not show of what operators asked for, though it has been able to hear of it."""
+        now = self._world.loop.time()
+        control = node.node.control if node.node is not None else None
+        if control is None or FLOW not in {it.flow for it in node.view().flows}:
+            return []
+        overrides, found = control.overrides(FLOW), []
+        for what, (at, value) in self._known.items():
+            shown = SHOWN[what](overrides)
+            if max(at, calm_since) <= now - _HEARD_S and shown != value:
+                found.append(f"{what} is {shown}; an operator has made it {value} {now - at:.0f} s ago")
+        return found
+
+    def forbids(self, topic: str, calm_since: float) -> str:
+        """Return why a topic of the source must not be copied now; empty if it may be."""
+        within_s = _HEARD_S + self._world.options.epoch_ms / 1000
+        for what, (at, value) in self._known.items():
+            is_held = what == "source" and value is not Wanted.RUNNING
+            is_held = is_held or (what == "topics" and isinstance(value, list) and topic in value)
+            if is_held and max(at, calm_since) <= self._world.loop.time() - within_s:
+                return f"{what} is {value} since {at:.0f} s"
+        return ""
 
 
-async def _ask(world: World, node: SimNode, what: str) -> None:
-    assert node.node is not None
-    control = node.node.control
-    try:
-        match what:
-            case "restart":
-                await control.restart(FLOW, SOURCE, include_tasks=True, by="operator")
-            case "drain" | "undrain":
-                control.drain_node(is_drained=what == "drain", by="operator")
-            case _:
-                await control.change_overrides(FLOW, lambda _: _CHANGES[what], by="operator")
-        world.journal.tell("operator", what, node.name, "done")
-    except Mm2Error as error:
-        world.journal.tell("operator", what, node.name, type(error).__name__)
-
-
-def undo(world: World, draw: random.Random) -> None:
-    """Take all back that was asked for."""
-    for node in world.nodes.values():
-        if node.is_running and node.node is not None:
-            ask(world, node, "undrain")
-    able = world.a_node(draw)
-    if able is not None and able.node is not None:
-        ask(world, able, "undo")
+def _place(shown: dict[str, Any]) -> TopicPartition:
+    return TopicPartition(shown["topic"], int(shown["partition"]))

@@ -41,10 +41,17 @@ class Options:
     static: bool = False
     epoch_ms: int = 5_000
     min_isr: int = 1
+    #: Whether nodes run a file's flow ("dedicated"), or connectors that are created by REST ("worker").
+    mode: str = "dedicated"
     #: Which of the faults, by their numbers, do not happen: that is how a failure is made smaller.
     skipped: tuple[int, ...] = attrs.field(default=(), converter=_numbers)
     #: The number of the last fault that happens; -1 is no end.
     last_fault: int = -1
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether nodes are Connect workers."""
+        return self.mode == "worker"
 
     def to_json(self) -> str:
         """Return what is not as by default, in JSON."""

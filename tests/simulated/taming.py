@@ -15,8 +15,10 @@ from mm2py.flow import group_members, membership
 from mm2py.flow.control import control
 from mm2py.model.node import Node
 from mm2py.pipeline.copy import epoch as copying
+from mm2py.rest import server
 from mm2py.wire import addresses
 from tests.simulated.epochs import NoSpark, SimEpochs
+from tests.simulated.http import open_listener
 from tests.simulated.loop import HOST, Host
 from tests.simulated.network import SocketModule
 
@@ -61,6 +63,7 @@ def tamed(seed: int) -> Iterator[None]:
             (copying, "_cpu_s", lambda: 0.0),
             (copying, "_rss_bytes", lambda: 0),
             (addresses, "socket", SocketModule),
+            (server, "open_listener", open_listener),
             (random, "Random", Seeded),
             (secrets, "token_hex", lambda n=8: f"{draw.getrandbits(n * 8):0{n * 2}x}"),
         ):

@@ -53,6 +53,8 @@ class Views:
         self._mute: dict[tuple[str, str], float] = {}
         #: Since when a node has been running: of what it slept through it has no news.
         self._awake: dict[str, float] = {}
+        #: Since when all nodes are awake and reach all of the target.
+        self.calm_since = 0.0
         holds_s = lag_holds_s(world.options.epoch_ms, _DRAIN_MS, look_every_s=_LOOK_EVERY_S)[1]
         self._holds_s = holds_s + _ON_THE_WAY_S
 
@@ -63,6 +65,8 @@ class Views:
         now = self._world.loop.time()
         for partition in self._partitions():
             self._ends.setdefault(partition, []).append((now, partition.stable))
+        if not self._is_calm():
+            self.calm_since = now
         for node in self._world.nodes.values():
             if node.is_able:
                 self._awake.setdefault(node.name, now)
@@ -79,8 +83,10 @@ class Views:
         """Ask all nodes that can be asked."""
         for node in self._world.nodes.values():
             if node.is_able and node.node is not None:
-                for lie in self._lies(node, _view(node)):
+                for lie in self._lies(node, node.view()):
                     self._world.checker.fail(f"{node.name} says {lie}")
+                for lost in self._world.operators.forgotten(node, self.calm_since):
+                    self._world.checker.fail(f"at {node.name} {lost}")
 
     def _lies(self, node: SimNode, view: MirrorView) -> Iterator[str]:
         for flow in map(shown, of_all_nodes(view).flows):
@@ -133,6 +139,12 @@ class Views:
         at = bisect.bisect_right(ends, self._world.loop.time() - ago_s, key=operator.itemgetter(0))
         return ends[at - 1][1] if at else None
 
+    def _is_calm(self) -> bool:
+        world, target = self._world, self._world.target
+        are_up = all(it.is_up and it.stale is None for it in target.brokers.values()) and not target.fenced
+        is_clear = not (world.network.blocked or world.network.qualities or target.full_until)
+        return are_up and is_clear and all(node.is_able for node in world.nodes.values())
+
     def _answers(self, node: SimNode, cluster: Cluster) -> bool:
         blocked = self._world.network.is_blocked
         return any(
@@ -153,7 +165,7 @@ class Views:
             if not node.is_able or node.node is None:
                 found.append(f"{node.name} does not run")
                 continue
-            found += [f"{node.name}: {it}" for it in self._unwell(_view(node))]
+            found += [f"{node.name}: {it}" for it in self._unwell(node.view())]
         return found
 
     def _unwell(self, view: MirrorView) -> Iterator[str]:
@@ -177,9 +189,3 @@ class Views:
         said = self._world.journal.said
         at = bisect.bisect_left(said, begun, key=operator.itemgetter(0))
         return [f"{node}: {event}" for _, node, event in said[at:] if event.severity in _LOUD]
-
-
-def _view(node: SimNode) -> MirrorView:
-    assert node.host is not None
-    assert node.node is not None
-    return node.host.context.copy().run(node.node.view)

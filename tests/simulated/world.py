@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import gc
 import itertools
 import random
@@ -18,8 +19,8 @@ from typing import Any
 
 import attrs
 
-from mm2py.telemetry.events import RemoteTopicRewound
-from tests.simulated import operators
+from mm2py.telemetry.events import RemoteTopicRewound, SourceRecordsExpired, SourceRecordsPurged
+from tests.simulated import settings
 from tests.simulated.checks import Checker
 from tests.simulated.cluster import Cluster
 from tests.simulated.coverage import name_of
@@ -30,21 +31,22 @@ from tests.simulated.log import Partition
 from tests.simulated.loop import Host, LivelockError, SimClock, SimLoop
 from tests.simulated.network import Network
 from tests.simulated.node import SimNode
+from tests.simulated.operators import Operators
 from tests.simulated.options import Options
 from tests.simulated.taming import tamed
 from tests.simulated.views import Views
 from tests.simulated.workload import Workload
-from tests.support.mm2_file import mm2_properties
 
 
 #: Topics of the source, and their copies.
-TOPICS = {"orders": "A.orders", "events": "A.events"}
-_POSITIONS = "mm2-offsets.A.internal"
+TOPICS = {name: f"A.{name}" for name in settings.TOPICS}
 #: Faults begin once the flow runs.
 _STARTS_S = 20.0
 _ENDS_S = 120.0
 #: An id that could not be opened is tried again every minute.
 _GUARDED_WITHIN_S = 90.0
+#: What operators asked for is known everywhere by then.
+_REMEMBERED_S = 75.0
 #: So long all has to be well, and nothing worth a warning to happen.
 _QUIET_S = 60.0
 #: Seconds between two looks at what nodes say, on average.
@@ -73,7 +75,7 @@ class Result:
 class World:
     """Everything in a run, until it is over."""
 
-    def __init__(self, options: Options, work_dir: Path, *, keeps: bool) -> None:
+    def __init__(self, options: Options, *, keeps: bool) -> None:
         self.options = options
         self.topics = TOPICS
         self.loop = SimLoop(options.seed)
@@ -82,11 +84,12 @@ class World:
         self.network.usual.latency_s = options.latency_s
         self.journal = Journal(self.loop, keeps=keeps)
         self.source, self.target = self._cluster("A"), self._cluster("B")
-        self.checker = Checker(self.source, self.target, TOPICS, _POSITIONS)
+        self.checker = Checker(self.source, self.target, TOPICS, settings.POSITIONS)
+        self.checker.group = settings.flow_group(options)
         self.checker.is_unclean = any(kind in options.faults for kind in LOSING)
         self.source.on_append = lambda partition, batch: self._appended(self.source, partition, batch)
         self.target.on_append = lambda partition, batch: self._appended(self.target, partition, batch)
-        self.nodes = {name: self._node(name, work_dir) for name in [f"n{it}" for it in range(options.nodes)]}
+        self.nodes = {name: self._node(name) for name in [f"n{it}" for it in range(options.nodes)]}
         self.workload = Workload(self, options.seed)
         self.faults: list[str] = []
         #: Until when hardly anything happens.
@@ -94,8 +97,8 @@ class World:
         #: What is broken, by number, and how it is mended.
         self._broken: dict[int, Callable[[], object]] = {}
         self._mends = itertools.count()
-        self._operator = Host(self.loop, "operator")
-        self._draw = random.Random(f"peace {options.seed}")
+        self.outside = Host(self.loop, "operator")
+        self.operators = Operators(self)
         self.views = Views(self)
 
     def _cluster(self, name: str) -> Cluster:
@@ -110,39 +113,33 @@ class World:
         self.journal.tell(cluster.name, "append", partition, batch.base, batch.last, batch.writer, producer)
         if cluster is self.target:
             self.checker.appended(partition, batch)
+            name = next((name for name, remote in TOPICS.items() if remote == partition.topic), "")
+            if name and (why := self.operators.forbids(name, self.views.calm_since)):
+                self.checker.fail(f"{batch.writer} appended to {partition}, and {why}")
 
-    def _node(self, name: str, work_dir: Path) -> SimNode:
-        file = work_dir / f"{name}.properties"
-        settings: dict[str, Any] = {
-            "A->B.topics": ",".join(TOPICS),
-            "B->A.enabled": "false",
-            "tasks.max": "3",
-            "listeners": "",
-            "emit.checkpoints.interval.seconds": "5",
-            "sync.group.offsets.enabled": "true",
-            "B.offset.flush.interval.ms": "5000",
-            "copy.epoch.ms": str(self.options.epoch_ms),
-            "refresh.topics.interval.seconds": "5",
-            "refresh.groups.interval.seconds": "5",
-            "sync.group.offsets.interval.seconds": "5",
-            "offset.storage.partitions": "5",
-        }
-        if self.options.static:
-            settings["B.group.instance.id"] = name
-        if self.options.transactions:
-            settings["A.consumer.isolation.level"] = "read_committed"
-        file.write_text(mm2_properties(self.source.servers, self.target.servers, **settings))
-        changed = settings | {"refresh.topics.interval.seconds": "6", "copy.epoch.ms": str(self.options.epoch_ms + 500)}
+    def _node(self, name: str) -> SimNode:
         # Written now: nothing may be written during a run.
-        file.with_suffix(".changed").write_text(mm2_properties(self.source.servers, self.target.servers, **changed))
-        return SimNode(name, file, self.loop, self.clock, network=self.network, tell=self.journal.tell)
+        file = Path(f"{name}.properties")
+        for suffix in (".first", ".changed"):
+            is_changed, servers = suffix == ".changed", (self.source.servers, self.target.servers)
+            file.with_suffix(suffix).write_text(settings.node_file(self.options, name, *servers, is_changed=is_changed))
+        file.symlink_to(file.with_suffix(".first"))
+        return SimNode(
+            name,
+            file,
+            self.loop,
+            self.clock,
+            is_worker=self.options.is_worker,
+            network=self.network,
+            tell=self.journal.tell,
+        )
 
     # The run.
 
     def run(self) -> list[str]:
         """Run to the end; return what was violated."""
         asyncio.set_event_loop(self.loop)
-        living = self._operator.start(self._live(), "run")
+        living = self.outside.start(self._live(), "run")
         living.add_done_callback(lambda _: self.loop.stop())
         try:
             # No Runner: it would wait for the tasks of hosts that were killed.
@@ -158,19 +155,24 @@ class World:
             self.source.create(name, self.options.partitions)
         for node in self.nodes.values():
             node.start()
+        self.operators.begin()
         work = [
-            self._operator.start(self.workload.produce(), "producers"),
-            self._operator.start(self.workload.consume(), "consumers"),
+            self.outside.start(self.workload.produce(), "producers"),
+            self.outside.start(self.workload.consume(), "consumers"),
         ]
         if self.options.faults:
-            work.append(self._operator.start(self._break(), "faults"))
-        watching = self._operator.start(self._watch(), "watch")
+            work.append(self.outside.start(self._break(), "faults"))
+        watching = self.outside.start(self._watch(), "watch")
         await asyncio.sleep(self.options.minutes * 60)
         if self.rests_until > self.loop.time():
             await asyncio.sleep(self.rests_until + 60 - self.loop.time())
         for task in work:
             task.cancel()
+        self.operators.is_peace = True
         self._mend_all()
+        if "operator" in self.options.faults:
+            await self._check_operators()
+        self.operators.undo()
         await self._converge()
         watching.cancel()
         await self._end()
@@ -197,17 +199,19 @@ class World:
             if self.loop.time() - begun > within_s:
                 self.checker.fail(f"after {within_s:g} s of peace {unwell}")
                 return
-            if "operator" in self.options.faults and round(self.loop.time() - begun) % 30 == 15:
-                operators.undo(self, self._draw)
             for node in self.nodes.values():
                 node.start()  # one that was still draining ends only now
             await asyncio.sleep(1)
         self.journal.tell("run", "converged", f"{self.loop.time() - begun:.0f}")
         repeated: collections.Counter[Any] = collections.Counter()
+        lost: collections.Counter[Any] = collections.Counter()
         for _, _, event in self.journal.said:
             if isinstance(event, RemoteTopicRewound):
                 repeated[event.source] += event.repeated or 0
+            elif isinstance(event, SourceRecordsExpired | SourceRecordsPurged):
+                lost[event.source] += event.lost or 0
         self.checker.check_what_was_lost(repeated)
+        self.checker.check_what_was_deleted(lost)
         if any(kind in self.options.faults for kind in UNGUARDED):
             await self._check_guards()
         await self._be_quiet(begun + within_s)
@@ -219,6 +223,14 @@ class World:
         if late := self.checker.late_positions():
             return f"positions are behind: {late}"
         return "; ".join(self.views.unwell())
+
+    async def _check_operators(self) -> None:
+        """What operators asked for last is so, whatever befell nodes since."""
+        await asyncio.sleep(_REMEMBERED_S)
+        for node in self.nodes.values():
+            node.start()
+            for lost in self.operators.forgotten(node, self.views.calm_since):
+                self.checker.fail(f"at peace, at {node.name} {lost}")
 
     async def _be_quiet(self, until: float) -> None:
         """Wait for a minute without a warning, at the end of which all is well still."""
@@ -281,7 +293,7 @@ class World:
         """Have something mended later, or when all is; nothing stays broken because something else breaks."""
         number = next(self._mends)
         self._broken[number] = mend
-        self._operator.call_later(seconds, self._mend, number)
+        self.outside.call_later(seconds, self._mend, number)
 
     def _mend(self, number: int) -> None:
         mend = self._broken.pop(number, None)
@@ -323,8 +335,9 @@ def execute(options: Options, *, keeps: bool = False) -> Result:
     gc.collect()
     gc.disable()
     begun = time.process_time()
-    with tempfile.TemporaryDirectory() as folder, tamed(options.seed):
-        world = World(options, Path(folder), keeps=keeps)
+    # Events name files, and are the same in each run.
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), tamed(options.seed):
+        world = World(options, keeps=keeps)
         escapes = Escapes()
         with escapes.heard():
             violations = world.run()

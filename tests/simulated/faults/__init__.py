@@ -17,6 +17,6 @@ LOSING = ("unclean",)
 #: While its ids are forbidden a node that was replaced may write old positions: that is reported, and no fault of it.
 UNGUARDED = ("ids",)
 #: Those that no swarm draws yet: options have them by name.
-BY_NAME = ("storage", "reload")
+BY_NAME = ("storage", "reload", "delete")
 #: Those that a flow survives without a trace.
 SURVIVED = tuple(name for name in FAULTS if name not in (*LOSING, *UNGUARDED, *BY_NAME))

@@ -113,6 +113,24 @@ def _unclean(world: World, draw: random.Random) -> str:
     return f"{lost} batches of {partition} from {partition.end}" if lost else ""
 
 
+def _delete(world: World, draw: random.Random) -> str:
+    """Records of the source are deleted, by DeleteRecords or retention, whether they were copied or not."""
+    remote = world.target.topics
+    able = [
+        partition
+        for name, copy in world.topics.items()
+        for partition in world.source.topics[name].partitions
+        if copy in remote and partition.number < len(remote[copy].partitions) and partition.stable > partition.start
+    ]
+    if not able:
+        return ""
+    partition = draw.choice(able)
+    offset = draw.randint(partition.start + 1, partition.stable)
+    world.checker.deletes(partition, offset)
+    partition.delete_before(offset)
+    return f"records of {partition} up to {offset}"
+
+
 FAULTS: dict[str, Fault] = {
     "broker": _crash,
     "stall": _stall,
@@ -124,4 +142,5 @@ FAULTS: dict[str, Fault] = {
     "ids": _ids,
     "unclean": _unclean,
     "storage": _storage,
+    "delete": _delete,
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from tests.simulated import operators
 from tests.simulated.faults.kind import Fault, duration
 
 
@@ -76,15 +75,8 @@ def _clock(world: World, draw: random.Random) -> str:
 
 
 def _operator(world: World, draw: random.Random) -> str:
-    """An operator asks a node for something, and for the opposite later."""
-    node = world.a_node(draw)
-    if node is None or node.node is None:
-        return ""
-    what = draw.choice(("pause", "stop", "topic", "restart", "restart", "drain", "config"))
-    operators.ask(world, node, what)
-    seconds = duration(draw)
-    world.later(seconds, lambda: operators.undo(world, draw))
-    return f"{what} at {node.name} for {seconds:.2f} s"
+    """Operators ask a node for something by REST, and have all as it was later."""
+    return world.operators.ask_for_something(draw)
 
 
 def _reload(world: World, draw: random.Random) -> str:
@@ -92,7 +84,7 @@ def _reload(world: World, draw: random.Random) -> str:
     node = world.a_node(draw)
     if node is None or node.node is None or node.host is None:
         return ""
-    node.is_changed = not node.is_changed
+    node.change_file()
     node.host.call_later(0, node.node.request_reload)
     return f"{node.name} reads its {'changed' if node.is_changed else 'first'} file"
 

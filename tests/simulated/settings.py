@@ -1,0 +1,107 @@
+"""What an operator writes: the file of a dedicated node or of a Connect worker, and the worker's connectors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.support.mm2_file import mm2_properties
+
+
+if TYPE_CHECKING:
+    from tests.simulated.options import Options
+
+
+TOPICS = ("orders", "events")
+#: Where positions are, in both modes: the checker reads them there.
+POSITIONS = "mm2-offsets.A.internal"
+#: Loopback, so that everyone may change things; the address by which others reach a node is its name.
+_LISTENER = "http://127.0.0.1:8083"
+_GROUP = "mm2"
+_FLOW: dict[str, object] = {
+    "refresh.topics.interval.seconds": 5,
+    "replication.factor": 1,
+    "heartbeats.replication.enabled": "false",
+    "tasks.max": 3,
+}
+_CHECKPOINTS: dict[str, object] = {
+    "emit.checkpoints.interval.seconds": 5,
+    "sync.group.offsets.enabled": "true",
+    "refresh.groups.interval.seconds": 5,
+    "sync.group.offsets.interval.seconds": 5,
+}
+#: Names of the worker's connectors, by what they are.
+NAMES = {"source": "mirror", "checkpoints": "checks"}
+
+
+def flow_group(options: Options) -> str:
+    """Return the group at the target whose members share the flow."""
+    return f"{_GROUP}-A" if options.is_worker else "A-mm2"
+
+
+def node_file(options: Options, name: str, source: str, target: str, *, is_changed: bool = False) -> str:
+    """Return the text of a node's file."""
+    epoch_ms = options.epoch_ms + (500 if is_changed else 0)
+    rest = {"listeners": _LISTENER, "rest.advertised.host.name": name, "rest.advertised.port": 8083}
+    if options.is_worker:
+        return _worker_file(options, name, target, {**rest, "copy.epoch.ms": epoch_ms})
+    settings: dict[str, Any] = {
+        **rest,
+        **_FLOW,
+        **_CHECKPOINTS,
+        "refresh.topics.interval.seconds": 6 if is_changed else 5,
+        "A->B.topics": ",".join(TOPICS),
+        "B->A.enabled": "false",
+        "B.offset.flush.interval.ms": 5_000,
+        "copy.epoch.ms": epoch_ms,
+        "offset.storage.partitions": 5,
+    }
+    if options.static:
+        settings["B.group.instance.id"] = name
+    if options.transactions:
+        settings["A.consumer.isolation.level"] = "read_committed"
+    return mm2_properties(source, target, **settings)
+
+
+def _worker_file(options: Options, name: str, target: str, more: dict[str, object]) -> str:
+    lines: dict[str, object] = {
+        "bootstrap.servers": target,
+        "group.id": _GROUP,
+        "config.storage.topic": "connect-configs",
+        "offset.storage.topic": POSITIONS,
+        "status.storage.topic": "connect-status",
+        "config.storage.replication.factor": 1,
+        "offset.storage.replication.factor": 1,
+        "status.storage.replication.factor": 1,
+        "offset.storage.partitions": 5,
+        "offset.flush.interval.ms": 5_000,
+        **({"group.instance.id": name} if options.static else {}),
+        **more,
+    }
+    return "".join(f"{key}={value}\n" for key, value in lines.items())
+
+
+def connectors(options: Options, source: str) -> dict[str, dict[str, str]]:
+    """Return the configs of a worker's connectors, by name."""
+    ends: dict[str, object] = {
+        "source.cluster.alias": "A",
+        "target.cluster.alias": "B",
+        "source.cluster.bootstrap.servers": source,
+    }
+    package = "org.apache.kafka.connect.mirror."
+    mirror = {
+        **ends,
+        **_FLOW,
+        "connector.class": f"{package}MirrorSourceConnector",
+        "topics": ",".join(TOPICS),
+        "offset-syncs.topic.replication.factor": 1,
+    }
+    if options.transactions:
+        mirror["source.consumer.isolation.level"] = "read_committed"
+    checkpoints = {
+        **ends,
+        **_CHECKPOINTS,
+        "connector.class": f"{package}MirrorCheckpointConnector",
+        "checkpoints.topic.replication.factor": 1,
+    }
+    named = {NAMES["source"]: mirror, NAMES["checkpoints"]: checkpoints}
+    return {name: {key: str(value) for key, value in config.items()} for name, config in named.items()}

@@ -1,0 +1,73 @@
+"""
+What a flow stores of where records went: checkpoints of groups, and the index of runs beside the positions. Each is
+held against what the target has when it is written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mm2py.model.checkpoint import Checkpoint
+from mm2py.model.flow import TopicPartition
+from mm2py.model.run_chunk import KeptChunk
+from tests.simulated.log import Partition
+
+
+if TYPE_CHECKING:
+    from tests.simulated.checks import Checker, Copied
+
+
+CHECKPOINTS = "A.checkpoints.internal"
+
+
+class Translated:
+    """Judges what is committed to a flow's topics."""
+
+    def __init__(self, checker: Checker) -> None:
+        self.checkpoints_seen = self.runs_seen = 0
+        self._checker = checker
+        #: The last checkpoint, by group and remote partition: upstream and downstream.
+        self._last: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
+
+    def checkpoint(self, said: Checkpoint) -> None:
+        """A translated offset skips nothing that the group has not read, exists, and does not go back."""
+        checker = self._checker
+        remote = checker.remote(said.remote.topic, said.remote.partition)
+        if remote is None or checker.is_unclean:
+            return
+        self.checkpoints_seen += 1
+        copied = checker.copied(remote)
+        checker.read_source(copied)
+        read, skipped = copied.before(said.upstream), copied.upto(said.downstream)
+        what = f"the checkpoint of {said.group} says {said.upstream} is {said.downstream} of {remote}"
+        if said.downstream > remote.high_watermark:
+            checker.fail(f"{what}, which ends at {remote.high_watermark}")
+        elif skipped > read:
+            checker.fail(f"{what}: it skips {skipped - read} records")
+        key = said.group, said.remote
+        before = self._last.get(key, (-1, -1))
+        self._last[key] = said.upstream, said.downstream
+        if said.upstream >= before[0] and said.downstream < before[1]:
+            checker.fail(f"{what}, and {before[0]} was {before[1]} before")
+
+    def runs(self, kept: KeptChunk) -> None:
+        """Each range of the index leads from records to the same ones."""
+        checker = self._checker
+        if kept.chunk is None or checker.is_unclean:
+            return
+        remote = checker.remote_of(kept.source)
+        if remote is None:
+            return
+        copied, chunk = checker.copied(remote), kept.chunk
+        checker.read_source(copied)
+        for start, down, span, count in zip(chunk.starts, chunk.downs, chunk.spans, chunk.counts, strict=True):
+            self.runs_seen += 1
+            self._range_end(copied, remote, start + span, down + count)
+            if not copied.is_altered:
+                self._range_end(copied, remote, start, down)
+
+    def _range_end(self, copied: Copied, remote: Partition, upstream: int, downstream: int) -> None:
+        wanted, there = copied.before(upstream), copied.upto(downstream)
+        if wanted != there and not there < wanted <= copied.deleted:  # those between were deleted at the source
+            what = f"the index of {copied.source} says {upstream} is {downstream} of {remote}"
+            self._checker.fail(f"{what}: {wanted} records lie before the one, {there} before the other")
