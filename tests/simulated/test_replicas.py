@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
@@ -39,9 +40,10 @@ def _all_but_one_gone(cluster: Cluster, **configs: str) -> Partition:
 
 
 @pytest.fixture
-def cluster() -> Cluster:
+def cluster() -> Iterator[Cluster]:
     loop = SimLoop()
-    return Cluster("B", loop, Network(loop, 0), 0)
+    yield Cluster("B", loop, Network(loop, 0), 0)
+    loop.close()
 
 
 def test_a_replica_that_was_not_in_sync_does_not_lead(cluster: Cluster) -> None:
