@@ -206,7 +206,7 @@ class FlowNodes:
         records = await log.read()
         self._take(log.topic, records, asked_at, is_late=is_late)
         self.on_records(log.topic, log.opened_at, records)
-        gone = self.known.obsolete(self._clock.monotonic())
+        gone = sorted(self.known.obsolete(self._clock.monotonic()))
         await log.remove(gone)
         self.known.forget(gone)
         self._report()
