@@ -85,6 +85,8 @@ class Checker:
         #: The furthest that a group has committed at the source: its offset, by group and remote partition.
         self.committed: dict[tuple[str, str, int], int] = {}
         self.groups_seen = 0
+        #: Where a group stood at the target when it was last looked at.
+        self._stood: dict[tuple[str, str, int], int] = {}
         #: The flow's group at the target.
         self.group = "A-mm2"
         self.plain_writes = 0
@@ -313,7 +315,10 @@ class Checker:
         self.committed[key] = max(offset, self.committed.get(key, 0))
 
     def look_at_groups(self) -> None:
-        """No group may stand at the target behind a record that it has not read at the source, nor beyond the end."""
+        """
+        No group may stand at the target behind a record that it has not read at the source, nor beyond the end. By
+        default it is not set back there, even if it goes back at the source.
+        """
         for (group, topic, number), committed in self.committed.items():
             known = self._target.coordinator.groups.get(group)
             at = known.offsets.get((topic, number)) if known is not None else None
@@ -321,13 +326,31 @@ class Checker:
             if at is None or remote is None or self.is_unclean:
                 continue
             self.groups_seen += 1
+            before, self._stood[group, topic, number] = self._stood.get((group, topic, number), 0), at[0]
             copied = self.copied(remote)
             read = copied.before(committed)
             skipped = copied.upto(at[0])
+            if at[0] < before:
+                self.fail(f"group {group} went back from {before} to {at[0]} of {remote}")
             if at[0] > remote.high_watermark:
                 self.fail(f"group {group} stands at {at[0]} of {remote}, which ends at {remote.high_watermark}")
             elif skipped > read:
                 self.fail(f"group {group} skips {skipped - read} records of {remote}: it stands at {at[0]}")
+
+    def late_groups(self) -> list[str]:
+        """Return which groups are not as far at the target as they are at the source."""
+        late = []
+        for group, topic, number in self.committed:
+            source, remote = self._source.partition(self._topics[topic], number), self._target.partition(topic, number)
+            if source is None or remote is None:
+                continue
+            key, copied = (topic, number), self.copied(remote)
+            offset, _ = self._source.coordinator.groups[group].offsets[source.topic, number]
+            known = self._target.coordinator.groups.get(group)
+            at = known.offsets.get(key, (0, ""))[0] if known is not None else 0
+            if (missing := copied.before(offset) - copied.upto(at)) > 0:
+                late.append(f"{group} at {at} of {remote}, {missing} records behind")
+        return late
 
     def fail(self, what: str) -> None:
         """Note that an invariant does not hold."""

@@ -268,6 +268,8 @@ class Network:
         self.random = random.Random(f"network {seed}")
         self.listeners: dict[tuple[str, int], Listener] = {}
         self.connections: dict[Connection, None] = {}
+        #: How often each machine has tried to connect.
+        self.attempts: collections.Counter[str] = collections.Counter()
         self.usual = Quality()
         self.qualities: dict[tuple[str, str], Quality] = {}
         self.blocked: set[tuple[str, str]] = set()
@@ -315,6 +317,7 @@ class Network:
         """Connect a socket; where the way there is blocked, nothing answers."""
         client = HOST.get()
         assert client is not None, "who connects?"
+        self.attempts[client.machine] += 1
         listener = self.listeners.get(address)
         way = (client.machine, address[0])
         await asyncio.sleep(self.quality(way).latency_s * 2)

@@ -166,7 +166,15 @@ class Views:
                 found.append(f"{node.name} does not run")
                 continue
             found += [f"{node.name}: {it}" for it in self._unwell(node.view())]
-        return found
+        return found or list(self._shared())
+
+    def _shared(self) -> Iterator[str]:
+        """Return which partitions several nodes say that they copy themselves."""
+        copied_by: dict[str, list[str]] = {}
+        for node in self._world.nodes.values():
+            for partition in (it for flow in node.view().flows for it in flow.partitions):
+                copied_by.setdefault(str(partition.source), []).append(node.name)
+        yield from (f"{it} is copied by {' and '.join(by)}" for it, by in copied_by.items() if len(by) > 1)
 
     def _unwell(self, view: MirrorView) -> Iterator[str]:
         yield from (str(it.sentence) for it in all_issues(view) if not (it.is_note and it.code in _EXPECTED))

@@ -23,6 +23,7 @@ from mm2py.telemetry.events import RemoteTopicRewound, SourceRecordsExpired, Sou
 from tests.simulated import settings
 from tests.simulated.checks import Checker
 from tests.simulated.cluster import Cluster
+from tests.simulated.costs import Costs
 from tests.simulated.coverage import name_of
 from tests.simulated.escapes import Escapes
 from tests.simulated.faults import FAULTS, LOSING, UNGUARDED
@@ -100,6 +101,7 @@ class World:
         self.outside = Host(self.loop, "operator")
         self.operators = Operators(self)
         self.views = Views(self)
+        self.costs = Costs(self.network, (self.source, self.target))
 
     def _cluster(self, name: str) -> Cluster:
         cluster = Cluster(name, self.loop, self.network, self.options.seed, tell=self.journal.tell)
@@ -187,6 +189,8 @@ class World:
                     self.checker.fail(f"{node.name} has ended by itself: {node.failure!r}")
                     node.is_wanted = False
             self.checker.look_at_groups()
+            for much in self.costs.look():
+                self.checker.fail(much)
             self.views.note()
             if draw.random() < 1 / _ASKED_EVERY_S:
                 self.views.look()
@@ -222,6 +226,8 @@ class World:
             return f"{sum(lag.values())} records are missing: {lag}"
         if late := self.checker.late_positions():
             return f"positions are behind: {late}"
+        if not self.checker.is_unclean and (late_groups := self.checker.late_groups()):
+            return f"groups are behind: {', '.join(late_groups)}"
         return "; ".join(self.views.unwell())
 
     async def _check_operators(self) -> None:

@@ -1,0 +1,40 @@
+"""What a node costs its clusters: it pauses before it tries again, and keeps no connection that it does not need."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+
+from tests.simulated.cluster import Cluster
+from tests.simulated.network import Network
+
+
+#: A second and node; nodes that start beside brokers that are down come to some 35.
+_MOST_ATTEMPTS = 200
+#: A second, of all nodes; three that start come to some 180.
+_MOST_REQUESTS = 1_000
+#: Of a node; with three brokers on each side there are some 50.
+_MOST_CONNECTIONS = 120
+
+
+class Costs:
+    """Compares what there was at two moments."""
+
+    def __init__(self, network: Network, clusters: tuple[Cluster, ...]) -> None:
+        self._network, self._clusters = network, clusters
+        self._at, self._requests = 0.0, 0
+        self._attempts: collections.Counter[str] = collections.Counter()
+
+    def look(self) -> Iterator[str]:
+        """Return what was too much since the last look."""
+        now, requests = self._network.loop.time(), sum(sum(it.counts.values()) for it in self._clusters)
+        seconds = max(1.0, now - self._at)
+        for machine, attempts in (self._network.attempts - self._attempts).items():
+            if attempts > _MOST_ATTEMPTS * seconds:
+                yield f"{machine} tried to connect {attempts} times in {seconds:.0f} s"
+        if requests - self._requests > _MOST_REQUESTS * seconds:
+            yield f"there were {requests - self._requests} requests in {seconds:.0f} s"
+        for machine, open_ones in collections.Counter(it.client.machine for it in self._network.connections).items():
+            if open_ones > _MOST_CONNECTIONS:
+                yield f"{machine} has {open_ones} connections"
+        self._at, self._requests, self._attempts = now, requests, self._network.attempts.copy()
