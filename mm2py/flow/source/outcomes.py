@@ -165,7 +165,7 @@ class Outcomes:
         accounted = progress.account(
             before, partition, elapsed_s=ended.took_s, now=ended.at, wall_ms=ended.wall_ms, jitter=ended.jitter
         )
-        after = ledger.states[planned.source] = accounted.state
+        after = ledger.states[planned.source] = self._with_newest_end(accounted.state, before, ended)
         if ended.plan.transactions is not None and after.position > before.position:
             ledger.note_committed(after)
         if partition is not None:
@@ -176,6 +176,13 @@ class Outcomes:
             ledger.pausing.add(planned.source)
         for occurrence in accounted.occurrences:
             self._tell(occurrence, before, after)
+
+    def _with_newest_end(self, after: PartitionState, before: PartitionState, ended: _EndedEpoch) -> PartitionState:
+        """Return *after*, with the end that *before* has of the source if an epoch that stood still has an older."""
+        if ended.told_at == ended.at or after.log.high_watermark >= before.log.high_watermark:
+            return after
+        is_older = ended.told_at < ended.at - self._measures.asked_s(after.source)
+        return attrs.evolve(after, log=before.log) if is_older else after
 
     def account_lost(self, plan: EpochPlan, cause: str, *, retry_at: float, quiet_until: float) -> None:
         """Note that an epoch brought no outcome; before *quiet_until* it may still write."""

@@ -7,6 +7,7 @@ import asyncio
 import attrs
 import pytest
 
+from mm2py.core.source import progress
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.source.partitions import SourceTasks
 from mm2py.model.epoch import EpochPlan
@@ -120,6 +121,27 @@ async def test_what_was_learnt_before_a_standstill_is_as_old_as_it(is_told: bool
 
     assert after == {119.0 - (EPOCH_S + DRAIN_S)}
     assert {measures.asked_s(it.source) for it in plan.partitions} == {0.0}
+
+
+async def test_an_end_from_before_a_standstill_takes_no_newer_one_s_place() -> None:
+    """
+    As the process wakes, the source is asked for its end, and reports 60. Then an epoch ends whose answer is of before.
+
+    What it copied counts. What is left is counted up to the newer end.
+    """
+    measures = FlowMeasures(LoopClock())
+    tasks, _, plan = _planned(3, measures)
+    states = tasks.ledger.states
+    await asyncio.sleep(120)
+    for source in plan.by_source:
+        states[source] = progress.look(states[source], log_start_offset=0, high_watermark=60)
+        measures.look(states[source])
+    await tasks.outcomes.account(plan, attrs.evolve(copied(plan), fetches=1), took_s=119.0)
+    late = {(states[it].position, states[it].lag) for it in plan.by_source}
+    await tasks.outcomes.account(plan, attrs.evolve(copied(plan), fetches=1), took_s=1.0)
+
+    assert late == {(10, 50)}
+    assert {(states[it].position, states[it].lag) for it in plan.by_source} == {(10, 0)}
 
 
 async def test_positions_that_are_written_at_once_have_their_translations() -> None:
