@@ -229,6 +229,7 @@ class SourceGroup(FlowGroup):
         tasks.doubts.break_listeners.append(shared.begin_again)
         positions.is_copied_here = lambda partition: partition in tasks.ledger.states
         positions.is_kept_here = shared.is_kept_here
+        positions.is_deposed = lambda: self.requests.is_deposed
         positions.is_alone = lambda: tasks.holders.is_alone and self._applied == tasks.holders.share
         positions.committed = lambda: [it.written for it in tasks.ledger.states.values() if it.written is not None]
         positions.beside = lambda: [

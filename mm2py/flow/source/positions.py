@@ -19,6 +19,7 @@ import attrs
 from mm2py.core.source.due import RemotePartition
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
+from mm2py.flow.control_writers import NotOpenError
 from mm2py.flow.internal_topics import kept_log, small_segments
 from mm2py.flow.plugins import transforms_of
 from mm2py.flow.task_group import FlowContext
@@ -91,6 +92,8 @@ class Positions:
         self.is_copied_here: Callable[[TopicPartition], bool] = lambda _: False
         #: Whether this node writes what the topic lacks of a partition: one that it copies, or that no node does.
         self.is_kept_here: Callable[[TopicPartition], bool] = lambda _: True
+        #: Whether another node may have what this one had, and copy it.
+        self.is_deposed: Callable[[], bool] = lambda: False
         #: Whether no other node copies anything.
         self.is_alone: Callable[[], bool] = lambda: False
         #: What was read of since `follow`.
@@ -193,8 +196,14 @@ class Positions:
         """
         Wait until this node may write.
 
-        After a doubt, what the log says is compared first: raise `OvertakenError` if another node wrote meanwhile.
+        After a doubt, what the log says is compared first: raise `OvertakenError` if another node wrote meanwhile, and
+        `NotOpenError` if one may still: what was begun before, brokers would take under the id of a task given since.
         """
+        await self._compare()
+        if self.is_deposed():
+            raise NotOpenError(self._target.alias, self._settings.group_id)
+
+    async def _compare(self) -> None:
         if await self._writer.ready() == self._term:
             return
         async with self._comparing:
@@ -326,6 +335,7 @@ class Positions:
         copied = [state for state in states if not state.is_transformed]
         claims = [await self._claim(state) for state in copied if self._given(state) is None]
         if claims:
+            await self.ready()
             self._try(attrs.evolve(claim, claimed=None) for claim in claims)
             await self.log.append(await self._written_out(claims))
             await self._read_on()

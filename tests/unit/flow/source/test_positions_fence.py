@@ -11,6 +11,7 @@ import pytest
 
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import ClusterUnreachableError
+from mm2py.flow.control_writers import NotOpenError
 from mm2py.flow.offsets.translations import chunk_record
 from mm2py.flow.source import positions as flow_positions
 from mm2py.flow.source.positions import OvertakenError, Positions
@@ -283,7 +284,12 @@ class Writer:
 
     term = 0
 
+    def __init__(self) -> None:
+        self.is_ready = asyncio.Event()
+        self.is_ready.set()
+
     async def ready(self) -> int:
+        await self.is_ready.wait()
         return self.term
 
 
@@ -323,6 +329,31 @@ async def test_a_write_that_ends_while_the_log_is_compared_is_no_other_node_s(
 
     assert (quiet, overtaken) == ([], [True])
     assert node.known == {first.source: second}
+
+
+@pytest.mark.parametrize("is_claim", [False, True])
+async def test_what_was_begun_before_another_node_took_over_is_not_written(target: Target, *, is_claim: bool) -> None:
+    """
+    A node that wakes up writes its positions, learns that it is no member any more, and gets a task of another one.
+
+    Under the id of that task brokers would take the older position of what the other node copies since.
+    """
+    node, other, is_deposed = target.node(), target.node(), False
+    writer = node._writer = cast("Any", Writer())
+    node.is_copied_here, node.is_deposed = (lambda _: True), lambda: is_deposed
+    (first,) = await node.fence([state(0)])
+    writer.is_ready.clear()
+    late = attrs.evolve(first, next_upstream=200)
+    writing = asyncio.create_task(node.fence([forgotten(first)]) if is_claim else node.write([late]))
+    await asyncio.sleep(1)
+    is_deposed, writer.term = True, 1
+    writer.is_ready.set()
+    with pytest.raises(NotOpenError):
+        await writing
+    await other.write([attrs.evolve(first, next_upstream=300)])
+
+    assert [it.next_upstream for it in (await target.node().read()).values()] == [300]
+    assert target.ids == 1
 
 
 async def test_a_position_written_meanwhile_comes_after_what_was_begun_before(target: Target) -> None:
