@@ -51,7 +51,7 @@ class Translated:
             checker.fail(f"{what}, and {before[0]} was {before[1]} before")
 
     def runs(self, kept: KeptChunk) -> None:
-        """Each range of the index leads from records to the same ones."""
+        """Each run of the index leads from records to the same ones. Of other ranges it claims nothing exact."""
         checker = self._checker
         if kept.chunk is None or checker.is_unclean:
             return
@@ -61,13 +61,14 @@ class Translated:
         copied, chunk = checker.copied(remote), kept.chunk
         checker.read_source(copied)
         for start, down, span, count in zip(chunk.starts, chunk.downs, chunk.spans, chunk.counts, strict=True):
-            self.runs_seen += 1
-            self._range_end(copied, remote, start + span, down + count)
-            if not copied.is_altered:
-                self._range_end(copied, remote, start, down)
+            if span == count:
+                self.runs_seen += 1
+                self._run(copied, remote, start, down, count)
 
-    def _range_end(self, copied: Copied, remote: Partition, upstream: int, downstream: int) -> None:
-        wanted, there = copied.before(upstream), copied.upto(downstream)
-        if wanted != there and not there < wanted <= copied.deleted:  # those between were deleted at the source
-            what = f"the index of {copied.source} says {upstream} is {downstream} of {remote}"
-            self._checker.fail(f"{what}: {wanted} records lie before the one, {there} before the other")
+    def _run(self, copied: Copied, remote: Partition, start: int, down: int, count: int) -> None:
+        wanted, there = copied.before(start + count), copied.upto(down + count)
+        what = f"the index of {copied.source} says {count} records from {start} on are at {down} of {remote}"
+        if wanted != there:
+            self._checker.fail(f"{what}: {wanted} records lie before the end of the one, {there} before the other's")
+        elif wanted - copied.before(start) != count:
+            self._checker.fail(f"{what}: the source has {wanted - copied.before(start)} there")
