@@ -43,6 +43,7 @@ from mm2py.model.state import (
     TaskView,
     TimesView,
 )
+from mm2py.model.topic import Unmatched
 
 
 #: How far back quantiles look.
@@ -152,6 +153,8 @@ class FlowMeasures:
         self.retention: Mapping[str, Retention] = {}
         #: Mirrored topics of which the target lacks partitions.
         self.missing_topics: tuple[MissingTopic, ...] = ()
+        #: What is selected, but not there.
+        self.unmatched: Unmatched | None = None
         #: Source topics with heartbeats.
         self.heartbeats: frozenset[str] = frozenset()
         #: Writes of positions, and changes of who runs what of the flow.
@@ -314,6 +317,7 @@ class FlowMeasures:
             seconds_until_level=self._seconds_until_level(view.partitions),
             missing_partitions=sum(it.partitions for it in self.missing_topics),
             missing_topics=self.missing_topics,
+            unmatched=self.unmatched,
             copied_heartbeats=self._copied_heartbeats(view),
             commits=self.commits.view(),
         )

@@ -81,6 +81,8 @@ class IssueCode(enum.Enum):
     SETTINGS_NOTED = 24
     #: Something has been paused for a day or longer, or the source may soon delete records of it.
     PAUSED_LONG = 25
+    #: The source has no topic that `topics` selects, or not one that it names.
+    TOPICS_UNMATCHED = 26
 
 
 @attrs.frozen
@@ -295,6 +297,7 @@ def _partitions(flow: FlowView) -> Iterator[HealthIssue]:
         message = f"the lag of {_count(many, 'partition')} is unknown"
         yield HealthIssue(IssueCode.LAG_UNKNOWN, Severity.NOTE, message)
     yield from _missing(flow)
+    yield from _unmatched(flow)
 
 
 def _is_delayed(flow: FlowView, partition: PartitionView) -> bool:
@@ -332,6 +335,20 @@ def _missing(flow: FlowView) -> Iterator[HealthIssue]:
         subject = f"{names} {_are(len(topics))}" if is_all else f"partitions of {names} are"
         message = f"{subject} {'not mirrored' if topics[0].is_refused else 'missing at the target'}"
         yield HealthIssue(IssueCode.TOPICS_REFUSED, Severity.ERROR, message, why.message, why.hint, about)
+
+
+def _unmatched(flow: FlowView) -> Iterator[HealthIssue]:
+    """Report a selection that finds nothing: a topic may be misspelt, or not be there yet."""
+    if (found := flow.unmatched) is None:
+        return
+    hint, names = f"near are {', '.join(found.near)}" if found.near else "", list(found.names)
+    absent = f"{_first_of('topic', names)}, which topics names, {_are(len(names))} not at the source" if names else ""
+    if found.is_idle:
+        none = f"topics, topics.exclude and the policy select none of the source's {_count(found.at_source, 'topic')}"
+        cause = absent or (none if found.at_source else "the source has no topic that the mirror may see")
+        yield HealthIssue(IssueCode.TOPICS_UNMATCHED, Severity.NOTE, "no topic is mirrored", cause, hint)
+    else:
+        yield HealthIssue(IssueCode.TOPICS_UNMATCHED, Severity.NOTE, absent, hint=hint)
 
 
 def _is_loss_near(partition: PartitionView) -> bool:

@@ -16,6 +16,7 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group import OffsetAtTarget
 from mm2py.model.overrides import NO_LIMIT, Pause, RateLimit, Wanted
 from mm2py.model.rounds import NO_ROUNDS, RoundsView
+from mm2py.model.topic import Unmatched
 
 
 class FlowState(enum.Enum):
@@ -184,8 +185,7 @@ class ClusterView:
 
 @attrs.frozen
 class GroupView:
-    """
-    One of a flow's task groups. `connector` is Java's name for it; `restarts` are those since the daemon started,
+    """One of a flow's task groups. `connector` is Java's name for it; `restarts` are those since the daemon started,
     `falls` how often it, or a loop beside its tasks, failed and was restarted.
     """
 
@@ -421,7 +421,7 @@ class FlowView(Counters):
     heartbeats: HeartbeatsView | None = None
     #: Of those in which one was copied since the daemon started.
     copied_heartbeats: tuple[CopiedHeartbeatsView, ...] = ()
-
+    unmatched: Unmatched | None = None
     consumer_groups: tuple[GroupOffsetsView, ...] = ()
     #: Overrides: what is paused, and the rate limits.
     paused_topics: tuple[str, ...] = ()

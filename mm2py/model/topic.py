@@ -23,6 +23,19 @@ def is_other_topic(one_id: str | None, other_id: str | None) -> bool:
 
 
 @attrs.frozen
+class Unmatched:
+    """What of a flow's selection finds nothing at the source, which has so many topics `at_source`.
+
+    It has none of the `names`; `near` may be meant. A flow that `is_idle` mirrors nothing but heartbeats.
+    """
+
+    at_source: int
+    names: tuple[str, ...] = ()
+    near: tuple[str, ...] = ()
+    is_idle: bool = False
+
+
+@attrs.frozen
 class TopicDescription:
     """One topic. `partitions` maps each partition to its leader, None while it has none."""
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from mm2py.model.flow import Flow
+from mm2py.model.patterns import compile_java
+from mm2py.model.topic import Unmatched, is_topic_name
 from mm2py.policy.filters import DefaultTopicFilter, TopicFilter
 from mm2py.policy.replication import ReplicationPolicy, keeps_names, names_source
 
@@ -89,6 +91,19 @@ def near_misses(wanted: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
     # "orders" for orders-2024 and orders-2025 overlooks that a member must match the whole name.
     beginning = (topic for member in members for topic in topics if len(member) > 1 and topic.startswith(member))
     return tuple(dict.fromkeys((*found, *beginning)))[:_NAMED]
+
+
+def unmatched(
+    wanted: Sequence[str], topic_filter: TopicFilter, names: Collection[str], *, is_idle: bool
+) -> Unmatched | None:
+    """Return what of *wanted*, the list of topics, finds nothing among *names*; of expressions only whether all do."""
+    is_default = isinstance(topic_filter, DefaultTopicFilter)
+    absent = [it for it in wanted if is_topic_name(it) and it not in names] if is_default else []
+    # A dot is any character: it may be meant so.
+    absent = [it for it in absent if "." not in it or not any(map(compile_java(it).fullmatch, names))]
+    if not absent and not is_idle:
+        return None
+    return Unmatched(len(names), tuple(absent), near_misses(wanted if is_idle else absent, names), is_idle)
 
 
 def _judge_by_filter(topic: str, topic_filter: TopicFilter) -> Selection:

@@ -73,7 +73,7 @@ class ShareKeeper(BackgroundLoop):
         # Tens of thousands of partitions take their time: others have a turn of the event loop between two steps.
         await self._clock.sleep(0)
         tasks.limits.take_part(ours, everything)
-        self._measures.missing_topics = mirrored.missing
+        self._measures.missing_topics, self._measures.unmatched = mirrored.missing, mirrored.unmatched
         self._measures.heartbeats = mirrored.heartbeats
         positions.known |= {position.source: position for position in tasks.ledger.let_go(mirrored)}
         self._measures.keep(everything.keys() | tasks.ledger.states.keys())

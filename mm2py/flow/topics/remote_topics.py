@@ -34,8 +34,8 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.foreign import LONGEST_TOPIC
 from mm2py.model.positions import Position
 from mm2py.model.state import MissingTopic
-from mm2py.model.topic import TopicsView
-from mm2py.policy.selection import near_misses
+from mm2py.model.topic import TopicsView, Unmatched
+from mm2py.policy.selection import unmatched
 from mm2py.telemetry.events import (
     NoTopicsMatched,
     PartitionsGrown,
@@ -108,6 +108,7 @@ class Mirrored:
     missing: tuple[MissingTopic, ...] = ()
     #: Heartbeats topics at the source.
     heartbeats: frozenset[str] = frozenset()
+    unmatched: Unmatched | None = None
 
     @functools.cached_property
     def remote_of(self) -> Mapping[str, str]:
@@ -143,7 +144,9 @@ class Topics:
         #: What the target refused in the last refresh, with the error codes, by remote topic.
         self._refused: Mapping[str, int] = {}
         self._skipped: frozenset[str] = frozenset()
-        self._is_idle = False
+        self._unmatched: Unmatched | None = None
+        #: What that was found for: whether nothing is mirrored, and the source's topics.
+        self._compared: tuple[bool, frozenset[str]] = (False, frozenset())
         self._wanted = asyncio.Event()
         #: Whether this node creates and grows remote topics: one of a flow's nodes does, the others wait for it.
         self.may_act = True
@@ -194,12 +197,12 @@ class Topics:
             is_settled=not left,
             missing=(*selected.refused.values(), *_missing_topics(remote_of, source, target, refused)),
             heartbeats=frozenset(filter(self._policy.is_heartbeats_topic, remote_of)),
+            unmatched=self._unmatched_by({*remote_of, *selected.refused}, source),
         )
         self.latest = mirrored
         self._tell_gone(gone, hidden)
         self._known, took_ms = frozenset(remote_of), (self._clock.monotonic() - begun) * 1000
         self._events.emit(TopicsRefreshed(settings.flow, len(remote_of), len(found), len(actions), took_ms))
-        self._tell_idle({*remote_of, *selected.refused}, source)
         for watcher in self._watchers:
             watcher(mirrored.remote_of)
         return mirrored
@@ -431,13 +434,18 @@ class Topics:
         more = f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
         self._events.emit(StepFailed(self._settings.flow, step, f"{told}{others}{more}", self._reach.hint_for(told)))
 
-    def _tell_idle(self, selected: Collection[str], source: Mapping[str, int]) -> None:
-        """Report that nothing is mirrored: usually a name is misspelt, or a pattern does not match the whole name."""
-        was_idle, self._is_idle = self._is_idle, all(map(self._policy.is_heartbeats_topic, selected))
-        if self._is_idle and not was_idle:
-            near = near_misses(self._settings.topics.names, source)
-            hint = f"near are {', '.join(near)}" if near else "see topics, topics.exclude and replication.policy.class"
-            self._events.emit(NoTopicsMatched(self._settings.flow, len(source), hint))
+    def _unmatched_by(self, selected: Collection[str], source: Mapping[str, int]) -> Unmatched | None:
+        """Return what is to be mirrored, but not there; report if that is all: usually a name is misspelt."""
+        was_idle, is_idle = self._compared[0], all(map(self._policy.is_heartbeats_topic, selected))
+        if (compared := (is_idle, frozenset(source))) != self._compared:  # many names take a while to compare
+            self._compared = compared
+            self._unmatched = unmatched(self._settings.topics.names, self._filter, source, is_idle=is_idle)
+        found = self._unmatched
+        if is_idle and not was_idle and found is not None:
+            near = f"near are {', '.join(found.near)}" if found.near else ""
+            hint = near or "see topics, topics.exclude and replication.policy.class"
+            self._events.emit(NoTopicsMatched(self._settings.flow, found.at_source, hint))
+        return found
 
 
 def _missing_topics(

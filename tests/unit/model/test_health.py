@@ -35,6 +35,7 @@ from mm2py.model.state import (
     TaskState,
     TaskView,
 )
+from mm2py.model.topic import Unmatched
 
 
 _SOURCE, _CHECKPOINT, _HEARTBEAT = "MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector"
@@ -185,6 +186,7 @@ def test_a_flow_that_does_not_work_is_unhealthy(
             {"tasks": (TaskView(0, TaskState.WAITING_FOR_SLOT, 7, 1),)}, [IssueCode.TASKS_WAITING], id="no slot"
         ),
         pytest.param({"paused_topics": ("t",)}, [IssueCode.PAUSED], id="paused topic"),
+        pytest.param({"unmatched": Unmatched(3, ("x",))}, [IssueCode.TOPICS_UNMATCHED], id="misspelt"),
         pytest.param(
             {"groups": (attrs.evolve(_RUNNING[0], state=FlowState.PAUSED), *_RUNNING[1:])},
             [IssueCode.PAUSED],
@@ -199,6 +201,22 @@ def test_a_note_leaves_a_flow_healthy(changes: dict[str, object], issues: list[I
     assert [issue.code for issue in flow_issues(flow)] == issues
     assert is_healthy(flow_issues(flow))
     assert reasons_unhealthy(_node(flow)) == []
+
+
+_NONE = "no topic is mirrored"
+
+
+@pytest.mark.parametrize(
+    ("unmatched", "sentence"),
+    [
+        (Unmatched(3, ("ordrs", "x")), "topics ordrs, x, which topics names, are not at the source"),
+        (Unmatched(3, ("a",), is_idle=True), f"{_NONE}: topic a, which topics names, is not at the source"),
+        (Unmatched(0, is_idle=True), f"{_NONE}: the source has no topic that the mirror may see"),
+    ],
+)
+def test_a_flow_that_runs_for_nothing_says_so(unmatched: Unmatched, sentence: str) -> None:
+    """Running, without lag and green is what a misspelt topic looks like otherwise."""
+    assert [issue.sentence for issue in flow_issues(_flow(unmatched=unmatched))] == [sentence]
 
 
 def test_what_the_target_refuses_is_why_partitions_are_missing() -> None:

@@ -8,9 +8,10 @@ import attrs
 import pytest
 
 from mm2py.model.flow import Flow
+from mm2py.model.topic import Unmatched
 from mm2py.policy.filters import DefaultTopicFilter
 from mm2py.policy.replication import AffixedReplicationPolicy, DefaultReplicationPolicy, IdentityReplicationPolicy
-from mm2py.policy.selection import Selection, has_own_alias, is_cycle, judge_topic, near_misses
+from mm2py.policy.selection import Selection, has_own_alias, is_cycle, judge_topic, near_misses, unmatched
 
 
 FLOW = Flow("A", "B")
@@ -200,6 +201,33 @@ def test_an_empty_list_of_topics_takes_none() -> None:
 def test_names_that_come_near_are_found(wanted: list[str], near: tuple[str, ...]) -> None:
     """A misspelt name, and the beginning of a name, lead to what was meant."""
     assert near_misses(wanted, {"orders", "orders-2024", "bills", "__consumer_offsets"}) == near
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_idle", "found"),
+    [
+        pytest.param(["orders"], False, None, id="there"),
+        pytest.param(["orders", "ordres"], False, Unmatched(3, ("ordres",), ("orders",)), id="misspelt"),
+        pytest.param(["or.ers", "bills.eu"], False, Unmatched(3, ("bills.eu",)), id="a dot is any character"),
+        pytest.param(["x.*", "orders|y"], False, None, id="expressions may match later"),
+        pytest.param(["x.*"], True, Unmatched(3, is_idle=True), id="nothing is mirrored"),
+    ],
+)
+def test_names_without_a_topic_are_found(wanted: list[str], is_idle: bool, found: Unmatched | None) -> None:
+    """A name is meant as it is, an expression for what may come."""
+    topics = {"orders", "orders-2024", "__consumer_offsets"}
+
+    assert unmatched(wanted, DefaultTopicFilter.of(wanted), topics, is_idle=is_idle) == found
+
+
+def test_a_custom_filter_says_nothing_of_names() -> None:
+    """What it makes of the list is its own."""
+
+    class Choosy:
+        def takes_topic(self, topic: str) -> bool:
+            return topic == "orders"
+
+    assert unmatched(["ordres"], Choosy(), {"orders"}, is_idle=False) is None
 
 
 def test_a_long_list_of_names_on_a_large_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
