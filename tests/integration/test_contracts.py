@@ -1,9 +1,8 @@
 """
-What unit tests take for granted about brokers, asked of the fakes and of a real broker alike.
+What unit tests take for granted about brokers, asked of `ModelCluster` and of a real broker alike.
 
-`ModelCluster` stands for the brokers that records are copied between, `GroupBrokers` for those that coordinate groups;
-what it says of topics comes from the simulated cluster, which the other files of contracts are about. Each test runs
-against the fake and against a broker; where they differ, the fake is wrong.
+It stands for the brokers that records are copied between. All other fakes answer as the simulated cluster does, which
+the other files of contracts are about. Where the model and a broker differ, the model is wrong.
 """
 
 from __future__ import annotations
@@ -14,26 +13,17 @@ from typing import cast
 import attrs
 import pytest
 
-from mm2py.clock import SystemClock
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition
-from mm2py.model.group import CommittedOffset
-from mm2py.model.topic import NewTopic
 from mm2py.wire.batches.batch import batches
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.fetch import FetchSession, fetch_once
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
-from mm2py.wire.groups.consumer_groups import Groups
 from mm2py.wire.produce import API_KEY, init_producer_id, read_answer, request_pieces, spoken_version
-from mm2py.wire.requests import EARLIEST, LATEST, id_bytes
-from mm2py.wire.topic_log import LogRecord, TopicLog
-from mm2py.wire.topics.admin import Admin
+from mm2py.wire.requests import LATEST, id_bytes
 from tests.support.batches import CONTROL, build_batch, contents, flipped
-from tests.support.eventually import eventually
-from tests.support.group_brokers import GroupBrokers
-from tests.support.groups import member
 from tests.support.model_cluster import ModelCluster
 from tests.support.topics import create_topic, looking_at
 
@@ -179,112 +169,3 @@ async def test_a_topic_that_is_not_there(log: Log) -> None:
     assert log.cluster.leader(gone.tp) is None
     assert (await gone.produce(0))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (await gone.fetch(0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-@attrs.define
-class Admined:
-    """A cluster; *fake* is its brokers if they are not real ones."""
-
-    cluster: Cluster
-    bootstrap: str
-    fake: GroupBrokers | None
-
-
-@pytest.fixture(params=["fake", "broker"])
-async def admined(request: pytest.FixtureRequest, backup: KafkaCluster) -> AsyncIterator[Admined]:
-    if request.param == "broker":
-        async with looking_at(backup.bootstrap_servers) as cluster:
-            await cluster.connect()
-            yield Admined(cluster, backup.bootstrap_servers, None)
-        return
-    brokers = GroupBrokers()
-    async with Cluster(brokers.endpoint, SystemClock(), opener=brokers.open) as cluster:
-        yield Admined(cluster, "", brokers)
-
-
-async def test_topics_are_created_once(admined: Admined, prefix: str) -> None:
-    """A topic has the partitions that were asked for, each with a leader; created again it is refused."""
-    admin, wanted = Admin(admined.cluster), NewTopic(prefix, 3, 1)
-    made, again = await admin.create_topics([wanted]), await admin.create_topics([wanted])
-
-    async def has_leaders() -> bool:
-        topic = (await admin.list_topics()).topics.get(prefix)
-        assert topic is not None
-        assert set(topic.partitions) == {0, 1, 2}
-        return None not in topic.partitions.values() and not topic.is_internal
-
-    await eventually(has_leaders, within_s=30, what="each partition has a leader")
-    refused = again[prefix]
-    assert made == {prefix: None}
-    assert isinstance(refused, BrokerAnsweredError)
-    assert refused.code == ErrorCode.TOPIC_ALREADY_EXISTS
-
-
-async def test_records_come_back_as_they_were_written(admined: Admined, prefix: str) -> None:
-    """Records are in their partitions, in order; the log begins at 0 and ends after the last one."""
-    log, places = TopicLog(admined.cluster, prefix), [TopicPartition(prefix, number) for number in range(2)]
-    await Admin(admined.cluster).create_topics([NewTopic(prefix, 2, 1)])
-    records = [LogRecord(b"k%d" % n, None if n == 3 else b"v%d" % n, partition=n % 2) for n in range(5)]
-    await log.append(records[:3])
-    await log.append(records[3:])
-    found = await log.read_all()
-
-    for number in range(2):
-        own = [(it.key, it.value) for it in found if it.partition == number]
-        assert own == [(it.key, it.value) for it in records if it.partition == number]
-    assert await admined.cluster.list_offsets(places, EARLIEST) == dict.fromkeys(places, 0)
-    assert await admined.cluster.list_offsets(places, LATEST) == dict(zip(places, (3, 2), strict=True))
-
-
-async def test_a_topic_that_does_not_exist_has_no_partitions(admined: Admined, prefix: str) -> None:
-    """Asking for its metadata does not create it."""
-    await admined.cluster.refresh_metadata([prefix])
-
-    assert admined.cluster.partitions_of(prefix) == ()
-    assert prefix not in (await Admin(admined.cluster).list_topics()).topics
-
-
-async def test_offsets_that_are_committed_for_a_group_make_it(admined: Admined, prefix: str) -> None:
-    """Before there is no such group and no offset; afterwards it is empty, of no protocol, and has these offsets."""
-    groups, tp = Groups(admined.cluster), TopicPartition(prefix, 0)
-    before, none = (await groups.describe([prefix]))[prefix], (await groups.committed([prefix]))[prefix]
-    await _committed(admined, prefix, tp)
-    after = (await groups.describe([prefix]))[prefix]
-    offsets = (await groups.committed([prefix]))[prefix]
-
-    assert not isinstance(before, Exception)
-    assert not isinstance(after, Exception)
-    assert not isinstance(offsets, Exception)
-    assert (before.exists, before.state, none) == (False, "Dead", {})
-    assert (after.exists, after.state, after.protocol_type, after.members) == (True, "Empty", "", 0)
-    assert {place: it.offset for place, it in offsets.items()} == {tp: 5}
-    assert prefix in (await groups.list_groups()).groups
-
-
-async def test_an_outsider_cannot_commit_for_a_group_with_members(admined: Admined, prefix: str) -> None:
-    """The commit is refused, and the group's offsets stay."""
-    groups, tp = Groups(admined.cluster), TopicPartition(prefix, 0)
-    await _committed(admined, prefix, tp)
-    if admined.fake is not None:
-        admined.fake.groups[prefix] = attrs.evolve(admined.fake.groups[prefix], state="Stable", members=1)
-        refused = (await groups.commit(prefix, {tp: CommittedOffset(9)}))[tp]
-    else:
-        async with member(admined.bootstrap, prefix, prefix) as consumer:
-            await eventually(consumer.assignment, within_s=30, what="the member has its partition")
-            refused = (await groups.commit(prefix, {tp: CommittedOffset(9)}))[tp]
-    offsets = (await groups.committed([prefix]))[prefix]
-
-    assert refused is not None
-    assert refused.code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert not isinstance(offsets, Exception)
-    assert offsets[tp].offset == 5
-
-
-async def _committed(admined: Admined, group: str, tp: TopicPartition) -> None:
-    """Create the topic and commit 5; the first coordinator of a new cluster takes a moment to find its log."""
-    await Admin(admined.cluster).create_topics([NewTopic(tp.topic, 1, 1)])
-
-    async def is_taken() -> bool:
-        return not any((await Groups(admined.cluster).commit(group, {tp: CommittedOffset(5)})).values())
-
-    await eventually(is_taken, within_s=30, what=f"{group} is committed")

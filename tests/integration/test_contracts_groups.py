@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiokafka.protocol.commit import OffsetCommitRequest_v2, OffsetCommitRequest_v3
+from aiokafka.protocol.admin import DescribeGroupsRequest_v2, ListGroupsRequest_v2
+from aiokafka.protocol.api import RequestStruct
+from aiokafka.protocol.commit import OffsetCommitRequest_v2, OffsetCommitRequest_v3, OffsetFetchRequest_v3
+from aiokafka.protocol.coordination import FindCoordinatorRequest_v1
 from aiokafka.protocol.group import JoinGroupRequest_v5, LeaveGroupRequest_v1, SyncGroupRequest_v3
+from aiokafka.protocol.types import Array, Int32, String
 
 from mm2py.wire.groups.requests import (
     ConsumerGroupDescribeRequest_v0,
+    DescribeGroupsRequest_v3_fixed,
     DescribeGroupsRequest_v4,
     FindCoordinatorRequest_v4,
     HeartbeatRequest_v3,
     ListGroupsRequest_v5,
     OffsetFetchRequest_v8,
 )
+from mm2py.wire.requests import answer, flexible
 from tests.support.contracts import Side, contract
 from tests.support.eventually import eventually
 
@@ -202,3 +208,79 @@ async def _until_empty(it: Side) -> None:
         return bool(answer.groups[0][2] == "Empty")
 
     await eventually(is_empty, within_s=60, what="the member is gone")
+
+
+class ConsumerGroupHeartbeatRequest_v1(RequestStruct):  # type: ignore[misc]  # noqa: N801
+    """How a member of the consumer protocol joins and leaves (KIP-848). Of the answer only the beginning is read."""
+
+    API_KEY = 68
+    API_VERSION = 1
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = answer(68, 1, flexible(("throttle_time_ms", Int32)))
+    SCHEMA = flexible(
+        ("group", String()),
+        ("member_id", String()),
+        ("member_epoch", Int32),
+        ("instance_id", String()),
+        ("rack_id", String()),
+        ("rebalance_timeout_ms", Int32),
+        ("subscribed_topic_names", Array(String())),
+        ("subscribed_topic_regex", String()),
+        ("server_assignor", String()),
+        ("topic_partitions", Array(String())),
+    )
+
+
+async def consume(it: Side, *, epoch: int) -> None:
+    """Have a member of the consumer protocol join, or with epoch -1 leave: the model is told, as it speaks none."""
+    if it.model is not None:
+        it.model.coordinator.use(it.prefix, members=int(epoch == 0), kind="consumer")
+        return
+    said = (it.prefix, "SGVyZSBJIGFtIG5vdCE", epoch, None, None, 10_000, [it.prefix], None, None, [], {})
+    await it.ask(ConsumerGroupHeartbeatRequest_v1(*said), notes=False)
+
+
+def _seen(answer: Any) -> Any:
+    return [(code, group, state, len(members)) for code, _, group, state, _, _, _, members, *_ in answer.groups]
+
+
+async def described(it: Side) -> None:
+    """Note what is told of a group of the consumer protocol."""
+    await it.read(ConsumerGroupDescribeRequest_v0([it.prefix], False, {}), notes=_seen)
+    await it.ask(DescribeGroupsRequest_v4([it.prefix], False))
+    await it.ask(ListGroupsRequest_v5([], [], {}), notes=_own(it))
+    await it.ask(OffsetFetchRequest_v8([(it.prefix, None, {})], False, {}))
+
+
+@contract
+async def test_a_group_of_the_consumer_protocol(it: Side) -> None:
+    """In the classic way it is described as dead; who is not its member commits only once it has no members."""
+    await it.known(it.prefix)
+    await found(it)
+    await consume(it, epoch=0)
+    await described(it)
+    await it.ask(commit(it, (it.prefix, 0, 5)))
+    await described(it)
+    await consume(it, epoch=-1)
+    await described(it)
+    await it.ask(commit(it, (it.prefix, 0, 6)))
+    await described(it)
+
+
+@contract
+async def test_what_clients_from_before_kafka_3_0_ask_about_a_group(it: Side) -> None:
+    """They ask about one group at a time, and learn less."""
+    name = it.prefix
+    await it.known(name)
+    await found(it)
+    await it.ask(FindCoordinatorRequest_v1(name, 0))
+    await it.ask(OffsetFetchRequest_v3(name, None))
+    await it.ask(commit(it, (name, 0, 5)))
+    for ask in (DescribeGroupsRequest_v2([name]), DescribeGroupsRequest_v3_fixed([name], False)):
+        await it.ask(ask)
+    await member(it)
+    for ask in (DescribeGroupsRequest_v2([name, f"{name}-gone"]), DescribeGroupsRequest_v3_fixed([name], False)):
+        await it.ask(ask)
+    await it.ask(ListGroupsRequest_v2(), notes=lambda answer: [row for row in answer.groups if row[0] == name])
+    await it.ask(OffsetFetchRequest_v3(name, None))
+    await it.ask(OffsetFetchRequest_v3(name, [(name, [0, 7])]))

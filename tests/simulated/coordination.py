@@ -1,5 +1,5 @@
 """
-What coordinators keep: transactional ids, and groups by the classic protocol.
+What coordinators keep: transactional ids, groups by the classic protocol, and groups that something else uses.
 
 After TransactionCoordinator / TransactionStateManager (states, fencing by epoch, markers later than the answer) and
 GroupMetadataManager's classic groups (members, static ones, generations, rebalances, sessions). What a coordinator has
@@ -99,9 +99,11 @@ class Member:
 
 @attrs.define(eq=False)
 class Group:
-    """A group of the classic protocol."""
+    """A group; one of another protocol than the classic one is only there to be found, see `GroupCoordinator.use`."""
 
     name: str
+    #: As brokers list it: classic, consumer (KIP-848), share.
+    kind: str = "classic"
     protocol_type: str = ""
     protocol: str = ""
     state: GroupState = GroupState.EMPTY
@@ -134,6 +136,16 @@ class GroupCoordinator:
     def known(self, name: str) -> Group:
         """Return a group, or what one is that does not exist."""
         return self.groups.get(name) or Group(name)
+
+    def use(self, name: str, *, members: int, kind: str = "classic", protocol: str = "consumer") -> Group:
+        """Have something else use a group, by whatever protocol: it has so many members, whose sessions never end."""
+        group = self.group(name)
+        group.kind, group.protocol_type, group.protocol = kind, protocol, "range"
+        made = [Member(f"{name}-{number}", None, 0.0, 0.0, {"range": b""}) for number in range(members)]
+        group.members = {it.member_id: it for it in made}
+        group.state = GroupState.STABLE if members else GroupState.EMPTY
+        self._store(group)
+        return group
 
     def moved(self, name: str) -> None:
         """Another broker coordinates the group: it knows what was stored."""

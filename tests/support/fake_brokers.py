@@ -2,14 +2,14 @@
 Brokers of the simulated cluster that are asked without a network, for unit tests of what sits on a `BrokerConnection`.
 
 Requests and responses go through their real encodings, so that a wrong schema fails here. A test changes what the
-brokers say by changing the cluster's topics, or by queueing answers with `script`.
+brokers say by changing the cluster's topics and groups, or by queueing answers with `script`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,7 +17,8 @@ from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 from tests.simulated.broker import Broker
-from tests.simulated.cluster import Cluster, Topic
+from tests.simulated.cluster import SLOTS, Cluster, Topic
+from tests.simulated.coordination import Group
 from tests.simulated.log import Batch, Partition
 from tests.simulated.loop import SimLoop
 from tests.simulated.network import Network
@@ -26,17 +27,21 @@ from tests.simulated.requests import HANDLERS
 
 METADATA, PRODUCE, FETCH, LIST_OFFSETS, CREATE_TOPICS, DESCRIBE_CONFIGS, CREATE_PARTITIONS = 3, 0, 1, 2, 19, 32, 37
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, ALTER_CONFIGS = 29, 30, 31, 44
+OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, DESCRIBE, LIST, CONSUMER_DESCRIBE = 8, 9, 10, 15, 16, 69
 
 #: What brokers of Kafka 4.3 and of Kafka 2.1 speak.
 NEW_VERSIONS = {
     PRODUCE: (0, 13), FETCH: (4, 18), LIST_OFFSETS: (1, 11), METADATA: (0, 13),
     CREATE_TOPICS: (2, 7), DESCRIBE_CONFIGS: (1, 4), CREATE_PARTITIONS: (0, 3),
     DESCRIBE_ACLS: (1, 3), CREATE_ACLS: (1, 3), DELETE_ACLS: (1, 3), ALTER_CONFIGS: (0, 1),
+    OFFSET_COMMIT: (2, 10), OFFSET_FETCH: (1, 10), FIND_COORDINATOR: (0, 6), DESCRIBE: (0, 6), LIST: (0, 5),
+    CONSUMER_DESCRIBE: (0, 1),
 }  # fmt: skip
 OLD_VERSIONS = {
     PRODUCE: (0, 7), FETCH: (0, 10), LIST_OFFSETS: (0, 4), METADATA: (0, 7),
     CREATE_TOPICS: (0, 3), DESCRIBE_CONFIGS: (0, 2), CREATE_PARTITIONS: (0, 1),
     DESCRIBE_ACLS: (0, 1), CREATE_ACLS: (0, 1), DELETE_ACLS: (0, 1),
+    OFFSET_COMMIT: (0, 6), OFFSET_FETCH: (0, 5), FIND_COORDINATOR: (0, 2), DESCRIBE: (0, 2), LIST: (0, 2),
 }  # fmt: skip
 
 #: The partitions of the topic in `brokers_of_foo`.
@@ -88,6 +93,22 @@ class _Loop:
 class _Cluster(Cluster):
     """A simulated cluster whose replicas follow at once, and whose topics tests put there."""
 
+    def __init__(self, brokers: int) -> None:
+        super().__init__("B", cast("SimLoop", _Loop()), _NOWHERE, 0, brokers=brokers, forgets=False)
+        #: What coordinators answer about a group or a transactional id, whatever they know of it.
+        self.errors: dict[str, int] = {}
+        self._placed: dict[str, int] = {}
+
+    def place(self, name: str, node: int) -> None:
+        """Have a broker coordinate a group or a transactional id, and no other one move with it."""
+        self.slots[self._placed.setdefault(name, SLOTS + len(self._placed))] = node
+
+    def slot(self, name: str) -> int:
+        return self._placed[name] if name in self._placed else super().slot(name)
+
+    def away(self, broker: Broker, name: str) -> int:
+        return self.errors.get(name) or super().away(broker, name)
+
     def appended(self, _broker: Broker, partition: Partition, batch: Batch) -> None:
         partition.raise_watermark(batch.last + 1)
 
@@ -135,7 +156,7 @@ class FakeBrokers:
 
     def __init__(self, count: int = 3) -> None:
         self.hosts = {node_id: f"b{node_id}" for node_id in range(count)}
-        self._cluster = _Cluster("B", cast("SimLoop", _Loop()), _NOWHERE, 0, brokers=count, forgets=False)
+        self._cluster = _Cluster(count)
         self.controller = 0
         self.down: set[int] = set()
         self.versions = NEW_VERSIONS
@@ -157,6 +178,36 @@ class FakeBrokers:
     @topics.setter
     def topics(self, topics: dict[str, Topic]) -> None:
         self._cluster.topics = topics
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """What coordinators answer about a group, whatever they know of it."""
+        return self._cluster.errors
+
+    @errors.setter
+    def errors(self, errors: dict[str, int]) -> None:
+        self._cluster.errors = errors
+
+    def group(
+        self, name: str, offsets: Mapping[TopicPartition, int] | None = None, *, at: int | None = None,
+        members: int = 0, kind: str = "classic", protocol: str = "consumer",
+    ) -> Group:  # fmt: skip
+        """Have something else use a group, with so many members, and *offsets* over those that it has; `commit`ted."""
+        if at is not None:
+            self._cluster.place(name, at)
+        group = self._cluster.coordinator.use(name, members=members, kind=kind, protocol=protocol)
+        self.commit(name, offsets or {})
+        return group
+
+    def commit(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets, as the members of a group do."""
+        stored = self._cluster.coordinator.group(name).offsets
+        stored |= {(tp.topic, tp.partition): (offset, "m") for tp, offset in offsets.items()}
+
+    def committed(self, name: str) -> dict[TopicPartition, int]:
+        """Return a group's offsets."""
+        stored = self._cluster.coordinator.known(name).offsets
+        return {TopicPartition(*place): offset for place, (offset, _) in stored.items()}
 
     @property
     def endpoint(self) -> ClusterEndpoint:

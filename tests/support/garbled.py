@@ -18,7 +18,7 @@ import mm2py.wire
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.wire.connection import BrokerConnection
-from tests.support.group_brokers import GroupBrokers
+from tests.support.fake_brokers import FakeBrokers
 
 
 _SIZE = struct.Struct(">i")
@@ -124,7 +124,7 @@ class _Transport(asyncio.Transport):
         return
 
 
-class GarbledBrokers(GroupBrokers):
+class GarbledBrokers(FakeBrokers):
     """Brokers that mostly find each other, answer nonsense to the rest, and are gone after so many answers."""
 
     def __init__(self, random: Random, answers: int) -> None:

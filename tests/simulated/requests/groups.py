@@ -1,15 +1,17 @@
-"""Groups: members by the classic protocol, what is told of them, and their offsets."""
+"""Groups: members by the classic protocol, what is told of groups of any protocol, and their offsets."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.protocol.commit import OffsetCommitRequest_v2, OffsetCommitRequest_v3
+from aiokafka.protocol.admin import DescribeGroupsRequest_v2, ListGroupsRequest_v2
+from aiokafka.protocol.commit import OffsetCommitRequest_v2, OffsetCommitRequest_v3, OffsetFetchRequest_v3
 from aiokafka.protocol.group import JoinGroupRequest_v5, LeaveGroupRequest_v1, SyncGroupRequest_v3
 
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.requests import (
     ConsumerGroupDescribeRequest_v0,
+    DescribeGroupsRequest_v3_fixed,
     DescribeGroupsRequest_v4,
     HeartbeatRequest_v3,
     ListGroupsRequest_v5,
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
 _UNKNOWN = -(2**31)
 #: offset.metadata.max.bytes.
 _LONGEST_TEXT = 4096
-#: Since which version a commit's answer says for how long its client is throttled.
-_THROTTLED = 3
+#: Since which versions a commit's answer says for how long its client is throttled, a description what the client may
+#: do and who is a static member, a list in which state a group is, and an answer has the offsets of many groups.
+_THROTTLED, _OPERATIONS, _INSTANCES, _STATES, _MANY = 3, 3, 4, 4, 8
+_CLASSIC, _CONSUMER = "classic", "consumer"
 
 
 def _group(broker: Broker, name: str) -> tuple[int, Group]:
@@ -90,57 +94,62 @@ def _leave(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
 
 def _describe_groups(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
     cluster = broker.cluster
+    operations = (_UNKNOWN,) if it.API_VERSION >= _OPERATIONS else ()
     rows: list[Any] = []
     for name in it.groups:
         code, found = cluster.away(broker, name), cluster.coordinator.groups.get(name)
-        if found is None or code:
-            rows.append((code, name, "" if code else "Dead", "", "", [], _UNKNOWN))
+        if found is None or code or found.kind != _CLASSIC:
+            rows.append((code, name, "" if code else "Dead", "", "", [], *operations))
             continue
         is_stable = found.state is GroupState.STABLE
-        members = [
-            (
-                m.member_id,
-                m.instance,
-                m.client_id,
-                m.client,
-                m.protocols[found.protocol] if is_stable else b"",
-                m.assignment,
-            )
-            for m in found.members.values()
-        ]
+        members: list[Any] = []
+        for m in found.members.values():
+            instance = (m.instance,) if it.API_VERSION >= _INSTANCES else ()
+            said = m.protocols[found.protocol] if is_stable else b""
+            members.append((m.member_id, *instance, m.client_id, m.client, said, m.assignment))
         protocol = found.protocol if is_stable else ""
-        rows.append((0, name, found.state.value, found.protocol_type, protocol, members, _UNKNOWN))
+        rows.append((0, name, found.state.value, found.protocol_type, protocol, members, *operations))
     return it.RESPONSE_TYPE(0, rows)
 
 
 def _describe_consumer_groups(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
-    code = int(ErrorCode.GROUP_ID_NOT_FOUND)
-    return it.RESPONSE_TYPE(
-        0, [(code, f"Group {name} not found.", name, "", 0, 0, "", [], _UNKNOWN, {}) for name in it.groups], {}
-    )
+    cluster = broker.cluster
+    nothing: Any = ([], {})
+    rows: list[Any] = []
+    for name in it.groups:
+        code, found = cluster.away(broker, name), cluster.coordinator.groups.get(name)
+        if found is None or code or found.kind != _CONSUMER:
+            code = code or int(ErrorCode.GROUP_ID_NOT_FOUND)
+            rows.append((code, f"Group {name} not found.", name, "", 0, 0, "", [], _UNKNOWN, {}))
+            continue
+        members: list[Any] = [(it, None, None, 1, "", "", [], None, nothing, nothing, {}) for it in found.members]
+        rows.append((0, None, name, found.state.value, 1, 1, "uniform", members, _UNKNOWN, {}))
+    return it.RESPONSE_TYPE(0, rows, {})
 
 
 def _list_groups(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
     cluster = broker.cluster
-    rows: list[Any] = [
-        (name, found.protocol_type, found.state.value, "classic", {})
-        for name, found in cluster.coordinator.groups.items()
-        if cluster.slots[cluster.slot(name)] == broker.node
-    ]
+    own = [it for it in cluster.coordinator.groups.values() if cluster.slots[cluster.slot(it.name)] == broker.node]
+    if it.API_VERSION < _STATES:
+        return it.RESPONSE_TYPE(0, 0, [(found.name, found.protocol_type) for found in own])
+    rows: list[Any] = [(found.name, found.protocol_type, found.state.value, found.kind, {}) for found in own]
     return it.RESPONSE_TYPE(0, 0, rows, {})
 
 
 def _fetch_offsets(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
+    has_many = it.API_VERSION >= _MANY
+    epoch: tuple[int, ...] = (-1,) if has_many else ()
+    tags: tuple[Any, ...] = ({},) if has_many else ()
     rows: list[Any] = []
-    for name, named, *_ in it.groups:
+    for name, named, *_ in it.groups if has_many else [(it.consumer_group, it.topics)]:
         code, found = _group(broker, name)
         wanted = found.offsets if named is None else [(topic, it) for topic, of, *_ in named for it in of]
         by_topic: dict[str, list[Any]] = {}
         for topic, number in () if code else wanted:
             offset, text = found.offsets.get((topic, number), (-1, ""))
-            by_topic.setdefault(topic, []).append((number, offset, -1, text, 0, {}))
-        rows.append((name, [(topic, of, {}) for topic, of in by_topic.items()], code, {}))
-    return it.RESPONSE_TYPE(0, rows, {})
+            by_topic.setdefault(topic, []).append((number, offset, *epoch, text, 0, *tags))
+        rows.append((name, [(topic, of, *tags) for topic, of in by_topic.items()], code, *tags))
+    return it.RESPONSE_TYPE(0, rows, {}) if has_many else it.RESPONSE_TYPE(0, *rows[0][1:])
 
 
 def _commit(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
@@ -170,9 +179,9 @@ KINDS = (
     Kind(_sync, (SyncGroupRequest_v3,)),
     Kind(_heartbeat, (HeartbeatRequest_v3,)),
     Kind(_leave, (LeaveGroupRequest_v1,)),
-    Kind(_describe_groups, (DescribeGroupsRequest_v4,)),
+    Kind(_describe_groups, (DescribeGroupsRequest_v2, DescribeGroupsRequest_v3_fixed, DescribeGroupsRequest_v4)),
     Kind(_describe_consumer_groups, (ConsumerGroupDescribeRequest_v0,)),
-    Kind(_list_groups, (ListGroupsRequest_v5,)),
-    Kind(_fetch_offsets, (OffsetFetchRequest_v8,)),
+    Kind(_list_groups, (ListGroupsRequest_v2, ListGroupsRequest_v5)),
+    Kind(_fetch_offsets, (OffsetFetchRequest_v3, OffsetFetchRequest_v8)),
     Kind(_commit, (OffsetCommitRequest_v2, OffsetCommitRequest_v3)),
 )

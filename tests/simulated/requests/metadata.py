@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aiokafka.protocol.coordination import FindCoordinatorRequest_v1
+
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.requests import FindCoordinatorRequest_v4
 from mm2py.wire.requests import MetadataRequest_v7, MetadataRequest_v9, MetadataRequest_v11
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 
 _HAS_IDS = 10
+#: Since when many coordinators are looked up at once.
+_MANY = 4
 _UNKNOWN = -(2**31)
 #: The bits of all operations that there are on a resource of the kind.
 _ALL_OF_TOPIC, _ALL_OF_CLUSTER = 3576, 8096
@@ -53,19 +57,24 @@ def _metadata(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
 
 def _coordinators(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
     cluster = broker.cluster
-    log = "__transaction_state" if it.key_type else "__consumer_offsets"
+    has_many = it.API_VERSION >= _MANY
+    keys = it.coordinator_keys if has_many else [it.coordinator_key]
+    log = "__transaction_state" if (it.key_type if has_many else it.coordinator_type) else "__consumer_offsets"
     if log not in cluster.topics:  # brokers make it at the first look-up; the product looks whether it is there
         cluster.create(log, len(cluster.slots))
     rows: list[Any] = []
-    for name in it.coordinator_keys:
+    for name in keys:
         node = cluster.slots[cluster.slot(name)]
         gone = node in cluster.fenced
         code = int(ErrorCode.COORDINATOR_NOT_AVAILABLE) if gone else 0
         rows.append((name, -1 if gone else node, *cluster.brokers[node].advertised, code, None, {}))
+    if not has_many:
+        _, node, host, port, code, *_ = rows[0]
+        return it.RESPONSE_TYPE(0, code, "" if code else "NONE", node, host, port)
     return it.RESPONSE_TYPE(0, rows, {})
 
 
 KINDS = (
     Kind(_metadata, (MetadataRequest_v7, MetadataRequest_v9, MetadataRequest_v11)),
-    Kind(_coordinators, (FindCoordinatorRequest_v4,)),
+    Kind(_coordinators, (FindCoordinatorRequest_v1, FindCoordinatorRequest_v4)),
 )

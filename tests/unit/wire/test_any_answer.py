@@ -37,7 +37,6 @@ from mm2py.wire.transactions import TransactionalProducer
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FakePartition, FakeTopic
 from tests.support.garbled import GarbledBrokers, answer_to, damaged, structs
-from tests.support.group_brokers import FakeGroup
 from tests.support.line import ENDPOINT, Frames, Line, frame
 from tests.support.produce_v13 import told_by_id
 from tests.support.secure_clusters import plain_line
@@ -282,7 +281,8 @@ async def test_whatever_brokers_answer_a_verb_ends(verb: Verb, random: Random, a
     """Null, rows that were not asked for, rows left out, nonsense: each verb returns, or raises an error of ours."""
     brokers = GarbledBrokers(random, answers)
     brokers.topics = {name: FakeTopic([FakePartition(), FakePartition(1)]) for name in "th"}
-    brokers.groups = {name: FakeGroup() for name in ("g", "h", "tx")}
+    for name in ("g", "h"):
+        brokers.group(name)
     told: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
     cluster = Cluster(brokers.endpoint, LoopClock(), opener=brokers.open)

@@ -25,9 +25,8 @@ from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.checkpointing import Shift
 from tests.support.clocks import LoopClock
-from tests.support.fake_brokers import FETCH, FakePartition, FakeTopic
+from tests.support.fake_brokers import FETCH, OFFSET_FETCH, FakeBrokers, FakePartition, FakeTopic
 from tests.support.flow_rig import SETTINGS, flow_context
-from tests.support.group_brokers import OFFSET_FETCH, FakeGroup, GroupBrokers
 
 
 TOPIC = "A.checkpoints.internal"
@@ -40,8 +39,8 @@ ABROAD, HOME = TopicPartition("B.bar", 0), TopicPartition("bar", 0)
 class CheckpointsRig:
     """A flow's checkpoints on fake brokers; the source holds groups, the target logs of a hundred records."""
 
-    source: GroupBrokers
-    target: GroupBrokers
+    source: FakeBrokers
+    target: FakeBrokers
     events: EventLog
     clock: LoopClock
     here: Cluster
@@ -82,10 +81,11 @@ class CheckpointsRig:
 @pytest.fixture
 async def rig() -> AsyncIterator[CheckpointsRig]:
     clock = LoopClock()
-    source, target = GroupBrokers(), GroupBrokers()
+    source, target = FakeBrokers(), FakeBrokers()
     hundred = {topic: FakeTopic([FakePartition(end=100)]) for topic in (THERE.topic, HOME.topic)}
     target.topics = {TOPIC: FakeTopic([FakePartition()]), **hundred}
-    source.groups = {"g": FakeGroup(0, offsets={HERE: 40}), "h": FakeGroup(1, offsets={HERE: 10})}
+    source.group("g", {HERE: 40}, at=0)
+    source.group("h", {HERE: 10}, at=1)
     async with (
         Cluster(attrs.evolve(source.endpoint, alias="A"), clock, opener=source.open) as here,
         Cluster(attrs.evolve(target.endpoint, alias="B"), clock, opener=target.open) as there,
@@ -200,7 +200,7 @@ async def test_a_custom_class_that_fails_for_a_topic_spares_the_others(
     """A group reads a topic that it does not expect: that is reported, once, and what it expects is translated."""
     rig.choose(settings)
     await rig.made.read()
-    rig.source.groups["g"].offsets[TopicPartition("other", 0)] = 7
+    rig.source.commit("g", {TopicPartition("other", 0): 7})
     await rig.made.emit_once(["g", "h"])
     await rig.made.emit_once(["g", "h"])
 
@@ -232,9 +232,9 @@ async def test_of_groups_that_are_gone_the_newest_are_remembered(
     names = [f"console-{number}" for number in range(6)]
     await rig.made.read()
     for name in names:
-        rig.source.groups[name] = FakeGroup(0, offsets={HERE: 40})
+        rig.source.group(name, {HERE: 40})
         await rig.made.emit_once(["g", name])
-    rig.source.groups["g"].offsets[HERE] = 50
+    rig.source.commit("g", {HERE: 50})
     rig.forward.precision, rig.forward.by_topic = Precision.COARSE, {HERE.topic: -9}
     await rig.made.emit_once(["g", names[-2]])
 
@@ -251,8 +251,8 @@ async def test_a_group_that_has_read_for_long_is_among_the_newest_once_it_is_gon
     await rig.made.read()
     for number in range(6):
         name = f"console-{number}"
-        rig.source.groups[name] = FakeGroup(0, offsets={HERE: 40})
-        rig.source.groups["g"].offsets[HERE] = 40 + number
+        rig.source.group(name, {HERE: 40})
+        rig.source.commit("g", {HERE: 40 + number})
         await rig.made.emit_once(["g", name])
     await rig.made.emit_once([])
 
@@ -269,7 +269,8 @@ async def test_of_partitions_that_a_group_no_longer_reads_the_newest_are_remembe
     rig.forward.by_topic = dict.fromkeys([HERE.topic, *topics], 0)
     await rig.made.read()
     for topic in topics:
-        rig.source.groups["g"].offsets = {HERE: 40, TopicPartition(topic, 0): 7}
+        rig.source.group("g").offsets.clear()
+        rig.source.commit("g", {HERE: 40, TopicPartition(topic, 0): 7})
         await rig.made.emit_once(["g"])
     rig.source.errors = {"g": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
     await rig.made.emit_once(["g"])
@@ -298,6 +299,11 @@ async def test_a_target_log_that_cannot_be_asked_about_is_left_out(rig: Checkpoi
     assert "did not return" in found.views["g"][0].why
 
 
+def _read_abroad(rig: CheckpointsRig, *, members: int = 1) -> None:
+    rig.source.group("g", members=members).offsets.clear()
+    rig.source.commit("g", {ABROAD: 20})
+
+
 async def test_what_a_group_reads_abroad_is_carried_home_once(rig: CheckpointsRig) -> None:
     """
     Failback, and an operator who resets the group at home afterwards.
@@ -306,14 +312,14 @@ async def test_what_a_group_reads_abroad_is_carried_home_once(rig: CheckpointsRi
     is to be moved again; once that is done, and the group has no members any more, it is not wanted any longer.
     """
     await rig.made.read()
-    group = rig.source.groups["g"] = FakeGroup(0, state="Stable", members=1, offsets={ABROAD: 20})
+    _read_abroad(rig)
     first = await rig.made.emit_once(["g"])
-    group.offsets[ABROAD] = 30
+    rig.source.commit("g", {ABROAD: 30})
     second = await rig.made.emit_once(["g"])
     rig.made.note_settled(first, ["g"])
     third = await rig.made.emit_once(["g"])
     rig.made.note_settled(third, ["g"])
-    group.state, group.members = "Empty", 0
+    rig.source.group("g")
     fourth = await rig.made.emit_once(["g"])
 
     assert [found.wanted.get("g", {}).get(HOME) for found in (first, second, third, fourth)] == [
@@ -335,7 +341,7 @@ async def test_what_a_router_renamed_is_carried_home_to_the_topic_it_came_from(r
     rig.target.topics[born.topic] = rig.target.topics.pop(HOME.topic)
     rig.back.came_from = {ABROAD: born}
     await rig.made.read()
-    rig.source.groups["g"] = FakeGroup(0, state="Stable", members=1, offsets={ABROAD: 20})
+    _read_abroad(rig)
     found = await rig.made.emit_once(["g"])
 
     assert found.wanted == {"g": {born: CommittedOffset(23, "m")}}
@@ -345,13 +351,13 @@ async def test_what_a_router_renamed_is_carried_home_to_the_topic_it_came_from(r
 async def test_a_group_that_leaves_amid_a_round_is_carried_home(rig: CheckpointsRig) -> None:
     """It commits and leaves right after its offsets were read; whether it had members is asked before that."""
     await rig.made.read()
-    group = rig.source.groups["g"] = FakeGroup(0, state="Stable", members=1, offsets={ABROAD: 20})
+    _read_abroad(rig)
     first = await rig.made.emit_once(["g"])
     rig.made.note_settled(first, ["g"])
 
     def leaves(node: int, request: Any) -> Any:
-        before = rig.source.fetch_offsets(node, request)
-        group.state, group.members, group.offsets[ABROAD] = "Empty", 0, 30
+        before = rig.source.plainly(node, request)
+        rig.source.group("g", {ABROAD: 30})
         return before
 
     rig.source.script(OFFSET_FETCH, leaves)
@@ -364,7 +370,7 @@ async def test_a_group_that_leaves_amid_a_round_is_carried_home(rig: Checkpoints
 async def test_what_is_not_all_known_yet_is_carried_home_again(rig: CheckpointsRig) -> None:
     """An offset past what is known to be copied is settled only once it is translated in full."""
     await rig.made.read()
-    rig.source.groups["g"] = FakeGroup(0, state="Stable", members=1, offsets={ABROAD: 20})
+    _read_abroad(rig)
     rig.back.precision = Precision.END
     early = await rig.made.emit_once(["g"])
     rig.made.note_settled(early, ["g"])
@@ -377,7 +383,7 @@ async def test_what_is_not_all_known_yet_is_carried_home_again(rig: CheckpointsR
 async def test_an_offset_that_merely_stands_abroad_stays_there(rig: CheckpointsRig) -> None:
     """A group without members: the other direction's sync wrote it. It has a checkpoint, but is not carried home."""
     await rig.made.read()
-    rig.source.groups["g"] = FakeGroup(0, offsets={ABROAD: 20})
+    _read_abroad(rig, members=0)
     found = await rig.made.emit_once(["g"])
 
     assert found.wanted == {}
@@ -405,11 +411,11 @@ async def test_no_group_waits_for_the_leader_of_another_one_s_topic(rig: Checkpo
     """
     lost, remote = TopicPartition("lost", 0), TopicPartition("A.lost", 0)
     rig.target.topics[remote.topic] = FakeTopic([FakePartition(leader=-1)])
-    rig.source.groups["h"] = FakeGroup(1, offsets={lost: 10, HERE: 10})
+    rig.source.commit("h", {lost: 10})
     rig.forward.by_topic = {HERE.topic: -5, lost.topic: 0}
     await rig.made.read()
     await rig.made.emit_once(["g", "h"])
-    rig.source.groups["g"] = FakeGroup(0, offsets={HERE: 50})
+    rig.source.commit("g", {HERE: 50})
     begun = rig.clock.monotonic()
     await rig.made.emit_once(["g", "h"])
 

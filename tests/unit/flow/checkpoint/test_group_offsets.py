@@ -19,20 +19,21 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.consumer_groups import Groups
 from tests.support.clocks import LoopClock
+from tests.support.fake_brokers import DESCRIBE, OFFSET_COMMIT, OFFSET_FETCH, FakeBrokers, FakePartition, FakeTopic
 from tests.support.flow_rig import FLOW, SETTINGS, flow_context
-from tests.support.group_brokers import DESCRIBE, OFFSET_COMMIT, OFFSET_FETCH, FakeGroup, GroupBrokers
 
 
 REMOTE = TopicPartition("A.foo", 0)
 OTHER = TopicPartition("A.foo", 1)
 
 
-class Target(GroupBrokers):
+class Target(FakeBrokers):
     """A target's coordinators; some requests fail, and things happen right before others."""
 
     def __init__(self) -> None:
         super().__init__()
         self.latency_s = 0.0
+        self.topics = {REMOTE.topic: FakeTopic([FakePartition(), FakePartition()])}
         self.failing: dict[int, ErrorCode] = {}
         self.before: dict[int, Callable[[], None]] = {}
 
@@ -40,6 +41,10 @@ class Target(GroupBrokers):
         self.before.get(request.API_KEY, lambda: None)()
         self.errors = {"g": int(self.failing[request.API_KEY])} if request.API_KEY in self.failing else {}
         return super().answer(node_id, request)
+
+    def have(self, offset: int, **more: Any) -> None:
+        """Have the group, which stands at *offset*."""
+        self.group("g", {REMOTE: offset}, **more)
 
     @property
     def commits(self) -> list[tuple[str, dict[TopicPartition, int]]]:
@@ -51,11 +56,6 @@ class Target(GroupBrokers):
             )
             for _, request in self.requests_of(OFFSET_COMMIT)
         ]
-
-
-def group_at(offset: int, **more: Any) -> FakeGroup:
-    """Make a group that stands at *offset*."""
-    return FakeGroup(offsets={REMOTE: offset}, **more)
 
 
 @attrs.frozen
@@ -129,7 +129,7 @@ async def test_a_group_that_does_not_exist_is_written(rig: GroupOffsetsRig) -> N
 
 async def test_an_empty_group_goes_forward_and_never_back(rig: GroupOffsetsRig) -> None:
     """Idle at the target: forward is written, what is ahead stays (testSyncOffset, idle and ahead)."""
-    rig.target.groups["g"] = group_at(50)
+    rig.target.have(50)
     await rig.sync(100)
     await rig.sync(100)
     await rig.sync(70)
@@ -141,19 +141,19 @@ async def test_an_empty_group_goes_forward_and_never_back(rig: GroupOffsetsRig) 
 async def test_a_group_may_be_set_back_where_the_settings_say_so(rig: GroupOffsetsRig) -> None:
     """sync.group.offsets.rewind.enabled follows a group that was reset at the source."""
     rewinding = GroupOffsetsRig(rig.target, rig.groups, rig.events, rig.clock, may_rewind=True)
-    rig.target.groups["g"] = group_at(50)
+    rig.target.have(50)
     await rewinding.sync(20)
 
-    assert rig.target.groups["g"].offsets == {REMOTE: 20}
+    assert rig.target.committed("g") == {REMOTE: 20}
 
 
 async def test_an_active_group_is_left_alone_and_said_so_once(rig: GroupOffsetsRig) -> None:
     """Members at the target: nothing is even tried; once they have left, it goes on."""
-    group = rig.target.groups["g"] = group_at(50, members=1, state="Stable")
+    rig.target.have(50, members=1)
     settled = await rig.sync(100)
     await rig.clock.sleep(60)
     await rig.sync(110)
-    group.members, group.state = 0, "Empty"
+    rig.target.group("g")
     await rig.sync(120)
 
     assert settled == frozenset()
@@ -172,12 +172,12 @@ async def test_a_group_that_cannot_be_looked_at_is_left_alone(
 
     MirrorMaker takes a group whose description failed for a new one and writes all its offsets, backwards too.
     """
-    rig.target.groups["g"] = group_at(500)
+    rig.target.have(500)
     rig.target.failing[failure] = code
     settled = await rig.sync(100)
 
     assert rig.target.commits == []
-    assert rig.target.groups["g"].offsets == {REMOTE: 500}
+    assert rig.target.committed("g") == {REMOTE: 500}
     assert (settled, rig.state) == (frozenset(), AtTarget.UNKNOWN)
     (skipped,) = rig.events.of(GroupSyncSkipped)
     assert code.name in skipped.reason
@@ -188,7 +188,7 @@ async def test_a_group_that_cannot_be_looked_at_is_left_alone(
 
 async def test_one_group_s_failure_does_not_keep_others_from_being_written(rig: GroupOffsetsRig) -> None:
     """An active group beside an idle one: the idle one is written all the same."""
-    rig.target.groups["g"] = group_at(50, members=3, state="Stable")
+    rig.target.have(50, members=3)
     settled = await rig.sync(100, other=7, third=8)
 
     assert sorted(rig.target.commits) == [("other", {REMOTE: 7}), ("third", {REMOTE: 8})]
@@ -202,15 +202,15 @@ async def test_a_consumer_that_joins_between_look_and_write_wins(rig: GroupOffse
     The group is empty at both looks; then a consumer joins; then the commit arrives and is refused. Nothing is
     written, and the group counts as active.
     """
-    group = rig.target.groups["g"] = group_at(50)
+    rig.target.have(50)
 
     def join() -> None:
-        group.members = 1
+        rig.target.group("g", members=1)
 
     rig.target.before[OFFSET_COMMIT] = join
     await rig.sync(100)
 
-    assert group.offsets == {REMOTE: 50}
+    assert rig.target.committed("g") == {REMOTE: 50}
     assert rig.state is AtTarget.ACTIVE
 
 
@@ -221,17 +221,17 @@ async def test_offsets_that_moved_since_the_first_look_are_seen_by_the_second(ri
     The first look finds 50 and no members. A consumer reads to 500, commits and leaves. The second look
     finds 500, and nothing is written over it.
     """
-    group = rig.target.groups["g"] = group_at(50)
+    rig.target.have(50)
     looks = iter([50, 500])
 
     def look() -> None:
-        group.offsets[REMOTE] = next(looks)
+        rig.target.commit("g", {REMOTE: next(looks)})
 
     rig.target.before[OFFSET_FETCH] = look
     await rig.sync(100)
 
     assert rig.target.commits == []
-    assert group.offsets == {REMOTE: 500}
+    assert rig.target.committed("g") == {REMOTE: 500}
 
 
 async def test_offsets_that_moved_right_before_a_commit_are_left_to_the_next_round(rig: GroupOffsetsRig) -> None:
@@ -240,11 +240,11 @@ async def test_offsets_that_moved_right_before_a_commit_are_left_to_the_next_rou
 
     Both looks find 50. Then 500 is committed; a commit of 100 would set that back. The next round finds 500.
     """
-    group = rig.target.groups["g"] = group_at(50)
+    rig.target.have(50)
     looks = iter([50, 50, 500, 500, 500])
 
     def look() -> None:
-        group.offsets[REMOTE] = next(looks)
+        rig.target.commit("g", {REMOTE: next(looks)})
 
     rig.target.before[OFFSET_FETCH] = look
     settled = await rig.sync(100)
@@ -253,7 +253,7 @@ async def test_offsets_that_moved_right_before_a_commit_are_left_to_the_next_rou
 
     assert settled == frozenset()
     assert commits == rig.target.commits == []
-    assert group.offsets == {REMOTE: 500}
+    assert rig.target.committed("g") == {REMOTE: 500}
     assert rig.state is AtTarget.IDLE
 
 
@@ -264,7 +264,7 @@ async def test_nothing_is_sent_once_another_node_may_own_the_flow(rig: GroupOffs
     It has judged the group, and freezes before it commits; meanwhile another node becomes the owner. No attempt of the
     commit is sent, the repeated one neither; nothing is reported, as it will learn who owns the flow.
     """
-    group = rig.target.groups["g"] = group_at(50)
+    rig.target.have(50)
     rig.may_write = False
     settled = await rig.sync(100)
     rig.may_write = True
@@ -278,29 +278,29 @@ async def test_nothing_is_sent_once_another_node_may_own_the_flow(rig: GroupOffs
 
     assert settled == frozenset()
     assert len(rig.target.commits) == 1
-    assert group.offsets == {REMOTE: 50}
+    assert rig.target.committed("g") == {REMOTE: 50}
     assert rig.events.of(GroupSyncSkipped) == rig.events.of(GroupOffsetsSynced) == ()
 
 
 async def test_a_node_that_is_frozen_amid_its_write_does_not_repeat_it(rig: GroupOffsetsRig) -> None:
     """Its connection is lost meanwhile, so it does not know whether 100 was written; another node has written 500."""
-    group = rig.target.groups["g"] = group_at(50)
+    rig.target.have(50)
 
     def freeze() -> None:
-        if group.offsets[REMOTE] == 50:
+        if rig.target.committed("g") == {REMOTE: 50}:
             rig.clock.skip(10)
-            group.offsets[REMOTE] = 500
+            rig.target.commit("g", {REMOTE: 500})
             raise BrokerConnectionError("B", "0", "it was closed")
 
     rig.target.before[OFFSET_COMMIT] = freeze
     await rig.sync(100)
 
-    assert group.offsets == {REMOTE: 500}
+    assert rig.target.committed("g") == {REMOTE: 500}
 
 
 async def test_partitions_without_an_offset_are_written_beside_others_that_stay(rig: GroupOffsetsRig) -> None:
     """Per partition: absent at the target is written, ahead stays."""
-    rig.target.groups["g"] = group_at(500)
+    rig.target.have(500)
     await rig.offsets.sync_once({"g": {REMOTE: CommittedOffset(100), OTHER: CommittedOffset(7)}})
 
     assert rig.target.commits == [("g", {OTHER: 7})]
@@ -308,13 +308,13 @@ async def test_partitions_without_an_offset_are_written_beside_others_that_stay(
 
 async def test_a_plain_group_is_watched_for_a_round_first(rig: GroupOffsetsRig) -> None:
     """Offsets that are not ours, in a group without members: perhaps a consumer assigns partitions to itself."""
-    group = rig.target.groups["g"] = group_at(50, protocol="")
+    rig.target.have(50, protocol="")
     await rig.sync(100)
     states = [rig.state]
-    group.offsets[REMOTE] = 60
+    rig.target.commit("g", {REMOTE: 60})
     await rig.sync(100)
     states.append(rig.state)
-    group.offsets[REMOTE] = 70
+    rig.target.commit("g", {REMOTE: 70})
     await rig.sync(100)
     states.append(rig.state)
     commits = list(rig.target.commits)
@@ -381,11 +381,11 @@ async def test_a_group_that_is_gone_is_forgotten(rig: GroupOffsetsRig) -> None:
 
 async def test_an_offset_that_the_target_s_log_no_longer_holds_is_corrected(rig: GroupOffsetsRig) -> None:
     """The remote topic was deleted and created again; its group still has the old offset, far behind the end."""
-    rig.target.groups["g"] = group_at(900)
+    rig.target.have(900)
     await rig.sync(100)
-    kept = dict(rig.target.groups["g"].offsets)
+    kept = rig.target.committed("g")
     rig.end = 120
     await rig.sync(100)
 
     assert kept == {REMOTE: 900}
-    assert rig.target.groups["g"].offsets == {REMOTE: 100}
+    assert rig.target.committed("g") == {REMOTE: 100}

@@ -14,7 +14,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.consumer_groups import Groups
 from tests.support.clocks import LoopClock
-from tests.support.group_brokers import FakeGroup, GroupBrokers
+from tests.support.fake_brokers import FakeBrokers
 
 
 ABROAD = TopicPartition("B.bar", 0)
@@ -25,20 +25,19 @@ KEY = ("g", ABROAD)
 class OwnMovesRig:
     """The moves of the group `g`, which has members at first."""
 
-    brokers: GroupBrokers
+    brokers: FakeBrokers
     groups: Groups
     moves: OwnMoves = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.moves = OwnMoves(self.groups)
-        self.brokers.groups = {"g": FakeGroup(state="Stable", members=1, offsets={ABROAD: 20})}
+        self.brokers.group("g", {ABROAD: 20}, members=1)
 
-    @property
-    def group(self) -> FakeGroup:
-        return self.brokers.groups["g"]
+    def commit(self, offset: int) -> None:
+        self.brokers.commit("g", {ABROAD: offset})
 
     def leave(self) -> None:
-        self.group.state, self.group.members = "Empty", 0
+        self.brokers.group("g")
 
     async def round(self, *, is_translated: bool = True) -> None:
         await self.moves.describe()
@@ -56,7 +55,7 @@ class OwnMovesRig:
 
 @pytest.fixture
 async def rig() -> AsyncIterator[OwnMovesRig]:
-    clock, brokers = LoopClock(), GroupBrokers()
+    clock, brokers = LoopClock(), FakeBrokers()
     async with Cluster(attrs.evolve(brokers.endpoint, alias="A"), clock, opener=brokers.open) as cluster:
         yield OwnMovesRig(brokers, Groups(cluster))
 
@@ -64,7 +63,7 @@ async def rig() -> AsyncIterator[OwnMovesRig]:
 async def test_a_move_stays_until_the_target_has_it(rig: OwnMovesRig) -> None:
     """The group reads on meanwhile, so that the first offset settles nothing."""
     await rig.round()
-    rig.group.offsets[ABROAD] = 30
+    rig.commit(30)
     await rig.round()
     rig.moves.settle("g", {ABROAD: 20})
     is_there = KEY in rig.moves
@@ -103,7 +102,7 @@ async def test_a_group_that_could_not_be_described_is_judged_later(rig: OwnMoves
     """What it has read since the last description is its own move, although it has left by the next one."""
     await rig.round()
     rig.moves.settle("g", {ABROAD: 20})
-    rig.group.offsets[ABROAD] = 30
+    rig.commit(30)
     committed_by = await rig.groups.committed(["g"])
     rig.brokers.errors = {"g": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
     await rig.moves.describe()
@@ -122,7 +121,7 @@ async def test_a_group_that_commits_and_leaves_amid_a_round_moved_by_itself(rig:
     await rig.round()
     rig.moves.settle("g", {ABROAD: 20})
     await rig.moves.describe()
-    rig.group.offsets[ABROAD] = 30
+    rig.commit(30)
     rig.leave()
     await rig.read()
 
@@ -133,11 +132,11 @@ async def test_what_was_set_while_a_move_waited_settles_it(rig: OwnMovesRig) -> 
     """The target gets where the group is in the end, once."""
     await rig.round()
     rig.leave()
-    rig.group.offsets[ABROAD] = 10
+    rig.commit(10)
     await rig.round()
     await rig.round()
     rig.moves.settle("g", {ABROAD: 10})
-    rig.group.offsets[ABROAD] = 5
+    rig.commit(5)
     await rig.round()
 
     assert KEY not in rig.moves
@@ -147,10 +146,10 @@ async def test_offsets_that_are_gone_are_forgotten(rig: OwnMovesRig) -> None:
     """The group's offset expired, or was deleted with its topic; later another one is set."""
     await rig.round()
     rig.leave()
-    del rig.group.offsets[ABROAD]
+    rig.brokers.group("g").offsets.clear()
     await rig.round()
     is_there = KEY in rig.moves
-    rig.group.offsets[ABROAD] = 30
+    rig.commit(30)
     await rig.round()
 
     assert not is_there
