@@ -180,6 +180,8 @@ class OverrideControl:
         read.
         """
         async with self.lock(flow):
+            if all(it.flow != flow for it in self.file.flows):
+                return  # an operator has just removed it here, and it is about to end
             known = self._stored.get(flow)
             try:
                 stored = await OverrideStore(_of_flow(self.file, flow), self._clock).read()

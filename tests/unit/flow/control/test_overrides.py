@@ -268,3 +268,15 @@ async def test_overrides_on_another_cluster_are_read_again(rig: OverridesRig) ->
     assert rig.control.settings_of(AB).topics.names == ("east",)
     with pytest.raises(OverridesNotStoredError, match="not been read"):
         await rig.put(AB, topics="x")
+
+
+async def test_overrides_of_a_flow_that_is_about_to_end_are_not_read(rig: OverridesRig) -> None:
+    """An operator removed it here, it drains, and another node that still runs it has other overrides."""
+    rig.targets.kept[AB] = attrs.evolve(NOTHING_STORED, overrides=Overrides(topics=frozenset({"east"})), revision=3)
+    removed = _TEXT.replace("A->B.enabled = true", "A->B.enabled = false") + "emit.heartbeats.enabled = false\n"
+    await rig.control.rebase(rig.read(removed))
+    rig.acted.clear()
+
+    await rig.control.catch_up(AB)
+
+    assert rig.acted == []
