@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from mm2py.core.source import stalls
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.flow.source import stall_watch
 from mm2py.model.state import PartitionStage, PartitionView
 from mm2py.telemetry.events import PartitionsGoOn, PartitionsHeldUp
-from tests.support.dead_producers import end_open, leave_open
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
 from tests.support.producing import produce, produce_numbers
 from tests.support.reading import read_numbers, read_topic
 from tests.support.records import plain_records
 from tests.support.topics import create_topic
+
+
+async def leave_open(
+    bootstrap: str, topic: str, partitions: Iterable[int], *, transactional_id: str, timeout_ms: int = 600_000
+) -> None:
+    """Write a record to each of *partitions* in a transaction, and vanish without a word."""
+    doomed = AIOKafkaProducer(
+        bootstrap_servers=bootstrap, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+    )
+    await doomed.start()
+    await doomed.begin_transaction()
+    await asyncio.gather(*[await doomed.send(topic, b"never to be seen", partition=number) for number in partitions])
+    # Its own `stop` would abort the transaction.
+    doomed._sender._sender_task.cancel()
+    await doomed.client.close()
+    doomed._closed = True
+
+
+async def end_open(bootstrap: str, transactional_id: str) -> None:
+    """Abort what a producer of that id left open, by taking the id over."""
+    heir = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+    await heir.start()
+    await heir.stop()
 
 
 @pytest.fixture(autouse=True)
