@@ -43,7 +43,10 @@ from tests.support.topics import alter_topic, create_topic, throttle_producers
 
 
 #: Two minutes are usual for the sequence, which the first test waits for.
-pytestmark = pytest.mark.timeout(1_200)
+pytestmark = [
+    pytest.mark.timeout(1_200),
+    pytest.mark.soak(only="promtool judges each rule, and other tests what is exported"),
+]
 
 RULES = Path(__file__).parents[2] / "ops/prometheus"
 _WINDOWS = {"[5m]": "[15s]", "[10m]": "[15s]", "[15m]": "[60s]", "[1h]": "[15s]"}

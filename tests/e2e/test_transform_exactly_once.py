@@ -266,33 +266,3 @@ async def _step_over(running: Daemon, alias: str, topic: str, offset: int) -> No
     await rest.state("STOPPED")
     await rest.ask("PATCH", f"{SOURCE}/offsets", offset_body(alias, topic, offset))
     await rest.ask("PUT", f"{SOURCE}/resume")
-
-
-async def test_two_daemons_of_one_flow_do_not_write_over_each_other(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """The first daemon reports that it was taken over, and waits; each record is there once all the same."""
-    remote = f"TZ.{prefix}"
-    await create_topic(primary.bootstrap_servers, prefix, partitions=2)
-    keys = {"TZ->B.topics": prefix, "copy.on.second.node": "warn", **_inserting("TZ")}
-    properties = _exactly_once(primary, backup, "TZ", **keys)
-    source, target = primary.bootstrap_servers, backup.bootstrap_servers
-    async with (
-        numbered_stream(source, prefix, count=_COUNT, partitions=2, rate=200, open_ended=True) as stream,
-        daemon(tmp_path, properties, name="first") as first,
-    ):
-        await await_arrived(target, remote, stream.sent, within_s=_LONG_S)
-        async with daemon(tmp_path, properties, name="second") as second:
-            fenced = await first.wait_for_event("transaction_fenced", within_s=_LONG_S)
-            await await_arrived(target, remote, stream.sent, within_s=_LONG_S)
-            assert await second.sigterm() == 0
-            fences = [*first.events("transaction_fenced"), *second.events("transaction_fenced")]
-        count = await stream.done()
-        await first.wait_for_positions(prefix, "TZ->B", [(count + 1) // 2, count // 2], within_s=_LONG_S)
-        assert await first.sigterm() == 0
-
-    assert fenced["transactional_id"] == "mm2py-TZ->B-transforms"
-    assert fenced["pause_s"] >= 10
-    assert len(fences) < 10
-    await await_stable(target, remote)
-    assert await read_numbers(target, remote, reads_committed=True) == await read_numbers(source, prefix)
