@@ -13,9 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
+import attrs
+
+from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
+from mm2py.wire import cluster as wire
 from tests.simulated.broker import Broker
 from tests.simulated.cluster import SLOTS, Cluster, Topic
 from tests.simulated.coordination import Group
@@ -28,6 +32,12 @@ from tests.simulated.requests import HANDLERS
 METADATA, PRODUCE, FETCH, LIST_OFFSETS, CREATE_TOPICS, DESCRIBE_CONFIGS, CREATE_PARTITIONS = 3, 0, 1, 2, 19, 32, 37
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, ALTER_CONFIGS = 29, 30, 31, 44
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, DESCRIBE, LIST, CONSUMER_DESCRIBE = 8, 9, 10, 15, 16, 69
+JOIN, HEARTBEAT, LEAVE, SYNC, INIT, ADD_PARTITIONS, END = 11, 12, 13, 14, 22, 24, 26
+#: What members of a group and transactional producers ask of their coordinators, by their names.
+COORDINATED = {
+    JOIN: "JoinGroup", HEARTBEAT: "Heartbeat", LEAVE: "LeaveGroup", SYNC: "SyncGroup",
+    INIT: "InitTransactions", ADD_PARTITIONS: "AddPartitionsToTxn", END: "EndTxn",
+}  # fmt: skip
 
 #: What brokers of Kafka 4.3 and of Kafka 2.1 speak.
 NEW_VERSIONS = {
@@ -36,6 +46,8 @@ NEW_VERSIONS = {
     DESCRIBE_ACLS: (1, 3), CREATE_ACLS: (1, 3), DELETE_ACLS: (1, 3), ALTER_CONFIGS: (0, 1),
     OFFSET_COMMIT: (2, 10), OFFSET_FETCH: (1, 10), FIND_COORDINATOR: (0, 6), DESCRIBE: (0, 6), LIST: (0, 5),
     CONSUMER_DESCRIBE: (0, 1),
+    JOIN: (0, 9), HEARTBEAT: (0, 4), LEAVE: (0, 5), SYNC: (0, 5),
+    INIT: (0, 5), ADD_PARTITIONS: (0, 3), END: (0, 3),
 }  # fmt: skip
 OLD_VERSIONS = {
     PRODUCE: (0, 7), FETCH: (0, 10), LIST_OFFSETS: (0, 4), METADATA: (0, 7),
@@ -97,6 +109,9 @@ class _Cluster(Cluster):
         super().__init__("B", cast("SimLoop", _Loop()), _NOWHERE, 0, brokers=brokers, forgets=False)
         #: What coordinators answer about a group or a transactional id, whatever they know of it.
         self.errors: dict[str, int] = {}
+        #: What the coordinator answers that is asked now, whatever it is about.
+        self.error = 0
+        self.coordinator.first_delay_s = 0.0
         self._placed: dict[str, int] = {}
 
     def place(self, name: str, node: int) -> None:
@@ -107,7 +122,8 @@ class _Cluster(Cluster):
         return self._placed[name] if name in self._placed else super().slot(name)
 
     def away(self, broker: Broker, name: str) -> int:
-        return self.errors.get(name) or super().away(broker, name)
+        error, self.error = self.error, 0
+        return error or self.errors.get(name) or super().away(broker, name)
 
     def appended(self, _broker: Broker, partition: Partition, batch: Batch) -> None:
         partition.raise_watermark(batch.last + 1)
@@ -136,11 +152,13 @@ class FakeConnection:
         if self.is_closed:
             raise BrokerConnectionError("A", str(self.node_id), "connection is closed")
         self._brokers.requests.append((self.node_id, prepared))
-        await asyncio.sleep(self._brokers.latency_s)
+        await asyncio.sleep(self._brokers.latency_of.get(self.node_id, self._brokers.latency_s))
         if self.node_id in self._brokers.down:
             self.close()
             raise BrokerConnectionError("A", str(self.node_id), "the broker closed the connection")
         answer = self._brokers.answer(self.node_id, prepared)
+        if isinstance(answer, asyncio.Future):
+            answer = await answer
         return type(answer).decode(answer.encode())
 
     def close(self, cause: str = "") -> None:  # noqa: ARG002
@@ -165,6 +183,11 @@ class FakeBrokers:
         #: The cluster of those that are of another one, by node.
         self.cluster_of: dict[int, str] = {}
         self.latency_s = 0.01
+        #: That of brokers that differ from the others, by node.
+        self.latency_of: dict[int, float] = {}
+        #: What coordinators answer to the next requests of COORDINATED, whatever they know: an error code, or how a
+        #: connection breaks; 0 is what they would answer anyway.
+        self.answers: list[int | Exception] = []
         self.requests: list[tuple[int, Any]] = []
         self.attempts: list[str] = []
         self.connections: list[FakeConnection] = []
@@ -199,6 +222,10 @@ class FakeBrokers:
         self.commit(name, offsets or {})
         return group
 
+    def move(self, name: str, node: int) -> None:
+        """Have another broker coordinate a group or a transactional id."""
+        self._cluster.place(name, node)
+
     def commit(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets, as the members of a group do."""
         stored = self._cluster.coordinator.group(name).offsets
@@ -221,6 +248,11 @@ class FakeBrokers:
         """Return node and request for every request of one kind so far."""
         return [(node_id, request) for node_id, request in self.requests if api_key == request.API_KEY]
 
+    @property
+    def asked(self) -> list[str]:
+        """What coordinators were asked so far, of COORDINATED."""
+        return [COORDINATED[it.API_KEY] for _, it in self.requests if it.API_KEY in COORDINATED]
+
     def script(self, api_key: int, *answers: Answer) -> None:
         """Answer the next requests of one kind with *answers*, functions of node and request."""
         self._scripts[api_key].extend(answers)
@@ -235,17 +267,27 @@ class FakeBrokers:
         self.connections.append(connection)
         return connection
 
+    def cluster(self, endpoint: ClusterEndpoint, clock: Clock) -> wire.Cluster:
+        """Return what stands for `mm2py.wire.cluster.Cluster`: these brokers, wherever *endpoint* says they are."""
+        there = attrs.evolve(endpoint, bootstrap_servers=self.endpoint.bootstrap_servers)
+        return wire.Cluster(there, clock, opener=cast("Any", self.open))
+
     def break_connections(self) -> None:
         for connection in self.connections:
             connection.close()
 
     def answer(self, node_id: int, request: Any) -> Any:
-        """Answer as a test has it, or as the simulated brokers do; they wait for nothing here."""
+        """Answer as a test has it, or as the simulated brokers do."""
+        if request.API_KEY in COORDINATED and self.answers:
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            self._cluster.error = answer
         script = self._scripts[request.API_KEY]
         return script.popleft()(node_id, request) if script else self.plainly(node_id, request)
 
     def plainly(self, node_id: int, request: Any) -> Any:
-        """Answer as the simulated brokers do."""
+        """Answer as the simulated brokers do: of what waits for other members, return a future."""
         self._cluster.adopt()
         self._cluster.fenced = dict.fromkeys(self.down)
         known = self._cluster.brokers
@@ -254,9 +296,10 @@ class FakeBrokers:
             self._cluster.brokers[node].advertised = (host, 9092)
         if request.API_KEY == FETCH:
             request.max_wait_time = request.min_bytes = 0
-        said: list[Any] = []
+        said: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         broker = self._cluster.brokers.get(node_id) or known[node_id]
-        answer = HANDLERS[request.API_KEY](broker, _CLIENT, request, said.append) or said[0]
+        answer = HANDLERS[request.API_KEY](broker, _CLIENT, request, lambda it: said.done() or said.set_result(it))
+        answer = answer or (said.result() if said.done() else said)
         if request.API_KEY == METADATA:
             answer.cluster_id, answer.controller_id = self.cluster_of.get(node_id, "the-cluster"), self.controller
         return answer

@@ -13,7 +13,6 @@ import pytest
 from mm2py.flow import membership
 from mm2py.flow.membership import FlowMembership
 from mm2py.flow.task_group import FlowGroup
-from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.group import GroupMember, GroupMembers
 from mm2py.model.node import Node
 from mm2py.model.share import (
@@ -26,7 +25,7 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.groups.membership import Assign, Heartbeat, MemberIdentity
 from tests.support.clocks import LoopClock
-from tests.support.coordinators import Coordinators
+from tests.support.fake_brokers import FakeBrokers
 from tests.support.flow_rig import SETTINGS, flow_context
 
 
@@ -148,20 +147,6 @@ class Group:
             self.suspended.append(why)
 
 
-class Target(Coordinators):
-    """Stands for the cluster; its coordinators open every transactional id."""
-
-    def __init__(self, endpoint: ClusterEndpoint | None = None, *_: object) -> None:
-        super().__init__()
-        self.endpoint = endpoint or SETTINGS.target
-
-    async def connect(self) -> None:
-        return
-
-    async def close(self) -> None:
-        return
-
-
 Run = Callable[..., Any]
 
 
@@ -174,7 +159,7 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> Run:
     ) -> AsyncIterator[tuple[Place, Group, EventLog]]:
         place, working, clock = Place(group), Group(), LoopClock()
         events = EventLog(clock)
-        monkeypatch.setattr(membership, "Cluster", Target)
+        monkeypatch.setattr(membership, "Cluster", FakeBrokers().cluster)
         monkeypatch.setattr(membership, "Membership", lambda *_: place)
         settings = attrs.evolve(
             SETTINGS,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, cast
 
 import pytest
 
@@ -18,19 +17,22 @@ from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.fenced_writer import FencedWriter, TakenOverError
 from mm2py.wire.transactions import TransactionalProducer
 from tests.support.clocks import LoopClock
-from tests.support.coordinators import Coordinators
+from tests.support.fake_brokers import INIT, FakeBrokers, FakePartition, FakeTopic
 from tests.support.flow_rig import FLOW, flow_context
 
 
 OWNER = "connect-cluster-A-mm2"
 
 
-class Rig:
-    """A flow's writers at a coordinator that answers as said, then accepts everything."""
+PLACE = TopicPartition("t", 0)
 
-    def __init__(self, *answers: Any) -> None:
-        self.coordinators = Coordinators(list(answers))
-        self.target = cast("Cluster", self.coordinators)
+
+class Rig:
+    """A flow's writers at a coordinator, which answers as said before it does what it is asked."""
+
+    def __init__(self, brokers: FakeBrokers, target: Cluster) -> None:
+        brokers.topics = {PLACE.topic: FakeTopic([FakePartition()])}
+        self.brokers, self.target = brokers, target
         self.events = EventLog(LoopClock())
         self.writers: ControlWriters = flow_context(LoopClock(), self.events).writers
         self.doubts = 0
@@ -39,18 +41,24 @@ class Rig:
     def doubt(self) -> None:
         self.doubts += 1
 
-    async def write(self, writer: FencedWriter, *answers: Any) -> None:
-        self.coordinators.answers = list(answers)
+    async def write(self, writer: FencedWriter, *answers: int) -> None:
+        self.brokers.answers = list(answers)
 
         async def append(_: TransactionalProducer | None) -> None:
             return
 
-        await writer.write(self.target, (), append)
+        await writer.write(self.target, [PLACE], append)
 
 
-async def test_a_fenced_owner_is_reported_once_and_begins_with_another_writer() -> None:
+@pytest.fixture
+def owner(brokers: FakeBrokers, cluster: Cluster) -> Rig:
+    """The writer of what only the owner writes."""
+    return Rig(brokers, cluster)
+
+
+async def test_a_fenced_owner_is_reported_once_and_begins_with_another_writer(owner: Rig) -> None:
     """The id is that of Java's leader. What an earlier life still tries to write is refused without a word."""
-    rig = Rig()
+    rig = owner
     first = await rig.writers.for_owner(rig.target)
     for answers in ([ErrorCode.PRODUCER_FENCED], []):
         with pytest.raises(TakenOverError):
@@ -67,22 +75,21 @@ async def test_a_fenced_owner_is_reported_once_and_begins_with_another_writer() 
 @pytest.mark.parametrize(
     ("code", "hint"),
     [
-        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, f"WRITE on transactional id {OWNER} of cluster B"),
+        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, f"WRITE on transactional id {OWNER} of cluster"),
         (ErrorCode.COORDINATOR_NOT_AVAILABLE, "__transaction_state"),
         (ErrorCode.INVALID_TRANSACTION_TIMEOUT, "transaction.max.timeout.ms"),
         (ErrorCode.CONCURRENT_TRANSACTIONS, "kafka-transactions.sh"),
         (ErrorCode.UNSUPPORTED_VERSION, ""),
     ],
 )
-async def test_where_no_id_can_be_opened_a_flow_writes_unguarded(code: ErrorCode, hint: str) -> None:
+async def test_where_no_id_can_be_opened_a_flow_writes_unguarded(owner: Rig, code: ErrorCode, hint: str) -> None:
     """That is reported once, with what is missing; the next life tries again, and reports it again after a success."""
-    rig = Rig(*[code] * 10_000)
+    rig = owner
     for _ in range(2):
+        rig.brokers.answers = [code] * 10_000
         writer = await rig.writers.for_owner(rig.target)
-        rig.coordinators.answers = [code] * 10_000
     await rig.write(writer)
     unguarded = rig.events.of(ControlWritesUnguarded)
-    rig.coordinators.answers.clear()
     guarded = await rig.writers.for_owner(rig.target)
 
     assert (writer.is_open, guarded.is_open) == (False, True)
@@ -91,31 +98,30 @@ async def test_where_no_id_can_be_opened_a_flow_writes_unguarded(code: ErrorCode
     assert code.name in unguarded[0].error
 
 
-async def test_other_errors_are_not_taken_for_a_refusal() -> None:
+async def test_other_errors_are_not_taken_for_a_refusal(owner: Rig) -> None:
     """A coordinator that only moves must not leave a flow unguarded."""
-    rig = Rig(*[ErrorCode.NOT_COORDINATOR] * 10_000)
+    owner.brokers.answers = [ErrorCode.NOT_COORDINATOR] * 10_000
     with pytest.raises(BrokerAnsweredError, match="NOT_COORDINATOR"):
-        await rig.writers.for_owner(rig.target)
+        await owner.writers.for_owner(owner.target)
 
-    assert not rig.events.of(ControlWritesUnguarded)
+    assert not owner.events.of(ControlWritesUnguarded)
 
 
-async def test_nodes_that_copy_side_by_side_do_not_fence_each_other() -> None:
+async def test_nodes_that_copy_side_by_side_do_not_fence_each_other(owner: Rig) -> None:
     """With copy.on.second.node = warn, or without the group, two nodes may run the flow, and both write."""
-    rig = Rig()
-    rig.writers.is_guarding = False
-    writer = await rig.writers.for_owner(rig.target)
-    await rig.write(writer)
+    owner.writers.is_guarding = False
+    writer = await owner.writers.for_owner(owner.target)
+    await owner.write(writer)
 
     assert not writer.is_open
-    assert rig.coordinators.asked == []
+    assert owner.brokers.asked == []
 
 
 class TaskRig(Rig):
     """The writer of a node's tasks, whose group answers at once while it `answers`."""
 
-    def __init__(self, *answers: Any) -> None:
-        super().__init__(*answers)
+    def __init__(self, brokers: FakeBrokers, target: Cluster) -> None:
+        super().__init__(brokers, target)
         self.writer: TaskWriter = self.writers.tasks
         self.answers = True
         self.asked = 0
@@ -131,24 +137,26 @@ class TaskRig(Rig):
         self.writer.begin_asking()
         asyncio.get_running_loop().call_soon(self.writer.confirm)
 
-    async def write_as_task(self, *answers: Any) -> None:
-        self.coordinators.answers = list(answers)
+    async def write_as_task(self, *answers: int) -> None:
+        self.brokers.answers = list(answers)
 
         async def append(transaction: TransactionalProducer | None) -> None:
             self.written.append(transaction is not None)
 
-        await self.writer.write(self.target, [TopicPartition("t", 0)], append)
+        await self.writer.write(self.target, [PLACE], append)
 
     @property
     def tasks(self) -> list[str]:
         """The tasks whose ids were opened."""
-        return [name.removeprefix("A-mm2-MirrorSourceConnector-") for name in self.coordinators.opened]
+        opened = [request.transactional_id for _, request in self.brokers.requests_of(INIT)]
+        return [name.removeprefix("A-mm2-MirrorSourceConnector-") for name in opened]
 
 
 @pytest.fixture
-async def rig() -> AsyncIterator[TaskRig]:
+async def rig(brokers: FakeBrokers, cluster: Cluster) -> AsyncIterator[TaskRig]:
     """A writer that opens ids, and has no tasks yet."""
-    rig = TaskRig()
+    brokers.latency_s = 0.0
+    rig = TaskRig(brokers, cluster)
     running = asyncio.create_task(rig.writer.run(rig.target))
     yield rig
     running.cancel()
@@ -236,7 +244,7 @@ async def test_nodes_that_contend_for_an_id_leave_it_to_each_other_for_longer_an
 async def test_a_node_whose_ids_are_forbidden_writes_as_before(rig: TaskRig) -> None:
     """That is reported once, however often tasks are assigned."""
     for _ in range(2):
-        rig.coordinators.answers = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 10
+        rig.brokers.answers = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 10
         rig.writer.hold({0})
         await rig.writer.ready()
         await asyncio.sleep(0.1)
@@ -254,10 +262,10 @@ async def test_an_id_that_could_not_be_opened_is_tried_again_every_minute(rig: T
     If it did so until tasks are assigned again, it could write old positions over newer ones after a standstill, days
     later.
     """
-    rig.coordinators.answers = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+    rig.brokers.answers = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
     rig.writer.hold({0})
     term = await rig.writer.ready()
-    await rig.write_as_task(*rig.coordinators.answers)
+    await rig.write_as_task(*rig.brokers.answers)
     await asyncio.sleep(130)
     later = await rig.writer.ready()
     await rig.write_as_task()
@@ -275,6 +283,7 @@ async def test_a_new_life_undoes_what_the_last_one_left(rig: TaskRig) -> None:
     rig.writer.restart()
     await rig.writer.ready()
     await rig.write_as_task()
+    await asyncio.sleep(1)  # until its markers are written
     rig.writer.restart()
     await rig.writer.ready()
 

@@ -28,7 +28,7 @@ from mm2py.model.share import (
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
-from tests.support.coordinators import Coordinators
+from tests.support.fake_brokers import INIT, FakeBrokers
 from tests.support.flow_rig import flow_context
 from tests.support.mm2_file import marking_exactly_once, mm2_properties
 
@@ -49,17 +49,19 @@ async def test_an_assignment_has_the_latest_form_that_all_members_read(
     assert {json.loads(raw)["version"] for raw in sent.values()} == {expected}
 
 
-async def test_open_transactions_of_a_lost_node_are_ended_before_its_tasks_are_given_away(tmp_path: Path) -> None:
+async def test_open_transactions_of_a_lost_node_are_ended_before_its_tasks_are_given_away(
+    tmp_path: Path, brokers: FakeBrokers, cluster: Cluster
+) -> None:
     """They would hide positions from whoever gets the tasks, for as long as a transaction may last."""
     path = tmp_path / "mm2.properties"
     path.write_text(mm2_properties("a:9092", "b:9092", **marking_exactly_once("A")))
     settings = next(flow for flow in load_settings(path).flows if flow.is_enabled)
-    clock, coordinators = LoopClock(), Coordinators()
     joined = {"a": encode_candidate(Candidate(Node("one", 1)))}
-    await GroupLeader(flow_context(clock, EventLog(clock), settings)).assign(cast("Cluster", coordinators), 1, joined)
+    await GroupLeader(flow_context(LoopClock(), EventLog(LoopClock()), settings)).assign(cluster, 1, joined)
 
-    assert "A-mm2-MirrorSourceConnector-0" in coordinators.opened
-    assert coordinators.opened[-1] == "mm2py-A->B-transforms"
+    opened = [request.transactional_id for _, request in brokers.requests_of(INIT)]
+    assert "A-mm2-MirrorSourceConnector-0" in opened
+    assert opened[-1] == "mm2py-A->B-transforms"
 
 
 @pytest.mark.parametrize("known", [0, SLOTS])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
 
 import attrs
 import pytest
@@ -30,8 +29,9 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.membership import Heartbeat
 from tests.support.clocks import LoopClock
+from tests.support.fake_brokers import INIT, FakeBrokers
 from tests.support.flow_rig import SETTINGS, flow_context
-from tests.support.memberships import NOBODY, TASKS, THERE, Run, Target
+from tests.support.memberships import NOBODY, TASKS, THERE, Run
 
 
 async def test_what_another_node_gets_is_released_first(run: Run) -> None:
@@ -84,7 +84,7 @@ async def test_a_node_says_so_once_it_is_ready(run: Run) -> None:
     assert [None if it is None else it.is_ready for it in place.joins] == [False, True]
 
 
-async def _after_a_has_left(**rates: dict[int, float]) -> tuple[dict[str, Share], SharedFlow]:
+async def _after_a_has_left(cluster: Cluster, **rates: dict[int, float]) -> tuple[dict[str, Share], SharedFlow]:
     """Return what three nodes had that measure these *rates*, and what two have without the first."""
     leader = GroupLeader(flow_context(LoopClock(), EventLog(LoopClock())))
     shares = {
@@ -98,20 +98,19 @@ async def _after_a_has_left(**rates: dict[int, float]) -> tuple[dict[str, Share]
         for name, share in shares.items()
     }
     before = SharedFlow(0, {name: Node(name, 1) for name in shares}, shares)
-    target = cast("Cluster", Target())
-    await leader.assign(target, 1, members, before)
-    return shares, decode_shared_flow((await leader.assign(target, 2, {it: members[it] for it in "bc"}, before))["b"])
+    await leader.assign(cluster, 1, members, before)
+    return shares, decode_shared_flow((await leader.assign(cluster, 2, {it: members[it] for it in "bc"}, before))["b"])
 
 
-async def test_what_a_vanished_node_copied_is_shared_by_what_was_last_known() -> None:
+async def test_what_a_vanished_node_copied_is_shared_by_what_was_last_known(cluster: Cluster) -> None:
     """Its slots are measured by no node any more."""
     busy = {0: 1e6, 2: 1e6}
-    _, shared = await _after_a_has_left(a=busy | {1: 1e3, 3: 1e3}, b=dict.fromkeys(range(4, 8), 1.0))
+    _, shared = await _after_a_has_left(cluster, a=busy | {1: 1e3, 3: 1e3}, b=dict.fromkeys(range(4, 8), 1.0))
 
     assert [len(busy.keys() & shared.share_of(name).slots) for name in "bc"] == [1, 1]
 
 
-async def test_members_that_release_one_after_the_other_move_nothing_else() -> None:
+async def test_members_that_release_one_after_the_other_move_nothing_else(cluster: Cluster) -> None:
     """What is to go where is decided once, when a node comes, by what all hold at that time."""
     leader = GroupLeader(flow_context(LoopClock(), EventLog(LoopClock())))
     leader.work = lambda: Work(3, partitions=dict.fromkeys(range(12), 1))
@@ -128,7 +127,7 @@ async def test_members_that_release_one_after_the_other_move_nothing_else() -> N
         if released:
             held[released] = shared.share_of(released)
         members = {name: encode_candidate(Candidate(nodes[name], share)) for name, share in held.items()}
-        shared = decode_shared_flow((await leader.assign(cast("Cluster", Target()), len(found), members, shared))["a"])
+        shared = decode_shared_flow((await leader.assign(cluster, len(found), members, shared))["a"])
         held["c"] = shared.share_of("c")
         found.append({name: shared.share_of(name).slots for name in "abc"})
 
@@ -140,7 +139,7 @@ async def test_members_that_release_one_after_the_other_move_nothing_else() -> N
     ]
 
 
-async def test_when_a_node_starts_the_others_keep_what_they_have() -> None:
+async def test_when_a_node_starts_the_others_keep_what_they_have(cluster: Cluster) -> None:
     """Nothing moves before its Spark has started."""
     leader = GroupLeader(flow_context(LoopClock(), EventLog(LoopClock())))
     leader.work = lambda: Work(TASKS, partitions=dict.fromkeys(range(8), 1))
@@ -149,19 +148,19 @@ async def test_when_a_node_starts_the_others_keep_what_they_have() -> None:
     members = {name: encode_candidate(Candidate(Node(name, 1), share)) for name, share in held.items()}
     members["c"] = encode_candidate(Candidate(Node("c", 1), is_ready=False))
     before = SharedFlow(0, {name: Node(name, 1) for name in held}, held)
-    shared = decode_shared_flow((await leader.assign(cast("Cluster", Target()), 1, members, before))["a"])
+    shared = decode_shared_flow((await leader.assign(cluster, 1, members, before))["a"])
 
     assert shared.shares == {**held, "c": NO_SHARE}
 
 
-async def test_when_a_node_has_left_the_others_keep_what_they_have() -> None:
+async def test_when_a_node_has_left_the_others_keep_what_they_have(cluster: Cluster) -> None:
     """What one of them has taken over from it is not measured yet, so it is too early to compare them."""
-    before, shared = await _after_a_has_left(b=dict.fromkeys(range(4, 8), 1e6))
+    before, shared = await _after_a_has_left(cluster, b=dict.fromkeys(range(4, 8), 1e6))
 
     assert all(before[name].slots <= shared.share_of(name).slots for name in "bc")
 
 
-async def test_what_nobody_holds_is_fenced_before_it_is_given_away() -> None:
+async def test_what_nobody_holds_is_fenced_before_it_is_given_away(brokers: FakeBrokers, cluster: Cluster) -> None:
     """
     A node has vanished: its tasks go to others once the brokers refuse what it writes, even if that takes a while.
 
@@ -170,19 +169,19 @@ async def test_what_nobody_holds_is_fenced_before_it_is_given_away() -> None:
     clock = LoopClock()
     events = EventLog(clock)
     settings = attrs.evolve(SETTINGS, copying=attrs.evolve(SETTINGS.copying, tasks_max=TASKS))
-    leader, target = GroupLeader(flow_context(clock, events, settings)), Target()
+    leader = GroupLeader(flow_context(clock, events, settings))
     held = {"a": Share(True, frozenset({0}), frozenset(range(512)))}
 
     async def assigned() -> Share:
         members = {name: encode_candidate(Candidate(Node(name, 1), share)) for name, share in held.items()}
-        return decode_shared_flow((await leader.assign(cast("Any", target), 1, members))["a"]).share_of("a")
+        return decode_shared_flow((await leader.assign(cluster, 1, members))["a"]).share_of("a")
 
-    target.answers = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 100
+    brokers.answers = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 100
     begun, withheld = clock.monotonic(), await assigned()
     first = (leader.must_repeat, clock.monotonic() - begun)
-    target.answers = []
-    given, opened = await assigned(), set(target.opened)
-    target.answers = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1_000
+    brokers.answers = []
+    given, opened = await assigned(), {it.transactional_id for _, it in brokers.requests_of(INIT)}
+    brokers.answers = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1_000
     rounds = 0
     while (share := await assigned()) == held["a"] and rounds < 100:
         rounds += 1
@@ -195,5 +194,5 @@ async def test_what_nobody_holds_is_fenced_before_it_is_given_away() -> None:
     assert 5 < rounds < 15
     assert not leader.must_repeat
     assert unguarded.transactional_id == "A-mm2-MirrorSourceConnector-1"
-    assert unguarded.error == "no coordinator of cluster B had opened it after 2 s"
+    assert unguarded.error == "no coordinator of cluster A had opened it after 2 s"
     assert "__transaction_state" in unguarded.hint

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import pytest
 
 from mm2py.errors import BrokerAnsweredError, Verdict
@@ -12,28 +10,27 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.fenced_writer import FencedWriter, TakenOverError, fence
 from mm2py.wire.transactions import TransactionalProducer
-from tests.support.coordinators import Coordinators
+from tests.support.fake_brokers import INIT, FakeBrokers, FakePartition, FakeTopic
 
 
 ID = "connect-cluster-A-mm2"
 PLACES = [TopicPartition("t", 0)]
-OLD = error_of(ErrorCode.UNSUPPORTED_VERSION, "B", "InitTransactions", "too old")
 
 
 class Rig:
     """A writer, its coordinator, which writes got so far as to be sent, and what it told of a fence."""
 
-    def __init__(self, *answers: Any) -> None:
-        self.coordinators = Coordinators(list(answers))
-        self.cluster = cast("Cluster", self.coordinators)
+    def __init__(self, brokers: FakeBrokers, cluster: Cluster) -> None:
+        self.brokers, self.cluster = brokers, cluster
+        brokers.topics = {PLACES[0].topic: FakeTopic([FakePartition()])}
         self.sent: list[bool] = []
         self.told: list[str] = []
         self.writer = FencedWriter(ID, self.told.append)
 
-    async def write(self, *answers: Any, error: Exception | None = None) -> list[str]:
+    async def write(self, *answers: int, error: Exception | None = None) -> list[str]:
         """Write once while the coordinator answers so; return what it was asked."""
-        self.coordinators.asked.clear()
-        self.coordinators.answers = list(answers)
+        self.brokers.requests.clear()
+        self.brokers.answers = list(answers)
 
         async def append(transaction: TransactionalProducer | None) -> None:
             self.sent.append(transaction is not None)
@@ -43,16 +40,26 @@ class Rig:
         try:
             await self.writer.write(self.cluster, PLACES, append)
         finally:
-            self.asked = self.coordinators.names
+            self.asked = self.brokers.asked
         return self.asked
+
+    @property
+    def opened(self) -> list[tuple[int, int]]:
+        """The epoch of the producer, and the timeout, with which ids were opened or renewed."""
+        return [(it.producer_epoch, it.transaction_timeout_ms) for _, it in self.brokers.requests_of(INIT)]
 
 
 @pytest.fixture
-async def rig() -> Rig:
+def closed(brokers: FakeBrokers, cluster: Cluster) -> Rig:
+    """A writer that is not open."""
+    return Rig(brokers, cluster)
+
+
+@pytest.fixture
+async def rig(closed: Rig) -> Rig:
     """A writer that is open."""
-    rig = Rig()
-    await rig.writer.open(rig.cluster)
-    return rig
+    await closed.writer.open(closed.cluster)
+    return closed
 
 
 async def test_each_write_is_a_transaction(rig: Rig) -> None:
@@ -61,12 +68,11 @@ async def test_each_write_is_a_transaction(rig: Rig) -> None:
     assert rig.sent == [True, True]
 
 
-async def test_a_writer_that_is_not_open_writes_plainly() -> None:
+async def test_a_writer_that_is_not_open_writes_plainly(closed: Rig) -> None:
     """So a cluster that lets nobody open an id is served as before."""
-    rig = Rig()
-    asked = await rig.write()
+    asked = await closed.write()
 
-    assert (asked, rig.sent) == ([], [False])
+    assert (asked, closed.sent) == ([], [False])
 
 
 @pytest.mark.parametrize(
@@ -77,7 +83,7 @@ async def test_a_writer_that_is_not_open_writes_plainly() -> None:
         pytest.param([0, ErrorCode.INVALID_PRODUCER_EPOCH], None, id="as it commits"),
     ],
 )
-async def test_a_fence_is_final_and_told_once(rig: Rig, answers: list[Any], error: Exception | None) -> None:
+async def test_a_fence_is_final_and_told_once(rig: Rig, answers: list[int], error: Exception | None) -> None:
     """Whoever refuses, and however often it is tried: nothing more is asked, and who asks for another writer knows."""
     with pytest.raises(TakenOverError) as caught:
         await rig.write(*answers, *[ErrorCode.PRODUCER_FENCED] * 5, error=error)
@@ -95,11 +101,11 @@ async def test_a_failed_write_is_undone_at_once(rig: Rig) -> None:
     full = error_of(ErrorCode.MESSAGE_TOO_LARGE, "B", "Produce", "t-0")
     with pytest.raises(BrokerAnsweredError, match="MESSAGE_TOO_LARGE"):
         await rig.write(error=full)
-    failed = rig.asked
+    failed, epochs = rig.asked, [epoch for epoch, _ in rig.opened]
 
     assert failed == ["AddPartitionsToTxn", "EndTxn", "InitTransactions"]
     assert await rig.write() == ["AddPartitionsToTxn", "EndTxn"]
-    assert len(rig.coordinators.renewed) == 1
+    assert epochs == [0]
 
 
 async def test_what_could_not_be_undone_is_before_the_next_write(rig: Rig) -> None:
@@ -124,21 +130,25 @@ async def test_an_id_that_brokers_forgot_is_renewed(rig: Rig) -> None:
 
 async def test_with_old_brokers_a_doubt_ends_the_writer(rig: Rig) -> None:
     """They cannot renew without taking the id from another producer, so all is read again first."""
+    rig.brokers.versions = rig.brokers.versions | {INIT: (0, 1)}
+    rig.brokers.break_connections()
     with pytest.raises(BrokerAnsweredError):
-        await rig.write(0, 0, OLD, error=error_of(ErrorCode.MESSAGE_TOO_LARGE, "B", "Produce", "t-0"))
+        await rig.write(error=error_of(ErrorCode.MESSAGE_TOO_LARGE, "B", "Produce", "t-0"))
     with pytest.raises(TakenOverError):
-        await rig.write(0, OLD)
+        await rig.write()
 
     assert rig.told == [ID]
 
 
-async def test_a_time_that_brokers_allow_is_found() -> None:
+async def test_a_time_that_brokers_allow_is_found(closed: Rig) -> None:
     """Their transaction.max.timeout.ms is lower than ours; where it is absurd, their error is raised."""
-    too_long = ErrorCode.INVALID_TRANSACTION_TIMEOUT
-    low, absurd = Rig(too_long, too_long), Rig(*[too_long] * 9)
-    await low.writer.open(low.cluster)
+    too_long = int(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    closed.brokers.answers = [too_long] * 2
+    await closed.writer.open(closed.cluster)
+    timeouts_ms = [timeout_ms for _, timeout_ms in closed.opened]
+    closed.brokers.answers = [too_long] * 9
     with pytest.raises(BrokerAnsweredError, match="INVALID_TRANSACTION_TIMEOUT"):
-        await fence(absurd.cluster, ID)
+        await fence(closed.cluster, ID)
 
-    assert low.coordinators.timeouts_ms == [15_000, 7_500, 3_750]
-    assert low.writer.is_open
+    assert timeouts_ms == [15_000, 7_500, 3_750]
+    assert closed.writer.is_open

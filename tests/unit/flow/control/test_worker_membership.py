@@ -26,7 +26,6 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.groups.membership import Assign, Heartbeat, MemberIdentity
 from tests.support.clocks import LoopClock
-from tests.support.memberships import Target
 
 
 NOBODY = GroupMembers()
@@ -36,6 +35,20 @@ OURS = GroupMembers("Stable", "connect", "mm2py-1", (GroupMember("m", "/10.0.0.2
 SETTINGS = MembershipSettings(group="connect", session_ms=6_000, heartbeat_ms=2_000)
 JAVA_RUNS = "Java MirrorMaker, at 10.0.0.1 runs A->B, as a worker of group connect"
 ROUND_S = 5.0
+
+
+@attrs.frozen
+class Target:
+    """Stands for the cluster: only its group is asked."""
+
+    endpoint: ClusterEndpoint
+    clock: LoopClock
+
+    async def connect(self) -> None:
+        return
+
+    async def close(self) -> None:
+        return
 
 
 @attrs.define
