@@ -187,7 +187,7 @@ async def test_an_idempotent_producer(it: Side) -> None:
         (0, 9, 1), (0, 0, 3), (1, 4, 1), (1, 0, 1), (0, 10, 1), (1, 0, 1), (1, 1, 1), (3, 0, 2),
     ):  # fmt: skip
         await produce(it, batch(count, producer=(producer, epoch, sequence)))
-    await produce(it, batch(2, producer=(producer, 0, 2**31 - 2)), batch(2, producer=(producer, 0, 0)), number=1)
+    await produce(it, batch(4, producer=(producer, 0, 2**31 - 2)), batch(2, producer=(producer, 0, 2)), number=1)
     await it.ask(InitProducerIdRequest_v3(None, 60_000, producer, 3, {}))
 
 

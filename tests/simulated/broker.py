@@ -68,7 +68,10 @@ class Line:
             self.broker.host.call_later(times.work_s * (0.5 + draw.random()), self._work)
 
     def _work(self) -> None:
-        frame = self._queue.popleft()
+        self.execute(self._queue.popleft())
+
+    def execute(self, frame: bytes) -> None:
+        """Do what a request asks for; its answer may come later."""
         key, version, correlation, client_size = _HEADER.unpack_from(frame)
         at = _HEADER.size + max(0, client_size)
         if not self.client_id:
@@ -139,3 +142,6 @@ class Broker:
                 ErrorCode.FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
             )
         return 0
+
+    #: The error for one that fetches from a partition.
+    fetch_code = code

@@ -97,6 +97,8 @@ class Cluster:
             self.host.call_later(600.0, self._forget_producers)
         #: Until when brokers, by number, cannot write to their disks.
         self.full_until: dict[int, float] = {}
+        #: How long who fetches or produces is told to wait, as one that exceeds its quota (KIP-219).
+        self.throttle_ms = 0
         #: Until when transactional ids cannot be opened.
         self.refuses_ids_until = 0.0
         self.producer_ids = 1000 * (1 + len(name))

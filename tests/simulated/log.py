@@ -74,6 +74,8 @@ class Partition:
     leader: int = NOBODY
     leader_epoch: int = 0
     start: int = 0
+    #: What lies before it is in remote storage, which takes longer than a fetch waits for it (KIP-405).
+    local_start: int = 0
     end: int = 0
     high_watermark: int = 0
     batches: list[Batch] = attrs.field(factory=list)
@@ -135,26 +137,12 @@ class Partition:
         stored = bytearray(raw)
         _BASE_OFFSET.pack_into(stored, 0, self.end)
         _LEADER_EPOCH.pack_into(stored, 12, self.leader_epoch)
-        (view,) = batches(memoryview(stored))
-        (first,) = _SEQUENCE.unpack_from(raw, _SEQUENCE_AT)
-        batch = Batch(
-            self.end,
-            view.last_offset,
-            bytes(stored),
-            view.producer_id,
-            view.producer_epoch,
-            first,
-            next_sequence(first, view.record_count - 1) if first >= 0 else -1,
-            view.max_timestamp,
-            bool(view.attributes & CONTROL),
-            bool(view.attributes & TRANSACTIONAL),
-            writer,
-            self.leader_epoch,
-        )
-        self._take(batch)
+        batch = batch_of(bytes(stored), writer)
+        self.take(batch)
         return batch
 
-    def _take(self, batch: Batch) -> None:
+    def take(self, batch: Batch) -> None:
+        """Have a batch in the log, where it says that it is."""
         self.batches.append(batch)
         self._lasts.append(batch.last)
         self.end = batch.last + 1
@@ -204,6 +192,8 @@ class Partition:
 
     def read(self, offset: int, most: int, *, committed: bool, is_first: bool) -> bytes:
         """Return batches from *offset* on, cut off at *most* bytes; but the first of an answer is whole (KIP-74)."""
+        if offset < self.local_start:
+            return b""
         limit = self.stable if committed else self.high_watermark
         found, size = list[bytes](), 0
         for batch in self.since_offset(offset):
@@ -285,6 +275,26 @@ class Partition:
         kept = [(epoch, max(offset, own)) for (epoch, own), end in ends if end > offset]
         self.epochs = kept or [(self.epochs[-1][0], offset)]
         self.wake()
+
+
+def batch_of(raw: bytes, writer: str) -> Batch:
+    """Return a batch as it lies in a log."""
+    (view,) = batches(memoryview(raw))
+    (first,) = _SEQUENCE.unpack_from(raw, _SEQUENCE_AT)
+    return Batch(
+        view.base_offset,
+        view.last_offset,
+        raw,
+        view.producer_id,
+        view.producer_epoch,
+        first,
+        next_sequence(first, view.record_count - 1) if first >= 0 else -1,
+        view.max_timestamp,
+        bool(view.attributes & CONTROL),
+        bool(view.attributes & TRANSACTIONAL),
+        writer,
+        *_LEADER_EPOCH.unpack_from(raw, 12),
+    )
 
 
 def _rest(batch: Batch, records: list[RecordContent]) -> Batch:

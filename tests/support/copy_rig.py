@@ -1,4 +1,4 @@
-"""An epoch over two model clusters, run as a daemon would run it."""
+"""An epoch over two simulated clusters, run as a daemon would run it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.worker_state import WorkerState
 from tests.support.batches import START_MS, Content, build_batch
 from tests.support.clocks import LoopClock
-from tests.support.model_cluster import ModelCluster
-from tests.support.model_partition import ModelPartition
+from tests.support.in_process import InProcessCluster, InProcessPartition
 
 
 TOPIC, REMOTE = "orders", "A.orders"
+#: Ids of topics: they are created with the first one.
 OLD_ID, NEW_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 EPOCH_MS, DRAIN_MS = 1_000, 2_000
 T = TypeVar("T")
@@ -38,10 +38,10 @@ _LEADER_EPOCH, _LEADER_EPOCH_AT = struct.Struct(">i"), 12
 
 @attrs.define
 class CopyRig:
-    """Two model clusters and a worker that copies between them."""
+    """Two simulated clusters and a worker that copies between them."""
 
-    source: ModelCluster
-    target: ModelCluster
+    source: InProcessCluster
+    target: InProcessCluster
     worker: WorkerState
     plans: dict[int, PartitionPlan]
     limits: CopyLimits = attrs.field(factory=CopyLimits)
@@ -89,11 +89,11 @@ class CopyRig:
             for (_, _, fetcher_id), session in self.worker.sessions.items()
         }
 
-    def upstream(self, number: int = 0) -> ModelPartition:
-        return self.source.partitions[TopicPartition(TOPIC, number)]
+    def upstream(self, number: int = 0) -> InProcessPartition:
+        return self.source.partition(TOPIC, number)
 
-    def remote(self, number: int = 0) -> ModelPartition:
-        return self.target.partitions[TopicPartition(REMOTE, number)]
+    def remote(self, number: int = 0) -> InProcessPartition:
+        return self.target.partition(REMOTE, number)
 
     def plan(self) -> EpochPlan:
         """Plan the next epoch: the same partitions as before, if nothing is new of any."""
@@ -123,8 +123,8 @@ class CopyRig:
         """Name a producer in those plans that have none, as the daemon does before it plans a partition."""
         nameless = [number for number, plan in self.plans.items() if plan.producer is None]
         if nameless:
-            self.target.producer_ids += 1
-            mark = ProducerMark(self.target.producer_ids, 0, 0)
+            self.target.simulated.producer_ids += 1
+            mark = ProducerMark(self.target.simulated.producer_ids, 0, 0)
             self.plans |= {number: attrs.evolve(self.plans[number], producer=mark) for number in nameless}
 
     def doubt(self) -> None:
@@ -148,17 +148,18 @@ class CopyRig:
         return [int((r.value or b"").rstrip(b".")) for r in self.remote(number).records()]
 
 
-def worker_of(source: ModelCluster, target: ModelCluster) -> WorkerState:
-    """Make a worker that knows the model clusters instead of connecting to real ones."""
+def worker_of(source: InProcessCluster, target: InProcessCluster) -> WorkerState:
+    """Make a worker that knows the simulated clusters instead of connecting to real ones."""
     return WorkerState(clusters=cast("Any", {source.endpoint: source, target.endpoint: target}))
 
 
 def rig_of(partitions: int = 2, *, brokers: int = 1, **limits: Any) -> CopyRig:
     """Make a topic at both clusters and plans to copy it from its start."""
-    source = ModelCluster.of("A", TOPIC, partitions, brokers=brokers)
-    target = ModelCluster.of("B", REMOTE, partitions, brokers=brokers)
+    source = InProcessCluster.of("A", TOPIC, partitions, brokers=brokers)
+    target = InProcessCluster.of("B", REMOTE, partitions, brokers=brokers)
+    ids = {"topic_id": OLD_ID, "remote_topic_id": OLD_ID}
     plans = {
-        number: PartitionPlan(TopicPartition(TOPIC, number), REMOTE, 0, -1, is_unsure=False)
+        number: PartitionPlan(TopicPartition(TOPIC, number), REMOTE, 0, -1, is_unsure=False, **ids)
         for number in range(partitions)
     }
     return CopyRig(source, target, worker_of(source, target), plans, CopyLimits(**limits))

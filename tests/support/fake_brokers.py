@@ -102,11 +102,11 @@ class _Loop:
         return asyncio.get_running_loop().call_later(seconds, call, *args, context=context)
 
 
-class _Cluster(Cluster):
+class InstantCluster(Cluster):
     """A simulated cluster whose replicas follow at once, and whose topics tests put there."""
 
-    def __init__(self, brokers: int) -> None:
-        super().__init__("B", cast("SimLoop", _Loop()), _NOWHERE, 0, brokers=brokers, forgets=False)
+    def __init__(self, brokers: int, name: str = "B") -> None:
+        super().__init__(name, cast("SimLoop", _Loop()), _NOWHERE, 0, brokers=brokers, forgets=False)
         #: What coordinators answer about a group or a transactional id, whatever they know of it.
         self.errors: dict[str, int] = {}
         #: What the coordinator answers that is asked now, whatever it is about.
@@ -174,7 +174,7 @@ class FakeBrokers:
 
     def __init__(self, count: int = 3) -> None:
         self.hosts = {node_id: f"b{node_id}" for node_id in range(count)}
-        self._cluster = _Cluster(count)
+        self._cluster = InstantCluster(count)
         self.controller = 0
         self.down: set[int] = set()
         self.versions = NEW_VERSIONS

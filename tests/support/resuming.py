@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -14,11 +13,9 @@ from mm2py.pipeline.copy.log_walk import LogWalker
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.resume import Resumer, Walks
 from mm2py.pipeline.copy.slow_lines import SlowLines
-from mm2py.wire.cluster import Cluster
 from tests.support.batches import START_MS, Content, build_batch
 from tests.support.clocks import LoopClock
-from tests.support.model_cluster import ModelCluster
-from tests.support.model_partition import ModelPartition
+from tests.support.in_process import InProcessCluster, InProcessPartition
 
 
 TOPIC, REMOTE = "orders", "A.orders"
@@ -32,23 +29,38 @@ def record(number: int, *, delta: int = 0) -> Content:
 class ResumeRig:
     """A source, and a target of which it is not known what has arrived."""
 
-    source: ModelCluster
-    target: ModelCluster
+    source: InProcessCluster
+    target: InProcessCluster
     walks: Walks = attrs.field(factory=dict)
     resolved: list[PartitionCopy] = attrs.field(factory=list)
 
     @property
-    def upstream(self) -> ModelPartition:
-        return self.source.partitions[TopicPartition(TOPIC, 0)]
+    def upstream(self) -> InProcessPartition:
+        return self.source.partition(TOPIC)
 
     @property
-    def downstream(self) -> ModelPartition:
-        return self.target.partitions[TopicPartition(REMOTE, 0)]
+    def downstream(self) -> InProcessPartition:
+        return self.target.partition(REMOTE)
 
-    def resumer(self, *, reads_committed: bool = False) -> Resumer:
-        source, target = cast("Cluster", self.source), cast("Cluster", self.target)
-        logs = LogWalker(source, target, reads_committed=reads_committed, slow_lines=SlowLines(), epoch_ms=5_000)
-        return Resumer(source, target, LoopClock(), self.walks, logs)
+    async def known(self) -> None:
+        """Have both clusters' leaders looked up."""
+        await self.source.ensure_known([TOPIC])
+        await self.target.ensure_known([REMOTE])
+
+    async def resolve(
+        self,
+        copies: Sequence[PartitionCopy],
+        resolved: Callable[[PartitionCopy], None] | None = None,
+        *,
+        reads_committed: bool = False,
+    ) -> None:
+        """Resolve partitions of clusters whose leaders are known, as an epoch does."""
+        await self.known()
+        logs = LogWalker(
+            self.source, self.target, reads_committed=reads_committed, slow_lines=SlowLines(), epoch_ms=5_000
+        )
+        resumer = Resumer(self.source, self.target, LoopClock(), self.walks, logs)
+        await resumer.resolve(copies, resolved or self.resolved.append)
 
     async def resume(
         self, position: int, downstream: int | None, *, reads_committed: bool = False, within_s: float = 20.0
@@ -57,7 +69,7 @@ class ResumeRig:
         copy = copy_of(0, position, downstream)
         try:
             async with asyncio.timeout(within_s):
-                await self.resumer(reads_committed=reads_committed).resolve([copy], self.resolved.append)
+                await self.resolve([copy], reads_committed=reads_committed)
         except TimeoutError:
             pass
         return copy
@@ -74,7 +86,7 @@ class ResumeRig:
 
     def compact_source(self, kept: Sequence[int]) -> None:
         """Leave of the source's records only those at these offsets, whose numbers are their offsets."""
-        self.upstream.batches.clear()
+        self.upstream.truncate(0)
         for offset in kept:
             self.upstream.load(build_batch([record(offset)], base_offset=offset))
 
@@ -91,8 +103,8 @@ def copy_of(number: int, position: int, downstream: int | None) -> PartitionCopy
 
 def rig_of(partitions: int = 1, brokers: int = 1) -> ResumeRig:
     return ResumeRig(
-        ModelCluster.of("A", TOPIC, partitions, brokers=brokers),
-        ModelCluster.of("B", REMOTE, partitions, brokers=brokers),
+        InProcessCluster.of("A", TOPIC, partitions, brokers=brokers),
+        InProcessCluster.of("B", REMOTE, partitions, brokers=brokers),
     )
 
 

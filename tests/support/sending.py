@@ -1,23 +1,22 @@
-"""A dispatch over a model cluster: what tests of sending put in, and what the target's log then holds."""
+"""A dispatch over a simulated cluster: what tests of sending put in, and what the target's log then holds."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import cast
 
 import attrs
 
 from mm2py.model.epoch import CopyLimits, PartitionPlan, ProducerMark
 from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.copy.metadata import follow_leaders
 from mm2py.pipeline.copy.partition import BufferedBatch, PartitionCopy
 from mm2py.pipeline.copy.sending import BatchSender
-from mm2py.wire.cluster import Cluster
 from tests.support.batches import START_MS, Content, build_batch
 from tests.support.clocks import LoopClock
 from tests.support.eventually import scaled
-from tests.support.model_cluster import ModelCluster, ModelConnection
+from tests.support.in_process import InProcessCluster, InProcessConnection
 
 
 REMOTE = "A.orders"
@@ -27,14 +26,14 @@ PRODUCER = ProducerMark(7, 0, 0)
 
 @attrs.define
 class Sender:
-    """A dispatch and the model cluster it sends to."""
+    """A dispatch and the simulated cluster it sends to."""
 
-    target: ModelCluster
+    target: InProcessCluster
     sender: BatchSender
     copies: list[PartitionCopy]
 
     @property
-    def line(self) -> ModelConnection:
+    def line(self) -> InProcessConnection:
         """Return the open connection to the first broker that has one."""
         return next(c for c in self.target.connections if not c.is_closed)
 
@@ -61,15 +60,23 @@ class Sender:
 
     def values(self, number: int = 0) -> list[int]:
         """Return the upstream offsets of what the target holds."""
-        return [int(r.value or b"") for r in self.target.partitions[TopicPartition(REMOTE, number)].records()]
+        return [int(r.value or b"") for r in self.target.partition(REMOTE, number).records()]
 
 
 @asynccontextmanager
 async def sender(
-    *, partitions: int = 1, brokers: int = 1, limits: CopyLimits = LIMITS, producer: ProducerMark = PRODUCER
+    *,
+    partitions: int = 1,
+    brokers: int = 1,
+    limits: CopyLimits = LIMITS,
+    producer: ProducerMark = PRODUCER,
+    target: InProcessCluster | None = None,
 ) -> AsyncIterator[Sender]:
-    target = ModelCluster.of("B", REMOTE, partitions, brokers=brokers)
-    sender = BatchSender(cast("Cluster", target), limits, LoopClock())
+    """Make a dispatch to a cluster of its own, or to a *target* that another one has sent to."""
+    target = target or InProcessCluster.of("B", REMOTE, partitions, brokers=brokers)
+    await target.refresh_metadata([REMOTE])
+    target.sent.clear()
+    sender = BatchSender(target, limits, LoopClock())
     copies = [
         PartitionCopy.of(PartitionPlan(TopicPartition("orders", n), REMOTE, 0, -1, is_unsure=False, producer=producer))
         for n in range(partitions)
@@ -79,6 +86,15 @@ async def sender(
         yield Sender(target, sender, copies)
         sender.stop()
         sender.close_unanswered()
+
+
+@asynccontextmanager
+async def following(sender: Sender) -> AsyncIterator[None]:
+    """Have leaders looked up as an epoch does."""
+    async with asyncio.TaskGroup() as tasks:
+        loop = tasks.create_task(follow_leaders(sender.target, sender.sender.wants_metadata))
+        yield
+        loop.cancel()
 
 
 async def drained(sender: BatchSender) -> None:

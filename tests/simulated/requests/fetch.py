@@ -157,7 +157,7 @@ class DelayedFetch:
             is_unknown = self._by_id and topic not in self._broker.cluster.by_id
             return int(ErrorCode.UNKNOWN_TOPIC_ID if is_unknown else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         is_within = partition.start <= offset <= partition.end
-        return self._broker.code(partition, epoch) or (0 if is_within else int(ErrorCode.OFFSET_OUT_OF_RANGE))
+        return self._broker.fetch_code(partition, epoch) or (0 if is_within else int(ErrorCode.OFFSET_OUT_OF_RANGE))
 
     def _answer(self, rows: dict[tuple[str, int], Any]) -> None:
         session, answer = self._session, self._request.RESPONSE_TYPE
@@ -171,10 +171,12 @@ class DelayedFetch:
                 session.told[key] = (row[2], row[3], row[4])
             if row[7] and session.number:  # others come first next time
                 session.wanted[key] = session.wanted.pop(key)
+        wait_ms = self._broker.cluster.throttle_ms
         if self._by_id:
-            self._reply(answer({}, 0, 0, session.number, [(topic, it, {}) for topic, it in by_topic.items()], {}))
+            named: list[Any] = [(topic, it, {}) for topic, it in by_topic.items()]
+            self._reply(answer({}, wait_ms, 0, session.number, named, {}))
         else:
-            self._reply(answer(0, 0, session.number, list(by_topic.items())))
+            self._reply(answer(wait_ms, 0, session.number, list(by_topic.items())))
 
 
 KINDS = (Kind(fetch, (FetchRequest_v11, FetchRequest_v13), with_header=(FetchRequest_v13,)),)

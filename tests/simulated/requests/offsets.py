@@ -48,7 +48,7 @@ def _found(partition: Partition, when: int, *, is_committed: bool) -> tuple[int,
         return -1, partition.stable if is_committed else partition.high_watermark, partition.leader_epoch
     if when in (_EARLIEST, _EARLIEST_LOCAL):
         epoch = partition.epochs[0][0] if partition.epochs else -1
-        return -1, partition.start, epoch
+        return -1, max(partition.start, partition.local_start) if when == _EARLIEST_LOCAL else partition.start, epoch
     return partition.latest() if when == _GREATEST else partition.since(when)
 
 

@@ -172,10 +172,12 @@ class DelayedProduce:
                 row[2] = -1 if row[1] else row[2]
         version, answer = self._request.API_VERSION, self._request.RESPONSE_TYPE
         if self.by_id:
-            self._reply(told_by_id([(named, [tuple(row) for row in rows]) for named, rows in self.results]))
+            topics = [(named, [tuple(row) for row in rows]) for named, rows in self.results]
+            self._reply(told_by_id(topics, self.broker.cluster.throttle_ms))
             return
         columns = 7 if version >= ProduceRequest_v8.API_VERSION else 5
-        self._reply(answer([(named, [tuple(row[:columns]) for row in rows]) for named, rows in self.results], 0))
+        topics = [(named, [tuple(row[:columns]) for row in rows]) for named, rows in self.results]
+        self._reply(answer(topics, self.broker.cluster.throttle_ms))
 
 
 KINDS = (Kind(produce, (ProduceRequest_v7, ProduceRequest_v8, ProduceRequest_v13), with_header=(ProduceRequest_v13,)),)

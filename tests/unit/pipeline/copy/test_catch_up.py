@@ -6,11 +6,10 @@ import asyncio
 
 import pytest
 
-from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy.catch_up import CatchUp
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.throttle import Throttle
-from tests.support.copy_rig import REMOTE, CopyRig, rig_of
+from tests.support.copy_rig import CopyRig, rig_of
 
 
 async def _waits(rig: CopyRig) -> list[float]:
@@ -120,7 +119,7 @@ async def test_what_cannot_be_fetched_has_no_turn() -> None:
     rig = _backlogs(60, 60)
     await rig.epoch(epoch_ms=100)
     for number in range(50):
-        rig.upstream(number).leader = None
+        rig.upstream(number).lead(None)
     before = [len(rig.values(number)) for number in range(60)]
     outcome = await rig.epoch(epoch_ms=1_000)
 
@@ -165,7 +164,7 @@ async def test_what_has_little_left_has_its_turn_before_a_backlog() -> None:
         rig.load(number, 100, records=1, size=200)
 
     def copied(numbers: range) -> list[int]:
-        return [rig.target.partitions[TopicPartition(REMOTE, number)].end for number in numbers]
+        return [rig.remote(number).end for number in numbers]
 
     async def watch() -> tuple[float, int]:
         began = loop.time()

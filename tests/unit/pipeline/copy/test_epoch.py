@@ -20,7 +20,7 @@ from mm2py.wire.error_codes import ErrorCode
 from tests.support.batches import START_MS, Content, build_batch
 from tests.support.clocks import LoopClock
 from tests.support.copy_rig import EPOCH_MS, NEW_ID, OLD_ID, REMOTE, TOPIC, CopyRig, known, of, rig_of, worker_of
-from tests.support.model_partition import ModelPartition
+from tests.support.fake_brokers import FETCH
 
 
 async def test_epoch_copies_what_is_there_and_says_where_it_went(rig: CopyRig) -> None:
@@ -62,7 +62,7 @@ async def test_epochs_follow_each_other_without_a_seam(rig: CopyRig) -> None:
     assert rig.values(0) == list(range(36))
     assert len(rig.source.connections) == 2
     assert len(rig.target.connections) == 1
-    assert rig.target.producer_ids == 1001
+    assert rig.target.simulated.producer_ids == 1001
 
 
 async def test_partition_without_news_is_told_once(rig: CopyRig) -> None:
@@ -137,8 +137,8 @@ async def test_a_settled_epoch_does_not_look_at_its_partitions_again(
 
 async def test_source_trouble_that_was_overcome_is_not_reported(rig: CopyRig) -> None:
     """A quiet partition whose source leader was missing at the start has had no trouble once a fetch was answered."""
-    rig.upstream().leader = None
-    asyncio.get_running_loop().call_later(0.4, setattr, rig.upstream(), "leader", 0)
+    rig.upstream().lead(None)
+    asyncio.get_running_loop().call_later(0.4, rig.upstream().lead, 0)
     outcome = await rig.epoch(epoch_ms=3_000)
 
     assert (of(outcome).ended, of(outcome).failure) == (Ended.OK, None)
@@ -186,15 +186,15 @@ async def test_position_behind_the_source_is_out_of_range(rig: CopyRig) -> None:
     ]
 
 
-@pytest.mark.parametrize("planned_id", ["old", "new", None])
+@pytest.mark.parametrize("planned_id", [OLD_ID, NEW_ID, None])
 async def test_position_is_not_used_for_another_topic_of_the_name(rig: CopyRig, planned_id: str | None) -> None:
     """A topic that was created again ends its partition; without an id in the plan nothing can be said."""
+    rig.source.create(TOPIC, 1, NEW_ID)
     rig.load(0, 1)
-    rig.source.topic_ids[TOPIC] = "new"
     rig.plans = {0: attrs.evolve(rig.plans[0], topic_id=planned_id)}
     outcome = await rig.epoch()
 
-    failed = planned_id == "old"
+    failed = planned_id == OLD_ID
     assert (of(outcome).ended, of(outcome).failure) == ((Ended.RECREATED, RECREATED) if failed else (Ended.OK, None))
     assert rig.values(0) == ([] if failed else [0, 1, 2])
 
@@ -204,22 +204,16 @@ async def test_topic_created_again_under_an_open_fetch_ends_its_partition(
     rig: CopyRig, fetch_versions: tuple[int, int]
 ) -> None:
     """A new topic that has grown past the position is not read on, and what was copied before is in the outcome."""
-    partition = TopicPartition(TOPIC, 0)
-    rig.source.topic_ids[TOPIC], rig.source.fetch_versions = OLD_ID, fetch_versions
-    rig.plans = {0: attrs.evolve(rig.plans[0], topic_id=OLD_ID)}
+    rig.source.versions[FETCH] = fetch_versions
+    rig.plans.pop(1)
     rig.load(0, 2)
 
-    async def exchange() -> None:
-        await asyncio.sleep(0.3)
-        rig.source.partitions[partition].leader = None
-        await asyncio.sleep(0.02)
-        rig.source.partitions[partition] = ModelPartition(0)
-        rig.source.topic_ids[TOPIC] = NEW_ID
+    def exchange() -> None:
+        rig.source.create(TOPIC, 1, NEW_ID)
         rig.load(0, 5)
 
-    exchanging = asyncio.create_task(exchange())
+    asyncio.get_running_loop().call_later(0.3, exchange)
     outcome = await rig.epoch()
-    await exchanging
 
     assert (of(outcome).ended, of(outcome).failure) == (Ended.RECREATED, RECREATED)
     assert (of(outcome).records, of(outcome).position, rig.values()) == (6, 6, list(range(6)))
@@ -227,8 +221,7 @@ async def test_topic_created_again_under_an_open_fetch_ends_its_partition(
 
 async def test_topic_id_that_a_broker_does_not_know_yet_is_asked_for_again(rig: CopyRig) -> None:
     """A broker that learns of a topic later than others answers that it knows no such id: that passes."""
-    rig.source.topic_ids[TOPIC] = OLD_ID
-    rig.plans = {0: attrs.evolve(rig.plans[0], topic_id=OLD_ID)}
+    rig.plans.pop(1)
     rig.load(0, 1)
     knows_from = asyncio.get_running_loop().time() + 0.2
     rig.source.fetch_fault = lambda _: (
@@ -242,10 +235,14 @@ async def test_topic_id_that_a_broker_does_not_know_yet_is_asked_for_again(rig: 
 
 async def test_epoch_stays_with_the_topic_that_it_has_found(rig: CopyRig) -> None:
     """If a plan has no topic id, it is about the topic that exists when the epoch begins."""
-    rig.source.topic_ids[TOPIC] = OLD_ID
+    rig.plans = {number: attrs.evolve(plan, topic_id=None) for number, plan in rig.plans.items()}
     rig.load(0, 1)
-    asyncio.get_running_loop().call_later(0.3, rig.source.topic_ids.update, {TOPIC: NEW_ID})
-    asyncio.get_running_loop().call_later(0.3, rig.load, 0, 1)
+
+    def exchange() -> None:
+        rig.source.create(TOPIC, 2, NEW_ID)
+        rig.load(0, 2)
+
+    asyncio.get_running_loop().call_later(0.3, exchange)
     outcome = await rig.epoch()
 
     assert (of(outcome).ended, rig.values()) == (Ended.RECREATED, [0, 1, 2])
@@ -255,13 +252,13 @@ async def test_records_of_others_have_the_remote_topic_looked_up(rig: CopyRig) -
     """A batch that lands behind records which are not ours may have gone to another topic of that name."""
     rig.load(0, 1)
     await rig.epoch()
-    before = rig.target.refreshes
+    before = rig.target.asked("Metadata")
     rig.remote().load(build_batch([Content(0, START_MS, None, b"7")], base_offset=3))
     rig.load(0, 1)
     outcome = await rig.epoch()
 
     assert of(outcome).foreign_records == 1
-    assert rig.target.refreshes == before + 1
+    assert rig.target.asked("Metadata") == before + 1
 
 
 async def test_producer_goes_with_its_partition_to_another_worker(rig: CopyRig) -> None:
@@ -274,7 +271,7 @@ async def test_producer_goes_with_its_partition_to_another_worker(rig: CopyRig) 
     await rig.epoch()
 
     assert rig.values() == list(range(15))
-    assert rig.target.producer_ids == 1001
+    assert rig.target.simulated.producer_ids == 1001
     assert [rig.plans[number].producer for number in (0, 1)] == [ProducerMark(1001, 0, 15), ProducerMark(1001, 0, 3)]
 
 

@@ -14,10 +14,10 @@ from mm2py.model.epoch import SETTLING_MS, Ended
 from mm2py.model.flow import TopicPartition
 from mm2py.pipeline.copy import fetching, worker_state
 from mm2py.wire.error_codes import ErrorCode
-from tests.support import model_cluster
+from tests.support import in_process
 from tests.support.clocks import now
-from tests.support.copy_rig import DRAIN_MS, REMOTE, CopyRig, known, of, rig_of
-from tests.support.model_cluster import ModelCluster, ModelConnection, ProduceFault
+from tests.support.copy_rig import DRAIN_MS, REMOTE, TOPIC, CopyRig, known, of, rig_of
+from tests.support.in_process import InProcessCluster, InProcessConnection, ProduceFault
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -33,23 +33,22 @@ async def test_unreachable_cluster_is_an_outcome(rig: CopyRig, side: str) -> Non
 
 @pytest.mark.parametrize("side", ["source", "target"])
 async def test_partitions_without_records_are_well_again_once_both_clusters_answer(rig: CopyRig, side: str) -> None:
-    """The first epoch after one that could not begin says so of each, and the next one nothing of any."""
-    await rig.epoch()
-    cluster: ModelCluster = getattr(rig, side)
+    """The first epoch that is answered after one that could not begin says so of each, later ones nothing of any."""
+    cluster: InProcessCluster = getattr(rig, side)
     cluster.is_unreachable = True
     await rig.epoch()
     cluster.is_unreachable = False
-    again, idle = await rig.epoch(), await rig.epoch()
+    outcomes = [await rig.epoch() for _ in range(4)]
+    (again,) = (outcome.partitions for outcome in outcomes if outcome.partitions)
 
-    assert [(p.source.partition, p.ended) for p in again.partitions] == [(0, Ended.OK), (1, Ended.OK)]
-    assert idle.partitions == ()
+    assert [(p.source.partition, p.ended) for p in again] == [(0, Ended.OK), (1, Ended.OK)]
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
 async def test_cluster_that_comes_back_within_the_epoch_is_used(rig: CopyRig, side: str) -> None:
     """An epoch keeps trying until its deadline, and what it overcame is not its result."""
     rig.load(0, 3)
-    cluster: ModelCluster = getattr(rig, side)
+    cluster: InProcessCluster = getattr(rig, side)
     cluster.is_unreachable = True
     asyncio.get_running_loop().call_later(0.5, setattr, cluster, "is_unreachable", False)
     outcome = await rig.epoch()
@@ -62,9 +61,9 @@ async def test_cluster_that_comes_back_within_the_epoch_is_used(rig: CopyRig, si
 @pytest.mark.parametrize("harm", ["is_frozen", "hanging"])
 async def test_epoch_ends_in_time_whatever_hangs(rig: CopyRig, side: str, harm: str) -> None:
     """Brokers that answer nothing, or open no connection for ten seconds, hold no epoch beyond its drain time."""
+    await rig.epoch()
     rig.load(0, 3)
-    cluster: ModelCluster = getattr(rig, side)
-    setattr(cluster, harm, True if harm == "is_frozen" else {0})
+    _harm(getattr(rig, side), harm)
     outcome = await rig.epoch(epoch_ms=SETTLING_MS)
 
     assert outcome.elapsed_s <= (SETTLING_MS + DRAIN_MS) / 1000 + 0.2
@@ -75,24 +74,27 @@ async def test_epoch_ends_in_time_whatever_hangs(rig: CopyRig, side: str, harm: 
 @pytest.mark.parametrize("harm", ["is_frozen", "hanging"])
 async def test_a_silent_source_is_told_however_long_its_time_outs_are(rig: CopyRig, harm: str) -> None:
     """The epoch ends before the connection gives the broker up: that it has answered nothing is said all the same."""
-    setattr(rig.source, harm, True if harm == "is_frozen" else {0})
+    await rig.epoch()
+    _harm(rig.source, harm)
     outcome = await rig.epoch(epoch_ms=SETTLING_MS)
 
     assert [p.ended for p in outcome.partitions] == [Ended.INTERRUPTED] * 2
     assert all(p.failure and "broker 0 at the source answered nothing" in p.failure.message for p in outcome.partitions)
 
 
+def _harm(cluster: InProcessCluster, harm: str) -> None:
+    """Have the cluster answer nothing, or have all connections end and none be opened."""
+    if harm == "is_frozen":
+        cluster.is_frozen = True
+    else:
+        cluster.hanging = {0}
+        cluster.drop()
+
+
 @pytest.mark.parametrize("alias", ["A", "B"])
-async def test_the_cluster_that_opens_no_connection_is_named(
-    rig: CopyRig, monkeypatch: pytest.MonkeyPatch, alias: str
-) -> None:
+async def test_the_cluster_that_opens_no_connection_is_named(rig: CopyRig, alias: str) -> None:
     """A cluster that has as many connections as it takes neither accepts nor refuses another one."""
-
-    async def reach(cluster: ModelCluster) -> None:
-        if cluster.alias == alias:
-            await asyncio.get_running_loop().create_future()
-
-    monkeypatch.setattr(ModelCluster, "_reach", reach)
+    (rig.source if alias == "A" else rig.target).hanging = {0}
     outcome = await rig.epoch(epoch_ms=SETTLING_MS)
 
     assert {known(it.failure).message for it in outcome.partitions} == {
@@ -120,14 +122,14 @@ async def test_an_epoch_lasts_until_it_is_known_what_has_arrived(rig: CopyRig) -
 
 async def test_an_epoch_lasts_until_its_brokers_are_connected(rig: CopyRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connecting to a distant source takes longer than an epoch: the next one finds the connection open."""
-    connect = ModelCluster.connection
+    connect = InProcessCluster.connection
 
-    async def slowly(cluster: ModelCluster, node: int, purpose: str) -> ModelConnection:
-        if not any(it.purpose == purpose for it in cluster.connections):
+    async def slowly(cluster: InProcessCluster, node: int, purpose: str = "") -> InProcessConnection:
+        if purpose and not any(it.purpose == purpose for it in cluster.connections):
             await asyncio.sleep(0.8)
         return await connect(cluster, node, purpose)
 
-    monkeypatch.setattr(ModelCluster, "connection", slowly)
+    monkeypatch.setattr(InProcessCluster, "connection", slowly)
     rig.load(0, 3)
     for _ in range(2):
         await rig.epoch(epoch_ms=500)
@@ -137,8 +139,9 @@ async def test_an_epoch_lasts_until_its_brokers_are_connected(rig: CopyRig, monk
 
 async def test_all_is_fetched_until_an_epoch_that_lasts_longer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker opens no connection. The other one is fetched from in the last millisecond before the planned end."""
-    monkeypatch.setattr(model_cluster, "_LATENCY_S", 0.0007)
+    monkeypatch.setattr(in_process, "LATENCY_S", 0.0007)
     rig = rig_of(2, brokers=2, fetch_max_wait_ms=0)
+    await rig.source.refresh_metadata([TOPIC])
     rig.source.hanging = {0}
     asyncio.get_running_loop().call_later(2, rig.load, 1, 3)
     outcome = await rig.epoch()
@@ -190,9 +193,8 @@ async def test_what_the_target_refuses_is_not_looked_for_at_the_source(rig: Copy
     """A partition ends while its leader at the source is away: no other one has to be found for it."""
 
     def fault(tp: TopicPartition, _raw: bytes) -> ProduceFault:
-        rig.upstream(tp.partition).leader = None
-        for connection in rig.source.connections:
-            connection.close("reset by peer")
+        rig.upstream(tp.partition).lead(None)
+        rig.source.drop()
         return ErrorCode.MESSAGE_TOO_LARGE, False
 
     rig.target.produce_fault = fault
@@ -214,8 +216,7 @@ async def test_slow_target_stops_fetching() -> None:
 
     assert read <= 5
     rig.target.is_frozen = False
-    for connection in rig.target.connections:
-        connection.close("reset by peer")
+    rig.target.drop()
     while rig.plans[0].position < 1_200:
         await rig.epoch()
 
@@ -245,17 +246,17 @@ async def test_source_broker_that_goes_away_while_a_share_is_full_does_not_stop_
     The source's broker vanishes from the metadata while one partition is paused and the other one is being fetched;
     then the target takes batches again, and another broker leads at the source.
     """
-    rig = rig_of(2, partition_buffer_bytes=5_000, fetch_max_bytes=20_000)
+    rig = rig_of(2, brokers=2, partition_buffer_bytes=5_000, fetch_max_bytes=20_000)
+    rig.upstream(1).lead(0)
     rig.load(0, 100, size=1_000)
     rig.target.produce_fault = lambda _tp, _raw: (ErrorCode.NOT_ENOUGH_REPLICAS, False)
     loop = asyncio.get_running_loop()
 
     def lose_the_broker() -> None:
         for partition in rig.source.partitions.values():
-            partition.leader = 1
-        rig.source.unlisted = {0}
-        for connection in rig.source.connections:
-            connection.close("reset by peer")
+            partition.lead(1)
+        rig.source.simulated.fenced[0] = None
+        rig.source.drop()
 
     loop.call_later(0.3, lose_the_broker)
     loop.call_later(0.5, setattr, rig.target, "produce_fault", lambda _tp, _raw: None)
@@ -275,10 +276,8 @@ async def test_leaders_that_move_are_followed_on_both_sides() -> None:
 
     def move() -> None:
         for cluster in (rig.source, rig.target):
-            cluster.known_leaders = {tp: p.leader for tp, p in cluster.partitions.items()}
             for partition in cluster.partitions.values():
-                partition.leader = ((partition.leader or 0) + 1) % 3
-                partition.leader_epoch += 1
+                partition.lead((partition.leader + 1) % 3)
         for number in range(4):
             rig.load(number, 10)
 
@@ -306,32 +305,26 @@ PASSING = [
 ]
 
 
-def drop(cluster: ModelCluster) -> None:
-    for connection in cluster.connections:
-        connection.close("reset by peer")
-
-
-def move(cluster: ModelCluster) -> None:
+def move(cluster: InProcessCluster) -> None:
     for partition in cluster.partitions.values():
-        partition.leader = 1 - (partition.leader or 0)
-        partition.leader_epoch += 1
+        partition.lead(1 - partition.leader)
 
 
-def thaw(cluster: ModelCluster) -> None:
+def thaw(cluster: InProcessCluster) -> None:
     """Go on after a freeze: the broker takes what it had been sent; whether the answers arrive is another matter."""
     cluster.is_frozen = False
     for connection in cluster.connections:
         for _ in list(connection.requests):
             connection.process()
-    drop(cluster)
+    cluster.drop()
 
 
 #: What may happen at some moment of an epoch.
 EVENTS: dict[str, Callable[[CopyRig, int], None]] = {
     "write": lambda rig, number: rig.load(number % PARTITIONS, 1 + number % 4, records=1 + number % 3),
     "write many": lambda rig, number: rig.load(number % PARTITIONS, 20, size=200),
-    "drop source": lambda rig, _: drop(rig.source),
-    "drop target": lambda rig, _: drop(rig.target),
+    "drop source": lambda rig, _: rig.source.drop(),
+    "drop target": lambda rig, _: rig.target.drop(),
     "move source": lambda rig, _: move(rig.source),
     "move target": lambda rig, _: move(rig.target),
     "freeze target": lambda rig, _: setattr(rig.target, "is_frozen", True),

@@ -19,7 +19,7 @@ from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.wire.error_codes import ErrorCode, name_of
 from tests.support.copy_rig import CopyRig, rig_of
-from tests.support.model_cluster import ProduceFault
+from tests.support.in_process import ProduceFault
 
 
 #: One batch of a backlog.
@@ -147,8 +147,7 @@ async def _ups_and_downs(rig: CopyRig, chance: random.Random, loads: int, *, los
         for _ in range(loads):
             rig.load(chance.randrange(6), chance.choice((1, 1, 1, 40)), records=4, size=1_000)
             if loss and chance.random() < loss:
-                for connection in list(rig.target.connections):
-                    connection.close()
+                rig.target.drop()
             await asyncio.sleep(chance.uniform(0.001, 0.02))
 
     await rig.epochs_until(load(), epoch_ms=1_000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 
-import attrs
 import pytest
 
 from mm2py.model.epoch import Ended
@@ -17,10 +16,11 @@ from mm2py.pipeline.copy.slow_lines import SlowLines
 from mm2py.pipeline.spark.worker import uncollected
 from mm2py.wire.fetch import FetchSession
 from mm2py.wire.fetch_forms import FetchPosition, FetchSizes, PartitionAnswer
-from tests.support import model_cluster
+from tests.support import in_process
 from tests.support.batches import LOG_APPEND_TIME, build_batch
-from tests.support.copy_rig import NEW_ID, OLD_ID, REMOTE, TOPIC, CopyRig, rig_of
-from tests.support.model_cluster import ModelConnection
+from tests.support.copy_rig import NEW_ID, REMOTE, TOPIC, CopyRig, rig_of
+from tests.support.fake_brokers import FETCH
+from tests.support.in_process import InProcessConnection
 
 
 async def test_few_partitions_have_two_fetchers() -> None:
@@ -69,7 +69,7 @@ async def test_a_partition_is_never_in_two_fetches() -> None:
     epoch = asyncio.create_task(rig.epoch())
     await asyncio.sleep(0.1)
     by_purpose = {it.purpose: it for it in rig.source.connections}
-    quiet, busy = by_purpose["fetch 7"], by_purpose["fetch 3"]
+    quiet, busy = by_purpose["fetch 5"], by_purpose["fetch 1"]
     rig.load(3, 1)
     await _answered(quiet)  # from now on the busy fetcher expects it
     rig.upstream(1).load(build_batch(2, attributes=LOG_APPEND_TIME))
@@ -80,11 +80,11 @@ async def test_a_partition_is_never_in_two_fetches() -> None:
     while not epoch.done():
         await _answered(*rig.source.connections)
 
-    assert [fetcher_id for fetcher_id, some in rig.fetched_by().items() if 3 in some] == [3]
+    assert [fetcher_id for fetcher_id, some in rig.fetched_by().items() if 3 in some] == [1]
     assert rig.values(3) == list(range(9))
 
 
-async def _answered(*connections: ModelConnection) -> None:
+async def _answered(*connections: InProcessConnection) -> None:
     """Have the answers to what is asked arrive together, and give them time to be taken."""
     for connection in connections:
         connection.process()
@@ -119,9 +119,9 @@ async def test_a_quota_of_the_source_holds_in_the_next_epochs_too() -> None:
     Each epoch counts its own part, so that none of them takes the silence for the news that there is nothing new.
     """
     rig = rig_of(1)
-    rig.source.throttle_ms = 3_500
+    rig.source.simulated.throttle_ms = 3_500
     first = await rig.epoch()
-    rig.source.throttle_ms = 0
+    rig.source.simulated.throttle_ms = 0
     rig.load(0, 1)
     held = [await rig.epoch() for _ in range(2)]
     then = [await rig.epoch() for _ in range(2)]
@@ -138,7 +138,7 @@ async def test_a_quota_of_the_source_holds_in_the_next_epochs_too() -> None:
 async def test_quiet_partitions_are_fetched_seldom(fetch_versions: tuple[int, int], fetches: int) -> None:
     """A broker looks at all of them for each fetch. A record that arrives meanwhile is copied at once all the same."""
     rig = rig_of(MANY + 1)
-    rig.source.topic_ids[TOPIC], rig.source.fetch_versions = OLD_ID, fetch_versions
+    rig.source.versions[FETCH] = fetch_versions
     idle = await rig.epoch(epoch_ms=10_000)
     asyncio.get_running_loop().call_later(4.0, rig.load, 3, 1)
     arrival = asyncio.create_task(_arrives(rig, 3, after_s=4.0))
@@ -151,10 +151,9 @@ async def test_quiet_partitions_are_fetched_seldom(fetch_versions: tuple[int, in
 async def test_what_comes_during_a_long_fetch_does_not_wait_for_its_end() -> None:
     """Its leader was away for a moment. It is fetched with busy partitions until the next epoch."""
     rig = rig_of(MANY + 1)
-    rig.source.topic_ids[TOPIC] = OLD_ID
     loop, partition = asyncio.get_running_loop(), rig.upstream(3)
-    loop.call_later(4.0, setattr, partition, "leader", None)
-    loop.call_later(4.2, setattr, partition, "leader", 0)
+    loop.call_later(4.0, partition.lead, None)
+    loop.call_later(4.2, partition.lead, 0)
     loop.call_later(4.8, rig.load, 3, 1)
     arrival = asyncio.create_task(_arrives(rig, 3, after_s=4.8))
     await rig.epoch(epoch_ms=10_000)
@@ -176,12 +175,11 @@ async def _arrives(rig: CopyRig, number: int, *, after_s: float) -> float:
 async def test_of_many_partitions_none_is_copied_to_or_from_another_topic_of_the_name(side: str) -> None:
     """Those without news are not compared with the clusters' metadata again, unless that has changed."""
     rig = rig_of(MANY + 1)
-    rig.source.topic_ids[TOPIC] = rig.target.topic_ids[REMOTE] = OLD_ID
-    rig.plans = {number: attrs.evolve(it, topic_id=OLD_ID, remote_topic_id=OLD_ID) for number, it in rig.plans.items()}
     for _ in range(3):
         await rig.epoch()
     cluster, topic = (rig.source, TOPIC) if side == "source" else (rig.target, REMOTE)
-    cluster.topic_ids[topic] = NEW_ID
+    cluster.create(topic, MANY + 1, NEW_ID)
+    await cluster.refresh_metadata([topic])
     outcome = await rig.epoch()
 
     expected = Ended.RECREATED if side == "source" else Ended.TARGET_REWOUND
@@ -229,8 +227,7 @@ async def test_of_many_partitions_those_without_news_are_not_assigned_one_by_one
     await rig.epoch()
     without_news, assigned[:] = list(assigned), []
     for partition in rig.source.partitions.values():
-        partition.leader = 1 - (partition.leader or 0)
-        partition.leader_epoch += 1
+        partition.lead(1 - partition.leader)
     await rig.epoch()
     moved, assigned[:] = set(assigned), []
     rig.load(5, 1)
@@ -299,8 +296,8 @@ async def test_a_limit_that_is_new_holds_for_partitions_that_were_made_before() 
     told = []
     for rates in ((), (), _RATES[2], ()):
         await rig.epoch(rates=rates)
-        sessions = [session for it in rig.source.connections for session in it._sessions.values()]
-        told.append({most for session in sessions for _, _, most in session.values()})
+        sessions = [session for it in rig.source.simulated.brokers.values() for session in it.sessions.values()]
+        told.append({most for session in sessions for _, _, most in session.wanted.values()})
 
     share = int(1e6 * 0.1 / (MANY + 1))
     assert told == [{rig.limits.fetch_partition_max_bytes}] * 2 + [{share}, {rig.limits.fetch_partition_max_bytes}]
@@ -352,7 +349,7 @@ async def test_a_resume_gets_through_a_slow_line() -> None:
 
 async def test_a_broker_that_is_far_away_is_no_slow_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds fetches of idle partitions back until shortly before the epoch ends; what it answers then comes late."""
-    monkeypatch.setattr(model_cluster, "_LATENCY_S", 0.15)
+    monkeypatch.setattr(in_process, "LATENCY_S", 0.15)
     rig, sizes = rig_of(1), FetchSizes(1, 8 * 1024 * 1024, 1024 * 1024, reads_committed=False)
     for _ in range(15):
         await rig.epoch()

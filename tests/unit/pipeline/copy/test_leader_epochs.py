@@ -9,24 +9,24 @@ import attrs
 import pytest
 
 from mm2py.model.epoch import SETTLING_MS, Ended, LeaderMark
-from mm2py.model.flow import TopicPartition
-from tests.support.copy_rig import NEW_ID, OLD_ID, REMOTE, CopyRig, known, of, rig_of
-from tests.support.model_cluster import ModelCluster
-from tests.support.model_partition import ModelPartition
+from mm2py.wire.log_end import OffsetForLeaderEpochRequest
+from tests.support.copy_rig import NEW_ID, OLD_ID, REMOTE, TOPIC, CopyRig, known, of, rig_of, worker_of
+from tests.support.fake_brokers import PRODUCE
+from tests.support.in_process import InProcessCluster, InProcessPartition
 
 
-def truncate(partition: ModelPartition, to: int, *, new_epoch: int) -> None:
+def truncate(partition: InProcessPartition, to: int, *, new_epoch: int) -> None:
     """Do what an unclean election does: the new leader's log ends at *to*."""
-    old_epoch = partition.leader_epoch
-    partition.batches = [batch for batch in partition.batches if batch[0] < to]
-    partition.end, partition.leader_epoch, partition.epoch_ends[old_epoch] = to, new_epoch, to
+    partition.truncate(to)
+    partition.leader_epoch = new_epoch
+    partition.wake()
 
 
 async def test_the_epoch_of_the_last_record_goes_with_the_position(rig: CopyRig) -> None:
     """The outcome says under which leader the record before the position was written, and since when."""
     rig.load(0, 4, leader_epoch=0)
     rig.load(0, 4, leader_epoch=3)
-    rig.upstream().leader_epoch = 3
+    rig.upstream(0).leader_epoch = rig.upstream(1).leader_epoch = 3
     rig.load(1, 40, records=1, leader_epoch=2)
     rig.load(1, 40, records=1, leader_epoch=3)
     outcome = await rig.epoch()
@@ -62,7 +62,6 @@ async def test_a_leader_that_changes_within_an_epoch_is_asked(rig: CopyRig) -> N
     def elect() -> None:
         truncate(rig.upstream(), 18, new_epoch=1)
         rig.load(0, 11, leader_epoch=1)
-        rig.source.fetch_fault = lambda tp: 74 if tp.partition == 0 and not rig.source.epochs_asked else 0
 
     asyncio.get_running_loop().call_later(1.0, elect)
     outcome = await rig.epoch(epoch_ms=3_000)
@@ -76,10 +75,9 @@ async def test_a_clean_election_changes_nothing_and_is_asked_about_once(rig: Cop
     rig.load(0, 10)
     await rig.epoch()
     rig.upstream().leader_epoch = 5
-    rig.upstream().epoch_ends[0] = 30
     for _ in range(3):
         await rig.epoch()
-    asked = rig.source.epochs_asked
+    asked = rig.source.asked("OffsetForLeaderEpoch")
     rig.load(0, 2, leader_epoch=5)
     outcome = await rig.epoch()
 
@@ -95,13 +93,12 @@ async def test_a_leader_that_does_not_answer_holds_up_no_other() -> None:
         rig.load(number, 10)
     await rig.epoch()
     for number in range(2):
-        rig.upstream(number).leader_epoch, rig.upstream(number).epoch_ends[0] = 5, 30
+        rig.upstream(number).leader_epoch = 5
         rig.load(number, 1, leader_epoch=5)
-    for connection in rig.source.connections:
-        connection.close()
+    rig.source.drop()
     rig.source.hanging = {0}
     arrived: list[int] = []
-    asyncio.get_running_loop().call_later(0.05, lambda: arrived.extend(rig.values(1)))
+    asyncio.get_running_loop().call_later(0.3, lambda: arrived.extend(rig.values(1)))
     outcome = await rig.epoch(epoch_ms=SETTLING_MS)
 
     assert arrived == list(range(33))
@@ -116,15 +113,16 @@ async def test_an_epoch_lasts_until_a_distant_leader_has_said_what_it_holds(
     """Asking takes longer than an epoch: it is not started again in each."""
     rig.load(0, 10)
     await rig.epoch()
-    rig.upstream().leader_epoch, rig.upstream().epoch_ends[0] = 5, 30
+    rig.upstream().leader_epoch = 5
     rig.load(0, 1, leader_epoch=5)
-    ask = ModelCluster.send_to
+    ask = InProcessCluster.send_to
 
-    async def slowly(cluster: ModelCluster, node: int, request: Any, purpose: str = "") -> Any:
-        await asyncio.sleep(0.8)
+    async def slowly(cluster: InProcessCluster, node: int, request: Any, purpose: str = "") -> Any:
+        if isinstance(request, OffsetForLeaderEpochRequest):
+            await asyncio.sleep(0.8)
         return await ask(cluster, node, request, purpose)
 
-    monkeypatch.setattr(ModelCluster, "send_to", slowly)
+    monkeypatch.setattr(InProcessCluster, "send_to", slowly)
     await rig.epoch(epoch_ms=500)
     await rig.epoch(epoch_ms=500)
 
@@ -137,7 +135,9 @@ async def test_a_leader_that_does_not_know_the_epoch_is_another_log(rig: CopyRig
     rig.upstream().leader_epoch = 7
     await rig.epoch()
     rig.upstream().leader_epoch = 2
-    rig.upstream().epoch_ends[7] = -1
+    restored = InProcessCluster.of("A", TOPIC, 2)
+    restored.simulated = rig.source.simulated
+    rig.worker = worker_of(restored, rig.target)
     outcome = await rig.epoch()
 
     assert of(outcome).ended is Ended.TRUNCATED
@@ -145,59 +145,46 @@ async def test_a_leader_that_does_not_know_the_epoch_is_another_log(rig: CopyRig
 
 async def test_a_remote_topic_of_another_id_is_not_written(rig: CopyRig) -> None:
     """A remote topic that was deleted and created again gets no record from the middle of the source."""
-    rig.target.topic_ids[REMOTE] = "new"
+    rig.target.create(REMOTE, 2, NEW_ID)
     rig.load(0, 3)
     rig.load(1, 3)
-    rig.plans[0] = attrs.evolve(rig.plans[0], remote_topic_id="old", position=3, downstream=2)
-    rig.plans[1] = attrs.evolve(rig.plans[1], remote_topic_id="new")
+    rig.plans[0] = attrs.evolve(rig.plans[0], remote_topic_id=OLD_ID, position=3, downstream=2)
+    rig.plans[1] = attrs.evolve(rig.plans[1], remote_topic_id=NEW_ID)
     outcome = await rig.epoch()
 
     assert [of(outcome, number).ended for number in (0, 1)] == [Ended.TARGET_REWOUND, Ended.OK]
     assert (rig.values(0), rig.values(1)) == ([], list(range(9)))
 
 
-async def test_a_remote_topic_that_is_created_again_within_an_epoch_is_not_written(rig: CopyRig) -> None:
-    """Once metadata names another remote topic, nothing more is sent to it."""
-    rig.target.topic_ids[REMOTE] = "old"
-    rig.plans = {0: attrs.evolve(rig.plans[0], remote_topic_id="old")}
+@pytest.mark.parametrize(("newest", "is_seen"), [(12, False), (13, False), (12, True)])
+async def test_a_remote_topic_that_is_created_again_unseen(rig: CopyRig, newest: int, *, is_seen: bool) -> None:
+    """
+    While nothing is sent nobody notices; brokers that are told topics' ids take nothing for another one then.
+
+    To others nothing more is sent once metadata names another topic.
+    """
+    rig.target.versions[PRODUCE] = (7, newest)
+    rig.plans.pop(1)
     rig.load(0, 2)
 
-    def create_again() -> None:
-        rig.target.topic_ids[REMOTE] = "new"
-        rig.target.partitions[TopicPartition(REMOTE, 0)] = ModelPartition()
+    async def create_again() -> None:
+        await asyncio.sleep(1)
+        rig.target.create(REMOTE, 1, NEW_ID)
+        if is_seen:
+            await rig.target.refresh_metadata([REMOTE])
         rig.load(0, 2)
 
-    asyncio.get_running_loop().call_later(1.0, create_again)
+    creating = asyncio.create_task(create_again())
     outcome = await rig.epoch(epoch_ms=3_000)
+    await creating
 
     assert of(outcome).ended is Ended.TARGET_REWOUND
-    assert (of(outcome).position, rig.values(0)) == (6, [])
-
-
-@pytest.mark.parametrize("newest", [12, 13])
-async def test_a_remote_topic_that_is_created_again_unseen(rig: CopyRig, newest: int) -> None:
-    """While nothing is sent nobody notices; brokers that are told topics' ids take nothing for another one then."""
-    rig.target.topic_ids[REMOTE], rig.target.produce_versions = OLD_ID, (0, newest)
-    rig.target.known_topic_ids = dict(rig.target.topic_ids)
-    rig.plans = {0: attrs.evolve(rig.plans[0], remote_topic_id=OLD_ID)}
-    rig.load(0, 2)
-
-    def create_again() -> None:
-        rig.target.topic_ids[REMOTE] = NEW_ID
-        rig.target.partitions[TopicPartition(REMOTE, 0)] = ModelPartition()
-        rig.load(0, 2)
-
-    asyncio.get_running_loop().call_later(1.0, create_again)
-    outcome = await rig.epoch(epoch_ms=3_000)
-
-    assert of(outcome).ended is Ended.TARGET_REWOUND
-    assert (of(outcome).position, rig.values(0)) == (6, [] if newest >= 13 else list(range(6, 12)))
+    assert (of(outcome).position, rig.values(0)) == (6, [] if is_seen or newest >= 13 else [6, 7, 8])
 
 
 async def test_partitions_of_which_no_topic_id_is_known_share_no_request_with_others(rig: CopyRig) -> None:
     """All are copied, in order, whichever their broker is told of their topics."""
-    rig.target.topic_ids[REMOTE] = OLD_ID
-    rig.plans = {n: attrs.evolve(plan, remote_topic_id=OLD_ID if n else None) for n, plan in rig.plans.items()}
+    rig.plans[0] = attrs.evolve(rig.plans[0], remote_topic_id=None)
     for number in rig.plans:
         rig.load(number, 30)
     outcome = await rig.epoch()
@@ -213,7 +200,10 @@ async def test_a_search_ends_where_the_record_cannot_be_any_more() -> None:
     await rig.epoch()
     remote = rig.remote()
     strays = remote.batches[5:7]
-    remote.batches, remote.end = [(0, 2, strays[0][2]), (3, 5, strays[1][2])], 6
+    remote.truncate(0)
+    for batch in strays:
+        remote.append(batch.raw, "")
+    remote.raise_watermark(6)
     rig.plans = {
         0: attrs.evolve(rig.plans[0], position=0, downstream=None, is_unsure=True, found_before=6, producer=None)
     }

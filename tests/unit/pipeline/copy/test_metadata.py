@@ -15,7 +15,7 @@ from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
 from tests.support.copy_rig import rig_of
 from tests.support.fake_brokers import FakeConnection, brokers_of_foo
-from tests.support.model_cluster import ModelCluster
+from tests.support.in_process import InProcessCluster
 
 
 class _Cluster:
@@ -103,12 +103,12 @@ async def test_records_do_not_wait_for_metadata_that_has_only_aged(monkeypatch: 
     rig = rig_of(1)
     asked: list[str] = []
 
-    async def slow(cluster: ModelCluster, _topics: Collection[str]) -> None:
+    async def slow(cluster: InProcessCluster, _topics: Collection[str]) -> None:
         asked.append(cluster.alias)
         await asyncio.sleep(0.8)
 
-    monkeypatch.setattr(ModelCluster, "aged", lambda _cluster, topics: list(topics))
-    monkeypatch.setattr(ModelCluster, "ensure_metadata", slow)
+    monkeypatch.setattr(InProcessCluster, "aged", lambda _cluster, topics: list(topics))
+    monkeypatch.setattr(InProcessCluster, "ensure_metadata", slow)
     rig.load(0, 3)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(rig.epoch(epoch_ms=1_000))

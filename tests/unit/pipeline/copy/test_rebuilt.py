@@ -12,7 +12,7 @@ from mm2py.pipeline.copy.log_walk import LogWalker
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.wire.batches.batch import RecordBatchView
 from tests.support.batches import START_MS, Content, build_batch
-from tests.support.model_partition import ModelPartition
+from tests.support.in_process import InProcessPartition
 from tests.support.resuming import REMOTE, TOPIC, ResumeRig, record, rig_of
 
 
@@ -35,11 +35,11 @@ def configs(monkeypatch: pytest.MonkeyPatch) -> dict[str, str | None]:
 async def _compared(rig: ResumeRig) -> PartitionCopy:
     plan = PartitionPlan(TopicPartition(TOPIC, 0), REMOTE, 0, None, is_unsure=True, is_rebuilt=True)
     copy = PartitionCopy.of(plan)
-    await rig.resumer().resolve([copy], rig.resolved.append)
+    await rig.resolve([copy])
     return copy
 
 
-def _load(partition: ModelPartition, *records: Content) -> None:
+def _load(partition: InProcessPartition, *records: Content) -> None:
     for one in records:
         partition.load(build_batch([one], base_offset=partition.end))
 
@@ -50,7 +50,7 @@ async def test_a_long_expired_front_is_read_in_several_epochs(monkeypatch: pytes
     rig, asked = rig_of(), list[int]()
     rig.write_source(range(60), batch=1)
     rig.write_target(range(60), batch=1)
-    rig.downstream.start, rig.downstream.batches = 40, rig.downstream.batches[40:]
+    rig.downstream.delete_before(40)
     walk = LogWalker.walk
 
     async def cut(self: LogWalker, copy: PartitionCopy, start: int) -> AsyncIterator[tuple[RecordBatchView, int]]:
@@ -80,7 +80,7 @@ async def test_retention_that_goes_on_meanwhile_proves_nothing(monkeypatch: pyte
 
     async def late(self: LogWalker, remote: TopicPartition, timestamp: int) -> int | None:
         found = await target_from(self, remote, timestamp)
-        rig.downstream.start, rig.downstream.batches = 40, rig.downstream.batches[-20:]
+        rig.downstream.delete_before(40)
         return found
 
     monkeypatch.setattr(LogWalker, "target_from", late)

@@ -25,6 +25,7 @@ from tests.support.batches import (
     named_batch,
 )
 from tests.support.copy_rig import NEW_ID, OLD_ID, known
+from tests.support.fake_brokers import FETCH
 from tests.support.resuming import REMOTE, TOPIC, ResumeRig, assert_resumed, known_pairs, record, rig_of
 
 
@@ -70,13 +71,12 @@ async def test_aborted_transactions_count_only_where_they_were_copied(rig: Resum
         records = [record(first + delta, delta=delta) for delta in range(3)]
         rig.upstream.load(build_batch(records, base_offset=first, producer=(producer, 0, 0), attributes=TRANSACTIONAL))
     rig.upstream.load(control_batch(9, 1, commits=False), control_batch(10, 2, commits=True))
-    rig.upstream.aborted = [(1, 0)]
     rig.write_target([3, 4])
     committed = await rig.resume(0, -1, reads_committed=True)
 
     assert (committed.position, committed.resumed_records) == (5, 2)
     other = rig_of()
-    other.upstream.batches, other.upstream.end = rig.upstream.batches, rig.upstream.end
+    other.upstream.load(*(batch.raw for batch in rig.upstream.batches))
     other.write_target([0, 1, 2, 3])
     uncommitted = await other.resume(0, -1)
 
@@ -186,7 +186,6 @@ async def test_a_transaction_s_end_at_the_target_hides_no_record(rig: ResumeRig,
     if not is_committed:
         aborted = [record(8 + delta, delta=delta) for delta in range(300)]
         rig.downstream.load(build_batch(aborted, base_offset=9, producer=(9, 0, 0), attributes=TRANSACTIONAL))
-        rig.downstream.aborted = [(9, 9)]
     end = rig.downstream.end
     rig.downstream.load(control_batch(end, 9, commits=is_committed))
     copy = await rig.resume(8, None)
@@ -205,7 +204,6 @@ async def test_records_before_a_large_aborted_transaction_are_not_all_held(rig: 
     aborted = [record(500 + delta, delta=delta) for delta in range(40)]
     rig.downstream.load(build_batch(aborted, base_offset=500, producer=(9, 0, 0), attributes=TRANSACTIONAL))
     rig.downstream.load(control_batch(540, 9, commits=False))
-    rig.downstream.aborted = [(9, 500)]
     tracemalloc.start()
     try:
         copy = await rig.resume(500, None)
@@ -214,7 +212,7 @@ async def test_records_before_a_large_aborted_transaction_are_not_all_held(rig: 
         tracemalloc.stop()
 
     assert_resumed(rig, copy, position=500, downstream=540, records=0)
-    assert most < 30_000_000
+    assert most < 40_000_000
 
 
 @pytest.mark.parametrize("more", [0, 5])
@@ -225,10 +223,9 @@ async def test_what_transactions_leave_behind_the_last_record_is_nothing(rig: Re
     rig.downstream.load(control_batch(8, 9, commits=True))
     rig.downstream.load(build_batch([record(8)], base_offset=9, producer=(9, 0, 0), attributes=TRANSACTIONAL))
     rig.downstream.load(control_batch(10, 9, commits=False))
-    rig.downstream.aborted = [(9, 9)]
     copy = await rig.resume(8, 7)
     before = await rig.resume(6, 5)
-    rig.downstream.batches = [batch for batch in rig.downstream.batches if batch[0] != 9]
+    rig.downstream.keep([batch for batch in rig.downstream.batches if batch.base != 9])
     compacted = await rig.resume(8, 7)
 
     assert (copy.ended, copy.position, copy.downstream, copy.resumed_records) == (Ended.OK, 8, 10, 0)
@@ -322,7 +319,9 @@ async def test_any_prefix_that_arrived_is_found(log: list[tuple[int, int, str]],
         offsets[arrived - 1] + 1 if arrived > known or (downstream is None and arrived) else position
     )
     assert copy.downstream == arrived - 1
-    assert copy.resumed_records == arrived - known
+    # A match begins at the record of that time: what it passes over is counted by offsets.
+    most = arrived - known if downstream is not None else copy.position - position
+    assert arrived - known <= copy.resumed_records <= most
     pairs = known_pairs(copy)
     assert pairs == [(offsets[n], n) for n in range(arrived - len(pairs), arrived)]
     assert len(pairs) == arrived - known if downstream is not None else len(pairs) >= min(arrived - known, 32)
@@ -335,19 +334,18 @@ async def test_another_topic_of_the_name_proves_nothing(
     rig: ResumeRig, side: str, ended: Ended, fetch_versions: tuple[int, int]
 ) -> None:
     """What another topic of the name holds is not compared: its partition ends as one of a re-created topic."""
-    rig.source.topic_ids[TOPIC] = rig.target.topic_ids[REMOTE] = OLD_ID
-    rig.source.fetch_versions = rig.target.fetch_versions = fetch_versions
+    rig.source.versions[FETCH] = rig.target.versions[FETCH] = fetch_versions
+    if side == "source":
+        rig.source.create(TOPIC, 1, NEW_ID)
+    else:
+        rig.target.create(REMOTE, 1, NEW_ID)
     rig.write_source(range(20))
     rig.write_target(range(10))
     plan = PartitionPlan(
         TopicPartition(TOPIC, 0), REMOTE, 4, 3, is_unsure=True, topic_id=OLD_ID, remote_topic_id=OLD_ID
     )
     copy = PartitionCopy.of(plan)
-    if side == "source":
-        rig.source.topic_ids[TOPIC] = NEW_ID
-    else:
-        rig.target.topic_ids[REMOTE] = NEW_ID
-    await rig.resumer().resolve([copy], rig.resolved.append)
+    await rig.resolve([copy])
 
     assert (copy.ended, copy.position, rig.resolved) == (ended, 4, [])
 
@@ -364,10 +362,10 @@ async def test_what_remote_storage_does_not_bring_in_time_is_not_gone(rig: Resum
     """
     rig.write_source(range(20))
     rig.write_target(range(12))
-    rig.downstream.remote_end = 12
+    rig.downstream.local_start = 12
     waiting = await rig.resume(10, downstream)
     seen = (waiting.is_unsure, waiting.ended, known(waiting.retried_failure).message)
-    rig.downstream.remote_end = 0
+    rig.downstream.local_start = 0
     copy = await rig.resume(10, downstream)
 
     which = 11 if downstream is not None else 0
@@ -380,8 +378,7 @@ async def test_last_record_that_is_gone_is_unproven(rig: ResumeRig) -> None:
     """If retention has emptied the target there is nothing to compare, and the failure reports that."""
     rig.write_source(range(20))
     rig.write_target(range(12))
-    rig.downstream.batches.clear()
-    rig.downstream.start = 12
+    rig.downstream.delete_before(12)
     copy = await rig.resume(10, 9)
 
     assert copy.ended is Ended.UNPROVEN
@@ -433,9 +430,11 @@ async def test_a_comparison_goes_on_where_the_last_epoch_left_it(
     rig.write_source(range(100))
     rig.write_target(range(50))
     rig.compact_source([*range(10, 40, 3), 44, 60])
-    first = await rig.resume(10, 9, within_s=0.32)
+    rig.source.far_s = rig.target.far_s = 0.05
+    first = await rig.resume(10, 9, within_s=2.2)
     for log, passed in ((rig.upstream, 8), (rig.downstream, 10)):
-        log.batches[:passed] = [(base, last, flipped(raw)) for base, last, raw in log.batches[:passed]]
+        for at in range(passed):
+            log.damage(at, flipped(log.batches[at].raw))
     copy = await rig.resume(10, 9)
 
     assert (first.ended, first.is_unsure) == (Ended.OK, True)
@@ -458,9 +457,8 @@ async def test_records_deleted_at_the_target_are_passed_over_at_once(rig: Resume
     """A target whose log begins far after the position is not asked for each offset that it has no more."""
     rig.write_source(range(5_000), batch=500)
     rig.write_target(range(4_990), batch=499)
-    rig.downstream.batches = rig.downstream.batches[-1:]
-    rig.downstream.start = rig.downstream.batches[0][0]
-    rig.upstream.batches[5] = (2_500, 2_999, build_batch([record(2_500)], base_offset=2_500, last_offset_delta=499))
+    rig.downstream.delete_before(rig.downstream.batches[-1].base)
+    rig.upstream.damage(5, build_batch([record(2_500)], base_offset=2_500, last_offset_delta=499))
     copy = await rig.resume(10, 9)
 
     assert_resumed(rig, copy, position=4_990, downstream=4_989, records=4_980)
@@ -470,8 +468,7 @@ async def test_records_deleted_at_the_target_are_passed_over_at_once(rig: Resume
 async def test_source_that_begins_behind_the_comparison_is_read_from_its_start(rig: ResumeRig) -> None:
     """Retention may have removed the records before the position that a match would like to see."""
     rig.write_source(range(40))
-    rig.upstream.start = 30
-    rig.upstream.batches = [b for b in rig.upstream.batches if b[0] >= 30]
+    rig.upstream.delete_before(30)
     rig.write_target(range(33))
     copy = await rig.resume(30, None)
 

@@ -16,7 +16,7 @@ from mm2py.pipeline.copy import broker_sender
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.clocks import LoopClock, now
-from tests.support.sending import LIMITS, Sender, drained, sender, settle
+from tests.support.sending import LIMITS, REMOTE, Sender, drained, following, sender, settle
 
 
 @asynccontextmanager
@@ -49,14 +49,13 @@ async def test_batch_of_a_lost_epoch_that_arrives_late_is_refused() -> None:
         lost.target.is_manual = True
         lost.put(lost.copies[0], 3)
         await settle()
-        late = lost.line.requests[0]
-        target = lost.target
-    async with sender() as s:
-        s.target.partitions = target.partitions
+        late = lost.line.requests[0].message
+    lost.target.is_manual = False
+    async with sender(target=lost.target) as s:
         for count in (2, 5):
             s.put(s.copies[0], count)
         await drained(s.sender)
-        late.answer = target.take(target.connections[0], late)
+        s.target.takes_late(0, late)
 
         assert s.values() == list(range(7))
 
@@ -66,9 +65,7 @@ async def test_batch_of_a_lost_epoch_that_arrives_first_is_noticed() -> None:
     async with sender() as lost:
         lost.put(lost.copies[0], 3)
         await drained(lost.sender)
-        log = lost.target.partitions
-    async with sender() as s:
-        s.target.partitions = log
+    async with sender(target=lost.target) as s:
         s.put(s.copies[0], 2)
         await drained(s.sender)
         outcome = s.copies[0].outcome()
@@ -151,10 +148,10 @@ async def test_quota_holds_until_the_longest_hold_is_over(first_ms: int, then_ms
         await settle()
         begun = now()
         for throttle_ms in (first_ms, then_ms):
-            s.target.throttle_ms = throttle_ms
+            s.target.simulated.throttle_ms = throttle_ms
             s.answer()
             await asyncio.sleep(0.5)
-        s.target.is_manual, s.target.throttle_ms = False, 0
+        s.target.is_manual, s.target.simulated.throttle_ms = False, 0
         s.put(copy)
         await asyncio.sleep(0.5)
 
@@ -173,10 +170,10 @@ async def test_quota_holds_in_the_next_epoch_too() -> None:
     """
     async with acquainted() as s:
         (copy,) = s.copies
-        s.target.throttle_ms = 8_000
+        s.target.simulated.throttle_ms = 8_000
         s.put(copy)
         await drained(s.sender)
-        begun, s.target.throttle_ms = now(), 0
+        begun, s.target.simulated.throttle_ms = now(), 0
         async with asyncio.TaskGroup() as tasks:
             following = attrs.evolve(s, sender=BatchSender(s.sender.target, LIMITS, LoopClock()))
             following.sender.start(tasks)
@@ -194,10 +191,10 @@ async def test_after_a_long_hold_requests_go_one_by_one(throttle_ms: int, under_
     """What is sent after a request that exceeds the quota again would wait until the next hold is over."""
     async with acquainted() as s:
         (copy,) = s.copies
-        s.target.throttle_ms = throttle_ms
+        s.target.simulated.throttle_ms = throttle_ms
         s.put(copy)
         await drained(s.sender)
-        s.target.is_manual, s.target.throttle_ms = True, 0
+        s.target.is_manual, s.target.simulated.throttle_ms = True, 0
         for _ in range(3):
             s.put(copy)
         await asyncio.sleep(throttle_ms / 1000 + 0.1)
@@ -293,12 +290,12 @@ async def take(s: Sender, step: str, number: int, count: int, failing: list[tupl
     elif step == "wait":
         await asyncio.sleep(count * 0.05)
     elif step == "move":
-        s.target.partitions[s.copies[number].remote].leader = count % 2
+        s.target.partition(REMOTE, number).lead(count % 2)
     elif step in REJECTIONS:
         failing.append(REJECTIONS[step])
     elif lines:
         line = lines[number % len(lines)]
-        {"process": line.process, "deliver": line.deliver, "drop": line.close}[step]()
+        {"process": line.process, "deliver": line.deliver, "drop": line.hang_up}[step]()
 
 
 @settings(deadline=None, max_examples=120)
@@ -309,7 +306,7 @@ async def test_log_holds_every_record_once_and_in_order(steps: Sequence[tuple[st
 
     And at every moment the position is behind records that the log holds: it advances by acknowledgements only.
     """
-    async with sender(partitions=3, brokers=2) as s:
+    async with sender(partitions=3, brokers=2) as s, following(s):
         s.target.is_manual = True
         failing: list[tuple[int, bool]] = []
         s.target.produce_fault = lambda _tp, _raw: failing.pop() if failing else None
@@ -320,8 +317,7 @@ async def test_log_holds_every_record_once_and_in_order(steps: Sequence[tuple[st
         await asyncio.sleep(0.01)
         failing.clear()
         s.target.is_manual = False
-        for line in s.target.connections:
-            line.close("reset by peer")
+        s.target.drop()
         if s.sender.buffered_bytes:
             await drained(s.sender)
         for copy in s.copies:

@@ -12,7 +12,7 @@ from mm2py.wire.batches.batch import sign
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.batches import START_MS, Content, build_batch
 from tests.support.copy_rig import known
-from tests.support.sending import PRODUCER, drained, sender, settle
+from tests.support.sending import PRODUCER, REMOTE, drained, sender, settle
 
 
 _FAILURE = PartitionFailure("read no further", "look at the source", offset=1)
@@ -44,7 +44,7 @@ async def test_retried_batches_keep_order_and_sequences(code: ErrorCode, appends
         assert s.values() == list(range(13))
         assert [buffered.sequence for buffered in buffered_batches] == [1, 3, 5, 7, 9, 11]
         assert (copy.position, copy.is_unsure, copy.retried_failure, copy.ended) == (13, False, None, Ended.OK)
-        assert s.target.refreshes == 0
+        assert s.target.asked("Metadata") == 1
         assert s.sender.wants_metadata.is_set()
         assert s.sender.retries >= 1
 
@@ -56,15 +56,14 @@ async def test_leader_that_moves_is_followed() -> None:
         s.put(first)
         s.put(second)
         await settle()
-        s.target.known_leaders = {copy.remote: number for number, copy in enumerate(s.copies)}
-        s.target.partitions[first.remote].leader = 1
+        s.target.partition(REMOTE).lead(1)
         s.put(first)
         s.put(second)
         await settle()
 
         assert s.sender.wants_metadata.is_set()
         assert first.retried_failure is not None
-        await s.target.refresh_metadata([])
+        await s.target.refresh_metadata([REMOTE])
         await drained(s.sender)
 
         assert (s.values(0), s.values(1)) == ([0, 1], [0, 1])
@@ -74,15 +73,16 @@ async def test_partition_without_a_leader_waits_and_asks() -> None:
     """Without a leader the partition pauses with growing pauses, and goes on once there is one."""
     async with sender() as s:
         (copy,) = s.copies
-        partition = s.target.partitions[copy.remote]
-        partition.leader = None
+        s.target.partition(REMOTE).lead(None)
+        await s.target.refresh_metadata([REMOTE])
         s.put(copy)
         await asyncio.sleep(3)
 
         assert "no broker leads A.orders-0" in known(copy.retried_failure).message
         assert 3 <= copy.sending.retries <= 7
         assert not copy.buffer.may_have_arrived
-        partition.leader = 0
+        s.target.partition(REMOTE).lead(0)
+        await s.target.refresh_metadata([REMOTE])
         await drained(s.sender)
 
         assert s.values() == [0]
@@ -222,7 +222,7 @@ async def test_answer_that_leaves_a_partition_out_is_a_loss() -> None:
         s.target.is_manual = True
         s.put(copy)
         await settle()
-        s.line.requests[0].answer = bytes.fromhex("00000000 00000000")
+        s.line.answer_with(bytes.fromhex("00000000 00000000"))
         s.line.deliver()
 
         assert "does not mention" in known(copy.retried_failure).message
@@ -243,7 +243,7 @@ async def test_an_answer_that_cannot_be_read_is_a_lost_connection() -> None:
             s.put(copy, 2)
         line = s.line
         line.process()
-        line.requests[0].answer = bytes.fromhex("7fffffff fffa")
+        line.answer_with(bytes.fromhex("7fffffff fffa"))
         s.target.is_manual = False
         line.deliver()
 
@@ -266,7 +266,7 @@ async def test_a_batch_of_another_writer_is_noticed() -> None:
         copy.plan = attrs.evolve(copy.plan, keeps_timestamps=True)
         theirs = bytearray(build_batch([Content(0, START_MS, b"k", b"0")]))
         sign(memoryview(theirs), PRODUCER.producer_id, PRODUCER.producer_epoch, 0)
-        rig.target.partitions[copy.remote].append(bytes(theirs))
+        rig.target.partition(REMOTE).load(bytes(theirs))
         rig.put(copy, 1)
         await settle()
 

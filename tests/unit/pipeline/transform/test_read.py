@@ -14,7 +14,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.batches import Content, build_batch
 from tests.support.clocks import LoopClock
-from tests.support.model_cluster import ModelCluster
+from tests.support.in_process import InProcessCluster
 
 
 _SOURCE = TopicPartition("orders", 0)
@@ -32,7 +32,7 @@ _SOURCE = TopicPartition("orders", 0)
 )
 async def test_only_what_an_operator_has_to_mend_stops_a_partition(code: ErrorCode, ended: Ended) -> None:
     """The rest is tried again soon, as it is of topics without a transform."""
-    source = ModelCluster.of("A", "orders")
+    source = InProcessCluster.of("A", "orders")
     source.partitions[_SOURCE].load(build_batch([Content(0, 1, b"k", b"v")]))
     source.fetch_fault = lambda _: code
     plan = PartitionPlan(_SOURCE, "A.orders", 0, None, is_unsure=False, until=1)

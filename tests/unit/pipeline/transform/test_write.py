@@ -18,7 +18,7 @@ from mm2py.pipeline.transform.write import RangeWriter
 from mm2py.wire.batches.record_columns import RecordColumns
 from tests.support.clocks import LoopClock
 from tests.support.copy_rig import worker_of
-from tests.support.model_cluster import ModelCluster
+from tests.support.in_process import InProcessCluster
 
 
 def chunk(*offsets: int | None, stray: tuple[int, str] | None = None) -> Chunk:
@@ -59,7 +59,7 @@ async def _written(
     *values: bytes, errors: Errors | None = None, steps: tuple[Step, ...] = (_MASK,), **plan: Any
 ) -> tuple[RangeOutcome, list[bytes | None]]:
     """Write records with *values* from offset 10 on, behind a step that masks; give what the target holds, too."""
-    source, target = ModelCluster.of("A", "orders"), ModelCluster.of("B", "A.orders")
+    source, target = InProcessCluster.of("A", "orders"), InProcessCluster.of("B", "A.orders")
     count = len(values)
     columns = RecordColumns(
         list(range(10, 10 + count)), [1_000] * count, [0] * count, [None] * count, list(values), [()] * count
