@@ -10,6 +10,7 @@ import pytest
 
 from mm2py.model.epoch import SETTLING_MS, Ended, LeaderMark
 from mm2py.wire.log_end import OffsetForLeaderEpochRequest
+from mm2py.wire.requests import MetadataRequest
 from tests.support.copy_rig import NEW_ID, OLD_ID, REMOTE, TOPIC, CopyRig, known, of, rig_of, worker_of
 from tests.support.fake_brokers import PRODUCE
 from tests.support.in_process import InProcessCluster, InProcessPartition
@@ -95,7 +96,10 @@ async def test_a_leader_that_does_not_answer_holds_up_no_other() -> None:
     for number in range(2):
         rig.upstream(number).leader_epoch = 5
         rig.load(number, 1, leader_epoch=5)
-    rig.source.drop()
+    await rig.source.send_to(1, MetadataRequest([TOPIC]))  # so that it is asked first who leads
+    for connection in rig.source.connections:
+        if connection.node == 0:
+            connection.hang_up()
     rig.source.hanging = {0}
     arrived: list[int] = []
     asyncio.get_running_loop().call_later(0.3, lambda: arrived.extend(rig.values(1)))
