@@ -131,21 +131,21 @@ async def test_a_live_partition_does_not_wait_for_those_far_behind(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, topics_taken: list[set[str]]
 ) -> None:
     """
-    Its records come with the next answers, not once each of 200 partitions that are far behind has had its turn.
+    Its records come with the next answers, not once each of 100 partitions that are far behind has had its turn.
 
     An answer brings of two of them. All are copied once.
     """
     live, came_at, waits = f"{prefix}-live", list[int](), list[int]()
-    await create_topic(primary.bootstrap_servers, prefix, partitions=200)
+    await create_topic(primary.bootstrap_servers, prefix, partitions=100)
     await create_topic(primary.bootstrap_servers, live, partitions=1)
-    await produce_numbers(primary.bootstrap_servers, prefix, count=100_000, partitions=200, size=1_000)
+    await produce_numbers(primary.bootstrap_servers, prefix, count=50_000, partitions=100, size=1_000)
     limits = CopyLimits(
         fetch_partition_max_bytes=MIB // 16, fetch_max_bytes=MIB // 8, buffer_bytes=2 * MIB, coalesce_below_bytes=0
     )
 
     async def write(connected: AIOKafkaProducer) -> None:
         """Write live records one after the other, and count the answers before each comes."""
-        await eventually(lambda: len(topics_taken) > 200, within_s=60, what="answers", every_s=0.001)
+        await eventually(lambda: len(topics_taken) > 100, within_s=60, what="answers", every_s=0.001)
         while len(waits) < 15:
             before = len(topics_taken)
             await connected.send_and_wait(live, b"%012d" % len(waits), partition=0)
@@ -172,23 +172,23 @@ async def test_a_live_partition_does_not_wait_for_those_far_behind(
     beside = [answers for at, answers in zip(came_at, waits, strict=True) if at < ended_at]
     assert len(beside) >= 5, (waits, ended_at)
     assert statistics.median(beside) < 5, waits
-    assert_numbers(await read_numbers(backup.bootstrap_servers, f"A.{prefix}"), 100_000)
+    assert_numbers(await read_numbers(backup.bootstrap_servers, f"A.{prefix}"), 50_000)
     assert_numbers(await read_numbers(backup.bootstrap_servers, f"A.{live}"), 15)
     assert_exactly_once(task)
 
 
-async def test_a_thousand_quiet_partitions_cost_little(
+async def test_hundreds_of_quiet_partitions_cost_little(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """An epoch over 1 000 partitions without news asks a few times and names nothing again."""
-    await create_topic(primary.bootstrap_servers, prefix, partitions=1_000)
-    # Nothing is written to the remote topic, so one partition stands for a thousand.
+    """An epoch over 300 partitions without news asks a few times and names nothing again."""
+    await create_topic(primary.bootstrap_servers, prefix, partitions=300)
+    # Nothing is written to the remote topic, so one partition stands for all.
     await create_topic(backup.bootstrap_servers, f"A.{prefix}")
     async with copying(primary, backup, {prefix: f"A.{prefix}"}) as task:
         # A broker answers for partitions that it has just got one after the other.
         def all_are_known() -> bool:
             named = {one.source for it in task.outcomes for one in it.partitions}
-            return len(named) == 1_000 and not task.outcomes[-1].partitions
+            return len(named) == 300 and not task.outcomes[-1].partitions
 
         await task.run(all_are_known)
         task.epoch_ms = 3_000

@@ -19,7 +19,7 @@ from mm2py.telemetry.events import ClusterUnreachable
 from tests.support.browser import PHONE, Looked, looking
 from tests.support.eventually import eventually
 from tests.support.rest_node import some_nodes
-from tests.support.served_page import Served, flow_between, partitions
+from tests.support.served_page import Served, partitions
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -135,18 +135,6 @@ async def test_all_overrides_are_reverted_at_once(browser: Browser, served: Serv
     assert served.node.control.ordered == NO_OVERRIDES
 
 
-async def test_a_flow_goes_away_and_comes_back(browser: Browser, served: Served) -> None:
-    """A connector is deleted and created again while its page is open: the page follows."""
-    async with looking(browser, served.url) as seen:
-        await seen.open(TOPICS)
-        await seen.sees("Topics 2")
-        before = served.node.shown
-        served.node.shown = attrs.evolve(before, flows=())
-        await seen.sees("This node does not run A->B.", "main")
-        served.node.shown = before
-        await seen.sees("Topics 2")
-
-
 async def test_a_refusal_is_told_and_tried_again(browser: Browser, served: Served) -> None:
     """A daemon with no room for the page and no answer yet to who looks at it: once it answers, changes are offered."""
     refusals = {"**/stream?*": '{"message": "64 pages are already open; close some"}', "**/whoami": "{}"}
@@ -207,19 +195,6 @@ async def test_short_retention_alone_is_no_danger(browser: Browser, served: Serv
         assert [await cell.get_attribute("data-mood") for cell in cells] == [None, None, "bad"]
         times = [(await cell.inner_text()).replace("\N{NARROW NO-BREAK SPACE}", " ") for cell in cells]
         assert times == ["\N{EN DASH}", "9 min 30 s", "3 min 20 s"]
-
-
-async def test_long_aliases_fit_a_phone(browser: Browser, served: Served) -> None:
-    """The choice of a flow is as wide as its longest name, and no wider than the page."""
-    flow = flow_between("kafka-production-eu-west-1", "kafka-disaster-recovery-us-east-1")
-    served.node.shown = attrs.evolve(served.node.shown, flows=(flow,))
-    async with looking(browser, served.url, size=PHONE) as seen:
-        await seen.open("#/events")
-        await eventually(
-            lambda: seen.page.locator("option", has_text=str(flow.flow)).count(), within_s=10, what="a choice"
-        )
-
-        assert await seen.width() <= PHONE[0]
 
 
 async def test_topics_that_other_nodes_copy_are_listed(browser: Browser, served: Served) -> None:
