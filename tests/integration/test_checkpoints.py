@@ -262,16 +262,6 @@ async def test_checkpoints_continue_after_a_restart(primary: KafkaCluster, backu
     assert second.events.of(CheckpointsRead)[0].malformed >= 2
 
 
-async def test_nothing_points_past_the_target_s_end(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
-    """A translation past the target's end is cut to it, in the checkpoint and in the group's offset."""
-    stage = Stage(primary, backup, prefix)
-    await stage.set_up()
-    await stage.commit(90)
-    async with running_checkpoints(stage.settings(), Shift({prefix: 1_000})):
-        await stage.emitted((90, 100))
-        await stage.synced(100)
-
-
 async def test_a_topic_that_is_not_mirrored_has_no_checkpoint(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str
 ) -> None:

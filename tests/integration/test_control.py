@@ -1,9 +1,8 @@
-"""Overrides of a running flow on real clusters: pauses, stops, restarts, rate limits. Epochs run in the process."""
+"""Rate limits of a running flow on real clusters, and a restart of what failed. Epochs run in the process."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -12,30 +11,18 @@ import pytest
 from mm2py.core.control import overrides as verbs
 from mm2py.core.control.overrides import CHECKPOINT, SOURCE
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.model.flow import TopicPartition
-from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit
+from mm2py.model.overrides import NO_OVERRIDES, RateLimit
 from mm2py.model.restart import Restart
-from mm2py.model.state import FlowState, PartitionStage
-from mm2py.telemetry.events import (
-    ConnectorPaused,
-    CopyTaskLost,
-    FlowDrained,
-    GroupFailed,
-    PositionsRead,
-    ResumedExactly,
-)
+from mm2py.model.state import FlowState
+from mm2py.telemetry.events import GroupFailed
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
-from tests.support.mirrored import await_arrived
 from tests.support.producing import numbered_stream, produce_numbers
 from tests.support.reading import read_numbers
 from tests.support.records import assert_numbers
 from tests.support.topics import create_topic, end_offsets
 
 
-_PARTITIONS = 3
-#: What is still on its way when an order comes is there after this; nothing more may come then.
-_QUIET_S = 1.5
 _SECONDS = 15.0
 
 
@@ -55,137 +42,6 @@ async def _state(flow: RunningFlow, state: FlowState, connector: str = SOURCE) -
         return {group.connector: group.state for group in flow.runner.view().groups}[connector] is state
 
     await eventually(is_so, within_s=15, what=f"{connector} is {state.name}")
-
-
-def _order(flow: RunningFlow, *changes: Callable[[Overrides], Overrides]) -> None:
-    overrides = flow.runner.requests.overrides
-    for change in changes:
-        overrides = change(overrides)
-    flow.runner.requests.apply(overrides)
-
-
-async def _stands_still(flow: RunningFlow, cluster: KafkaCluster, topic: str) -> int:
-    """Return where a remote topic stands while records go on coming at the source."""
-    await asyncio.sleep(0.3)
-    before = await _there(cluster, topic)
-    await asyncio.sleep(_QUIET_S)
-
-    assert await _there(cluster, topic) == before, flow.runner.view().state
-    return before
-
-
-@pytest.mark.parametrize("verb", [verbs.pause_connector, verbs.stop_connector], ids=["paused", "stopped"])
-async def test_a_connector_is_held_and_goes_on_exactly(
-    primary: KafkaCluster,
-    backup: KafkaCluster,
-    prefix: str,
-    tmp_path: Path,
-    *,
-    verb: Callable[[Overrides, str], Overrides],
-) -> None:
-    """Within seconds nothing is copied any more; then it goes on where it was, and no record is lost or repeated."""
-    source, remote = primary.bootstrap_servers, f"A.{prefix}"
-    await create_topic(source, prefix, partitions=_PARTITIONS)
-    settings = flow_settings(source, backup.bootstrap_servers, **{"A->B.topics": prefix, "tasks.max": 2})
-    async with (
-        numbered_stream(source, prefix, count=4_000, partitions=_PARTITIONS, rate=2_000, open_ended=True) as stream,
-        running_flow(settings, tmp_path) as flow,
-    ):
-        await _arrived(backup, remote, 1_000)
-        _order(flow, lambda overrides: verb(overrides, SOURCE))
-        await _state(flow, FlowState.PAUSED if verb is verbs.pause_connector else FlowState.STOPPED)
-        held_at = await _stands_still(flow, backup, remote)
-        held = flow.runner.view()
-        _order(flow, lambda overrides: verbs.resume_connector(overrides, SOURCE))
-        await _arrived(backup, remote, held_at + 1_000)
-        await _state(flow, FlowState.RUNNING)
-        count = await stream.done()
-        await _arrived(backup, remote, count)
-        await flow.drain()
-
-    assert sum(view.position for view in held.partitions) == held_at
-    assert held.state is held.groups[0].state
-    assert {group.state for group in held.groups if group.connector == CHECKPOINT} <= {FlowState.RUNNING}
-    assert_numbers(await read_numbers(backup.bootstrap_servers, remote), count)
-    assert not flow.events.of(CopyTaskLost)
-    lives = 1 if verb is verbs.pause_connector else 2
-    assert len(flow.events.of(PositionsRead)) == lives
-    assert all(event.positions_written for event in flow.events.of(FlowDrained))
-    assert not flow.events.of(ResumedExactly), "a stop in good order leaves nothing to be found out"
-
-
-async def test_a_flow_is_drained_out_of_a_pause_and_starts_into_one(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """The daemon may end while a flow is paused; the next one starts with the override and creates nothing."""
-    source, remote = primary.bootstrap_servers, f"A.{prefix}"
-    await create_topic(source, prefix, partitions=1)
-    settings = flow_settings(source, backup.bootstrap_servers, **{"A->B.topics": f"{prefix}.*", "tasks.max": 1})
-    paused = verbs.pause_connector(NO_OVERRIDES, SOURCE)
-    async with running_flow(settings, tmp_path) as first:
-        await produce_numbers(source, prefix, count=500, partitions=1)
-        await _arrived(backup, remote, 500)
-        first.runner.requests.apply(paused)
-        await _state(first, FlowState.PAUSED)
-        await first.drain()
-    await create_topic(source, f"{prefix}-new", partitions=1)
-    await produce_numbers(source, f"{prefix}-new", count=100, partitions=1)
-    async with running_flow(settings, tmp_path, overrides=paused) as second:
-        await _state(second, FlowState.PAUSED)
-        await asyncio.sleep(_QUIET_S)
-        topics = await _there(backup, remote), second.runner.view().topics
-        second.runner.requests.apply(NO_OVERRIDES)
-        await _arrived(backup, f"A.{prefix}-new", 100)
-        await second.drain()
-
-    assert topics == (500, 0)
-    assert first.runner.view().state is second.runner.view().state is FlowState.DRAINED
-    assert len(second.events.of(ConnectorPaused)) == 1
-    assert_numbers(await read_numbers(backup.bootstrap_servers, f"A.{prefix}-new"), 100)
-
-
-def _paused(flow: RunningFlow) -> set[TopicPartition]:
-    return {view.source for view in flow.runner.view().partitions if view.stage is PartitionStage.PAUSED}
-
-
-async def test_a_topic_and_a_partition_are_paused_alone(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """A paused topic or partition waits while its copy task copies all else; resumed, it goes on exactly."""
-    source, whole, part = primary.bootstrap_servers, f"{prefix}-whole", f"{prefix}-part"
-    for topic in (whole, part):
-        await create_topic(source, topic, partitions=2)
-    settings = flow_settings(source, backup.bootstrap_servers, **{"A->B.topics": f"{prefix}.*", "tasks.max": 1})
-    held = TopicPartition(part, 1)
-    async with (
-        numbered_stream(source, whole, count=4_000, partitions=2, rate=1_000, open_ended=True) as to_whole,
-        numbered_stream(source, part, count=4_000, partitions=2, rate=1_000, open_ended=True) as to_part,
-        running_flow(settings, tmp_path) as flow,
-    ):
-        await _arrived(backup, f"A.{whole}", 500)
-        await _arrived(backup, f"A.{part}", 500)
-        _order(flow, lambda it: verbs.pause_topic(it, whole), lambda it: verbs.pause_partition(it, held))
-        are_held = {held, TopicPartition(whole, 0), TopicPartition(whole, 1)}
-        await eventually(lambda: _paused(flow) == are_held, within_s=20, what="no epoch reads them")
-        before = await end_offsets(backup.bootstrap_servers, f"A.{part}")
-        whole_before = await _stands_still(flow, backup, f"A.{whole}")
-        await await_arrived(backup.bootstrap_servers, f"A.{part}", sum(before.values()) + 1)
-        after = await end_offsets(backup.bootstrap_servers, f"A.{part}")
-        views = {view.source: view for view in flow.runner.view().partitions}
-        shown = flow.runner.view()
-        _order(flow, lambda it: verbs.resume_topic(it, whole), lambda it: verbs.resume_partition(it, held))
-        counts = await to_whole.done(), await to_part.done()
-        await _arrived(backup, f"A.{whole}", counts[0])
-        await _arrived(backup, f"A.{part}", counts[1])
-        await flow.drain()
-
-    assert after[1] == before[1] == views[held].position
-    assert after[0] > before[0]
-    assert {view.source for view in views.values() if view.is_paused} == are_held
-    assert sum(views[TopicPartition(whole, number)].position for number in (0, 1)) == whole_before
-    assert (shown.paused_topics, shown.paused_partitions) == ((whole,), (held,))
-    assert_numbers(await read_numbers(backup.bootstrap_servers, f"A.{whole}"), counts[0])
-    assert_numbers(await read_numbers(backup.bootstrap_servers, f"A.{part}"), counts[1])
 
 
 async def _rate(flow: RunningFlow, cluster: KafkaCluster, topic: str, *, seconds: float) -> tuple[float, float]:
@@ -266,31 +122,6 @@ async def test_a_topic_keeps_to_its_limit_and_others_do_not_wait(
     assert rate == pytest.approx(2_000, rel=0.1)
     assert left > 0, "and that while the backlog was there"
     assert_numbers(await read_numbers(backup.bootstrap_servers, f"A.{slow}"), 100_000)
-
-
-@pytest.mark.parametrize("include_tasks", [False, True], ids=["alone", "with its tasks"])
-async def test_a_restarted_connector_goes_on_exactly(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path, *, include_tasks: bool
-) -> None:
-    """Restarted alone it lists its topics again while copying goes on; with its tasks it drains and reads positions."""
-    source, remote = primary.bootstrap_servers, f"A.{prefix}"
-    await create_topic(source, prefix, partitions=_PARTITIONS)
-    settings = flow_settings(source, backup.bootstrap_servers, **{"A->B.topics": f"{prefix}.*", "tasks.max": 2})
-    async with (
-        numbered_stream(source, prefix, count=2_000, partitions=_PARTITIONS, rate=1_000, open_ended=True) as stream,
-        running_flow(settings, tmp_path) as flow,
-    ):
-        await _arrived(backup, remote, 500)
-        flow.runner.requests.restart_here(Restart(SOURCE, include_tasks=include_tasks))
-        await eventually(lambda: flow.runner.view().groups[0].restarts == 1, within_s=5, what="the restart")
-        await _state(flow, FlowState.RUNNING)
-        await _arrived(backup, remote, stream.sent + 500)
-        count = await stream.done()
-        await _arrived(backup, remote, count)
-        await flow.drain()
-
-    assert len(flow.events.of(PositionsRead)) == (2 if include_tasks else 1)
-    assert_numbers(await read_numbers(backup.bootstrap_servers, remote), count)
 
 
 async def test_a_failed_group_is_restarted_once_its_cause_is_gone(

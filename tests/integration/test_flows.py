@@ -460,23 +460,3 @@ async def test_a_topic_is_mirrored_beside_itself(primary: KafkaCluster, prefix: 
         f"{late}.mirror",
         f"{prefix}.checkpoints.internal",
     }
-
-
-async def test_a_topic_is_not_mirrored_into_itself(primary: KafkaCluster, prefix: str, tmp_path: Path) -> None:
-    """By the brokers' cluster id both aliases are one cluster, although the settings have different host names."""
-    cluster = primary.bootstrap_servers
-    await create_topic(cluster, prefix)
-    await produce_numbers(cluster, prefix, count=10, partitions=1)
-    same = cluster.replace("127.0.0.1", "localhost")
-    names = {"topics": prefix, "replication.policy.class": "identity"}
-    async with running_flow(flow_settings(cluster, same, alias=prefix, **names), tmp_path) as flow:
-        await eventually(
-            lambda: [str(group) for group in flow.runner.view().groups if group.state is FlowState.FAILED],
-            within_s=30,
-            what="a group fails",
-        )
-        said_why = [str(group) for group in flow.runner.view().groups if group.state is FlowState.FAILED]
-        await flow.crash()
-
-    assert f"each record of topic {prefix} would be copied into that topic again" in said_why[0]
-    assert await end_offsets(cluster, prefix) == {0: 10}

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-
-import attrs
 
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings
@@ -17,10 +14,8 @@ from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.flow.this_node import this_node
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.group import CommittedOffset
-from mm2py.model.node import Node, decode_node, encode_node
-from mm2py.model.positions_topic import PositionsTopic
+from mm2py.model.flow import Flow
+from mm2py.model.node import Node, decode_node
 from mm2py.model.share import (
     NO_SHARE,
     VERSION,
@@ -34,27 +29,20 @@ from mm2py.model.share import (
 )
 from mm2py.model.state import FlowState
 from mm2py.telemetry.events import (
-    CheckpointsRead,
     FlowDrained,
-    FlowFenced,
     FlowRunsElsewhere,
     FlowShared,
     FlowStarted,
     StepFailed,
-    TaskRestarted,
 )
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.fenced_writer import fence
 from mm2py.wire.groups.membership import Assign, Heartbeat, Membership
-from tests.support.checkpointing import checkpoints_in
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, asking_nothing, flow_settings, running_flow, sharing
-from tests.support.groups import commit_as_admin
 from tests.support.mirrored import await_arrived
 from tests.support.mm2_file import mm2_properties
 from tests.support.nodes import running_node
 from tests.support.producing import produce_numbers
-from tests.support.reading import read_topic
 from tests.support.topics import create_topic, end_offsets, list_topics
 
 
@@ -116,47 +104,6 @@ async def test_a_second_node_without_a_task_stands_by_and_takes_over(
     assert [event.nodes for event in second.events.of(FlowShared)] == [2, 1]
     assert len(first.events.of(FlowStarted)) == 1
     assert sum((await end_offsets(backup.bootstrap_servers, f"{settings.flow.source}.{prefix}")).values()) == 2_000
-
-
-async def test_the_last_checkpoints_cover_all_that_a_lone_node_has_copied(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """A node is stopped in the middle of a long epoch: groups can move to the target and read nothing twice there."""
-    alias, group = prefix[-6:], f"{prefix}-readers"
-    source, target = primary.bootstrap_servers, backup.bootstrap_servers
-    keys = {f"{alias}->B.topics": prefix, "copy.epoch.ms": 60_000, "emit.checkpoints.interval.seconds": 1}
-    await create_topic(source, prefix)
-    await produce_numbers(source, prefix, count=500, partitions=1)
-    await commit_as_admin(source, group, {TopicPartition(prefix, 0): CommittedOffset(500)})
-    async with running_node(mm2_properties(source, target, aliases=(alias, "B"), **keys), tmp_path) as node:
-        await await_arrived(target, f"{alias}.{prefix}", 500)
-        await node.until(Flow(alias, "B"), "MirrorCheckpointConnector", FlowState.RUNNING)
-        await node.stop()
-
-    last = (await checkpoints_in(target, f"{alias}.checkpoints.internal", group))[-1]
-    assert (last.upstream, last.downstream) == (500, 500)
-
-
-async def test_the_place_of_a_process_that_has_ended_is_taken_at_once(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """A killed node's member stays in the group, but a node on the same machine does not wait out its session."""
-    settings = _settings(primary, backup, prefix)
-    ended = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
-    await ended.wait()
-    killed = attrs.evolve(this_node(), pid=ended.pid)
-    await create_topic(primary.bootstrap_servers, prefix, partitions=1)
-    async with _member(backup, settings) as member:
-        assert await _join(member, encode_node(killed))
-        async with running_flow(settings, tmp_path) as flow:
-            await eventually(lambda: flow.events.of(FlowStarted), within_s=5, what="the flow starts")
-            found = [decode_node(it.metadata) for it in (await member.look()).members]
-            await flow.drain()
-        left = await member.look()
-
-    assert found == [this_node()]
-    assert (left.state, left.members) == ("Empty", ())
-    assert not flow.events.of(FlowRunsElsewhere)
 
 
 async def test_a_java_mirror_is_waited_for_and_kept_out_by_kafka_itself(
@@ -228,48 +175,6 @@ async def _keep_in(member: Membership, candidate: Candidate, assign: Assign) -> 
         await asyncio.sleep(0.2)
 
 
-async def test_a_node_copies_on_while_the_group_waits_for_another_one(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """
-    A member with a longer session is away, and another one comes, so that all have to join again.
-
-    The group's coordinator holds the node's join back for longer than the node's own session: it waits for the member
-    that is away. Meanwhile the node has its share, and epochs are planned as ever.
-    """
-    settings = _settings(primary, backup, prefix)
-    spare = Candidate(ELSEWHERE, is_drained=True)
-    await create_topic(primary.bootstrap_servers, prefix, partitions=1)
-
-    async def leave_it(_generation: int, _joined: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        raise AssertionError("the node leads the group")
-
-    async with (
-        running_flow(settings, tmp_path) as flow,
-        _member(backup, settings, session_ms=300_000) as away,
-        _member(backup, settings) as other,
-    ):
-        await eventually(lambda: flow.events.of(FlowStarted), within_s=20, what="the flow starts")
-        await away.join(encode_candidate(spare), leave_it)
-        # The leader notices that a member came, and joins at once; from now on `away` says nothing.
-        joining = asyncio.create_task(other.join(encode_candidate(spare), leave_it))
-        reasons = set()
-        for second in range(1, 11):
-            await produce_numbers(primary.bootstrap_servers, prefix, count=100, partitions=1)
-            await flow.copied(100 * second)
-            await asyncio.sleep(1)
-            reasons.add(flow.runner.view().last_error)
-        is_held_back = not joining.done()
-        await away.leave()
-        await joining
-        await other.leave()
-        await flow.drain()
-
-    assert is_held_back
-    assert reasons == {""}
-    assert len(flow.events.of(FlowStarted)) == 1
-
-
 async def test_a_reload_keeps_the_flows_place(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -299,85 +204,6 @@ async def test_a_reload_keeps_the_flows_place(
 
     assert len(before) == 1
     assert ([it.member_id for it in after], left) == ([it.member_id for it in before], ())
-
-
-async def test_a_flow_whose_owner_is_fenced_and_finds_no_other_node_goes_on(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """
-    Something opens the owner's transactional id, such as Java MirrorMaker in another group: its next write is refused.
-
-    That is reported once. The owner asks its group, reads all checkpoints again and goes on; copying is not disturbed.
-    """
-    keys = {"emit.checkpoints.interval.seconds": 1}
-    settings = _settings(primary, backup, prefix, **keys)
-    owner_id, checkpoints = f"connect-cluster-{settings.group_id}", f"{settings.flow.source}.checkpoints.internal"
-    here = TopicPartition(prefix, 0)
-    await create_topic(primary.bootstrap_servers, prefix, partitions=1)
-    await produce_numbers(primary.bootstrap_servers, prefix, count=1_000, partitions=1)
-
-    async def pointed() -> list[int]:
-        return [it.upstream for it in await checkpoints_in(backup.bootstrap_servers, checkpoints, prefix)]
-
-    async def commit(offset: int) -> None:
-        await commit_as_admin(primary.bootstrap_servers, prefix, {here: CommittedOffset(offset)})
-
-    async def reached(offset: int) -> bool:
-        return offset in await pointed()
-
-    async with _member(backup, settings) as other, running_flow(settings, tmp_path) as flow:
-        await commit(100)
-        await eventually(lambda: reached(100), within_s=30, what="the first checkpoint is written")
-        await fence(other._cluster, owner_id)
-        await commit(200)
-        await eventually(lambda: reached(200), within_s=30, what="the owner writes again")
-        await flow.drain()
-        written = await pointed()
-
-    assert [it.transactional_id for it in flow.events.of(FlowFenced)] == [owner_id]
-    assert len(flow.events.of(CheckpointsRead)) == 2
-    assert len(flow.events.of(FlowStarted)) == 1
-    assert not flow.events.of(StepFailed)
-    assert not flow.events.of(TaskRestarted)
-    assert written == sorted(written)
-
-
-async def test_a_node_that_was_fenced_although_its_tasks_are_its_own_goes_on(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """
-    A leader that was frozen fences a task late, which is another node's by now: that one's next write is refused.
-
-    It asks its group, opens the id again, finds that nobody wrote its positions, and goes on; copying is not disturbed.
-    """
-    settings = _settings(primary, backup, prefix, **{"B.offset.flush.interval.ms": 500})
-    task_id = f"{settings.group_id}-MirrorSourceConnector-0"
-    await create_topic(primary.bootstrap_servers, prefix, partitions=1)
-
-    async def copied(flow: RunningFlow, records: int) -> None:
-        await produce_numbers(primary.bootstrap_servers, prefix, count=100, partitions=1)
-        await flow.copied(records)
-        await eventually(lambda: is_written(records), within_s=20, what=f"position {records} is written")
-
-    async def is_written(position: int) -> bool:
-        contents = await read_topic(backup.bootstrap_servers, settings.offset_storage.topic, reads_committed=True)
-        stored = PositionsTopic(settings.flow.source)
-        for records in contents.values():
-            for record in records:
-                stored.take(record)
-        found = stored.positions.get(TopicPartition(prefix, 0))
-        return found is not None and found.next_upstream == position
-
-    async with _member(backup, settings) as other, running_flow(settings, tmp_path) as flow:
-        await copied(flow, 100)
-        await fence(other._cluster, task_id)
-        await copied(flow, 200)
-        await flow.drain()
-
-    assert [it.transactional_id for it in flow.events.of(FlowFenced)] == [task_id]
-    assert len(flow.events.of(FlowStarted)) == 1
-    assert not flow.events.of(StepFailed)
-    assert not flow.events.of(TaskRestarted)
 
 
 LATER = 2

@@ -10,12 +10,12 @@ from typing import Any
 import attrs
 import pytest
 
-from mm2py.core.offsets.translation import Precision, Translated
+from mm2py.core.offsets.translation import Translated
 from mm2py.core.source import due
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions, run_tool
 from mm2py.model.flow import TopicPartition
-from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten, PositionsWritten, ResumedExactly, StepFailed
+from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten, PositionsWritten, StepFailed
 from tests.support.brokers import GUARDED, MakeCluster
 from tests.support.eventually import eventually
 from tests.support.flows import RunningFlow, flow_settings, running_flow
@@ -124,24 +124,6 @@ async def write_transactions(over: Mirror, *, start: int, rounds: int = 9) -> No
     await produce_transactions(over.source, over.topic, some, transactional_id=f"{over.topic}-{start}", batch_records=7)
 
 
-async def test_transactional_topic_translates_record_by_record(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """Each offset of a transactional topic, markers and aborted records included, has its exact counterpart."""
-    over = mirror(primary, backup, prefix, tmp_path, reads_committed=True)
-    await create_topic(over.source, over.topic, partitions=2)
-    await write_transactions(over, start=0)
-    async with over.flow() as flow:
-        await over.copied(flow)
-        await over.assert_exact(flow, 2)
-        await flow.drain()
-    await write_transactions(over, start=10_000, rounds=3)
-    async with over.flow() as flow:
-        await over.copied(flow)
-
-        await over.assert_exact(flow, 2)
-
-
 async def test_compacted_topic_translates_record_by_record(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -159,33 +141,6 @@ async def test_compacted_topic_translates_record_by_record(
         await over.copied(flow)
 
         await over.assert_exact(flow, 1)
-
-
-async def test_crash_forgets_nothing_of_where_records_went(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """
-    What was copied after the last write is found again by the resume, record by record.
-
-    1. A flow copies and drains: what it knows is written.
-    2. Another copies more, and ends on the spot; nothing of that is written.
-    3. The third resumes, and knows where each record is.
-    """
-    over = mirror(primary, backup, prefix, tmp_path, reads_committed=True)
-    await create_topic(over.source, over.topic, partitions=2)
-    await write_transactions(over, start=0)
-    async with over.flow() as flow:
-        await over.copied(flow)
-        await flow.drain()
-    await write_transactions(over, start=10_000)
-    async with over.flow() as flow:
-        await over.copied(flow)
-        await flow.crash()
-    async with over.flow() as flow:
-        await over.copied(flow)
-
-        await over.assert_exact(flow, 2)
-        assert len(list(flow.events.of(ResumedExactly))) == 2
 
 
 async def test_what_a_position_rests_on_is_written_before_it(
@@ -212,27 +167,6 @@ async def test_what_a_position_rests_on_is_written_before_it(
         await over.copied(flow)
 
         await over.assert_exact(flow, 2)
-
-
-async def test_few_runs_in_memory_are_never_ahead(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """With room for few runs old offsets become coarser, and none is ahead; the newest stay exact."""
-    over = mirror(primary, backup, prefix, tmp_path)
-    await create_topic(over.source, over.topic)
-    some = [(True, [plain_records(3, start=n * 3)]) for n in range(300)]
-    await produce_transactions(over.source, over.topic, some, transactional_id=over.topic)
-    async with over.flow(**{"offset.translation.partition.runs.max": "64"}) as flow:
-        await over.copied(flow)
-        truth = await over.truth(0)
-        answers = [flow.runner._translations.downstream(TopicPartition(over.topic, 0), at) for at in range(1_201)]
-
-    assert flow.runner._translations._runs <= 64
-    translated = [answer for answer in answers if isinstance(answer, Translated)]
-    assert len(translated) == 1_201
-    assert all(answer.offset <= truth.downstream_of(at) for at, answer in enumerate(translated))
-    assert max(truth.downstream_of(at) - answer.offset for at, answer in enumerate(translated)) < 100
-    assert all(answer.precision is Precision.EXACT for answer in translated[-50:])
 
 
 async def test_java_in_between_is_told_from_what_is_known(

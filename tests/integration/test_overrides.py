@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,13 @@ import pytest
 from mm2py.clock import SystemClock
 from mm2py.config.settings import load_settings
 from mm2py.core.control import overrides as verbs
-from mm2py.core.control.overrides import HEARTBEAT, SOURCE
+from mm2py.core.control.overrides import SOURCE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.errors import OverrideConflictError, OverridesNotStoredError
 from mm2py.flow.control.override_store import OverrideStore
 from mm2py.flow.control.overrides import OverrideControl
-from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
+from mm2py.model.flow import Flow
+from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit
 from mm2py.model.state import FlowState
 from mm2py.model.stored_overrides import NOTHING_STORED, overrides_key
 from mm2py.telemetry.events import (
@@ -29,7 +27,6 @@ from mm2py.telemetry.events import (
     InternalTopicExpires,
     InternalTopicRecreated,
     LiveSettingsRejected,
-    OverridesLoaded,
     SettingsReloaded,
     StepFailed,
 )
@@ -38,9 +35,9 @@ from tests.support.brokers import MakeCluster
 from tests.support.damage import vanish
 from tests.support.eventually import eventually, scaled
 from tests.support.flows import flow_settings
-from tests.support.mirrored import arrived, assert_mirrored, await_arrived
+from tests.support.mirrored import assert_mirrored
 from tests.support.mm2_file import mm2_properties
-from tests.support.nodes import RunningNode, running_node
+from tests.support.nodes import running_node
 from tests.support.producing import produce, produce_numbers
 from tests.support.reading import read_topic
 from tests.support.records import MIDDLE_MS, NewRecord
@@ -171,92 +168,26 @@ async def test_too_many_replicas_are_told_with_their_setting(
         await assert_mirrored(primary.bootstrap_servers, prefix, backup.bootstrap_servers, f"{prefix}.{prefix}", _COUNT)
 
 
-async def test_a_paused_topic_stays_paused_after_a_crash(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """The override holds in the next daemon from its first epoch on; resumed, every record arrives once."""
-    paused, other = f"{prefix}-paused", f"{prefix}-other"
-    flow = Flow(prefix, "B")
-    await _topic(primary, paused)
-    await _topic(primary, other)
-    text = _file(primary, backup, prefix, topics=f"{prefix}-.*")
-    async with running_node(text, tmp_path) as running:
-        await await_arrived(backup.bootstrap_servers, f"{prefix}.{paused}", _COUNT)
-        await running.node.control.change_overrides(
-            flow, lambda overrides: verbs.pause_topic(overrides, paused), by="alice"
-        )
-        await eventually(
-            lambda: running.view(flow).partitions and _stages(running.view(flow))[paused] == "PAUSED",
-            within_s=20,
-            what="the topic is paused",
-        )
-        await running.crash()
-    await produce_numbers(primary.bootstrap_servers, paused, count=_COUNT, partitions=1)
-    await produce_numbers(primary.bootstrap_servers, other, count=_COUNT, partitions=1)
-
-    async with running_node(text, tmp_path) as running:
-        await await_arrived(backup.bootstrap_servers, f"{prefix}.{other}", 2 * _COUNT)
-        held_back = await arrived(backup.bootstrap_servers, f"{prefix}.{paused}")
-        (read,) = running.events.of(OverridesLoaded)
-        await running.node.control.change_overrides(flow, lambda overrides: verbs.resume_topic(overrides, paused))
-        all_of_it = await await_arrived(backup.bootstrap_servers, f"{prefix}.{paused}", 2 * _COUNT)
-        await running.stop()
-
-    assert held_back == _COUNT
-    assert (read.revision, read.by) == (1, "alice")
-    assert all_of_it == 2 * _COUNT
-    assert await arrived(backup.bootstrap_servers, f"{prefix}.{paused}") == 2 * _COUNT
-
-
-def _stages(view: Any) -> dict[str, str]:
-    return {partition.source.topic: partition.stage.name for partition in view.partitions}
-
-
-@asynccontextmanager
-async def _two_nodes(text: str, flow: Flow, work_dir: Path) -> AsyncIterator[tuple[RunningNode, RunningNode]]:
-    """Run a node, and once it runs *flow*, another one."""
-    async with running_node(text, work_dir, "one") as one:
-        await one.running(flow)
-        async with running_node(text, work_dir, "two") as two:
-            yield one, two
-
-
-async def _pause_left(flow: Flow, one: RunningNode, two: RunningNode) -> None:
-    """Pause a topic at *one*, while *two* stands by."""
-    await two.until(flow, SOURCE, FlowState.STANDBY)
-    await one.node.control.change_overrides(flow, lambda overrides: verbs.pause_topic(overrides, "left"), by="alice")
-
-
 async def test_a_daemon_that_was_overtaken_is_told_so(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """Of two daemons, the second to change overrides gets a conflict, takes over the stored ones, and may retry."""
     flow = Flow(prefix, "B")
     text = _file(primary, backup, prefix, topics=f"{prefix}-nothing")
-    async with _two_nodes(text, flow, tmp_path) as (one, two):
-        await _pause_left(flow, one, two)
+    async with running_node(text, tmp_path, "one") as one:
+        await one.running(flow)
+        async with running_node(text, tmp_path, "two") as two:
+            await two.until(flow, SOURCE, FlowState.STANDBY)
+            left, right = (partial(verbs.pause_topic, topic=topic) for topic in ("left", "right"))
+            await one.node.control.change_overrides(flow, left, by="alice")
 
-        with pytest.raises(OverrideConflictError, match="by alice"):
-            await two.node.control.change_overrides(flow, lambda overrides: verbs.pause_topic(overrides, "right"))
-        taken_over = two.node.control.overrides(flow)
-        both = await two.node.control.change_overrides(flow, lambda overrides: verbs.pause_topic(overrides, "right"))
+            with pytest.raises(OverrideConflictError, match="by alice"):
+                await two.node.control.change_overrides(flow, right)
+            taken_over = two.node.control.overrides(flow)
+            both = await two.node.control.change_overrides(flow, right)
 
-        assert taken_over.topics == {"left"}
-        assert both.topics == {"left", "right"}
-
-
-async def test_a_node_that_takes_a_flow_over_applies_overrides_made_meanwhile(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """While a second node stood by, an operator paused a topic at the first: it stays paused after the takeover."""
-    flow = Flow(prefix, "B")
-    text = _file(primary, backup, prefix, topics=f"{prefix}-nothing")
-    async with _two_nodes(text, flow, tmp_path) as (one, two):
-        await _pause_left(flow, one, two)
-        await one.stop()
-        await two.running(flow)
-
-        assert two.view(flow).paused_topics == ("left",)
+    assert taken_over.topics == {"left"}
+    assert both.topics == {"left", "right"}
 
 
 async def test_of_two_writers_at_once_one_wins(primary: KafkaCluster, backup: KafkaCluster, prefix: str) -> None:
@@ -390,23 +321,6 @@ async def test_settings_stay_on_top_of_a_changed_file(
     assert len(running.events.of(FlowDrained)) == 2
 
 
-async def test_a_drain_does_not_wait_for_a_target_that_is_away(
-    primary: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """A node whose overrides cannot be read yet drains at once."""
-    keys = {"topics": prefix, "B.bootstrap.servers": "127.0.0.1:1"}
-    async with running_node(_file(primary, primary, prefix, **keys), tmp_path) as running:
-        flow = Flow(prefix, "B")
-        await eventually(
-            lambda: not running.view(flow).clusters[1].is_reachable, within_s=30, what="the target is away"
-        )
-        state = running.view(flow).state
-        async with asyncio.timeout(scaled(15)):
-            await running.stop()
-
-    assert state is FlowState.STARTING
-
-
 async def test_an_override_that_cannot_be_stored_is_not_applied(
     primary: KafkaCluster, make_cluster: MakeCluster, prefix: str, tmp_path: Path
 ) -> None:
@@ -424,31 +338,3 @@ async def test_an_override_that_cannot_be_stored_is_not_applied(
 
         assert running.node.control.overrides(flow) == NO_OVERRIDES
         await running.crash()
-
-
-async def test_a_stopped_connector_stays_stopped(
-    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
-) -> None:
-    """Overrides of a task group hold in the next daemon, for a deleted one too; putting its config has it run again."""
-    flow = Flow(prefix, "B")
-    await _topic(primary, prefix)
-    keys = {"topics": prefix, f"{prefix}->B.emit.heartbeats.enabled": "true"}
-    text = _file(primary, backup, prefix, **keys)
-    async with running_node(text, tmp_path) as running:
-        await running.running(flow)
-        await running.node.control.change_overrides(flow, lambda overrides: verbs.stop_connector(overrides, SOURCE))
-        await running.node.control.change_overrides(
-            flow, lambda overrides: verbs.delete_connector(overrides, HEARTBEAT)
-        )
-        await running.until(flow, SOURCE, FlowState.STOPPED)
-        await running.crash()
-
-    async with running_node(text, tmp_path) as running:
-        await running.until(flow, SOURCE, FlowState.STOPPED)
-        wanted = running.node.control.overrides(flow).groups
-        await running.node.control.put_config(flow, HEARTBEAT, {"emit.heartbeats.interval.seconds": 2})
-        await running.until(flow, HEARTBEAT, FlowState.RUNNING)
-
-        assert dict(wanted) == {SOURCE: Wanted.STOPPED, HEARTBEAT: Wanted.DELETED}
-        assert running.node.control.overrides(flow).config == {HEARTBEAT: {"emit.heartbeats.interval.seconds": "2"}}
-        assert TopicPartition(prefix, 0) not in running.node.control.overrides(flow).partitions

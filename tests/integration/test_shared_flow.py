@@ -405,3 +405,61 @@ async def test_one_node_drives_a_spark_cluster_and_another_one_takes_over(
             assert has_all(one)
             await one.stop()
             await eventually(lambda: has_all(other), within_s=20, what="the other takes over")
+
+
+async def test_two_nodes_with_the_file_of_a_walkthrough_to_msk(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
+) -> None:
+    """
+    One direction, Amazon's policy that keeps names, and Java MirrorMaker's file on two machines, as it was.
+
+    Both nodes start, share the tasks, and are in what `mm2py nodes` prints at either of them.
+    """
+    c1, c2 = prefix[-6:], "c2"
+    flow = Flow(c1, c2)
+    lines = f"""
+clusters = {c1}, {c2}
+{c1}.bootstrap.servers = {primary.bootstrap_servers}
+{c2}.bootstrap.servers = {backup.bootstrap_servers}
+{flow}.enabled = true
+{c2}->{c1}.enabled = false
+{flow}.topics = {prefix}.*
+{flow}.groups = {prefix}.*
+tasks.max = 4
+replication.policy.class = com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy
+replication.factor = 1
+checkpoints.topic.replication.factor = 1
+heartbeats.topic.replication.factor = 1
+offset-syncs.topic.replication.factor = 1
+offset.storage.replication.factor = 1
+status.storage.replication.factor = 1
+config.storage.replication.factor = 1
+sync.topic.acls.enabled = false
+emit.heartbeats.interval.seconds = 5
+refresh.topics.interval.seconds = 1
+sync.group.offsets.enabled = true
+listeners = http://127.0.0.1:0
+"""
+    await create_topic(primary.bootstrap_servers, prefix, partitions=16)
+    await produce_numbers(primary.bootstrap_servers, prefix, count=800, partitions=16)
+    async with running_node(lines, tmp_path, "vm1") as one, running_node(lines, tmp_path, "vm2") as two:
+
+        def are_sharing() -> bool:
+            tasks = [[task.task for task in node.view(flow).tasks] for node in (one, two)]
+            assert [len(some) for some in tasks] == [2, 2], tasks
+            return True
+
+        await eventually(are_sharing, within_s=30, what="both have two tasks")
+        await await_arrived(backup.bootstrap_servers, prefix, 800)
+
+        def are_named() -> bool:
+            shown = [one.node.control.nodes(flow), two.node.control.nodes(flow)]
+            assert [sorted(len(it.assigned) for it in nodes if it.answers) for nodes in shown] == [[2, 2]] * 2, shown
+            assert len({it.worker_id for nodes in shown for it in nodes}) == 2, shown
+            return True
+
+        await eventually(are_named, within_s=30, what="each node names both")
+        for node in (one, two):
+            await node.stop()
+
+    assert_numbers(await read_numbers(backup.bootstrap_servers, prefix), 800)
