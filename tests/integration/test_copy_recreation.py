@@ -164,7 +164,7 @@ async def test_what_was_copied_before_is_accounted_for(
         "refresh.topics.interval.seconds": 600,
         # Whose epoch is over first tells of the topic, while those of the others, begun before, still last.
         "tasks.max": 4,
-        "copy.epoch.ms": 16_000,
+        "copy.epoch.ms": 8_000,
         "copy.on.source.recreated": policy,
     }
     expected = OLD if policy == "fail" else OLD + NEW

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from mm2py.config.properties import Document, parse_bytes
 from tests.support.java_programs import java_program
+from tests.support.soaking import rounds
 
 
-_FILES = 600
+#: Three times as many are compared.
+_FILES = rounds(200, soak=2_000)
 
 #: What files are made of: every sign that means something, broken escapes, and what people write.
 _PIECES = st.sampled_from(
@@ -78,6 +81,7 @@ def _entries(document: Document) -> dict[str, str] | None:
     return None if document.malformed else {key: entry.value for key, entry in document.latest().items()}
 
 
+@pytest.mark.soak
 def test_every_generated_file_reads_as_java_reads_it(tmp_path: Path) -> None:
     """Keys, values and refusals are those of java.util.Properties, in ISO-8859-1 and in UTF-8."""
     files = _generated()
