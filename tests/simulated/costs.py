@@ -9,8 +9,8 @@ from tests.simulated.cluster import Cluster
 from tests.simulated.network import Network
 
 
-#: A second and node; nodes that start beside brokers that are down come to some 35.
-_MOST_ATTEMPTS = 200
+#: A second and node; nodes that start beside brokers that are down come to some 50.
+_MOST_ATTEMPTS = 120
 #: A second, of all nodes; three that start come to some 180.
 _MOST_REQUESTS = 1_000
 #: Of a node; with three brokers on each side there are some 50.

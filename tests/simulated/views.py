@@ -1,8 +1,9 @@
 """
 What a node says of itself, by the view that page, REST, health and metrics are made of: it must not be a lie.
 
-Asked at random moments: a lag that is shown as exact is not older than the product's own bound, and nothing is running
-while a cluster has not answered for long. At peace: all runs, nothing is left, nothing needs attention.
+Asked at random moments, and whenever a cluster has not answered for long: a lag that is shown as exact is not older
+than the product's own bound, and none is while the source is away; nothing is running then, nor healthy. At peace: all
+runs, nothing is left, nothing needs attention.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _OTHERS_REPORT_S = 45.0
 _UNREACHABLE_AFTER_S = 10.0
 #: A flow that begins again finds out by its first connections, and forgets what the one before it knew.
 _UNREACHABLE_AT_START_S = 90.0
+#: How often a node is asked at least that gets no answer of a cluster for so long.
+_ASKED_EVERY_S = 4.0
 _LOUD = (Level.WARN, Level.ERROR)
 #: Notes that stay: what the settings of the simulation bring about, and that a node was here an hour ago.
 _EXPECTED = (IssueCode.SETTINGS_NOTED, IssueCode.NODE_SILENT)
@@ -51,6 +54,7 @@ class Views:
         self._ends: dict[Partition, list[tuple[float, int]]] = {}
         #: Since when a node gets no answer of a cluster.
         self._mute: dict[tuple[str, str], float] = {}
+        self._asked_at = 0.0
         #: Since when a node has been running: of what it slept through it has no news.
         self._awake: dict[str, float] = {}
         #: Since when all nodes are awake and reach all of the target.
@@ -79,8 +83,16 @@ class Views:
                 else:
                     self._mute.setdefault(key, now)
 
+    @property
+    def is_telling(self) -> bool:
+        """Whether what a node says now is worth more than at most times: it must know that a cluster is away."""
+        now = self._world.loop.time()
+        is_known = any(now - since >= _UNREACHABLE_AFTER_S for since in self._mute.values())
+        return is_known and now - self._asked_at >= _ASKED_EVERY_S
+
     def look(self) -> None:
         """Ask all nodes that can be asked."""
+        self._asked_at = self._world.loop.time()
         for node in self._world.nodes.values():
             if node.is_able and node.node is not None:
                 for lie in self._lies(node, node.view()):
@@ -123,6 +135,9 @@ class Views:
                 yield f"the flow is running; {alias} has not answered for {mute_s:.0f} s"
             if not reasons_unhealthy(view):
                 yield f"it is healthy; {alias} has not answered for {mute_s:.0f} s"
+            if alias == flow.flow.source:
+                exact = [it for it in flow.partitions if Behind.of(it).is_known]
+                yield from (f"{it.source} lacks {it.lag}; {alias} has not answered for {mute_s:.0f} s" for it in exact)
 
     def _left(self, source: Partition, ago_s: float) -> int:
         """Return how many records are not at the target that could be read *ago_s* ago."""

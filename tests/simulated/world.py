@@ -192,7 +192,7 @@ class World:
             for much in self.costs.look():
                 self.checker.fail(much)
             self.views.note()
-            if draw.random() < 1 / _ASKED_EVERY_S:
+            if draw.random() < 1 / _ASKED_EVERY_S or self.views.is_telling:
                 self.views.look()
         self.loop.stop()
 

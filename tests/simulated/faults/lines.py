@@ -1,8 +1,9 @@
-"""What befalls the network: cuts, partitions, slow and thin lines."""
+"""What befalls the network: cuts, partitions, slow and thin lines, clusters that are away."""
 
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulated.faults.kind import Fault, duration
@@ -10,6 +11,7 @@ from tests.simulated.network import Quality
 
 
 if TYPE_CHECKING:
+    from tests.simulated.cluster import Cluster
     from tests.simulated.world import World
 
 
@@ -51,4 +53,31 @@ def _slow(world: World, draw: random.Random) -> str:
     return f"{node} {cluster.name} {quality.latency_s} s for {seconds:.2f} s"
 
 
-FAULTS: dict[str, Fault] = {"cut": _cut, "partition": _partition, "slow": _slow}
+def _away(world: World, draw: random.Random) -> str:
+    """A cluster is away for long enough to be noticed: for one node or for all, in silence; or its brokers are down."""
+    cluster = draw.choice((world.source, world.target))
+    seconds = draw.choice((9.0, 15.0, 15.0, 40.0)) * (0.8 + draw.random())
+    if draw.random() < 0.4:
+        return f"{cluster.name} without power for {seconds:.2f} s{_lose_power(world, cluster, seconds, draw)}"
+    some = list(world.nodes) if draw.random() < 0.4 else [draw.choice(list(world.nodes))]
+    addresses = [it.address for it in cluster.brokers.values()]
+    ways = [way for node in some for it in addresses for way in ((node, it), (it, node))]
+    world.network.block(*ways)
+    world.later(seconds, lambda: world.network.unblock(*ways))
+    return f"{cluster.name} from {','.join(some)} for {seconds:.2f} s"
+
+
+def _lose_power(world: World, cluster: Cluster, seconds: float, draw: random.Random) -> str:
+    """All brokers of a cluster end; sometimes a node as well, which is back before they are."""
+    for broker in (it for it in cluster.brokers.values() if it.is_up):
+        cluster.crash(broker.node)
+        world.later(seconds + draw.random(), partial(cluster.restart, broker.node))
+    node = world.a_node(draw) if draw.random() < 0.6 else None
+    if node is None:
+        return ""
+    node.kill()
+    world.later(draw.random(), node.start)
+    return f", and {node.name}"
+
+
+FAULTS: dict[str, Fault] = {"cut": _cut, "partition": _partition, "slow": _slow, "away": _away}
