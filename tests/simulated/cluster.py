@@ -78,6 +78,8 @@ class Cluster:
         #: Called for each batch that a client appends, and for what an election loses.
         self.on_append: Callable[[Partition, Batch], None] = lambda _p, _b: None
         self.on_loss: Callable[[Partition, list[Batch]], None] = lambda _p, _b: None
+        #: Whose request is being executed that appends.
+        self.sender: Host | None = None
         #: Called around each request; whether it is not executed any more.
         self.ambush: Callable[..., bool] | None = None
         #: Called for each request.
@@ -262,6 +264,9 @@ class Cluster:
         partition.leader = leader if leader is not None else able[0] if able else NOBODY
         partition.wake()
         if partition.leader != NOBODY:
+            # A coordinator writes a marker until all replicas have it (TransactionMarkerRequestCompletionHandler).
+            for marker in (it for it in lost if it.is_control):
+                self.appended(self.brokers[partition.leader], partition, partition.append(marker.raw, marker.writer))
             partition.high_watermark = min(partition.high_watermark, partition.end)
             self.host.call_later(
                 self.times.replication_s, self._replicated, partition, partition.end, partition.leader_epoch

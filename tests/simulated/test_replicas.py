@@ -11,7 +11,7 @@ from tests.simulated.cluster import Cluster
 from tests.simulated.log import NOBODY, Partition
 from tests.simulated.loop import SimLoop
 from tests.simulated.network import Network
-from tests.support.batches import build_batch
+from tests.support.batches import TRANSACTIONAL, Content, build_batch, control_batch
 
 
 def _all_but_one_gone(cluster: Cluster, **configs: str) -> Partition:
@@ -70,3 +70,18 @@ def test_an_unclean_election_loses_what_the_replica_lacks(cluster: Cluster) -> N
     assert [batch.base for batch in lost] == [1, 2]
     assert (partition.leader, partition.end, partition.high_watermark) == (partition.replicas[1], 1, 1)
     assert partition.epoch_end(0) == (0, 1)
+
+
+def test_a_marker_that_only_the_leader_had_is_written_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what is open would stay so, and nothing behind it could be read."""
+    partition = cluster.create("t", 1).partitions[0]
+    batch = build_batch([Content(0, 0, b"k", b"v")], producer=(7, 0, 0), attributes=TRANSACTIONAL)
+    partition.append(batch, "n0")
+    partition.raise_watermark(1)
+    partition.append(control_batch(0, 7, commits=True), "coordinator")
+    monkeypatch.setattr(cluster.random, "choice", min)
+
+    cluster.elect(partition, partition.replicas[1])
+
+    assert [it.is_control for it in partition.batches] == [False, True]
+    assert not partition.open
