@@ -16,7 +16,7 @@ import attrs
 
 from tests.simulated.bugs import Bug, bug_base
 from tests.simulated.coverage import codes_never_answered, events_never_seen
-from tests.simulated.mutants import MUTANTS
+from tests.simulated.mutants import MUTANTS, SHOWN_BY
 from tests.simulated.options import Options, swarm
 from tests.simulated.shrink import shrunk
 from tests.simulated.sweep import Run, run_all, run_apart
@@ -122,9 +122,9 @@ class Hunt:
 
     def run(self) -> int:
         """Say after how many seeds it was noticed, and by what; 1 if it was not."""
-        broken = MUTANTS[self._name]
+        broken, over = MUTANTS[self._name], SHOWN_BY.get(self._name, {})
         for seed in range(self._first, self._first + self._most):
-            if found := run_apart(swarm(seed), broken=broken).violations:
+            if found := run_apart(attrs.evolve(swarm(seed), **over), broken=broken).violations:
                 print(f"| {self._name} | {broken.__doc__} | {seed - self._first + 1} | {found[0]:.160} |", flush=True)
                 return 0
         print(f"| {self._name} | {broken.__doc__} | not within {self._most} | |", flush=True)

@@ -1,11 +1,16 @@
-"""What a node costs its clusters: it pauses before it tries again, and keeps no connection that it does not need."""
+"""
+What a node costs: it pauses before it tries again, keeps no connection that it does not need, and has as many tasks as
+it has work, however long things go wrong.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import collections
 from collections.abc import Iterator
 
 from tests.simulated.cluster import Cluster
+from tests.simulated.loop import SimTask
 from tests.simulated.network import Network
 
 
@@ -15,6 +20,8 @@ _MOST_ATTEMPTS = 120
 _MOST_REQUESTS = 1_000
 #: Of a node; with three brokers on each side there are some 50.
 _MOST_CONNECTIONS = 120
+#: Of a node with its workers; they are counted every so many looks.
+_MOST_TASKS, _LOOKS = 400, 10
 
 
 class Costs:
@@ -22,7 +29,7 @@ class Costs:
 
     def __init__(self, network: Network, clusters: tuple[Cluster, ...]) -> None:
         self._network, self._clusters = network, clusters
-        self._at, self._requests = 0.0, 0
+        self._at, self._requests, self._looks = 0.0, 0, 0
         self._attempts: collections.Counter[str] = collections.Counter()
 
     def look(self) -> Iterator[str]:
@@ -37,4 +44,12 @@ class Costs:
         for machine, open_ones in collections.Counter(it.client.machine for it in self._network.connections).items():
             if open_ones > _MOST_CONNECTIONS:
                 yield f"{machine} has {open_ones} connections"
+        self._looks += 1
+        if not self._looks % _LOOKS:
+            yield from self._tasks()
         self._at, self._requests, self._attempts = now, requests, self._network.attempts.copy()
+
+    def _tasks(self) -> Iterator[str]:
+        hosts = [task.host for task in asyncio.all_tasks(self._network.loop) if isinstance(task, SimTask)]
+        machines = collections.Counter(it.machine for it in hosts if it is not None and not it.is_dead)
+        yield from (f"{machine} has {count} tasks" for machine, count in machines.items() if count > _MOST_TASKS)

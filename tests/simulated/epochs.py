@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import attrs
 
 from mm2py.model.epoch import EpochOutcome, EpochPlan
-from mm2py.model.flow import Flow
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.pipeline.copy import epoch as copying
 from mm2py.pipeline.copy import worker_state
 from mm2py.pipeline.copy_job import EpochLostError
@@ -26,6 +26,10 @@ from tests.simulated.network import Network
 #: What passes between a daemon and its workers takes so long.
 _PIPE_S = 0.001
 _SPARK_STARTS_S = 6.0
+
+
+#: Until when an epoch may send that runs in a worker; a process has one run.
+SENDS_UNTIL: dict[Host, float] = {}
 
 
 class NoSpark:
@@ -60,9 +64,16 @@ class NoSpark:
 @attrs.define(eq=False)
 class _Running:
     plan: EpochPlan
+    node: Host
     host: Host
     outcome: asyncio.Future[EpochOutcome]
     asked_to_end: asyncio.Event
+    #: When it can write nothing any more.
+    writes_until: float = 0.0
+
+
+#: The last epoch that each partition was in, on any node.
+WRITING: dict[tuple[Flow, TopicPartition], _Running] = {}
 
 
 class Records:
@@ -85,6 +96,8 @@ class SimEpochs:
         self.running: dict[tuple[Flow, int], _Running] = {}
         #: Workers by task, and what each keeps between epochs.
         self.workers: dict[tuple[Flow, int], tuple[Host, worker_state.WorkerState]] = {}
+        #: What was planned while another epoch might still write the same partition: the daemon of that, and what.
+        self.clashes: list[tuple[Host, str]] = []
         self._spark = spark
         self._clock = clock
         self._numbers = itertools.count()
@@ -100,14 +113,25 @@ class SimEpochs:
         key = (plan.flow, plan.task)
         host, state = self._worker(key)
         loop = asyncio.get_running_loop()
-        running = self.running[key] = _Running(plan, host, loop.create_future(), asyncio.Event())
+        running = self.running[key] = _Running(plan, self.node, host, loop.create_future(), asyncio.Event())
         running.outcome.add_done_callback(lambda it: None if it.cancelled() else it.exception())
+        self._note(running, loop.time())
         host.start(self._work(running, state), name=plan.name)
         try:
             return await asyncio.shield(running.outcome)
         finally:
             if running.outcome.done() and self.running.get(key) is running:
                 del self.running[key]
+
+    def _note(self, running: _Running, now: float) -> None:
+        """An epoch is planned again only once it has ended, or can no longer write."""
+        plan = running.plan
+        for source in plan.by_source:
+            other = WRITING.get((plan.flow, source))
+            if other is not None and not other.host.is_dead and other.writes_until > now:
+                self.clashes.append((other.node, f"plans {source} in {running.host}; {other.host} may still write it"))
+            WRITING[plan.flow, source] = running
+        running.writes_until = SENDS_UNTIL[running.host] = now + (plan.longest_ms + plan.drain_ms) / 1000
 
     def _worker(self, key: tuple[Flow, int]) -> tuple[Host, worker_state.WorkerState]:
         found = self.workers.get(key)
@@ -121,7 +145,9 @@ class SimEpochs:
         await self._clock.sleep(_PIPE_S)
         try:
             outcome = await copying.copy_epoch(running.plan, self._clock, state, running.asked_to_end)
+            running.writes_until = SENDS_UNTIL[running.host] = self.node.loop.time()
         except Exception as error:  # noqa: BLE001 - a Spark task that raises is a lost epoch
+            running.writes_until = SENDS_UNTIL[running.host] = self.node.loop.time()
             lost = EpochLostError(running.plan.name, f"{type(error).__name__}: {error}", may_still_write=False)
             self.node.call_later(_PIPE_S, self._lose, running, lost)
             return
@@ -146,6 +172,15 @@ class SimEpochs:
         if running is not None:
             error = EpochLostError(running.plan.name, "its Python worker was killed", may_still_write=False)
             self.node.call_later(0.2, self._lose, running, error)
+
+    def lose_contact(self, key: tuple[Flow, int]) -> Host:
+        """Have the daemon lose a worker that goes on to the end of its epoch, as an executor elsewhere may."""
+        host, _ = self.workers.pop(key)
+        running = self.running.get(key)
+        if running is not None:
+            error = EpochLostError(running.plan.name, "its executor is out of reach", may_still_write=True)
+            self.node.call_later(0.2, self._lose, running, error)
+        return host
 
     def nudge(self, flow: Flow, task: int) -> bool:
         """Ask an epoch to end early."""

@@ -9,7 +9,12 @@ from typing import Any
 
 import attrs
 
-from tests.simulated.faults import FAULTS, SURVIVED
+from tests.simulated.faults import FAULTS, SELDOM, SURVIVED
+
+
+#: How many of the runs have a fault of those that come beside the others; how many have faults while the flow
+#: starts.
+_SELDOM, _FROM_THE_START = 0.12, 0.2
 
 
 def _names(some: Iterable[str]) -> tuple[str, ...]:
@@ -33,6 +38,8 @@ class Options:
     faults: tuple[str, ...] = attrs.field(default=(), converter=_names)
     #: Seconds between two faults, on average.
     fault_every_s: float = 20.0
+    #: When they begin: by default once the flow runs.
+    starts_s: float = 20.0
     #: Whether the source has transactions, and the flow reads what is committed.
     transactions: bool = False
     settle_minutes: float = 10.0
@@ -41,6 +48,8 @@ class Options:
     static: bool = False
     epoch_ms: int = 5_000
     min_isr: int = 1
+    #: Of each cluster.
+    brokers: int = 3
     #: Whether nodes run a file's flow ("dedicated"), or connectors that are created by REST ("worker").
     mode: str = "dedicated"
     #: Which of the faults, by their numbers, do not happen: that is how a failure is made smaller.
@@ -68,19 +77,21 @@ class Options:
 
 def swarm(seed: int) -> Options:
     """Draw what a run is like."""
-    draw = random.Random(f"swarm {seed}")
+    draw, seldom = random.Random(f"swarm {seed}"), random.Random(f"seldom {seed}")
     count = draw.choice((1, 2, 3, 5, len(SURVIVED)))
+    beside = [it for it in SELDOM if seldom.random() < _SELDOM]
     return Options(
         seed=seed,
         nodes=draw.choice((1, 2, 2, 3)),
         minutes=draw.choice((3.0, 5.0, 8.0)),
         partitions=draw.choice((1, 2, 4)),
         rate=draw.choice((0.2, 0.5, 1.5)),
-        faults=dict.fromkeys([*(["ambush"] if draw.random() < 0.5 else []), *draw.sample(SURVIVED, count)]),
+        faults=dict.fromkeys([*(["ambush"] if draw.random() < 0.5 else []), *draw.sample(SURVIVED, count), *beside]),
         fault_every_s=draw.choice((2.0, 6.0, 20.0)),
         transactions=draw.random() < 0.3,
         latency_s=draw.choice((0.0005, 0.0005, 0.02, 0.1)),
         static=draw.random() < 0.25,
         epoch_ms=draw.choice((1_000, 5_000, 10_000)),
         min_isr=draw.choice((1, 1, 2)),
+        starts_s=2.0 if seldom.random() < _FROM_THE_START else 20.0,
     )

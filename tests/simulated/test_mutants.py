@@ -8,12 +8,22 @@ from tests.support.simulating import simulate
 
 
 _KILLS = '{"seed": 3, "minutes": 1, "partitions": 1, "faults": ["kill"], "fault_every_s": 5}'
+#: The source is out of reach of the only node, soon and for long.
+_AWAY = '{"seed": 1, "minutes": 1.5, "partitions": 1, "rate": 0.5, "faults": ["away"], "fault_every_s": 8}'
+_LOST = '{"seed": 1, "minutes": 2, "partitions": 1, "rate": 0.5, "faults": ["executor"], "fault_every_s": 10}'
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mutant", ["short", "fresh", "ahead"])
-def test_a_broken_rule_is_noticed(mutant: str) -> None:
+@pytest.mark.parametrize(
+    ("mutant", "options"),
+    [
+        *((it, _KILLS) for it in ("short", "fresh", "ahead")),
+        *((it, _AWAY) for it in ("level", "deaf", "healthy", "old-lag")),
+        ("impatient", _LOST),
+    ],
+)
+def test_a_broken_rule_is_noticed(mutant: str, options: str) -> None:
     """A few that cost a second each; `scripts/simulate --mutants` has them all."""
-    said = simulate("--mutant", mutant, "--options", _KILLS, is_well=False)
+    said = simulate("--mutant", mutant, "--options", options, is_well=False)
 
     assert "VIOLATION" in said

@@ -9,6 +9,7 @@ runs, nothing is left, nothing needs attention.
 from __future__ import annotations
 
 import bisect
+import math
 import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from mm2py.model.state import FlowState, FlowView, MirrorView, PartitionStage
 from mm2py.telemetry.events.base import Level
 from tests.simulated.cluster import Cluster
 from tests.simulated.log import Partition
+from tests.simulated.loop import Host
 from tests.simulated.node import SimNode
 
 
@@ -40,6 +42,8 @@ _UNREACHABLE_AFTER_S = 10.0
 _UNREACHABLE_AT_START_S = 90.0
 #: How often a node is asked at least that gets no answer of a cluster for so long.
 _ASKED_EVERY_S = 4.0
+#: No session of a node that has been awake for so long can have expired.
+_IN_TOUCH_S = 60.0
 _LOUD = (Level.WARN, Level.ERROR)
 #: Notes that stay: what the settings of the simulation bring about, and that a node was here an hour ago.
 _EXPECTED = (IssueCode.SETTINGS_NOTED, IssueCode.NODE_SILENT)
@@ -59,6 +63,8 @@ class Views:
         self._awake: dict[str, float] = {}
         #: Since when all nodes are awake and reach all of the target.
         self.calm_since = 0.0
+        #: Since when all of the target is up, and the network is as it should be.
+        self._clear_since = 0.0
         holds_s = lag_holds_s(world.options.epoch_ms, _DRAIN_MS, look_every_s=_LOOK_EVERY_S)[1]
         self._holds_s = holds_s + _ON_THE_WAY_S
 
@@ -69,7 +75,9 @@ class Views:
         now = self._world.loop.time()
         for partition in self._partitions():
             self._ends.setdefault(partition, []).append((now, partition.stable))
-        if not self._is_calm():
+        if not self._is_clear():
+            self._clear_since = now
+        if not (self._is_clear() and all(node.is_able for node in self._world.nodes.values())):
             self.calm_since = now
         for node in self._world.nodes.values():
             if node.is_able:
@@ -154,11 +162,16 @@ class Views:
         at = bisect.bisect_right(ends, self._world.loop.time() - ago_s, key=operator.itemgetter(0))
         return ends[at - 1][1] if at else None
 
-    def _is_calm(self) -> bool:
+    def is_in_touch(self, host: Host) -> bool:
+        """Whether the target cannot have lost the daemon on *host*, which has been awake for long."""
+        since = self._world.loop.time() - _IN_TOUCH_S
+        return not host.is_dead and max(self._awake.get(host.name, math.inf), self._clear_since) <= since
+
+    def _is_clear(self) -> bool:
         world, target = self._world, self._world.target
         are_up = all(it.is_up and it.stale is None for it in target.brokers.values()) and not target.fenced
         is_clear = not (world.network.blocked or world.network.qualities or target.full_until)
-        return are_up and is_clear and all(node.is_able for node in world.nodes.values())
+        return are_up and is_clear
 
     def _answers(self, node: SimNode, cluster: Cluster) -> bool:
         blocked = self._world.network.is_blocked

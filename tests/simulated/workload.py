@@ -36,8 +36,12 @@ class Workload:
             if world.rests_until > world.loop.time():
                 await asyncio.sleep(world.rests_until - world.loop.time() - 20 * draw.random())
             partition = draw.choice(partitions)
-            if partition.leader != NOBODY and world.source.brokers[partition.leader].is_up:
-                self._append(partition, draw.choice((1, 1, 2, 5, 20)))
+            self.append_to(partition, draw.choice((1, 1, 2, 5, 20)))
+
+    def append_to(self, partition: Partition, count: int = 1) -> None:
+        """Append a batch to a partition, if its leader is up."""
+        if partition.leader != NOBODY and self._world.source.brokers[partition.leader].is_up:
+            self._append(partition, count)
 
     def append_to_all(self) -> None:
         """Append a batch to each partition."""

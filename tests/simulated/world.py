@@ -9,6 +9,7 @@ import collections
 import contextlib
 import gc
 import itertools
+import math
 import random
 import resource
 import tempfile
@@ -25,6 +26,7 @@ from tests.simulated.checks import Checker
 from tests.simulated.cluster import Cluster
 from tests.simulated.costs import Costs
 from tests.simulated.coverage import name_of
+from tests.simulated.epochs import SENDS_UNTIL
 from tests.simulated.escapes import Escapes
 from tests.simulated.faults import FAULTS, LOSING, UNGUARDED
 from tests.simulated.journal import Journal
@@ -41,13 +43,13 @@ from tests.simulated.workload import Workload
 
 #: Topics of the source, and their copies.
 TOPICS = {name: f"A.{name}" for name in settings.TOPICS}
-#: Faults begin once the flow runs.
-_STARTS_S = 20.0
 _ENDS_S = 120.0
 #: An id that could not be opened is tried again every minute.
 _GUARDED_WITHIN_S = 90.0
 #: What operators asked for is known everywhere by then.
 _REMEMBERED_S = 75.0
+#: What was sent is appended by then, however long a line was blocked or a broker hung.
+_ARRIVES_S = 600.0
 #: So long all has to be well, and nothing worth a warning to happen.
 _QUIET_S = 60.0
 #: Seconds between two looks at what nodes say, on average.
@@ -104,7 +106,9 @@ class World:
         self.costs = Costs(self.network, (self.source, self.target))
 
     def _cluster(self, name: str) -> Cluster:
-        cluster = Cluster(name, self.loop, self.network, self.options.seed, tell=self.journal.tell)
+        cluster = Cluster(
+            name, self.loop, self.network, self.options.seed, brokers=self.options.brokers, tell=self.journal.tell
+        )
         cluster.min_isr = self.options.min_isr
         cluster.wall_ms = self.clock.wall_ms
         cluster.trace = self.journal.trace
@@ -114,6 +118,8 @@ class World:
         producer = f"{batch.producer_id}/{batch.producer_epoch}"
         self.journal.tell(cluster.name, "append", partition, batch.base, batch.last, batch.writer, producer)
         if cluster is self.target:
+            if cluster.sender is not None and self.loop.time() > SENDS_UNTIL.get(cluster.sender, math.inf) + _ARRIVES_S:
+                self.checker.fail(f"{cluster.sender} appended to {partition} long after its epoch's time")
             self.checker.appended(partition, batch)
             name = next((name for name, remote in TOPICS.items() if remote == partition.topic), "")
             if name and (why := self.operators.forbids(name, self.views.calm_since)):
@@ -188,6 +194,8 @@ class World:
                 if node.has_ended:
                     self.checker.fail(f"{node.name} has ended by itself: {node.failure!r}")
                     node.is_wanted = False
+                for clash in self._clashes(node):
+                    self.checker.fail(f"{node.name} {clash}")
             self.checker.look_at_groups()
             for much in self.costs.look():
                 self.checker.fail(much)
@@ -195,6 +203,14 @@ class World:
             if draw.random() < 1 / _ASKED_EVERY_S or self.views.is_telling:
                 self.views.look()
         self.loop.stop()
+
+    def _clashes(self, node: SimNode) -> list[str]:
+        """Return what a node has planned while another epoch may still write it: its own, or one of a node in touch."""
+        epochs = node.epochs
+        if epochs is None:
+            return []
+        clashes, epochs.clashes = epochs.clashes, []
+        return [it for other, it in clashes if other is node.host or self.views.is_in_touch(other)]
 
     async def _converge(self) -> None:
         """All has to be well within minutes, and to stay so for one; nothing is worth a warning then."""
@@ -278,7 +294,7 @@ class World:
 
     async def _break(self) -> None:
         options, plan = self.options, random.Random(f"plan {self.options.seed}")
-        await asyncio.sleep(_STARTS_S)
+        await asyncio.sleep(options.starts_s)
         for number in itertools.count():
             await asyncio.sleep(plan.expovariate(1 / options.fault_every_s))
             if self.rests_until > self.loop.time():

@@ -7,16 +7,18 @@ others; it breaks something, has `World.later` mend it, and returns what it did 
 
 from __future__ import annotations
 
-from tests.simulated.faults import ambush, brokers, lines, nodes
+from tests.simulated.faults import ambush, batches, brokers, lines, nodes
 from tests.simulated.faults.kind import Fault
 
 
-FAULTS: dict[str, Fault] = {**nodes.FAULTS, **brokers.FAULTS, **lines.FAULTS, **ambush.FAULTS}
+FAULTS: dict[str, Fault] = {**nodes.FAULTS, **brokers.FAULTS, **lines.FAULTS, **ambush.FAULTS, **batches.FAULTS}
 #: Acknowledged records are lost by these: the flow copies them again, and the checker allows for it.
 LOSING = ("unclean",)
 #: While its ids are forbidden a node that was replaced may write old positions: that is reported, and no fault of it.
 UNGUARDED = ("ids",)
+#: Those that a swarm draws beside the others, and seldom: of the others each is as frequent as without them.
+SELDOM = ("away", "hang", "executor", "refused", "late")
 #: Those that no swarm draws yet: options have them by name.
 BY_NAME = ("storage", "reload", "delete")
 #: Those that a flow survives without a trace.
-SURVIVED = tuple(name for name in FAULTS if name not in (*LOSING, *UNGUARDED, *BY_NAME))
+SURVIVED = tuple(name for name in FAULTS if name not in (*LOSING, *UNGUARDED, *SELDOM, *BY_NAME))

@@ -69,7 +69,7 @@ def _append(delayed: DelayedProduce, line: Line, topic: Topic | None, number: in
         row[4] = -1 if code == ErrorCode.CORRUPT_MESSAGE else partition.start
         if not code:
             if batch is None:
-                batch = partition.append(raw, line.client.machine)
+                batch, cluster.sender = partition.append(raw, line.client.machine), line.client
                 cluster.appended(broker, partition, batch)
             else:  # it is here already
                 row[3] = batch.max_timestamp
