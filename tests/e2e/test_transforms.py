@@ -406,8 +406,23 @@ async def test_a_transformed_topic_is_not_called_different(mirror: _Mirror) -> N
     assert report["batches_unopened"] > 0
 
 
+async def test_an_invalid_file_changes_nothing(mirror: _Mirror) -> None:
+    """A reload of a file with a wrong line is refused with the line's place, and no flow drains."""
+    await mirror.running.wait_for_event("spark_started", within_s=_LONG_S)
+    text = mirror.file.read_text()
+
+    mirror.file.write_text(text + "TF->B.tasks.max = many\n")
+    os.kill(mirror.running.pid, signal.SIGHUP)
+    refused = await mirror.running.wait_for_event("settings_refused")
+    mirror.file.write_text(text)
+
+    assert refused["problems"][0].startswith(f"mm2.properties:{len(text.splitlines()) + 1}: ")
+    assert "tasks.max" in refused["problems"][0]
+    assert not list(mirror.running.events("flow_drained"))
+
+
 async def test_a_removed_flow_transforms_nothing_more(mirror: _Mirror) -> None:
-    """A reload that takes a flow away ends its rounds; those of other flows go on in the same Spark."""
+    """A reload that takes a flow away ends its rounds; other flows go on, untouched, in the same Spark."""
     await mirror.running.wait_for_event("record_left_out", within_s=_LONG_S, flow="TD->B")
     await await_arrived(mirror.target, mirror.remote("broken", "TD"), _COUNT - 1, within_s=_LONG_S)
     await await_arrived(mirror.target, mirror.remote("filtered"), _COUNT // 10, within_s=_LONG_S)
@@ -415,9 +430,11 @@ async def test_a_removed_flow_transforms_nothing_more(mirror: _Mirror) -> None:
 
     mirror.file.write_text(text.replace("TD->B.enabled = true", "TD->B.enabled = false"))
     os.kill(mirror.running.pid, signal.SIGHUP)
-    await mirror.running.wait_for_event("settings_reloaded", removed=["TD->B"])
+    reloaded = await mirror.running.wait_for_event("settings_reloaded", removed=["TD->B"])
     await produce_numbers(mirror.source, mirror.topic("broken"), count=10, partitions=1)
     await produce_numbers(mirror.source, mirror.topic("filtered"), count=1_000, partitions=2)
     await await_arrived(mirror.target, mirror.remote("filtered"), _COUNT // 10 + 100, within_s=_LONG_S)
 
     assert await arrived(mirror.target, mirror.remote("broken", "TD")) == _COUNT - 1
+    assert (reloaded["changed"], sorted(reloaded["unchanged"])) == ([], ["TC->B", "TF->B"])
+    assert [event["flow"] for event in mirror.running.events("flow_drained")] == ["TD->B"]
