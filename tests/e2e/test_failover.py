@@ -38,7 +38,7 @@ THERE_AND_BACK = {
     "A.consumer.isolation.level": "read_committed",
     "B.consumer.isolation.level": "read_committed",
 }
-FAR = 200_000
+FAR = 50_000
 
 
 def seen_in(contents: Contents) -> Counter[Seen]:

@@ -41,7 +41,7 @@ from tests.support.soaking import rounds
 from tests.support.topics import alter_topic, create_topic, end_offsets, list_topics
 
 
-_ORDERS, _HISTORY = 6_000, rounds(150_000, soak=1_050_000)
+_ORDERS, _HISTORY = 6_000, rounds(60_000, soak=1_050_000)
 _KEY_OF = (
     re.compile(r"Heartbeat\{(sourceClusterAlias=.*, targetClusterAlias=.*), timestamp=\d+\}"),
     re.compile(r"Checkpoint\{(consumerGroupId=.*, topicPartition=.*), upstreamOffset=\d+, downstreamOffset=\d+, .*\}"),

@@ -23,7 +23,7 @@ from tests.support.records import assert_numbers
 from tests.support.topics import create_topic, end_offsets
 
 
-_SECONDS = 15.0
+_SECONDS = 10.0
 
 
 async def _there(cluster: KafkaCluster, topic: str) -> int:
