@@ -248,18 +248,6 @@ async def test_where_no_place_can_be_had_the_flow_runs_unguarded(run: Run, code:
     assert events.of(FlowUnguarded)[0].hint
 
 
-async def test_a_flow_that_is_down_for_good_gives_its_place_up(run: Run) -> None:
-    """What keeps it from running here may not do so at another node."""
-    async with run(NOBODY) as (place, group, _events):
-        await asyncio.sleep(4)
-        before = place.is_in
-        group.has_failed = True
-        await asyncio.sleep(4)
-        after = place.is_in
-
-    assert (before, after) == (True, False)
-
-
 async def test_a_flow_that_is_down_for_good_reports_no_recovery_of_the_target(run: Run) -> None:
     """It has left the flow's group and asks the target no more: other loops of it may see that the target is away."""
     async with run(NOBODY) as (place, group, events):

@@ -114,17 +114,6 @@ async def test_a_drain_lets_a_life_end_what_it_has_begun(events: EventLog) -> No
     assert group.drained_within_s == 7.0
 
 
-async def test_a_drain_before_it_is_up_ends_it_at_once(events: EventLog) -> None:
-    """A group that still waits for its clusters, or pauses after a fall, has nothing to drain."""
-    async with running(events, wait_for_ever) as starting:
-        starting.requests.drain(within_s=60.0)
-    async with running(events, fall) as falling:
-        falling.requests.drain(within_s=60.0)
-
-    assert (starting.state, falling.state) == (FlowState.DRAINED, FlowState.DRAINED)
-    assert asyncio.get_running_loop().time() < 5
-
-
 async def test_a_fall_is_told_counted_and_forgotten_once_it_is_up(events: EventLog) -> None:
     """Between two lives the view says what happened; when the next life is up, only the count stays."""
     async with running(events, fall, fall, ToyGroup.work) as group:
@@ -282,18 +271,6 @@ async def test_a_restart_ends_the_life_in_good_order(events: EventLog) -> None:
     assert events.of(ConnectorRestarted) == (ConnectorRestarted(FLOW, "MirrorToyConnector", is_alone=False, by="ann"),)
 
 
-async def test_a_failed_group_is_restarted_by_hand(events: EventLog) -> None:
-    """An operator who removed the cause need not restart the daemon."""
-    async with running(events, give_up, ToyGroup.work) as group:
-        failed = group.has_failed
-        group.restart()
-        await asyncio.sleep(0.1)
-        view = group.view()
-        group.requests.drain(within_s=1.0)
-
-    assert (failed, view) == (True, GroupView("MirrorToyConnector", FlowState.RUNNING, restarts=1))
-
-
 async def test_a_restart_cuts_the_pause_after_a_fall_short(events: EventLog) -> None:
     """The next life begins at once, not after the pause that the last fall earned."""
     async with running(events, fall, ToyGroup.work) as group:
@@ -355,35 +332,6 @@ async def test_a_group_that_is_kept_out_stands_by_and_works_once_it_is_admitted(
         "stop one",
     )
     assert admitted == (FlowState.RUNNING, "", worked + 1)
-
-
-async def test_a_group_that_loses_its_flow_ends_its_life_and_begins_another(events: EventLog) -> None:
-    """Another node may have moved every position: the next life reads them again."""
-    async with running(events, rest_and_work) as group:
-        up = (group.state, group.worked, group.ended)
-        group.requests.give(NO_SHARE, "another node runs A->B")
-        await asyncio.sleep(5)
-        stood_by = (group.state, group.worked, group.ended)
-        group.requests.give(whole_share(1))
-        await asyncio.sleep(5)
-        again = (group.state, group.worked)
-        group.requests.drain(within_s=1)
-
-    assert up == (FlowState.RUNNING, 1, 0)
-    assert stood_by == (FlowState.STANDBY, 1, 1)
-    assert again == (FlowState.RUNNING, 2)
-
-
-async def test_a_group_that_stands_by_has_nothing_to_drain(events: EventLog) -> None:
-    """Nothing was begun, so a drain does not wait."""
-    async with running(events, rest_and_work) as group:
-        group.requests.give(NO_SHARE, "another node runs A->B")
-        await asyncio.sleep(5)
-        begun = asyncio.get_running_loop().time()
-        group.requests.drain(within_s=60)
-
-    assert asyncio.get_running_loop().time() - begun < 1
-    assert group.state is FlowState.DRAINED
 
 
 async def _stop(group: ToyGroup) -> None:

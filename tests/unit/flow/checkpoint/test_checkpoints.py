@@ -380,16 +380,6 @@ async def test_what_is_not_all_known_yet_is_carried_home_again(rig: CheckpointsR
     assert HOME in later.wanted["g"]
 
 
-async def test_an_offset_that_merely_stands_abroad_stays_there(rig: CheckpointsRig) -> None:
-    """A group without members: the other direction's sync wrote it. It has a checkpoint, but is not carried home."""
-    await rig.made.read()
-    _read_abroad(rig, members=0)
-    found = await rig.made.emit_once(["g"])
-
-    assert found.wanted == {}
-    assert await rig.offsets() == [("g", 20, 23)]
-
-
 async def test_nothing_is_written_before_translations_are_ready(rig: CheckpointsRig) -> None:
     """While what was copied before is still being read there is no checkpoint (testCheckpointStoreInitialized)."""
     await rig.made.read()

@@ -337,17 +337,6 @@ async def test_what_we_wrote_ourselves_is_no_sign_of_use(rig: GroupOffsetsRig) -
     assert [offsets[REMOTE] for _, offsets in rig.target.commits] == [100, 110, 120, 130]
 
 
-async def test_a_refusal_is_shown_with_the_broker_s_words(rig: GroupOffsetsRig) -> None:
-    """No right to commit: the state says refused, the detail why; said once."""
-    rig.target.failing[OFFSET_COMMIT] = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    await rig.sync(100)
-    await rig.sync(100)
-
-    assert rig.state is AtTarget.REFUSED
-    assert "GROUP_AUTHORIZATION_FAILED" in rig.offsets.states["g"].detail
-    assert len(rig.events.of(GroupSyncSkipped)) == 1
-
-
 async def test_a_coordinator_that_cannot_write_is_reported_but_not_one_that_moves(rig: GroupOffsetsRig) -> None:
     """
     __consumer_offsets has too few replicas: groups are described and read as ever, and no commit succeeds.

@@ -60,19 +60,6 @@ async def rig() -> AsyncIterator[OwnMovesRig]:
         yield OwnMovesRig(brokers, Groups(cluster))
 
 
-async def test_a_move_stays_until_the_target_has_it(rig: OwnMovesRig) -> None:
-    """The group reads on meanwhile, so that the first offset settles nothing."""
-    await rig.round()
-    rig.commit(30)
-    await rig.round()
-    rig.moves.settle("g", {ABROAD: 20})
-    is_there = KEY in rig.moves
-    rig.moves.settle("g", {ABROAD: 30})
-
-    assert is_there
-    assert KEY not in rig.moves
-
-
 @pytest.mark.parametrize("why", ["its offsets", "nothing of it"])
 async def test_a_move_outlasts_a_round_that_cannot_read(rig: OwnMovesRig, why: str) -> None:
     """The group has left by then and will not move again."""
@@ -113,18 +100,6 @@ async def test_a_group_that_could_not_be_described_is_judged_later(rig: OwnMoves
     await rig.round()
 
     assert not is_judged
-    assert KEY in rig.moves
-
-
-async def test_a_group_that_commits_and_leaves_amid_a_round_moved_by_itself(rig: OwnMovesRig) -> None:
-    """It had members when it was described."""
-    await rig.round()
-    rig.moves.settle("g", {ABROAD: 20})
-    await rig.moves.describe()
-    rig.commit(30)
-    rig.leave()
-    await rig.read()
-
     assert KEY in rig.moves
 
 

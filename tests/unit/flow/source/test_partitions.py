@@ -133,18 +133,6 @@ async def test_a_refresh_without_news_leaves_states_as_they_are() -> None:
         assert ledger.states[second].plan.max_message_bytes == 10
 
 
-async def test_new_partitions_are_copied_at_once() -> None:
-    """Partitions that appear during an epoch are planned without waiting for its end."""
-    async with running(partitions=2) as group:
-        await asyncio.sleep(1)
-        look = mirrored(0, 1, 2, 3)
-        group.tasks.adopt(look, positions(look))
-        await asyncio.sleep(0.01)
-        busy = set(group.epochs.writers)
-
-    assert busy == set(look.places)
-
-
 async def test_a_move_waits_for_its_holder() -> None:
     """A partition that moves is never held by two copy tasks, and is copied by the new one at once."""
 
@@ -348,20 +336,6 @@ async def test_a_recreated_topic_is_put_in_question() -> None:
     assert len(group.epochs.plans) == 1
 
 
-async def test_what_an_epoch_copied_before_the_question_counts() -> None:
-    """An epoch that lasts while its topic is found to be another one read the old one alone: its outcome counts."""
-    async with running(partitions=1, tasks_max=1) as group:
-        await asyncio.sleep(1)
-        look = mirrored(0, topic_id="id-2")
-        group.tasks.adopt(look, positions(look))
-        await asyncio.sleep(60)
-        (state,) = group.tasks.doubts.questions()
-
-    (ended,) = group.events.of(EpochEnded)
-    assert (state.ended, state.position, state.downstream, state.records) == (Ended.RECREATED, 10, 9, 10)
-    assert ended.records == 10
-
-
 async def test_an_outcome_of_the_old_topic_changes_nothing_of_the_new_one() -> None:
     """Once a partition goes on with the new topic, what an epoch says of the one before it is not about it."""
     async with running(partitions=1, tasks_max=1) as group:
@@ -444,17 +418,6 @@ async def test_resumes_are_told() -> None:
     assert [event.source.partition for event in group.events.of(ResumeUnproven)] == [1]
     again = group.epochs.plans[1][1].partitions[1]
     assert (again.position, again.is_unsure) == (0, False)
-
-
-async def test_written_positions_are_not_due() -> None:
-    """A position is due until it was written."""
-    async with running(partitions=1, tasks_max=1) as group:
-        await asyncio.sleep(6)
-        due = group.tasks.ledger.due_positions(is_interval_over=True)
-        group.tasks.ledger.note_written(due)
-
-        assert [position.next_upstream for position in due] == [10]
-        assert group.tasks.ledger.due_positions(is_interval_over=True) == ()
 
 
 async def test_a_partition_without_a_producer_keeps_no_other_waiting() -> None:
