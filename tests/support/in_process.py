@@ -329,11 +329,6 @@ class InProcessCluster(Cluster):
         for connection in self.opened:
             connection.hang_up()
 
-    def takes_late(self, node: int, message: bytes) -> None:
-        """Have a broker take a request that a connection brings which is gone by now."""
-        end: Any = SimpleNamespace(client=_CLIENT, to_client=SimpleNamespace(send=lambda _: None))
-        Line(self.simulated.brokers[node], end).execute(message[_SIZE.size :])
-
     def asked(self, kind: str) -> int:
         """Return how many requests of a kind the brokers have taken."""
         return self.simulated.counts[kind]

@@ -64,21 +64,13 @@ class Sender:
 
 
 @asynccontextmanager
-async def sender(
-    *,
-    partitions: int = 1,
-    brokers: int = 1,
-    limits: CopyLimits = LIMITS,
-    producer: ProducerMark = PRODUCER,
-    target: InProcessCluster | None = None,
-) -> AsyncIterator[Sender]:
-    """Make a dispatch to a cluster of its own, or to a *target* that another one has sent to."""
-    target = target or InProcessCluster.of("B", REMOTE, partitions, brokers=brokers)
+async def sender(*, partitions: int = 1, brokers: int = 1, limits: CopyLimits = LIMITS) -> AsyncIterator[Sender]:
+    target = InProcessCluster.of("B", REMOTE, partitions, brokers=brokers)
     await target.refresh_metadata([REMOTE])
     target.sent.clear()
     sender = BatchSender(target, limits, LoopClock())
     copies = [
-        PartitionCopy.of(PartitionPlan(TopicPartition("orders", n), REMOTE, 0, -1, is_unsure=False, producer=producer))
+        PartitionCopy.of(PartitionPlan(TopicPartition("orders", n), REMOTE, 0, -1, is_unsure=False, producer=PRODUCER))
         for n in range(partitions)
     ]
     async with asyncio.TaskGroup() as tasks:

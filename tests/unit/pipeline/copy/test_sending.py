@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mm2py.model.epoch import CopyLimits, Ended, ProducerMark
+from mm2py.model.epoch import CopyLimits, Ended
 from mm2py.pipeline.copy import broker_sender
 from mm2py.pipeline.copy.sending import BatchSender
 from mm2py.wire.error_codes import ErrorCode
@@ -27,52 +27,6 @@ async def acquainted() -> AsyncIterator[Sender]:
         await drained(s.sender)
         s.target.sent.clear()
         yield s
-
-
-async def test_buffered_batches_arrive_in_order_with_running_sequences() -> None:
-    """Batches of a partition arrive in order; each takes the sequences after its predecessor's."""
-    async with sender() as s:
-        (copy,) = s.copies
-        for count in (3, 1, 7, 2):
-            s.put(copy, count)
-        await drained(s.sender)
-
-        assert s.values() == list(range(13))
-        assert copy.sending.producer == ProducerMark(7, 0, 13)
-        assert (copy.position, copy.downstream, copy.records) == (13, 12, 13)
-        assert s.sender.buffered_bytes == copy.buffer.size_bytes == 0
-
-
-async def test_batch_of_a_lost_epoch_that_arrives_late_is_refused() -> None:
-    """The next epoch sends from the same sequence on, so what the lost one had sent cannot be appended after it."""
-    async with sender() as lost:
-        lost.target.is_manual = True
-        lost.put(lost.copies[0], 3)
-        await settle()
-        late = lost.line.requests[0].message
-    lost.target.is_manual = False
-    async with sender(target=lost.target) as s:
-        for count in (2, 5):
-            s.put(s.copies[0], count)
-        await drained(s.sender)
-        s.target.takes_late(0, late)
-
-        assert s.values() == list(range(7))
-
-
-async def test_batch_of_a_lost_epoch_that_arrives_first_is_noticed() -> None:
-    """What the lost epoch had sent meets the next one's sequence: the partition looks again before it sends more."""
-    async with sender() as lost:
-        lost.put(lost.copies[0], 3)
-        await drained(lost.sender)
-    async with sender(target=lost.target) as s:
-        s.put(s.copies[0], 2)
-        await drained(s.sender)
-        outcome = s.copies[0].outcome()
-
-        assert s.values() == [0, 1, 2]
-        assert (outcome.ended, outcome.is_unsure, outcome.position) == (Ended.INTERRUPTED, True, 0)
-        assert outcome.producer == ProducerMark(7, 0, 0, is_contested=True)
 
 
 async def test_first_batch_of_a_partition_is_acknowledged_before_the_second_is_sent() -> None:

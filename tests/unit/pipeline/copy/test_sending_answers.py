@@ -49,26 +49,6 @@ async def test_retried_batches_keep_order_and_sequences(code: ErrorCode, appends
         assert s.sender.retries >= 1
 
 
-async def test_leader_that_moves_is_followed() -> None:
-    """A partition whose leader moved goes on at the new one, the others stay."""
-    async with sender(partitions=2, brokers=2) as s:
-        first, second = s.copies
-        s.put(first)
-        s.put(second)
-        await settle()
-        s.target.partition(REMOTE).lead(1)
-        s.put(first)
-        s.put(second)
-        await settle()
-
-        assert s.sender.wants_metadata.is_set()
-        assert first.retried_failure is not None
-        await s.target.refresh_metadata([REMOTE])
-        await drained(s.sender)
-
-        assert (s.values(0), s.values(1)) == ([0, 1], [0, 1])
-
-
 async def test_partition_without_a_leader_waits_and_asks() -> None:
     """Without a leader the partition pauses with growing pauses, and goes on once there is one."""
     async with sender() as s:
