@@ -35,12 +35,15 @@ async def test_unreachable_cluster_is_an_outcome(rig: CopyRig, side: str) -> Non
 async def test_partitions_without_records_are_well_again_once_both_clusters_answer(rig: CopyRig, side: str) -> None:
     """The first epoch that is answered after one that could not begin says so of each, later ones nothing of any."""
     cluster: InProcessCluster = getattr(rig, side)
-    cluster.is_unreachable = True
     await rig.epoch()
+    cluster.is_unreachable = True
+    cluster.doubt(0)  # else an epoch begins with what is known of its topics
+    interrupted = await rig.epoch()
     cluster.is_unreachable = False
-    outcomes = [await rig.epoch() for _ in range(4)]
+    outcomes = [await rig.epoch(epoch_ms=3_000) for _ in range(3)]
     (again,) = (outcome.partitions for outcome in outcomes if outcome.partitions)
 
+    assert [p.ended for p in interrupted.partitions] == [Ended.INTERRUPTED] * 2
     assert [(p.source.partition, p.ended) for p in again] == [(0, Ended.OK), (1, Ended.OK)]
 
 
