@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mm2py.model.epoch import Ended, PartitionPlan, Run
 from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.copy.log_walk import LogWalker
 from mm2py.pipeline.copy.partition import PartitionCopy
 from mm2py.wire.error_codes import ErrorCode
 from tests.support.batches import (
@@ -430,11 +431,20 @@ async def test_records_deleted_at_the_target_are_passed_over_at_once(rig: Resume
     assert len(rig.target.sent) < 10
 
 
-async def test_source_that_begins_behind_the_comparison_is_read_from_its_start(rig: ResumeRig) -> None:
-    """Retention may have removed the records before the position that a match would like to see."""
+async def test_source_that_begins_behind_the_comparison_is_read_from_its_start(
+    rig: ResumeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention may remove the records before the position that a match would like to see, also while it begins."""
     rig.write_source(range(40))
-    rig.upstream.delete_before(30)
     rig.write_target(range(33))
+    search_bounds = LogWalker.search_bounds
+
+    async def late(logs: LogWalker, source: TopicPartition, timestamp: int) -> tuple[int, int | None]:
+        found = await search_bounds(logs, source, timestamp)
+        rig.upstream.delete_before(30)
+        return found
+
+    monkeypatch.setattr(LogWalker, "search_bounds", late)
     copy = await rig.resume(30, None)
 
     assert_resumed(rig, copy, position=33, downstream=32, records=3)
