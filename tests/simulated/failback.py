@@ -38,7 +38,10 @@ class Failback:
         is_away = False
         while True:
             until = world.loop.time() + draw.uniform(0.5, 1.5) * _STAYS_S
-            world.journal.tell("run", "group", _NAME, "is at", "B" if is_away else "A")
+            at, left = (world.target, world.source) if is_away else (world.source, world.target)
+            world.journal.tell("run", "group", _NAME, "is at", at.name)
+            left.coordinator.use(_NAME, members=0)
+            at.coordinator.use(_NAME, members=1)
             while world.loop.time() < until:
                 await asyncio.sleep(draw.expovariate(1 / _COMMITS_S))
                 if world.rests_until > world.loop.time():
@@ -58,9 +61,7 @@ class Failback:
         world.checker.read_source(copied)
         at = max(self._at(cluster, partition.topic, partition.number), partition.start)
         offset = self._draw.randint(at, max(at, partition.stable))
-        group = cluster.coordinator.group(_NAME)
-        group.protocol_type = "consumer"
-        group.offsets[partition.topic, partition.number] = offset, ""
+        cluster.coordinator.group(_NAME).offsets[partition.topic, partition.number] = offset, ""
         key = name, source.number
         read = copied.upto(offset) if is_away else copied.before(offset)
         self._read[key] = max(read, self._read.get(key, 0))

@@ -30,7 +30,7 @@ from mm2py.core.source import resume
 from mm2py.core.source.progress import PartitionState
 from mm2py.core.topics import topology
 from mm2py.core.topics.topology import GrowPartitions
-from mm2py.flow.checkpoint import group_offsets
+from mm2py.flow.checkpoint import group_offsets, own_moves
 from mm2py.flow.control_writers import ControlWriters, TaskWriter
 from mm2py.flow.measures import FlowMeasures
 from mm2py.flow.reach import Reach
@@ -299,6 +299,11 @@ def _rewound() -> None:
     _due(lambda whole, *it, **more: whole(*it, **{**more, "may_rewind": True}))
 
 
+def _carried() -> None:
+    """What the sync has put a group to at the target is carried back as if the group had read there."""
+    _replace(own_moves, "is_own_move", lambda *_, **__: True)
+
+
 def _untranslated() -> None:
     """What a position rests on, where records went, is not written with it."""
     _replace(PositionWriter, "_records", lambda *_: [])
@@ -350,7 +355,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
         _beyond, _short, _unseen, _sure, _fresh, _uncounted, _aborted, _uncommitted,
         _unsequenced, _hasty, _shuffled, _refused, _void, _impatient,
         _unclaimed, _unguarded, _unfenced, _uncompared, _unreleased, _greedy, _ungrown,
-        _ahead, _rewound, _untranslated, _old_lag, _level, _deaf, _healthy, _restless, _unclosed,
+        _ahead, _rewound, _carried, _untranslated, _old_lag, _level, _deaf, _healthy, _restless, _unclosed,
     )
 }  # fmt: skip
 
@@ -361,9 +366,10 @@ _CONTENDED: dict[str, Any] = {
     "nodes": 2, "partitions": 2, "rate": 0.5, "minutes": 3.0, "fault_every_s": 2.0, "latency_s": 0.02,
     "epoch_ms": 1_000, "faults": ("slow", "freeze", "clock", "drain", "worker", "kill"), "transactions": True,
 }  # fmt: skip
+#: What is given away is in the hands of a worker that hangs.
 _HELD: dict[str, Any] = {
-    "nodes": 2, "partitions": 2, "faults": ("hang", "drain"), "fault_every_s": 5.0, "epoch_ms": 10_000,
-    "latency_s": 0.0005,
+    "nodes": 3, "partitions": 4, "faults": (*("hang",) * 9, "drain"), "fault_every_s": 4.0, "epoch_ms": 10_000,
+    "latency_s": 0.0005, "minutes": 5.0,
 }  # fmt: skip
 _ASLEEP: dict[str, Any] = {"faults": ("sleep",), "fault_every_s": 6.0, "rate": 1.5, "latency_s": 0.1}
 #: Options over what seeds draw, under which a mutant is noticed soon.
@@ -372,6 +378,7 @@ SHOWN_BY: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("hasty", "shuffled", "refused"), _REFUSED),
     "impatient": {"faults": ("executor",), "minutes": 3.0},
     "void": _ASLEEP,
+    "carried": {"both": True},
     "unreleased": _HELD,
     **dict.fromkeys(("unguarded", "unfenced", "uncompared"), _CONTENDED),
 }

@@ -12,9 +12,9 @@ import attrs
 from tests.simulated.faults import FAULTS, SELDOM, SURVIVED
 
 
-#: How many of the runs have a fault of those that come beside the others; how many have faults while the flow
-#: starts.
-_SELDOM, _FROM_THE_START = 0.12, 0.2
+#: How many of the runs have a fault of those that come beside the others; how many have clusters of one broker, a
+#: flow that leads back, and faults while flows start.
+_SELDOM, _ONE_BROKER, _BOTH, _FROM_THE_START = 0.08, 0.06, 0.08, 0.2
 
 
 def _names(some: Iterable[str]) -> tuple[str, ...]:
@@ -52,6 +52,8 @@ class Options:
     brokers: int = 3
     #: Whether nodes run a file's flow ("dedicated"), or connectors that are created by REST ("worker").
     mode: str = "dedicated"
+    #: Whether a flow leads back as well, from topics of the same names at B.
+    both: bool = False
     #: Which of the faults, by their numbers, do not happen: that is how a failure is made smaller.
     skipped: tuple[int, ...] = attrs.field(default=(), converter=_numbers)
     #: The number of the last fault that happens; -1 is no end.
@@ -78,6 +80,7 @@ class Options:
 def swarm(seed: int) -> Options:
     """Draw what a run is like."""
     draw, seldom = random.Random(f"swarm {seed}"), random.Random(f"seldom {seed}")
+    brokers = 1 if seldom.random() < _ONE_BROKER else 3
     count = draw.choice((1, 2, 3, 5, len(SURVIVED)))
     beside = [it for it in SELDOM if seldom.random() < _SELDOM]
     return Options(
@@ -92,6 +95,8 @@ def swarm(seed: int) -> Options:
         latency_s=draw.choice((0.0005, 0.0005, 0.02, 0.1)),
         static=draw.random() < 0.25,
         epoch_ms=draw.choice((1_000, 5_000, 10_000)),
-        min_isr=draw.choice((1, 1, 2)),
+        min_isr=min(brokers, draw.choice((1, 1, 2))),
+        brokers=brokers,
+        both=seldom.random() < _BOTH,
         starts_s=2.0 if seldom.random() < _FROM_THE_START else 20.0,
     )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 TOPICS = ("orders", "events")
 #: Where positions are, in both modes: the checker reads them there.
-POSITIONS = "mm2-offsets.A.internal"
+POSITIONS, POSITIONS_BACK = "mm2-offsets.A.internal", "mm2-offsets.B.internal"
 #: Loopback, so that everyone may change things; the address by which others reach a node is its name.
 _LISTENER = "http://127.0.0.1:8083"
 _GROUP = "mm2"
@@ -55,10 +55,14 @@ def node_file(options: Options, name: str, source: str, target: str, *, is_chang
         "copy.epoch.ms": epoch_ms,
         "offset.storage.partitions": 5,
     }
+    if options.both:
+        settings |= {"B->A.enabled": "true", "B->A.topics": ",".join(TOPICS), "A.offset.flush.interval.ms": 5_000}
     if options.static:
         settings["B.group.instance.id"] = name
     if options.transactions:
         settings["A.consumer.isolation.level"] = "read_committed"
+        if options.both:
+            settings["B.consumer.isolation.level"] = "read_committed"
     return mm2_properties(source, target, **settings)
 
 

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from tests.simulated.checks import Checker, Copied
 
 
-CHECKPOINTS = "A.checkpoints.internal"
-
-
 class Translated:
     """Judges what is committed to a flow's topics."""
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from mm2py.core.lag import lag_holds_s
 from mm2py.model.all_nodes import of_all_nodes
 from mm2py.model.behind import Behind
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.health import IssueCode, all_issues, reasons_unhealthy, shown
 from mm2py.model.state import FlowState, FlowView, MirrorView, PartitionStage
 from mm2py.telemetry.events.base import Level
@@ -73,7 +74,7 @@ class Views:
     def note(self) -> None:
         """Note how the world is now: what nodes say may be as old."""
         now = self._world.loop.time()
-        for partition in self._partitions():
+        for partition in (it for alias in self._world.checkers for it in self._partitions(Flow(alias, ""))):
             self._ends.setdefault(partition, []).append((now, partition.stable))
         if not self._is_clear():
             self._clear_since = now
@@ -121,7 +122,7 @@ class Views:
 
     def _old_lags(self, flow: FlowView) -> Iterator[str]:
         for partition in flow.partitions:
-            source = self._world.source.partition(*partition.source)
+            source = self._world.source_of(flow.flow).partition(*partition.source)
             end = self._end(source, self._holds_s) if source is not None else None
             if end is None or not Behind.of(partition).is_known or partition.lag is None:
                 continue
@@ -130,7 +131,7 @@ class Views:
                 yield f"{what}: the source had {end} already {self._holds_s:g} s ago"
 
     def _old_total(self, flow: FlowView) -> Iterator[str]:
-        left = sum(self._left(it, self._holds_s + _OTHERS_REPORT_S) for it in self._partitions())
+        left = sum(self._left(flow.flow, it, self._holds_s + _OTHERS_REPORT_S) for it in self._partitions(flow.flow))
         if flow.lag is not None and Behind.of(flow).is_known and flow.lag < left:
             yield f"the flow lacks {flow.lag} records, and {left} have waited for long"
 
@@ -147,13 +148,13 @@ class Views:
                 exact = [it for it in flow.partitions if Behind.of(it).is_known]
                 yield from (f"{it.source} lacks {it.lag}; {alias} has not answered for {mute_s:.0f} s" for it in exact)
 
-    def _left(self, source: Partition, ago_s: float) -> int:
+    def _left(self, flow: Flow, source: Partition, ago_s: float) -> int:
         """Return how many records are not at the target that could be read *ago_s* ago."""
-        end, remote = self._end(source, ago_s), self._world.topics[source.topic]
-        there = self._world.target.partition(remote, source.number)
+        end, checker = self._end(source, ago_s), self._world.checkers[flow.source]
+        there = checker.remote_of(TopicPartition(source.topic, source.number))
         if end is None or there is None:
             return 0
-        copied = self._world.checker.copied(there)
+        copied = checker.copied(there)
         return max(0, copied.before(end) - copied.upto(there.end))
 
     def _end(self, source: Partition, ago_s: float) -> int | None:
@@ -180,8 +181,8 @@ class Views:
             for broker in cluster.brokers.values()
         )
 
-    def _partitions(self) -> list[Partition]:
-        topics = [self._world.source.topics.get(name) for name in self._world.topics]
+    def _partitions(self, flow: Flow) -> list[Partition]:
+        topics = [self._world.source_of(flow).topics.get(name) for name in self._world.topics]
         return [partition for topic in topics if topic is not None for partition in topic.partitions]
 
     # At peace.
@@ -200,8 +201,9 @@ class Views:
         """Return which partitions several nodes say that they copy themselves."""
         copied_by: dict[str, list[str]] = {}
         for node in self._world.nodes.values():
-            for partition in (it for flow in node.view().flows for it in flow.partitions):
-                copied_by.setdefault(str(partition.source), []).append(node.name)
+            for flow in node.view().flows:
+                for partition in flow.partitions:
+                    copied_by.setdefault(f"{partition.source} of {flow.flow}", []).append(node.name)
         yield from (f"{it} is copied by {' and '.join(by)}" for it, by in copied_by.items() if len(by) > 1)
 
     def _unwell(self, view: MirrorView) -> Iterator[str]:
@@ -214,7 +216,7 @@ class Views:
             if flow.lag != 0 or flow.lag_is_least:
                 yield f"the flow lacks {flow.lag} records"
             for partition in flow.partitions:
-                source = self._world.source.partition(*partition.source)
+                source = self._world.source_of(flow.flow).partition(*partition.source)
                 end = source.stable if source is not None else None
                 if (partition.stage, partition.position, partition.lag) != (PartitionStage.COPYING, end, 0):
                     what = f"{partition.stage.name.lower()} at {partition.position}, with {partition.lag} left"

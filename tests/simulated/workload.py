@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import random
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tests.simulated.log import NOBODY, Partition
@@ -12,20 +13,23 @@ from tests.support.batches import TRANSACTIONAL, Content, build_batch, control_b
 
 
 if TYPE_CHECKING:
+    from tests.simulated.cluster import Cluster
     from tests.simulated.world import World
 
 
 class Workload:
     """What goes on at the source by itself."""
 
-    def __init__(self, world: World, seed: int) -> None:
-        self._world = world
+    def __init__(self, world: World, cluster: Cluster, seed: object) -> None:
+        self._world, self._cluster = world, cluster
+        #: Where groups stand, which nobody but them may change.
+        self.stand: dict[tuple[str, tuple[str, int]], int] = {}
         self._work, self._reads = random.Random(f"work {seed}"), random.Random(f"reads {seed}")
         self._numbers: collections.Counter[tuple[str, int]] = collections.Counter()
 
     def _partitions(self) -> list[Partition]:
-        source = self._world.source
-        return [partition for name in self._world.topics for partition in source.topics[name].partitions]
+        topics = self._cluster.topics
+        return [partition for name in self._world.topics for partition in topics[name].partitions]
 
     async def produce(self) -> None:
         """Produce to all partitions, but while all sleep."""
@@ -40,7 +44,7 @@ class Workload:
 
     def append_to(self, partition: Partition, count: int = 1) -> None:
         """Append a batch to a partition, if its leader is up."""
-        if partition.leader != NOBODY and self._world.source.brokers[partition.leader].is_up:
+        if partition.leader != NOBODY and self._cluster.brokers[partition.leader].is_up:
             self._append(partition, count)
 
     def append_to_all(self) -> None:
@@ -63,8 +67,8 @@ class Workload:
         self._put(partition, control_batch(0, producer, commits=commits), "coordinator")
 
     def _put(self, partition: Partition, raw: bytes, writer: str) -> None:
-        source = self._world.source
-        source.appended(source.brokers[partition.leader], partition, partition.append(raw, writer))
+        cluster = self._cluster
+        cluster.appended(cluster.brokers[partition.leader], partition, partition.append(raw, writer))
 
     async def consume(self) -> None:
         """Have groups at the source read on, and now and then be reset."""
@@ -74,11 +78,19 @@ class Workload:
             if world.rests_until > world.loop.time():
                 await asyncio.sleep(world.rests_until - world.loop.time())
             name = draw.choice(("readers", "loaders"))
-            group = world.source.coordinator.group(name)
+            group = self._cluster.coordinator.group(name)
             group.protocol_type = "consumer"
             partition = draw.choice(self._partitions())
             key = partition.topic, partition.number
             before = group.offsets.get(key, (0, ""))[0]
             offset = draw.randint(before, max(before, partition.stable)) if draw.random() < 0.95 else 0
             group.offsets[key] = offset, ""
+            self.stand[name, key] = offset
             world.checker.commits(name, partition, offset)
+
+    def moved(self) -> Iterator[str]:
+        """Return which groups have been put elsewhere than where they have committed."""
+        for (name, key), offset in self.stand.items():
+            at, _ = self._cluster.coordinator.groups[name].offsets[key]
+            if at != offset:
+                yield f"group {name} was put to {at} of {key}, and has committed {offset}"

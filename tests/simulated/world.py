@@ -20,6 +20,7 @@ from typing import Any
 
 import attrs
 
+from mm2py.model.flow import Flow
 from mm2py.telemetry.events import RemoteTopicRewound, SourceRecordsExpired, SourceRecordsPurged
 from tests.simulated import settings
 from tests.simulated.checks import Checker
@@ -28,13 +29,14 @@ from tests.simulated.costs import Costs
 from tests.simulated.coverage import name_of
 from tests.simulated.epochs import SENDS_UNTIL
 from tests.simulated.escapes import Escapes
+from tests.simulated.failback import Failback
 from tests.simulated.faults import FAULTS, LOSING, UNGUARDED
 from tests.simulated.journal import Journal
 from tests.simulated.log import Partition
 from tests.simulated.loop import Host, LivelockError, SimClock, SimLoop
 from tests.simulated.network import Network
 from tests.simulated.node import SimNode
-from tests.simulated.operators import Operators
+from tests.simulated.operators import FLOW, Operators
 from tests.simulated.options import Options
 from tests.simulated.taming import tamed
 from tests.simulated.views import Views
@@ -43,6 +45,8 @@ from tests.simulated.workload import Workload
 
 #: Topics of the source, and their copies.
 TOPICS = {name: f"A.{name}" for name in settings.TOPICS}
+#: Those of the flow back, whose sources have the same names.
+_BACK = {name: f"B.{name}" for name in settings.TOPICS}
 _ENDS_S = 120.0
 #: An id that could not be opened is tried again every minute.
 _GUARDED_WITHIN_S = 90.0
@@ -90,10 +94,14 @@ class World:
         self.checker = Checker(self.source, self.target, TOPICS, settings.POSITIONS)
         self.checker.group = settings.flow_group(options)
         self.checker.is_unclean = any(kind in options.faults for kind in LOSING)
+        self.checkers = {"A": self.checker}
+        if options.both:
+            self.checkers["B"] = back = Checker(self.target, self.source, _BACK, settings.POSITIONS_BACK)
+            back.group = "B-mm2"
         self.source.on_append = lambda partition, batch: self._appended(self.source, partition, batch)
         self.target.on_append = lambda partition, batch: self._appended(self.target, partition, batch)
         self.nodes = {name: self._node(name) for name in [f"n{it}" for it in range(options.nodes)]}
-        self.workload = Workload(self, options.seed)
+        self.workload = Workload(self, self.source, options.seed)
         self.faults: list[str] = []
         #: Until when hardly anything happens.
         self.rests_until = 0.0
@@ -103,6 +111,7 @@ class World:
         self.outside = Host(self.loop, "operator")
         self.operators = Operators(self)
         self.views = Views(self)
+        self.failback = Failback(self)
         self.costs = Costs(self.network, (self.source, self.target))
 
     def _cluster(self, name: str) -> Cluster:
@@ -117,9 +126,13 @@ class World:
     def _appended(self, cluster: Cluster, partition: Partition, batch: Any) -> None:
         producer = f"{batch.producer_id}/{batch.producer_epoch}"
         self.journal.tell(cluster.name, "append", partition, batch.base, batch.last, batch.writer, producer)
+        sender = cluster.sender if not batch.is_control else None
+        sends_until = SENDS_UNTIL.get(sender, math.inf) if sender is not None else math.inf
+        if sender is not None and sender.machine == batch.writer and self.loop.time() > sends_until + _ARRIVES_S:
+            self.checker.fail(f"{sender} appended to {partition} long after its epoch's time")
+        if cluster is self.source and "B" in self.checkers:
+            self.checkers["B"].appended(partition, batch)
         if cluster is self.target:
-            if cluster.sender is not None and self.loop.time() > SENDS_UNTIL.get(cluster.sender, math.inf) + _ARRIVES_S:
-                self.checker.fail(f"{cluster.sender} appended to {partition} long after its epoch's time")
             self.checker.appended(partition, batch)
             name = next((name for name, remote in TOPICS.items() if remote == partition.topic), "")
             if name and (why := self.operators.forbids(name, self.views.calm_since)):
@@ -156,7 +169,8 @@ class World:
             self.checker.fail(f"livelock: {error}")
         if living.done():
             living.result()
-        return [*self.checker.violations, *(f"unhandled: {it}" for it in self.loop.unhandled)]
+        violations = [it for checker in self.checkers.values() for it in checker.violations]
+        return [*violations, *(f"unhandled: {it}" for it in self.loop.unhandled)]
 
     async def _live(self) -> None:
         for name in TOPICS:
@@ -168,6 +182,12 @@ class World:
             self.outside.start(self.workload.produce(), "producers"),
             self.outside.start(self.workload.consume(), "consumers"),
         ]
+        if "B" in self.checkers:
+            for name in TOPICS:
+                self.target.create(name, self.options.partitions)
+            there = Workload(self, self.target, f"back {self.options.seed}")
+            work.append(self.outside.start(there.produce(), "producers there"))
+            work.append(self.outside.start(self.failback.live(), "movers"))
         if self.options.faults:
             work.append(self.outside.start(self._break(), "faults"))
         watching = self.outside.start(self._watch(), "watch")
@@ -188,7 +208,7 @@ class World:
     async def _watch(self) -> None:
         """Stop at the first violation; what is checked once a second is checked here."""
         draw = random.Random(f"watch {self.options.seed}")
-        while not self.checker.violations:
+        while not any(it.violations for it in self.checkers.values()):
             await asyncio.sleep(1 if self.rests_until < self.loop.time() else 60)
             for node in self.nodes.values():
                 if node.has_ended:
@@ -197,6 +217,8 @@ class World:
                 for clash in self._clashes(node):
                     self.checker.fail(f"{node.name} {clash}")
             self.checker.look_at_groups()
+            for moved in (*self.workload.moved(), *self.failback.look()):
+                self.checker.fail(moved)
             for much in self.costs.look():
                 self.checker.fail(much)
             self.views.note()
@@ -226,6 +248,8 @@ class World:
         repeated: collections.Counter[Any] = collections.Counter()
         lost: collections.Counter[Any] = collections.Counter()
         for _, _, event in self.journal.said:
+            if getattr(event, "flow", FLOW) != FLOW:
+                continue
             if isinstance(event, RemoteTopicRewound):
                 repeated[event.source] += event.repeated or 0
             elif isinstance(event, SourceRecordsExpired | SourceRecordsPurged):
@@ -238,10 +262,11 @@ class World:
 
     def _unwell(self) -> str:
         """Return what is not as it must be at peace."""
-        if lag := self.checker.lag():
-            return f"{sum(lag.values())} records are missing: {lag}"
-        if late := self.checker.late_positions():
-            return f"positions are behind: {late}"
+        for checker in self.checkers.values():
+            if lag := checker.lag():
+                return f"{sum(lag.values())} records are missing: {lag}"
+            if late := checker.late_positions():
+                return f"positions are behind: {late}"
         if not self.checker.is_unclean and (late_groups := self.checker.late_groups()):
             return f"groups are behind: {', '.join(late_groups)}"
         return "; ".join(self.views.unwell())
@@ -342,6 +367,10 @@ class World:
                     cluster.restart(number)
         self.journal.tell("run", "peace")
 
+    def source_of(self, flow: Flow) -> Cluster:
+        """Return where a flow reads."""
+        return self.source if flow.source == self.source.name else self.target
+
     def a_node(self, draw: random.Random) -> SimNode | None:
         """Draw one of the nodes that run."""
         able = [node for node in self.nodes.values() if node.is_able]
@@ -371,7 +400,7 @@ def execute(options: Options, *, keeps: bool = False) -> Result:
         cpu_s=round(time.process_time() - begun, 2),
         virtual_s=round(world.loop.time()),
         turns=world.loop.turns,
-        records=world.checker.records,
+        records=sum(it.records for it in world.checkers.values()),
         requests=dict(counts),
         events=dict(world.journal.events),
         codes={name_of(code): count for code, count in (world.source.codes + world.target.codes).items()},
