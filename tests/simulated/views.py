@@ -64,6 +64,8 @@ class Views:
         self._awake: dict[str, float] = {}
         #: Since when all nodes are awake and reach all of the target.
         self.calm_since = 0.0
+        #: When a node was frozen last.
+        self._frozen_at: dict[str, float] = {}
         #: Since when all of the target is up, and the network is as it should be.
         self._clear_since = 0.0
         holds_s = lag_holds_s(world.options.epoch_ms, _DRAIN_MS, look_every_s=_LOOK_EVERY_S)[1]
@@ -85,6 +87,8 @@ class Views:
                 self._awake.setdefault(node.name, now)
             else:
                 self._awake.pop(node.name, None)
+            if node.is_running and not node.is_able:
+                self._frozen_at[node.name] = now
             for cluster in (self._world.source, self._world.target):
                 key = node.name, cluster.name
                 if not node.is_able or self._answers(node, cluster):
@@ -167,6 +171,10 @@ class Views:
         """Whether the target cannot have lost the daemon on *host*, which has been awake for long."""
         since = self._world.loop.time() - _IN_TOUCH_S
         return not host.is_dead and max(self._awake.get(host.name, math.inf), self._clear_since) <= since
+
+    def is_in_the_know(self, node: SimNode) -> bool:
+        """Whether a node cannot take for its own what it had before it slept: that lasts for a session at most."""
+        return self._world.loop.time() - self._frozen_at.get(node.name, -math.inf) >= _IN_TOUCH_S
 
     def _is_clear(self) -> bool:
         world, target = self._world, self._world.target

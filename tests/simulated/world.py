@@ -232,7 +232,8 @@ class World:
         if epochs is None:
             return []
         clashes, epochs.clashes = epochs.clashes, []
-        return [it for other, it in clashes if other is node.host or self.views.is_in_touch(other)]
+        is_known = self.views.is_in_the_know(node)
+        return [it for other, it in clashes if other is node.host or (is_known and self.views.is_in_touch(other))]
 
     async def _converge(self) -> None:
         """All has to be well within minutes, and to stay so for one; nothing is worth a warning then."""
