@@ -27,16 +27,16 @@ from rich.table import Table
 
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings, load_settings
-from mm2py.core.sharing import TOLERATED_RATIO, Work, flow_tasks
+from mm2py.connectors.reach import Reach
+from mm2py.connectors.task_group import FlowContext, FlowGroup, GroupRequests
+from mm2py.core.herder.sharing import TOLERATED_RATIO, Work, flow_tasks
 from mm2py.core.source.progress import followed
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.flow.membership import FlowMembership
-from mm2py.flow.nodes import FlowNodes
-from mm2py.flow.reach import Reach
-from mm2py.flow.task_group import FlowContext, FlowGroup, GroupRequests
+from mm2py.herder.membership import FlowMembership
+from mm2py.herder.nodes import FlowNodes
 from mm2py.model.flow import TopicPartition
-from mm2py.model.node import Node
-from mm2py.model.share import Candidate, NodeLoad
+from mm2py.model.herder.node import Node
+from mm2py.model.herder.share import Candidate, NodeLoad
 from mm2py.model.state import FlowState, FlowView, PartitionStage, PartitionView
 from mm2py.telemetry.journal import EventLog
 

@@ -23,26 +23,26 @@ import mm2py
 from mm2py.clock import Clock
 from mm2py.config.providers import Stamps
 from mm2py.config.settings import FlowSettings, MirrorSettings
+from mm2py.connectors.known_clusters import KnownClusters
+from mm2py.connectors.measures import FlowMeasures
+from mm2py.connectors.supervise import supervise
 from mm2py.errors import OverrideConflictError, UnknownConnectorError
-from mm2py.flow.control.cluster_ids import ClusterIds
-from mm2py.flow.control.composition import Place
-from mm2py.flow.control.connect_worker import ConnectWorker, Hooks
-from mm2py.flow.control.control import Control
-from mm2py.flow.control.overrides import OverrideControl
-from mm2py.flow.control.settings_changes import SettingsChanges, copy_tasks_of
-from mm2py.flow.control.worker_membership import WorkerMembership
-from mm2py.flow.fleet import Fleet
-from mm2py.flow.known_clusters import KnownClusters
-from mm2py.flow.measures import FlowMeasures
-from mm2py.flow.pulse import report_shortages, watch_pulse
-from mm2py.flow.runner import FlowRunner
-from mm2py.flow.supervise import supervise
-from mm2py.flow.this_node import this_node
-from mm2py.model.connector_configs import RestartRequest
+from mm2py.herder.cluster_ids import ClusterIds
+from mm2py.herder.composition import Place
+from mm2py.herder.connect_worker import ConnectWorker, Hooks
+from mm2py.herder.control import Control
+from mm2py.herder.fleet import Fleet
+from mm2py.herder.overrides import OverrideControl
+from mm2py.herder.pulse import report_shortages, watch_pulse
+from mm2py.herder.runner import FlowRunner
+from mm2py.herder.settings_changes import SettingsChanges, copy_tasks_of
+from mm2py.herder.this_node import this_node
+from mm2py.herder.worker_membership import WorkerMembership
 from mm2py.model.epoch import SETTLING_MS
 from mm2py.model.flow import Flow
-from mm2py.model.node import Node
-from mm2py.model.restart import Restart
+from mm2py.model.herder.connector_configs import RestartRequest
+from mm2py.model.herder.node import Node
+from mm2py.model.herder.restart import Restart
 from mm2py.model.state import MirrorView
 from mm2py.pipeline.epoch_jobs import EpochRunner
 from mm2py.pipeline.spark.session import SparkHost

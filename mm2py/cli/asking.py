@@ -14,7 +14,7 @@ from mm2py.client.config import MirrorClientConfig
 from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.properties import parse_bytes
 from mm2py.config.settings import FlowSettings, MirrorSettings, load_settings
-from mm2py.flow.plugins import policy_of
+from mm2py.connectors.plugins import policy_of
 from mm2py.model.flow import Flow
 from mm2py.policy.replication import DefaultReplicationPolicy, ReplicationPolicy
 

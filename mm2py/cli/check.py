@@ -23,10 +23,10 @@ from mm2py.cli.positions import read_settings
 from mm2py.cli.sheets import Facts, Note, Part, Sheet, count, show, show_json, text
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.settings import ConfigError, MirrorSettings, Problem
+from mm2py.connectors.check import check_flows
 from mm2py.core.findings import CheckedCluster, CheckedFlow, Finding, Level
 from mm2py.errors import ClusterUnreachableError, Mm2Error
-from mm2py.flow.check import check_flows
-from mm2py.flow.control.replication_loops import judged
+from mm2py.herder.replication_loops import judged
 
 
 _EXAMPLES = """\

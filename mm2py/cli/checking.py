@@ -9,8 +9,8 @@ from mm2py.config.layers import Side
 from mm2py.config.problem import Problem
 from mm2py.config.rest import RestSettings
 from mm2py.config.settings import MirrorSettings
+from mm2py.connectors.plugins import config_filter_of, group_filter_of, policy_of, topic_filter_of
 from mm2py.core.transform.matching import TopicTransforms
-from mm2py.flow.plugins import config_filter_of, group_filter_of, policy_of, topic_filter_of
 from mm2py.model.flow import Flow
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.sealing import SecretsKeyError, check_key_file

@@ -34,8 +34,8 @@ def make_parser(prog: str = "connect-distributed") -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None, *, prog: str = "connect-distributed") -> int:
     options = make_parser(prog).parse_args(arguments)
     # It brings a Kafka client, which help does not need.
-    from mm2py.flow.control.composition import compose  # noqa: PLC0415
-    from mm2py.flow.control.connect_worker import ConnectWorker  # noqa: PLC0415
+    from mm2py.herder.composition import compose  # noqa: PLC0415
+    from mm2py.herder.connect_worker import ConnectWorker  # noqa: PLC0415
 
     path, overrides = options.worker, dict(options.override)
 

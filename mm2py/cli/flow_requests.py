@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 
 from mm2py.cli.command import ArgumentsError
-from mm2py.core.control.live_config import connector_of
-from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE, read_limit
+from mm2py.core.herder.live_config import connector_of
+from mm2py.core.herder.overrides import CHECKPOINT, HEARTBEAT, SOURCE, read_limit
 from mm2py.errors import OverrideRejectedError
 from mm2py.model.flow import Flow
 

@@ -25,11 +25,11 @@ from mm2py.cli.sheets import show_json
 from mm2py.clock import Clock
 from mm2py.config.settings import ConfigError, MirrorSettings, Problem, load_settings
 from mm2py.errors import Mm2Error
-from mm2py.flow.control.replication_loops import judged
+from mm2py.herder.replication_loops import judged
 
 
 if TYPE_CHECKING:
-    from mm2py.flow.control.connect_worker import ConnectWorker
+    from mm2py.herder.connect_worker import ConnectWorker
     from mm2py.telemetry.journal import EventLog
 
 

@@ -16,8 +16,8 @@ from mm2py.cli.command import filled, read_flow, run
 from mm2py.cli.parsers import Parser, add_json
 from mm2py.cli.sheets import Sheet, plain_lines
 from mm2py.client import MirrorClient, MirrorClientConfig, OffsetTranslation, TopicPartition, Translated, Translation
+from mm2py.connectors.plugins import remote_names_of
 from mm2py.errors import ClusterUnreachableError, Mm2Error
-from mm2py.flow.plugins import remote_names_of
 
 
 _PLACE = re.compile(r"(.+):(\d{1,9}):(\d{1,18})")

@@ -29,13 +29,13 @@ from mm2py.clock import Clock, SystemClock
 from mm2py.config.problem import ConfigError
 from mm2py.config.rest import Listener
 from mm2py.config.settings import FlowSettings, MirrorSettings
-from mm2py.core.control.connector_offsets import PartitionOffsets, altered_positions
-from mm2py.core.control.offset_lines import OffsetLine, OffsetLines, asked_of, judge_lines, of_mirus, read_lines
+from mm2py.core.herder.connector_offsets import PartitionOffsets, altered_positions
+from mm2py.core.herder.offset_lines import OffsetLine, OffsetLines, asked_of, judge_lines, of_mirus, read_lines
 from mm2py.errors import Mm2Error, OverrideRejectedError
-from mm2py.flow.control.connect_worker import worker_group
-from mm2py.flow.control.connector_offsets import Survey
-from mm2py.flow.control.idle_flow import FlowRunsError, find_runner, kept_idle
-from mm2py.flow.control.mirus_offsets import read_mirus_offsets
+from mm2py.herder.connect_worker import worker_group
+from mm2py.herder.connector_offsets import Survey
+from mm2py.herder.idle_flow import FlowRunsError, find_runner, kept_idle
+from mm2py.herder.mirus_offsets import read_mirus_offsets
 from mm2py.model.connector_offset import SOURCE, ConnectorOffset
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.mirus_offset import LineFormat, format_of

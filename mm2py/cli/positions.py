@@ -19,12 +19,12 @@ from mm2py.cli.sheets import Note, Part, Sheet, clean, show, text
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.importers.standalone import import_standalone
 from mm2py.config.settings import FlowSettings, MirrorSettings, import_settings, load_settings
-from mm2py.core.control.connector_offsets import PartitionOffsets
+from mm2py.connectors.plugins import remote_names_of
+from mm2py.core.herder.connector_offsets import PartitionOffsets
 from mm2py.errors import ClusterUnreachableError, Mm2Error
-from mm2py.flow.control.connect_worker import read_worker_settings, worker_group
-from mm2py.flow.control.connector_offsets import ConnectorOffsets, Survey
-from mm2py.flow.control.idle_flow import find_runner
-from mm2py.flow.plugins import remote_names_of
+from mm2py.herder.connect_worker import read_worker_settings, worker_group
+from mm2py.herder.connector_offsets import ConnectorOffsets, Survey
+from mm2py.herder.idle_flow import find_runner
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.mirus_offset import LineFormat, MirusOffset, write_line
 from mm2py.model.patterns import PatternError, split_patterns

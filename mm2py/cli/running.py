@@ -22,11 +22,11 @@ from mm2py.cli.saved_files import stamps
 from mm2py.clock import Clock, SystemClock
 from mm2py.config.providers import Stamps
 from mm2py.config.settings import MirrorSettings
+from mm2py.connectors.supervise import leaves, supervise
 from mm2py.daemon import MirrorMaker
 from mm2py.errors import Mm2Error
-from mm2py.flow.control.connect_worker import ConnectWorker
-from mm2py.flow.control.replication_loops import judged
-from mm2py.flow.supervise import leaves, supervise
+from mm2py.herder.connect_worker import ConnectWorker
+from mm2py.herder.replication_loops import judged
 from mm2py.model.health import reasons_unhealthy, shown
 from mm2py.model.state import MirrorView
 from mm2py.model.view_json import to_json

@@ -12,7 +12,7 @@ from typing import Any
 from mm2py.cli.asking import MirrorFile
 from mm2py.cli.command import ArgumentsError
 from mm2py.clock import Clock
-from mm2py.flow.plugins import transforms_of
+from mm2py.connectors.plugins import transforms_of
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.session import SparkHost
 from mm2py.pipeline.transform.dry_run import Tried, newest, try_out

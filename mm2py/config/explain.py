@@ -14,7 +14,7 @@ from mm2py.config.keys.table import KEYS, find_key
 from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.lint import Line
 from mm2py.model.flow import Flow
-from mm2py.model.node_settings import NodeSettings
+from mm2py.model.herder.node_settings import NodeSettings
 
 
 MASK = "***"

@@ -17,8 +17,8 @@ from mm2py.config.layers import Side
 from mm2py.config.settings import FlowSettings
 from mm2py.core.findings import Finding, Level
 from mm2py.model.acl import Operation
-from mm2py.model.node_status import status_topic
-from mm2py.model.stored_overrides import overrides_topic
+from mm2py.model.herder.node_status import status_topic
+from mm2py.model.herder.stored_overrides import overrides_topic
 from mm2py.model.synced import synced_topic
 from mm2py.policy.replication import ReplicationPolicy
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from mm2py.model.overrides import RateLimit
+from mm2py.model.herder.overrides import RateLimit
 from mm2py.model.rates import Metered, RateUse, Unit
 
 

@@ -14,7 +14,7 @@ from mm2py.model.counters import Counters
 from mm2py.model.epoch import Histogram, PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group import OffsetAtTarget
-from mm2py.model.overrides import NO_LIMIT, Pause, RateLimit, Wanted
+from mm2py.model.herder.overrides import NO_LIMIT, Pause, RateLimit, Wanted
 from mm2py.model.rounds import NO_ROUNDS, RoundsView
 from mm2py.model.topic import Unmatched
 

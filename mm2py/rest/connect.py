@@ -10,9 +10,9 @@ from typing import Final
 
 import mm2py
 from mm2py.config.importers.mirus import SOURCE_CLASS
-from mm2py.core.control.overrides import CONNECTORS, SOURCE
+from mm2py.core.herder.overrides import CONNECTORS, SOURCE
 from mm2py.model.health import IssueCode, failures_of, flow_issues
-from mm2py.model.overrides import Overrides, Wanted
+from mm2py.model.herder.overrides import Overrides, Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, TaskState, TaskView
 from mm2py.rest.plugin_definitions import MIRROR_PACKAGE, PLUGINS, VERSION
 from mm2py.rest.schemas import Json

@@ -19,7 +19,7 @@ from mm2py.config.importers.standalone import BYTES
 from mm2py.config.keys.row import Key, Kind, LineLevel
 from mm2py.config.keys.table import find_key
 from mm2py.config.step_kinds import PACKAGE, PREDICATES, STEPS
-from mm2py.core.control.overrides import CONNECTORS
+from mm2py.core.herder.overrides import CONNECTORS
 from mm2py.model.patterns import split_list
 from mm2py.rest.schemas import Json
 

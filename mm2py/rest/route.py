@@ -21,7 +21,7 @@ from mm2py.config.keys.table import nearest
 from mm2py.config.rest import RestSettings, Right
 from mm2py.daemon import MirrorMaker
 from mm2py.errors import shortened
-from mm2py.flow.control.control import Control
+from mm2py.herder.control import Control
 from mm2py.model.flow import Flow
 from mm2py.model.state import FlowView, MirrorView
 from mm2py.rest.access.gate import Gate

@@ -14,8 +14,8 @@ from mm2py.model.behind import Behind
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group_move import GroupMove, PartitionMove, by_source, moves_of
 from mm2py.model.health import HealthIssue, all_issues, flow_issues, is_healthy, node_issues, shown
-from mm2py.model.overrides import Overrides, RateLimit, Wanted
-from mm2py.model.share import Elsewhere
+from mm2py.model.herder.overrides import Overrides, RateLimit, Wanted
+from mm2py.model.herder.share import Elsewhere
 from mm2py.model.state import (
     FlowView,
     GroupOffsetsView,

@@ -14,11 +14,11 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
+from mm2py.connectors.offsets.translations import Translations
+from mm2py.connectors.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.core.offsets.translation import Translated, Translation
 from mm2py.core.topics.topology import Copied, select
 from mm2py.errors import BrokerAnsweredError, Mm2Error
-from mm2py.flow.offsets.translations import Translations
-from mm2py.flow.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.model.positions_topic import PositionsTopic

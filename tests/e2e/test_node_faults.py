@@ -19,7 +19,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE
+from mm2py.core.herder.membership import PROTOCOL, PROTOCOL_TYPE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.wire.groups.membership import Membership
 from mm2py.wire.groups.requests import GROUP_KEY, FindCoordinatorsRequest

@@ -16,9 +16,9 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
 from mm2py.devkit.ports import free_ports
 from mm2py.devkit.process import LoggedProcess, start_process
-from mm2py.model.connector_configs import config_record, state_record
 from mm2py.model.flow import TopicPartition
-from mm2py.model.overrides import Wanted
+from mm2py.model.herder.connector_configs import config_record, state_record
+from mm2py.model.herder.overrides import Wanted
 from tests.support.checkpointing import checkpoints_in
 from tests.support.daemon import Daemon, command
 from tests.support.eventually import eventually, scaled

@@ -14,9 +14,9 @@ import pytest
 
 from mm2py.cli import check
 from mm2py.cli.exit_code import ExitCode
+from mm2py.connectors.reached import WITHIN_S
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.ports import free_ports
-from mm2py.flow.reached import WITHIN_S
 from mm2py.model.flow import TopicPartition
 from tests.support.certificates import Authority
 from tests.support.eventually import scaled

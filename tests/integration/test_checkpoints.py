@@ -15,7 +15,7 @@ from mm2py.model.checkpoint import Checkpoint, encode_checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
 from mm2py.model.group_move import moves_of
-from mm2py.model.share import NO_SHARE
+from mm2py.model.herder.share import NO_SHARE
 from mm2py.model.state import FlowState
 from mm2py.telemetry.events import (
     CheckpointsRead,

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from mm2py.clock import SystemClock
-from mm2py.core.control import overrides as verbs
-from mm2py.core.control.connector_offsets import read_offsets
-from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
+from mm2py.connectors.control_writers import task_id
+from mm2py.connectors.plugins import transforms_of
+from mm2py.connectors.source.transactions import transactions_of
+from mm2py.core.herder import overrides as verbs
+from mm2py.core.herder.connector_offsets import read_offsets
+from mm2py.core.herder.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
 from mm2py.errors import (
@@ -20,16 +23,13 @@ from mm2py.errors import (
     OverridesNotStoredError,
     UnknownConnectorError,
 )
-from mm2py.flow.control.connector_offsets import ConnectorOffsets
-from mm2py.flow.control.override_store import OverrideStore
-from mm2py.flow.control_writers import task_id
-from mm2py.flow.internal_topics import nothing
-from mm2py.flow.plugins import transforms_of
-from mm2py.flow.source.transactions import transactions_of
+from mm2py.herder.connector_offsets import ConnectorOffsets
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.herder.stored_overrides import overrides_key
 from mm2py.model.state import FlowState
-from mm2py.model.stored_overrides import overrides_key
+from mm2py.storage.internal_topics import nothing
+from mm2py.storage.override_store import OverrideStore
 from mm2py.telemetry.events import ForeignRecordsFound, OffsetsAltered, ResumedExactly, ResumeUnproven
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster

@@ -8,11 +8,11 @@ from pathlib import Path
 import attrs
 import pytest
 
-from mm2py.core.control import overrides as verbs
-from mm2py.core.control.overrides import CHECKPOINT, SOURCE
+from mm2py.core.herder import overrides as verbs
+from mm2py.core.herder.overrides import CHECKPOINT, SOURCE
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.model.overrides import NO_OVERRIDES, RateLimit
-from mm2py.model.restart import Restart
+from mm2py.model.herder.overrides import NO_OVERRIDES, RateLimit
+from mm2py.model.herder.restart import Restart
 from mm2py.model.state import FlowState
 from mm2py.telemetry.events import GroupFailed
 from tests.support.eventually import eventually

@@ -10,10 +10,10 @@ import attrs
 import pytest
 from playwright.async_api import Browser, Route
 
-from mm2py.core.control.overrides import SOURCE
+from mm2py.core.herder.overrides import SOURCE
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
-from mm2py.model.share import Elsewhere
+from mm2py.model.herder.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
+from mm2py.model.herder.share import Elsewhere
 from mm2py.model.state import FlowState, GroupView, StepView
 from mm2py.telemetry.events import ClusterUnreachable
 from tests.support.browser import PHONE, Looked, looking

@@ -14,8 +14,8 @@ from mm2py.config.flow_settings import FlowSettings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
 from mm2py.model.health import HealthIssue, IssueCode, Severity, flow_issues
+from mm2py.model.herder.restart import Restart
 from mm2py.model.positions import Position, decode_position, position_key
-from mm2py.model.restart import Restart
 from mm2py.model.state import FlowState, PartitionStage
 from mm2py.telemetry.events import (
     ClusterRecovered,

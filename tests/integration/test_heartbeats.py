@@ -11,7 +11,7 @@ import pytest
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.heartbeat import Heartbeat, decode_heartbeat
-from mm2py.model.node import Node
+from mm2py.model.herder.node import Node
 from mm2py.model.state import FlowState, HeartbeatsView
 from mm2py.telemetry.events import (
     ClusterUnreachable,

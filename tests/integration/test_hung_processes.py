@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from mm2py.connectors.source import idle_source as source_watch
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.flow.source import idle_source as source_watch
 from mm2py.model import epoch as model_epoch
 from mm2py.model.health import reasons_unhealthy
 from mm2py.model.state import MirrorView, TaskState

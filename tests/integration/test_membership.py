@@ -10,13 +10,13 @@ from pathlib import Path
 
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings
-from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE
+from mm2py.core.herder.membership import PROTOCOL, PROTOCOL_TYPE
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.flow.this_node import this_node
+from mm2py.herder.this_node import this_node
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow
-from mm2py.model.node import Node, decode_node
-from mm2py.model.share import (
+from mm2py.model.herder.node import Node, decode_node
+from mm2py.model.herder.share import (
     NO_SHARE,
     VERSION,
     Candidate,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 
+from mm2py.connectors.source import stall_watch
 from mm2py.core.source import stalls
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.flow.source import stall_watch
 from mm2py.model.state import PartitionStage, PartitionView
 from mm2py.telemetry.events import PartitionsGoOn, PartitionsHeldUp
 from tests.support.eventually import eventually

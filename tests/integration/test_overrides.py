@@ -12,16 +12,16 @@ import pytest
 
 from mm2py.clock import SystemClock
 from mm2py.config.settings import load_settings
-from mm2py.core.control import overrides as verbs
-from mm2py.core.control.overrides import SOURCE
+from mm2py.core.herder import overrides as verbs
+from mm2py.core.herder.overrides import SOURCE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.errors import OverrideConflictError, OverridesNotStoredError
-from mm2py.flow.control.override_store import OverrideStore
-from mm2py.flow.control.overrides import OverrideControl
+from mm2py.herder.overrides import OverrideControl
 from mm2py.model.flow import Flow
-from mm2py.model.overrides import NO_OVERRIDES, Overrides, RateLimit
+from mm2py.model.herder.overrides import NO_OVERRIDES, Overrides, RateLimit
+from mm2py.model.herder.stored_overrides import NOTHING_STORED, overrides_key
 from mm2py.model.state import FlowState
-from mm2py.model.stored_overrides import NOTHING_STORED, overrides_key
+from mm2py.storage.override_store import OverrideStore
 from mm2py.telemetry.events import (
     FlowDrained,
     InternalTopicExpires,

@@ -10,10 +10,10 @@ import attrs
 import pytest
 from playwright.async_api import Browser
 
-from mm2py.core.control.overrides import SOURCE
+from mm2py.core.herder.overrides import SOURCE
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
-from mm2py.model.overrides import Overrides, Pause, RateLimit, Wanted
+from mm2py.model.herder.overrides import Overrides, Pause, RateLimit, Wanted
 from mm2py.model.state import (
     ClusterView,
     FlowState,

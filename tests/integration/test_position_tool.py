@@ -22,11 +22,11 @@ from mm2py.config.importers.standalone import import_standalone
 from mm2py.config.settings import FlowSettings, import_settings, load_settings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.ports import HOST
-from mm2py.flow.control.connect_worker import read_worker_settings
-from mm2py.flow.control.idle_flow import FlowRunsError, kept_idle
-from mm2py.flow.this_node import this_node
-from mm2py.model.connector_configs import config_record
+from mm2py.herder.connect_worker import read_worker_settings
+from mm2py.herder.idle_flow import FlowRunsError, kept_idle
+from mm2py.herder.this_node import this_node
 from mm2py.model.flow import TopicPartition
+from mm2py.model.herder.connector_configs import config_record
 from mm2py.model.mirus_offset import LineFormat, MirusOffset, read_line, read_record, write_line
 from mm2py.model.positions import Position
 from mm2py.model.positions_topic import PositionsTopic

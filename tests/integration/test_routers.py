@@ -9,10 +9,10 @@ import pytest
 
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings
-from mm2py.core.control.overrides import SOURCE
+from mm2py.core.herder.overrides import SOURCE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
-from mm2py.flow.control.connector_offsets import ConnectorOffsets
+from mm2py.herder.connector_offsets import ConnectorOffsets
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.positions import REMOTE_TOPIC_HEADER, REMOTE_TOPIC_ID_HEADER
 from mm2py.telemetry.events import FlowStarted, ResumeUnproven, TopicSkipped

@@ -17,9 +17,9 @@ from mm2py.clock import SystemClock
 from mm2py.config.flow_settings import StorageSettings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.errors import ClusterUnreachableError
-from mm2py.flow.control.connector_store import ConnectorStore
-from mm2py.model.connector_configs import KeyValue, config_record
 from mm2py.model.endpoint import ClusterEndpoint, Security
+from mm2py.model.herder.connector_configs import KeyValue, config_record
+from mm2py.storage.connector_store import ConnectorStore
 from mm2py.telemetry.events import (
     AuthenticationFailed,
     ClusterRecovered,

@@ -13,10 +13,10 @@ import pytest
 
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings
-from mm2py.core.membership import PROTOCOL, PROTOCOL_TYPE
+from mm2py.core.herder.membership import PROTOCOL, PROTOCOL_TYPE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.node import Node
+from mm2py.model.herder.node import Node
 from mm2py.model.positions import Position
 from mm2py.model.positions_topic import decode_stored
 from mm2py.model.state import FlowState

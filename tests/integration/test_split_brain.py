@@ -12,7 +12,7 @@ from mm2py.core.source import progress
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import TopicPartition
-from mm2py.model.overrides import NO_OVERRIDES, Overrides
+from mm2py.model.herder.overrides import NO_OVERRIDES, Overrides
 from mm2py.model.state import PartitionStage
 from mm2py.telemetry.events import ForeignRecordsFound, ResumeUnproven
 from tests.support.brokers import MakeCluster

@@ -12,7 +12,7 @@ import attrs
 
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.share import SLOTS, slot_of
+from mm2py.model.herder.share import SLOTS, slot_of
 from mm2py.model.state import FlowState, FlowView, TaskState
 from mm2py.telemetry.events import FlowShared, FlowStarted, FlowTakenOver, InstanceFenced
 from tests.support.eventually import eventually

@@ -10,12 +10,12 @@ import attrs
 import pytest
 from playwright.async_api import Browser
 
-from mm2py.core.control.overrides import HEARTBEAT, SOURCE
+from mm2py.core.herder.overrides import HEARTBEAT, SOURCE
 from mm2py.devkit.ports import free_ports
 from mm2py.errors import OverrideConflictError
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
-from mm2py.model.overrides import NO_OVERRIDES
+from mm2py.model.herder.overrides import NO_OVERRIDES
 from mm2py.model.state import (
     ClusterView,
     FlowState,

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from mm2py.config.settings import FlowSettings, load_settings
-from mm2py.core.control import overrides as verbs
+from mm2py.core.herder import overrides as verbs
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group import CommittedOffset
-from mm2py.model.node import Node
-from mm2py.model.overrides import NO_OVERRIDES
+from mm2py.model.herder.node import Node
+from mm2py.model.herder.overrides import NO_OVERRIDES
 from mm2py.model.state import FlowState, GroupOffsetView
 from mm2py.telemetry.events import FlowStarted
 from tests.support.eventually import eventually

@@ -15,13 +15,13 @@ from mm2py.clock import SystemClock
 from mm2py.config.flow_settings import StorageSettings
 from mm2py.devkit.broker import HOST, KafkaCluster
 from mm2py.errors import BrokerAnsweredError, ConnectorsNotStoredError, OverrideConflictError
-from mm2py.flow.control.connector_store import ConnectorStore, Decide
-from mm2py.flow.control.takeover import take_over_positions
-from mm2py.model.connector_configs import KeyValue, RestartRequest, config_record, restart_record, state_record
+from mm2py.herder.takeover import take_over_positions
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.overrides import Wanted
+from mm2py.model.herder.connector_configs import KeyValue, RestartRequest, config_record, restart_record, state_record
+from mm2py.model.herder.overrides import Wanted
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.state import FlowState
+from mm2py.storage.connector_store import ConnectorStore, Decide
 from mm2py.telemetry.events import ClustersAreOne, Event, FlowFailed, WorkerRunsElsewhere, WorkerTakenOver
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster

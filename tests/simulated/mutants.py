@@ -24,22 +24,22 @@ from unittest import mock
 
 import attrs
 
+from mm2py.connectors.checkpoint import group_offsets, own_moves
+from mm2py.connectors.control_writers import ControlWriters, TaskWriter
+from mm2py.connectors.measures import FlowMeasures
+from mm2py.connectors.reach import Reach
+from mm2py.connectors.source.copy_task import CopyTask
+from mm2py.connectors.source.group import SourceGroup
+from mm2py.connectors.source.holders import Holders
+from mm2py.connectors.source.position_writer import PositionWriter
+from mm2py.connectors.source.positions import Positions
+from mm2py.connectors.topics import remote_topics
 from mm2py.core.backoff import Backoff
 from mm2py.core.checkpoint import checkpoints
 from mm2py.core.source import resume
 from mm2py.core.source.progress import PartitionState
 from mm2py.core.topics import topology
 from mm2py.core.topics.topology import GrowPartitions
-from mm2py.flow.checkpoint import group_offsets, own_moves
-from mm2py.flow.control_writers import ControlWriters, TaskWriter
-from mm2py.flow.measures import FlowMeasures
-from mm2py.flow.reach import Reach
-from mm2py.flow.source.copy_task import CopyTask
-from mm2py.flow.source.group import SourceGroup
-from mm2py.flow.source.holders import Holders
-from mm2py.flow.source.position_writer import PositionWriter
-from mm2py.flow.source.positions import Positions
-from mm2py.flow.topics import remote_topics
 from mm2py.model import health
 from mm2py.model.behind import Behind
 from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionOutcome, PartitionPlan

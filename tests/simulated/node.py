@@ -10,9 +10,9 @@ from typing import Any
 
 from mm2py import daemon
 from mm2py.config.settings import MirrorSettings, load_settings
-from mm2py.flow.control.connect_worker import ConnectWorker
-from mm2py.flow.control.replication_loops import judged
-from mm2py.flow.supervise import supervise
+from mm2py.connectors.supervise import supervise
+from mm2py.herder.connect_worker import ConnectWorker
+from mm2py.herder.replication_loops import judged
 from mm2py.model.state import MirrorView
 from mm2py.rest.server import RestServer
 from mm2py.telemetry.events import Event

@@ -13,7 +13,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.overrides import Wanted
+from mm2py.model.herder.overrides import Wanted
 from tests.simulated import settings
 from tests.simulated.faults.kind import duration
 from tests.simulated.http import Answer, ask

@@ -11,9 +11,8 @@ from typing import Any
 from unittest import mock
 
 from mm2py import daemon
-from mm2py.flow import group_members, membership
-from mm2py.flow.control import control
-from mm2py.model.node import Node
+from mm2py.herder import control, group_members, membership
+from mm2py.model.herder.node import Node
 from mm2py.pipeline.copy import epoch as copying
 from mm2py.rest import server
 from mm2py.wire import addresses

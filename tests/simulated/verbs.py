@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from mm2py.core.control.overrides import CHECKPOINT, SOURCE
-from mm2py.model.overrides import Overrides, Wanted
+from mm2py.core.herder.overrides import CHECKPOINT, SOURCE
+from mm2py.model.herder.overrides import Overrides, Wanted
 from tests.simulated import settings
 
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mm2py.core.lag import lag_holds_s
-from mm2py.model.all_nodes import of_all_nodes
 from mm2py.model.behind import Behind
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.health import IssueCode, all_issues, reasons_unhealthy, shown
+from mm2py.model.herder.all_nodes import of_all_nodes
 from mm2py.model.state import FlowState, FlowView, MirrorView, PartitionStage
 from mm2py.telemetry.events.base import Level
 from tests.simulated.cluster import Cluster

@@ -10,8 +10,8 @@ import attrs
 
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings
+from mm2py.connectors.checkpoint.group import CheckpointGroup
 from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
-from mm2py.flow.checkpoint.group import CheckpointGroup
 from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import GroupOffsetsView

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 import attrs
 import pytest
 
-from mm2py.core.control.overrides import SOURCE
-from mm2py.flow import nodes
-from mm2py.flow.nodes import FlowNodes
+from mm2py.core.herder.overrides import SOURCE
+from mm2py.herder import nodes
+from mm2py.herder.nodes import FlowNodes
 from mm2py.model.flow import TopicPartition
-from mm2py.model.node import Node
-from mm2py.model.node_status import status_key, status_topic
-from mm2py.model.share import Share, SharedFlow
+from mm2py.model.herder.node import Node
+from mm2py.model.herder.node_status import status_key, status_topic
+from mm2py.model.herder.share import Share, SharedFlow
 from mm2py.model.state import (
     FlowState,
     FlowView,

@@ -18,9 +18,9 @@ from mm2py.config.flow_settings import (
     StorageSettings,
     TopicSettings,
 )
+from mm2py.connectors.reach import Reach
+from mm2py.connectors.task_group import BackgroundLoop, FlowContext
 from mm2py.errors import ClusterUnreachableError, Mm2Error, Verdict
-from mm2py.flow.reach import Reach
-from mm2py.flow.task_group import BackgroundLoop, FlowContext
 from mm2py.model.acl import TopicAcl
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import CopyLimits
@@ -108,7 +108,7 @@ class LoopRig:
 
 @attrs.define
 class SyncedMemoryDouble:
-    """Remembers what was put on remote topics, as `mm2py.flow.topics.ownership.SyncedMemory` does, or is away."""
+    """Remembers what was put on remote topics, as `mm2py.connectors.topics.ownership.SyncedMemory` does, or is away."""
 
     is_away: bool = False
     written: list[Synced] = attrs.field(factory=list)

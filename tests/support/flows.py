@@ -15,12 +15,12 @@ import attrs
 
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings, load_settings
-from mm2py.flow.runner import FlowRunner
-from mm2py.flow.this_node import this_node
+from mm2py.herder.runner import FlowRunner
+from mm2py.herder.this_node import this_node
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
-from mm2py.model.node import Node
-from mm2py.model.overrides import NO_OVERRIDES, Overrides
+from mm2py.model.herder.node import Node
+from mm2py.model.herder.overrides import NO_OVERRIDES, Overrides
 from mm2py.model.state import FlowState
 from mm2py.pipeline.copy.epoch import copy_epoch
 from mm2py.pipeline.copy.worker_state import WorkerState

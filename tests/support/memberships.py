@@ -10,12 +10,12 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from mm2py.flow import membership
-from mm2py.flow.membership import FlowMembership
-from mm2py.flow.task_group import FlowGroup
+from mm2py.connectors.task_group import FlowGroup
+from mm2py.herder import membership
+from mm2py.herder.membership import FlowMembership
 from mm2py.model.group import GroupMember, GroupMembers
-from mm2py.model.node import Node
-from mm2py.model.share import (
+from mm2py.model.herder.node import Node
+from mm2py.model.herder.share import (
     Candidate,
     Share,
     decode_candidate,

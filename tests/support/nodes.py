@@ -13,9 +13,9 @@ import attrs
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings, MirrorSettings, load_settings
 from mm2py.daemon import MirrorMaker
-from mm2py.flow.control.connect_worker import ConnectWorker
-from mm2py.flow.control.replication_loops import judged
-from mm2py.flow.runner import FlowRunner
+from mm2py.herder.connect_worker import ConnectWorker
+from mm2py.herder.replication_loops import judged
+from mm2py.herder.runner import FlowRunner
 from mm2py.model.flow import Flow
 from mm2py.model.state import FlowState, FlowView
 from mm2py.rest.server import RestServer

@@ -6,7 +6,7 @@ import sys
 import uuid
 
 from mm2py.cli import mirror_maker
-from mm2py.flow import this_node
+from mm2py.herder import this_node
 
 
 if __name__ == "__main__":

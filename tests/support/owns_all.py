@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 
 from mm2py.cli import mirror_maker
-from mm2py.core.sharing import Work, share_work
-from mm2py.flow import leader
-from mm2py.model.share import Candidate, SharedFlow, whole_share
+from mm2py.core.herder.sharing import Work, share_work
+from mm2py.herder import leader
+from mm2py.model.herder.share import Candidate, SharedFlow, whole_share
 
 
 def _share_all(flow: str, generation: int, members: Mapping[str, Candidate], work: Work, *rest: Any) -> SharedFlow:

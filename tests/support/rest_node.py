@@ -10,8 +10,8 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import MirrorSettings, Problem, load_settings
-from mm2py.core.control.connector_offsets import read_offsets
-from mm2py.core.control.live_config import (
+from mm2py.core.herder.connector_offsets import read_offsets
+from mm2py.core.herder.live_config import (
     FlowSetting,
     LiveSetting,
     connector_config,
@@ -21,25 +21,24 @@ from mm2py.core.control.live_config import (
     put_config,
     revert_config,
 )
-from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
+from mm2py.core.herder.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.errors import UnknownFlowError, UnknownTaskError
-from mm2py.flow.control.composition import Composition, own_problems
-from mm2py.flow.control.connect_worker import ConnectWorker
-from mm2py.flow.control.connector_store import Decide
-from mm2py.flow.control.control import Control
-from mm2py.model.connector_configs import (
+from mm2py.herder.composition import Composition, own_problems
+from mm2py.herder.connect_worker import ConnectWorker
+from mm2py.herder.control import Control
+from mm2py.model.connector_offset import ConnectorOffset
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import PartitionFailure
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.herder.connector_configs import (
     ConnectorsTopic,
     LoggerRequest,
     RestartRequest,
     StoredConnector,
     config_record,
 )
-from mm2py.model.connector_offset import ConnectorOffset
-from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.epoch import PartitionFailure
-from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.overrides import NO_OVERRIDES, Overrides, Wanted
-from mm2py.model.share import Elsewhere
+from mm2py.model.herder.overrides import NO_OVERRIDES, Overrides, Wanted
+from mm2py.model.herder.share import Elsewhere
 from mm2py.model.state import (
     ClusterView,
     ConnectorStatus,
@@ -57,6 +56,7 @@ from mm2py.model.state import (
     TaskView,
     TimesView,
 )
+from mm2py.storage.connector_store import Decide
 from mm2py.telemetry.events import Event
 from mm2py.telemetry.journal import EventLog
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 
 from mm2py.clock import SystemClock
-from mm2py.core.control.overrides import CHECKPOINT, HEARTBEAT, SOURCE
+from mm2py.core.herder.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.state import (
     ClusterView,

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import attrs
 
+from mm2py.connectors.source.partitions import SourceTasks
+from mm2py.connectors.topics.remote_topics import Mirrored
 from mm2py.core.source.due import RemotePartition
-from mm2py.flow.source.partitions import SourceTasks
-from mm2py.flow.topics.remote_topics import Mirrored
 from mm2py.model.epoch import (
     EpochOutcome,
     EpochPlan,

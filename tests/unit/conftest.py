@@ -10,6 +10,7 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock, ManualClock
 from tests.support.fake_brokers import FakeBrokers
+from tests.support.memberships import Run, runner
 
 
 @pytest.fixture
@@ -31,3 +32,9 @@ def brokers() -> FakeBrokers:
 async def cluster(brokers: FakeBrokers) -> AsyncIterator[Cluster]:
     async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return what runs a membership whose group at the target is as said, with the settings changed as said."""
+    return runner(monkeypatch)

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from mm2py.config.settings import MirrorSettings, load_settings
+from mm2py.connectors.measures import FlowMeasures
 from mm2py.daemon import FreezesWhatStays, MirrorMaker, collect_forever
-from mm2py.flow.measures import FlowMeasures
 from mm2py.model.flow import Flow
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock, ManualClock

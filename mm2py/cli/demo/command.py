@@ -29,9 +29,9 @@ from mm2py.cli.demo.stage import SOURCE, TARGET, Stage
 from mm2py.cli.demo.stream import TOPICS, SampleTopic, samples
 from mm2py.cli.demo.watch import Watch
 from mm2py.clock import Clock, SystemClock
+from mm2py.connectors.supervise import leaves
 from mm2py.devkit.jars import KAFKA_VERSION, cache_directory, java_command, kafka_jars
 from mm2py.errors import Mm2Error
-from mm2py.flow.supervise import leaves
 from mm2py.wire.sample_load import SampleProducer, read_as_group, read_fingerprints
 
 

@@ -12,10 +12,10 @@ import attrs
 
 from mm2py.config.importers.mirus import SOURCE_CLASS
 from mm2py.config.keys.table import nearest
-from mm2py.core.control import overrides as verbs
+from mm2py.connectors.plugins import policy_of
+from mm2py.core.herder import overrides as verbs
 from mm2py.errors import OverrideConflictError, OverrideRejectedError
-from mm2py.flow.plugins import policy_of
-from mm2py.model.overrides import Wanted
+from mm2py.model.herder.overrides import Wanted
 from mm2py.model.state import FlowView, GroupView
 from mm2py.rest import connect
 from mm2py.rest.errors import RestError, bad_request, not_found

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mm2py.config.keys.table import nearest
-from mm2py.core.control import overrides as verbs
-from mm2py.core.control.live_config import read_config
-from mm2py.core.control.overrides import CONNECTORS
+from mm2py.core.herder import overrides as verbs
+from mm2py.core.herder.live_config import read_config
+from mm2py.core.herder.overrides import CONNECTORS
 from mm2py.errors import OverrideRejectedError
-from mm2py.model.overrides import Overrides, Wanted
+from mm2py.model.herder.overrides import Overrides, Wanted
 from mm2py.model.state import FlowView, GroupView
 from mm2py.rest import connect
 from mm2py.rest.errors import RestError, bad_request, not_found

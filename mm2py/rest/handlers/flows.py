@@ -10,10 +10,10 @@ from typing import Any, Final, TypeVar, TypeVarTuple
 import attrs
 
 from mm2py.config.keys.table import nearest
-from mm2py.core.control import overrides as verbs
+from mm2py.core.herder import overrides as verbs
 from mm2py.errors import Mm2Error
 from mm2py.model.health import reasons_unhealthy
-from mm2py.model.overrides import NO_LIMIT, NO_OVERRIDES, Overrides
+from mm2py.model.herder.overrides import NO_LIMIT, NO_OVERRIDES, Overrides
 from mm2py.model.state import FlowView
 from mm2py.model.view_json import to_json
 from mm2py.rest.errors import not_found

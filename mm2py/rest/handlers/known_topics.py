@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from mm2py.config.keys.table import nearest
 from mm2py.model.flow import TopicPartition
-from mm2py.model.share import Elsewhere
+from mm2py.model.herder.share import Elsewhere
 from mm2py.model.state import FlowView
 from mm2py.rest.errors import bad_request, not_found
 from mm2py.rest.route import Ask

@@ -13,10 +13,10 @@ from mm2py.config.importers.distributed import masked
 from mm2py.config.importers.standalone import ConnectorClass, kind_of
 from mm2py.config.keys.table import nearest
 from mm2py.config.rest import Right
-from mm2py.flow.control.composition import Idleness
-from mm2py.flow.control.connect_worker import ConnectWorker
-from mm2py.model.connector_configs import RestartRequest, StoredConnector
-from mm2py.model.overrides import Wanted
+from mm2py.herder.composition import Idleness
+from mm2py.herder.connect_worker import ConnectWorker
+from mm2py.model.herder.connector_configs import RestartRequest, StoredConnector
+from mm2py.model.herder.overrides import Wanted
 from mm2py.model.state import FlowView, GroupView
 from mm2py.rest import connect
 from mm2py.rest.errors import RETRY_AFTER_S, RestError, bad_request, not_found

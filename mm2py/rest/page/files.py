@@ -21,9 +21,9 @@ from aiohttp import web
 
 from mm2py.clock import Clock
 from mm2py.errors import Mm2Error
-from mm2py.flow.control.control import Control
+from mm2py.herder.control import Control
 from mm2py.model.flow import Flow
-from mm2py.model.overrides import Overrides
+from mm2py.model.herder.overrides import Overrides
 from mm2py.rest.errors import RestError, not_found
 from mm2py.rest.page.documents import documents
 from mm2py.rest.page.history import SAMPLE_EVERY_S, History

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.model.all_nodes import of_all_nodes
+from mm2py.model.herder.all_nodes import of_all_nodes
 from mm2py.model.state import MirrorView
 
 

@@ -18,7 +18,7 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.model.flow import Flow
-from mm2py.model.overrides import Overrides
+from mm2py.model.herder.overrides import Overrides
 from mm2py.model.state import FlowView, MirrorView
 from mm2py.rest.page.history import COLUMNS, SAMPLE_EVERY_S, History, sample
 from mm2py.rest.page.view import (

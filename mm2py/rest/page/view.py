@@ -16,8 +16,8 @@ import mm2py
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group_move import GroupMove, PartitionMove, by_source, moves_of
 from mm2py.model.health import node_issues
-from mm2py.model.overrides import Overrides
-from mm2py.model.share import Elsewhere
+from mm2py.model.herder.overrides import Overrides
+from mm2py.model.herder.share import Elsewhere
 from mm2py.model.state import (
     ClusterView,
     FlowView,

@@ -26,8 +26,8 @@ from mm2py.cli.demo.snapshot import FlowSnapshot, Said, Snapshot, TopicSnapshot
 from mm2py.cli.demo.stage import BrokerEndedError, MirrorEndedError, Stage
 from mm2py.cli.demo.stream import TOPICS, SampleTopic, samples
 from mm2py.cli.exit_code import ExitCode
+from mm2py.connectors.supervise import leaves
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.flow.supervise import leaves
 from mm2py.wire import sample_load
 from tests.support.clocks import WALL_START_MS, ManualClock
 from tests.support.commands import unread_output

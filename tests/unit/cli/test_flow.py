@@ -18,7 +18,7 @@ from mm2py.cli import flow_pages, sheets, status
 from mm2py.cli.command import ArgumentsError, read_flow
 from mm2py.cli.flow_requests import configuring, judge_steering, limiting, steering
 from mm2py.cli.rest_client import ServerEvent
-from mm2py.core.control.overrides import CONNECTORS
+from mm2py.core.herder.overrides import CONNECTORS
 from mm2py.errors import OverrideConflictError
 from mm2py.model.flow import Flow
 from tests.support.clocks import ManualClock

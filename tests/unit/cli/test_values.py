@@ -10,8 +10,8 @@ import pytest
 
 from mm2py.cli import flow, offset_translation, position_changes, positions
 from mm2py.cli.exit_code import ExitCode
-from mm2py.core.control.connector_offsets import PartitionOffsets
-from mm2py.flow.control.connector_offsets import Survey
+from mm2py.core.herder.connector_offsets import PartitionOffsets
+from mm2py.herder.connector_offsets import Survey
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from tests.support.config_files import BASE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mm2py.config.rest import Listener, RestSettings, Right
-from mm2py.core.control.reload import needing_restart
+from mm2py.core.herder.reload import needing_restart
 from tests.support.config_files import ConfigFile
 
 

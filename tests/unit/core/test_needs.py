@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from mm2py.config.layers import Side
+from mm2py.connectors.plugins import policy_of
 from mm2py.core.findings import CheckedFlow, Finding, Level
 from mm2py.core.needs import Need, Resource, internal_topics, lacking, needs
-from mm2py.flow.plugins import policy_of
 from mm2py.model.acl import Operation, operations_of
 from mm2py.model.flow import Flow
 from tests.support.config_files import ConfigFile

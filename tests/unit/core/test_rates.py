@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2py.core.rates import BURST_S, metered, refilled, share_now, shares, wanted
-from mm2py.model.overrides import NO_LIMIT, RateLimit
+from mm2py.model.herder.overrides import NO_LIMIT, RateLimit
 from mm2py.model.rates import Metered, RateUse, Unit
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mm2py.cli.record_printing import java_text, json_lines, table
 from mm2py.client.records import RecordKind, decoded
 from mm2py.client.translation import KnownPartitions, OffsetTranslation
+from mm2py.connectors.offsets.translations import Translations
 from mm2py.core.offsets.translation import Untranslated
-from mm2py.flow.offsets.translations import Translations
 from mm2py.model.acl import Operation, PatternType, Permission, TopicAcl
 from mm2py.model.checkpoint import Checkpoint, encode_checkpoint
 from mm2py.model.connector_offset import read_key, read_value
@@ -22,11 +22,11 @@ from mm2py.model.epoch import LeaderMark, ProducerMark
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.foreign import INT64_MOST, read_json
 from mm2py.model.heartbeat import Heartbeat, encode_heartbeat
+from mm2py.model.herder.stored_overrides import decode_overrides
 from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
 from mm2py.model.positions import Position, decode_position, encode_position
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.run_chunk import RunChunk, chunk_key, decode_chunk, encode_chunk
-from mm2py.model.stored_overrides import decode_overrides
 from mm2py.model.synced import SyncedAcl, SyncedConfig, decode_synced, encode_synced
 from mm2py.wire.topic_log import LogRecord
 

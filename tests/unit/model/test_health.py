@@ -19,7 +19,7 @@ from mm2py.model.health import (
     shown,
     shown_state,
 )
-from mm2py.model.overrides import Pause
+from mm2py.model.herder.overrides import Pause
 from mm2py.model.state import (
     ClusterView,
     FlowState,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from mm2py.core.control.overrides import CONNECTORS as NAMES
-from mm2py.core.control.overrides import SOURCE
-from mm2py.model.overrides import Overrides, Wanted
+from mm2py.core.herder.overrides import CONNECTORS as NAMES
+from mm2py.core.herder.overrides import SOURCE
+from mm2py.model.herder.overrides import Overrides, Wanted
 from mm2py.model.state import ClusterView, FlowState
 from tests.support.rest_asking import Asking
 

@@ -7,11 +7,11 @@ import pytest
 
 from mm2py.cli.flow_pages import topics_page
 from mm2py.cli.sheets import Sheet
-from mm2py.core.control.overrides import pause_topic
+from mm2py.core.herder.overrides import pause_topic
 from mm2py.errors import TopicsUnknownError
 from mm2py.model.flow import TopicPartition
-from mm2py.model.overrides import NO_OVERRIDES
-from mm2py.model.share import Elsewhere
+from mm2py.model.herder.overrides import NO_OVERRIDES
+from mm2py.model.herder.share import Elsewhere
 from mm2py.model.state import MissingTopic
 from mm2py.policy.plugins import CustomClassError
 from mm2py.telemetry.events import RestFailed

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mm2py.model.connector_configs import ConnectorsTopic, LoggerRequest, logger_record
 from mm2py.model.flow import Flow
+from mm2py.model.herder.connector_configs import ConnectorsTopic, LoggerRequest, logger_record
 from mm2py.telemetry.events import DaemonDraining, FlowFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.levels import LogLevels

@@ -12,7 +12,7 @@ import jsonschema_rs
 import pytest
 
 from mm2py.model.flow import TopicPartition
-from mm2py.model.share import Elsewhere
+from mm2py.model.herder.share import Elsewhere
 from mm2py.rest.app import ROUTES, openapi
 from mm2py.rest.route import Route
 from mm2py.telemetry.events import RestFailed

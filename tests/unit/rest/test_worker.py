@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from mm2py.config.rest import Right
-from mm2py.model.connector_configs import RestartRequest
-from mm2py.model.overrides import Wanted
+from mm2py.model.herder.connector_configs import RestartRequest
+from mm2py.model.herder.overrides import Wanted
 from mm2py.model.state import FlowState
 from tests.support.rest_asking import Asking
 from tests.support.rest_node import CONNECTOR

@@ -9,7 +9,7 @@ import pytest
 
 from mm2py.config.importers.mirror_maker_1 import LegacyOptions, import_legacy
 from mm2py.config.settings import MirrorSettings, import_settings
-from mm2py.flow.plugins import selected_topics
+from mm2py.connectors.plugins import selected_topics
 from tests.support.config_files import only_flow, problems_of, refusals_of
 
 

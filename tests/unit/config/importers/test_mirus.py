@@ -9,8 +9,8 @@ import pytest
 
 from mm2py.config.importers.standalone import import_standalone
 from mm2py.config.settings import ConfigError, MirrorSettings, import_settings
-from mm2py.flow.control.replication_loops import judged
-from mm2py.flow.plugins import remote_names_of, selected_topics
+from mm2py.connectors.plugins import remote_names_of, selected_topics
+from mm2py.herder.replication_loops import judged
 from tests.support.config_files import only_flow, refusals_of
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.overrides import Overrides
-from mm2py.model.share import Elsewhere
+from mm2py.model.herder.overrides import Overrides
+from mm2py.model.herder.share import Elsewhere
 from mm2py.model.state import (
     FlowState,
     FlowView,

@@ -9,7 +9,7 @@ import attrs
 
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.overrides import Overrides, RateLimit, Wanted
+from mm2py.model.herder.overrides import Overrides, RateLimit, Wanted
 from mm2py.model.state import (
     ClusterView,
     FlowState,

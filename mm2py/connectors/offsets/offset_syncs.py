@@ -1,0 +1,277 @@
+"""Offset syncs, which tell Java MirrorMaker and its tools where records went; written as acknowledgements arrive. For
+each partition only its newest sync is pending, so that none is lost under load, or while the cluster with their topic
+is unreachable, in bounded memory. Existing syncs are read once: they are all that is known of records that a Java
+MirrorMaker copied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from typing import ClassVar
+
+import attrs
+
+from mm2py.connectors.offsets.translations import Translations
+from mm2py.connectors.plugins import policy_of
+from mm2py.connectors.source.group import SourceLife
+from mm2py.connectors.supervise import until_set
+from mm2py.connectors.task_group import BackgroundLoop, FlowContext
+from mm2py.core.backoff import Backoff
+from mm2py.core.offsets.offset_syncs import SyncProgress, advance
+from mm2py.core.source.progress import PartitionState
+from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.model.epoch import PartitionOutcome
+from mm2py.model.flow import TopicPartition
+from mm2py.model.offset_sync import MalformedOffsetSyncError, OffsetSync, decode_offset_sync, encode_offset_sync
+from mm2py.storage.internal_topics import kept_log, small_segments
+from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.topic_log import LogRecord
+
+
+#: As in Java, regardless of the topic's number of partitions.
+_PARTITION = 0
+_RETRY_PAUSES = Backoff(1.0, 15.0)
+#: How often idle partitions are checked.
+_TICK_S = 1.0
+#: Most syncs in one request.
+_AT_ONCE = 5_000
+_REFUSALS = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.POLICY_VIOLATION,
+    }
+)
+
+
+@attrs.define(eq=False)
+class OffsetSyncsRefusedError(Mm2Error):
+    """The cluster of the offset syncs does not let the mirror write them."""
+
+    hint: ClassVar[str] = (
+        "grant the mirror's principal WRITE and DESCRIBE on that topic, and CREATE if it does not exist; or set "
+        "offset-syncs.topic.location = target, or emit.offset-syncs.enabled = false"
+    )
+
+    cluster: str
+    topic: str
+    error: str
+
+    def __str__(self) -> str:
+        return f"offset syncs topic {self.topic} on cluster {self.cluster} is closed to the mirror: {self.error}"
+
+
+@attrs.frozen
+class _Delayed:
+    """A sync that is not due yet, and since when its partition has been idle."""
+
+    sync: OffsetSync
+    since: float
+
+
+class OffsetSyncs(BackgroundLoop):
+    """The offset syncs of one flow: a background loop of the source group."""
+
+    name = "offset-syncs"
+
+    def __init__(self, context: FlowContext, translations: Translations, life: SourceLife) -> None:
+        """Create it for the partitions of a *life* of the source group."""
+        settings = context.settings
+        is_at_source = settings.offset_syncs.location == "source"
+        other = settings.flow.target if is_at_source else settings.flow.source
+        self._flow = settings.flow
+        self._settings = settings.offset_syncs
+        self._cluster = life.source if is_at_source else life.target
+        #: At the source nothing fences a node that was replaced.
+        self._writer = None if is_at_source else context.writers.tasks
+        topic = policy_of(settings).offset_syncs_topic(other)
+        self._log = kept_log(self._flow, self._cluster, topic, context.events, self._contents, writer=self._writer)
+        self._reach = context.reach
+        self._clock = context.clock
+        self._events = context.events
+        self._jitter = context.jitter
+        self._passed_over = context.passed_over
+        self._translations = translations
+        self._states = life.tasks.ledger.states
+        self._still_s = settings.copying.epoch_ms / 1000
+        self._progress: dict[TopicPartition, SyncProgress] = {}
+        self._delayed: dict[TopicPartition, _Delayed] = {}
+        self._pending: dict[TopicPartition, OffsetSync] = {}
+        self._has_pending = asyncio.Event()
+        self._is_topic_sure = False
+        self._is_read = False
+        life.tasks.outcomes.listeners.append(self.note)
+
+    def note(self, outcome: PartitionOutcome, begun_at: int) -> None:
+        """Add an epoch's acknowledgements of a partition."""
+        del begun_at
+        if not outcome.runs or not self._settings.is_emitted:
+            return
+        source, last = outcome.source, outcome.runs[-1]
+        progress = advance(self._progress.get(source, SyncProgress()), outcome.runs, lag_max=self._settings.lag_max)
+        sync = OffsetSync(source, last.upstream + last.length - 1, last.downstream + last.length - 1)
+        if progress.is_due:
+            self._delayed.pop(source, None)
+            self._put(sync)
+        else:
+            self._delayed[source] = _Delayed(sync, self._clock.monotonic())
+        self._progress[source] = attrs.evolve(progress, is_due=False)
+
+    def _put(self, sync: OffsetSync) -> None:
+        self._pending[sync.source] = sync
+        self._has_pending.set()
+
+    # Running.
+
+    async def run(self) -> None:
+        """Read existing syncs, and write due ones, until cancelled."""
+        pauses = _RETRY_PAUSES.pauses(self._jitter)
+        while self._settings.is_emitted or not self._is_read:
+            self._promote(before=self._clock.monotonic() - self._still_s)
+            is_done = self._is_read or await self._once(self._read)
+            if self._pending or self._log.is_look_due:
+                is_done = await self._once(self._write) and is_done
+            if is_done:
+                pauses = _RETRY_PAUSES.pauses(self._jitter)
+                await until_set(self._has_pending, _TICK_S)
+            else:
+                await self._clock.sleep(next(pauses))
+
+    async def finish(self) -> None:
+        """Write all pending syncs, including those not due."""
+        if self._settings.is_emitted:
+            self._promote(before=None)
+            if self._pending:
+                await self._once(self._write)
+
+    def _promote(self, *, before: float | None) -> None:
+        """Write syncs that are not due but have no newer one, so that an idle partition's last record is exact."""
+        for source, delayed in list(self._delayed.items()):
+            if before is None or delayed.since <= before:
+                del self._delayed[source]
+                self._put(delayed.sync)
+
+    async def _once(self, attempt: Callable[[], Awaitable[None]]) -> bool:
+        """Try once. A refusal to create, read or write is reported once as one step."""
+
+        async def tried() -> None:
+            try:
+                await attempt()
+            except BrokerAnsweredError as error:
+                if error.code not in _REFUSALS:
+                    raise
+                self._is_topic_sure = False
+                raise OffsetSyncsRefusedError(self._cluster.alias, self._log.topic, error.name) from error
+            except Mm2Error:
+                self._is_topic_sure = False
+                raise
+
+        return await self._reach.done("write offset syncs", [self._cluster.alias], tried)
+
+    async def _make_sure(self) -> None:
+        """Create the topic if it may be missing."""
+        if not self._is_topic_sure:
+            factor = self._settings.topic_replication_factor
+            setting = "offset-syncs.topic.replication.factor"
+            await self._log.ensure(1, factor, setting=setting, configs=small_segments(1))
+            self._is_topic_sure = True
+
+    async def _read(self) -> None:
+        """Read existing syncs. If that is not permitted, they stay unread: writing is what matters."""
+        if self._settings.is_emitted:
+            await self._make_sure()
+        else:
+            await self._cluster.refresh_metadata({self._log.topic})
+        if self._cluster.partitions_of(self._log.topic):
+            try:
+                await self._read_all()
+            except BrokerAnsweredError as error:
+                self._is_read = error.code in _REFUSALS
+                raise
+        self._is_read = True
+
+    async def _read_all(self) -> None:
+        newest: dict[TopicPartition, OffsetSync] = {}
+        needed: dict[TopicPartition, bool] = {}
+        strange: list[tuple[LogRecord, str]] = []
+        async with aclosing(self._log.read_from({})) as chunks:
+            async for chunk in chunks:
+                for sync in _syncs_in(chunk, strange):
+                    source = sync.source
+                    newest[source] = sync
+                    if source not in needed:
+                        needed[source] = self._translations.needs_syncs(source)
+                    if needed[source]:
+                        self._translations.learn(sync)
+                # A Java MirrorMaker writes one for every hundred records: millions may be there.
+                await self._clock.sleep(0)
+        self._catch_up(newest)
+        self._passed_over.note(self._log.topic, strange)
+        self._events.emit(OffsetSyncsRead(self._flow, self._log.topic, self._cluster.alias, len(newest)))
+
+    def _catch_up(self, newest: dict[TopicPartition, OffsetSync]) -> None:
+        """Write syncs that were still pending before a restart, for partitions that are now idle."""
+        if not self._settings.is_emitted:
+            return
+        for source, state in self._states.items():
+            known, sync = newest.get(source), _standing(state)
+            if sync is None:
+                continue
+            # Java's exactly-once mode leaves markers: one may be at `downstream`, and what is known is better.
+            is_known = known is not None and (known.upstream == sync.upstream or known.downstream >= sync.downstream)
+            if source not in self._progress and not is_known:
+                self._delayed.setdefault(source, _Delayed(sync, self._clock.monotonic()))
+
+    async def _contents(self) -> Sequence[LogRecord]:
+        """Return the newest sync of each partition, to refill a new topic."""
+        standing = [sync for state in self._states.values() if (sync := _standing(state)) is not None]
+        return [LogRecord(*encode_offset_sync(sync), partition=_PARTITION) for sync in standing]
+
+    async def _write(self) -> None:
+        """Write all pending syncs; failed ones stay pending, unless there is a newer one."""
+        if self._writer is not None:
+            await self._writer.ready()
+        await self._make_sure()
+        if self._log.is_look_due:
+            await self._log.look()
+        if not self._pending:
+            return
+        self._has_pending.clear()
+        pending, self._pending = self._pending, {}
+        begun = self._clock.monotonic()
+        left = list(pending.values())
+        try:
+            while left:
+                some = left[:_AT_ONCE]
+                await self._log.append([LogRecord(*encode_offset_sync(sync), partition=_PARTITION) for sync in some])
+                del left[: len(some)]
+        finally:
+            self._pending = {sync.source: sync for sync in left} | self._pending
+        if len(self._progress) > len(self._states):  # topics come and go
+            self._progress = {source: it for source, it in self._progress.items() if source in self._states}
+        took_ms = (self._clock.monotonic() - begun) * 1000
+        self._events.emit(OffsetSyncsWritten(self._flow, self._log.topic, self._cluster.alias, len(pending), took_ms))
+
+
+def _standing(state: PartitionState) -> OffsetSync | None:
+    """Return where a partition's last record went, if known."""
+    if state.position < 1 or state.downstream is None or state.downstream < 0:
+        return None
+    # Its own offset may be a transaction marker's: then the record before it is there, which is not ahead either.
+    return OffsetSync(state.source, state.position - 1, state.downstream)
+
+
+def _syncs_in(records: Iterable[LogRecord], strange: list[tuple[LogRecord, str]]) -> Iterator[OffsetSync]:
+    """Return the offset syncs among *records*; invalid ones go to *strange*, without their content."""
+    for record in records:
+        if record.partition == _PARTITION:
+            try:
+                sync = decode_offset_sync(record.key, record.value)
+            except MalformedOffsetSyncError as error:
+                strange.append((LogRecord(None, None, (), record.partition, record.offset), error.reason))
+                continue
+            yield sync

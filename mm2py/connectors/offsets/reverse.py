@@ -1,0 +1,59 @@
+"""Reverse translation: the origin of records that a source got from its target. The flow in the other direction has
+it: in memory, or stored with its positions, on our source cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from mm2py.clock import Clock
+from mm2py.config.settings import FlowSettings
+from mm2py.connectors.offsets.current_translations import CurrentTranslations, StoredTranslations
+from mm2py.connectors.offsets.translations import Translations
+from mm2py.connectors.plugins import remote_names_of
+from mm2py.model.flow import Flow
+from mm2py.policy.plugins import PluginError
+from mm2py.policy.replication import ReplicationPolicy
+from mm2py.wire.cluster import Cluster
+
+
+class ReverseFlow:
+    """The flow in the other direction of the one with *settings*, as far as this node knows it."""
+
+    def __init__(self, settings: FlowSettings, clock: Clock) -> None:
+        #: Returns its translations in memory, None while they do not count, or if this node does not run it.
+        self.live: Callable[[], Translations | None] = lambda: None
+        #: Its settings in this node's file; None if it is not there.
+        self.settings: FlowSettings | None = None
+        self._flow = settings.flow
+        self._sizes = settings.offset_syncs
+        self._clock = clock
+
+    def translations(self, source: Cluster, policy: ReplicationPolicy) -> CurrentTranslations:
+        """Return what is known of where records of our *source* came from."""
+        return CurrentTranslations(self._live_now, partial(self._stored, source, policy))
+
+    def _live_now(self) -> Translations | None:
+        return self.live()  # a reload replaces it
+
+    def _stored(self, source: Cluster, policy: ReplicationPolicy) -> StoredTranslations:
+        other, settings = Flow(self._flow.target, self._flow.source), self.settings
+        return StoredTranslations(
+            other,
+            source,
+            partial(self._names_at_source, policy),
+            topic=f"mm2-offsets.{other.source}.internal" if settings is None else settings.offset_storage.topic,
+            flow_runs=self._sizes.flow_runs_max,
+            partition_runs=self._sizes.partition_runs_max,
+            clock=self._clock,
+        )
+
+    def _names_at_source(self, policy: ReplicationPolicy) -> Callable[[str], str]:
+        """Return what names the topics that it brings to our source."""
+        if self.settings is not None:
+            # Where classes of its own are at another node only, ours name its topics.
+            with suppress(PluginError):
+                return remote_names_of(self.settings)
+        return partial(policy.format_remote_topic, self._flow.target)

@@ -1,0 +1,65 @@
+"""The effect of changed settings on running flows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from mm2py.config.settings import FlowSettings, MirrorSettings
+from mm2py.core.herder.overrides import CHECKPOINT, HEARTBEAT
+from mm2py.model.flow import Flow
+
+
+@attrs.frozen
+class FlowChanges:
+    """The flows that differ after a reload; the others are left alone."""
+
+    added: tuple[FlowSettings, ...] = ()
+    #: With their new settings.
+    changed: tuple[FlowSettings, ...] = ()
+    removed: tuple[Flow, ...] = ()
+    unchanged: tuple[Flow, ...] = ()
+
+
+def compare_flows(before: Iterable[FlowSettings], after: Iterable[FlowSettings]) -> FlowChanges:
+    """Return the changes from the flows *before* to those *after*."""
+    known = {settings.flow: settings for settings in before}
+    wanted = {settings.flow: settings for settings in after}
+    both = [settings for flow, settings in wanted.items() if flow in known]
+    return FlowChanges(
+        added=tuple(settings for flow, settings in wanted.items() if flow not in known),
+        changed=tuple(settings for settings in both if settings != known[settings.flow]),
+        removed=tuple(flow for flow in known if flow not in wanted),
+        unchanged=tuple(settings.flow for settings in both if settings == known[settings.flow]),
+    )
+
+
+def restarting_alone(before: FlowSettings, after: FlowSettings) -> frozenset[str] | None:
+    """Return the connectors that read what differs, if they can restart alone; None if the whole flow must, as where
+    nothing differs and a restart is what is asked for.
+    """
+    old, new = before.checkpoints, after.checkpoints
+    if old.is_emitted != new.is_emitted or before.heartbeats.is_emitted != after.heartbeats.is_emitted:
+        return None
+    if attrs.evolve(before, checkpoints=new, heartbeats=after.heartbeats) != after:
+        return None
+    differs = {CHECKPOINT: old != new, HEARTBEAT: before.heartbeats != after.heartbeats}
+    return frozenset(connector for connector, is_other in differs.items() if is_other) or None
+
+
+def needing_restart(before: MirrorSettings, after: MirrorSettings) -> tuple[str, ...]:
+    """Return the changed keys that take effect only at a start of the daemon."""
+    spark = {key for key in {*before.spark, *after.spark} if before.spark.get(key) != after.spark.get(key)}
+    rest_before, rest_after = (settings.rest for settings in (before, after))
+    others = {
+        "log.format": before.log_format != after.log_format,
+        "log.level": before.log_level != after.log_level,
+        "metrics.partitions.max": before.metrics_partitions_max != after.metrics_partitions_max,
+        "metrics.topics.max": before.metrics_topics_max != after.metrics_topics_max,
+        "listeners": rest_before.listeners != rest_after.listeners,
+        "listeners.https.ssl": (rest_before.tls, rest_before.client_auth) != (rest_after.tls, rest_after.client_auth),
+        "copy.plans.port": before.plans_port != after.plans_port,
+        "secrets.key.file": before.secrets_key_file != after.secrets_key_file,
+    }
+    return tuple(sorted(spark | {key for key, differs in others.items() if differs}))

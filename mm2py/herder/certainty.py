@@ -1,0 +1,92 @@
+"""
+Whether it is certain that this node still has its share of a flow: while the flow's group answers.
+
+A group that is silent for most of a session may already have given the share to others. A `JoinGroup` that is held back
+says nothing: the coordinator holds it while it waits for other members, for a session at most, but a request that was
+lost on its way looks the same. So meanwhile the group is asked on another connection. As long as it knows the member,
+and its generation, no member has been assigned anything new; once the rebalance has completed, its leader leaves to
+each member what it held when it joined.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from mm2py.connectors.task_group import FlowContext, FlowGroup
+from mm2py.errors import Mm2Error
+from mm2py.wire.groups.membership import Membership
+
+
+#: Without an answer for this part of a session, nothing new is begun: another node may have our share soon.
+_CERTAIN_SHARE: Final = 2 / 3
+#: Differences of times are rounded: what is left of a wait may be too short for a clock to move.
+_SHORTEST_S: Final = 0.001
+
+
+class Certainty:
+    """Knows when the group last answered, and has the flow's groups begin nothing new once that is too long ago."""
+
+    def __init__(self, context: FlowContext, interval_s: float) -> None:
+        """Create it; the group is asked every *interval_s* while a join is held back."""
+        self._clock = context.clock
+        self._group = f"group {context.settings.group_id} at {context.flow.target}"
+        self._interval_s = interval_s
+        self._certain_s = context.settings.membership.session_ms / 1000 * _CERTAIN_SHARE
+        #: None while this node has no share that others could get, or knows of no other member.
+        self._answered_at: float | None = None
+        self._is_joining = asyncio.Event()
+
+    @property
+    def is_certain(self) -> bool:
+        return self._silent_s < self._certain_s
+
+    @property
+    def _silent_s(self) -> float:
+        return 0.0 if self._answered_at is None else self._clock.monotonic() - self._answered_at
+
+    def note(self) -> None:
+        """Record that the group has answered that we are its member."""
+        self._answered_at = self._clock.monotonic()
+
+    def forget(self) -> None:
+        """Record that there is nothing that others could get."""
+        self._answered_at = None
+
+    @contextmanager
+    def joining(self) -> Iterator[None]:
+        """Have the group asked about us beside what is done within, which may be held back."""
+        self._is_joining.set()
+        try:
+            yield
+        finally:
+            self._is_joining.clear()
+
+    async def watch(self, groups: Sequence[FlowGroup]) -> None:
+        """Have *groups* begin nothing new while the group is silent: before the session is over, others may have it."""
+        while True:
+            silent_s, certain_s = self._silent_s, self._certain_s
+            # What was said first stays: no number of seconds would be true for long.
+            why = f"{self._group} does not answer" if silent_s >= certain_s else ""
+            for group in groups:
+                group.suspend(why)
+            left_s = certain_s - silent_s
+            await self._clock.sleep(max(left_s, _SHORTEST_S) if left_s > 0 else min(1.0, certain_s / 4))
+
+    async def ask_while_joining(self, place: Membership) -> None:
+        """Ask the group about us, until cancelled, while we are `joining` as one that it knew."""
+        while True:
+            await self._is_joining.wait()
+            await self._clock.sleep(self._interval_s)
+            asked_at = self._clock.monotonic()
+            if self._is_joining.is_set() and place.is_in and await self._is_known(place):
+                self._answered_at = max(asked_at, self._answered_at or asked_at)
+
+    async def _is_known(self, place: Membership) -> bool:
+        try:
+            async with asyncio.timeout(self._certain_s):
+                return await place.is_known()
+        except (Mm2Error, TimeoutError):
+            return False

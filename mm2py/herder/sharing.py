@@ -1,0 +1,150 @@
+"""A flow shared by the nodes that run it: this node's place among them, from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import attrs
+
+from mm2py.config.settings import FlowSettings
+from mm2py.connectors.source.group import SourceGroup, SourceLife
+from mm2py.connectors.task_group import FlowContext, FlowGroup
+from mm2py.core.herder.sharing import Work, flow_tasks
+from mm2py.errors import Mm2Error
+from mm2py.herder.elsewhere import PartsElsewhere
+from mm2py.herder.membership import FlowMembership
+from mm2py.herder.nodes import FlowNodes
+from mm2py.model.herder.node import Node
+from mm2py.model.herder.node_settings import NodeSettings
+from mm2py.model.herder.share import Candidate, NodeLoad
+from mm2py.model.state import FlowView
+from mm2py.pipeline.epoch_jobs import EpochRunner
+
+
+#: Pause between attempts to start Spark, and between looks whether other nodes have what this one had.
+_SPARK_RETRY_S = 5.0
+_PARTED_LOOK_S = 0.05
+
+
+class FlowSharing:
+    """What a flow does because other nodes may run it, too."""
+
+    #: Whether one node runs all of the flow, as the driver of a Spark cluster, and the others stand by.
+    is_for_one_node = False
+
+    def __init__(
+        self,
+        context: FlowContext,
+        source: SourceGroup,
+        epochs: EpochRunner,
+        us: Callable[[], Node],
+        view: Callable[[], FlowView],
+        *,
+        before_takeover: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        """Create it for the node *us*; *view* returns what it runs itself. *before_takeover* runs, with retries, before
+        the flow continues where another node left it.
+        """
+        self.flow = context.flow
+        self._settings = context.settings
+        self._clock = context.clock
+        self._epochs = epochs
+        # In a flow's group a node is known by its `group.instance.id`, too.
+        self._us: Callable[[], Node] = lambda: attrs.evolve(us(), instance=context.settings.membership.instance)
+        #: What this node and the others that run the flow know of each other.
+        self.nodes = FlowNodes(context, self._us, view)
+        self.membership = membership = FlowMembership(context, self._us, before_takeover)
+        #: What other nodes copy.
+        self.parts = PartsElsewhere(context, self.nodes.known, source)
+        source.on_life = self._follow
+        context.writers.on_fenced = membership.share.doubt
+        membership.share.on_assignment = self.nodes.know
+        membership.load = self.nodes.own.load
+        membership.leader.work, membership.leader.load_of = self._work, self._load_of
+
+    def _follow(self, life: SourceLife) -> None:
+        self.nodes.follow(life)
+        self.parts.follow(life)
+
+    def _work(self) -> Work:
+        """Return what there is to share between the flow's nodes, as far as this one knows."""
+        tasks, nodes = flow_tasks(self._settings), self.nodes
+        return Work(*tasks, nodes.own.slots(), nodes.loads(), is_for_one_node=self.is_for_one_node)
+
+    def _load_of(self, member: Candidate) -> NodeLoad:
+        """Return what another node does, by its last report; this one's own as it is now."""
+        status = self.nodes.known.others.get(member.node.id)
+        if status is not None:
+            return status.load
+        return self.nodes.own.load() if member.node.id == self._us().id else member.load
+
+    # From one runner of the flow to the next on this node.
+
+    def agree_on(
+        self, settings: Callable[[], NodeSettings], follow: Callable[[Mapping[str, str | None]], Awaitable[bool]]
+    ) -> None:
+        """Have the flow's nodes compare their *settings*, and *follow* those of its owner: see `SettingsAgreement`."""
+        agreement = self.membership.share.agreement
+        agreement.settings, agreement.follow = settings, follow
+
+    def hand_over(self, after: FlowSettings) -> None:
+        """Keep the flow's membership for this node's next runner, which has other settings; see `succeed`."""
+        before = self._settings
+        if (after.group_id, after.membership.instance) == (before.group_id, before.membership.instance):
+            self.membership.hand_over()
+        self.nodes.hand_over()
+
+    def succeed(self, before: FlowSharing) -> None:
+        """Continue with the membership of the runner *before*; joining again would take seconds."""
+        self.membership.place = before.membership.place
+        self.membership.share.agreement.succeed(before.membership.share.agreement)
+
+    # While it runs.
+
+    def begin(
+        self, groups: Sequence[FlowGroup], heartbeats: FlowGroup | None, tasks: asyncio.TaskGroup
+    ) -> list[asyncio.Task[None]]:
+        """Let *groups* work only while this node runs the flow, and *heartbeats* while it is its turn; return what does
+        so, to be cancelled.
+        """
+        self.membership.begin(groups, heartbeats)
+        begun = [tasks.create_task(self.membership.run(), name=f"{self.flow}/membership")]
+        if not self.is_for_one_node:
+            self.membership.is_ready = False
+            begun.append(tasks.create_task(self._await_spark(), name=f"{self.flow}/spark"))
+        begun.append(tasks.create_task(self.nodes.run(), name=f"{self.flow}/nodes"))
+        return begun
+
+    async def _await_spark(self) -> None:
+        """Leave the flow's tasks to other nodes until Spark has started here."""
+        while True:
+            try:
+                await self._epochs.ready()
+            except Mm2Error:  # a node that has tasks reports it
+                await self._clock.sleep(_SPARK_RETRY_S)
+            else:
+                self.membership.note_ready()
+                return
+
+    def set_drained(self, *, is_drained: bool) -> None:
+        """Have this node take no tasks of the flow, or take them again."""
+        if self.nodes.own.is_drained is not is_drained:
+            self.nodes.own.is_drained = is_drained
+            self.membership.drain(is_drained=is_drained)
+            self.nodes.wake()
+
+    async def part(self, *, within_s: float) -> None:
+        """Prepare the end of this node: a static member keeps its place; other nodes take over what any other one has,
+        which it copies until they have noticed.
+        """
+        share = self.membership.share
+        if self.membership.come_back():
+            self.nodes.hand_over()
+            return
+        if share.has_given:
+            return  # no other node takes over: this one writes the last checkpoints, once all is copied
+        self.membership.drain(is_drained=True, is_ending=True)
+        until = self._clock.monotonic() + within_s
+        while not share.has_given and self._clock.monotonic() < until:
+            await self._clock.sleep(_PARTED_LOOK_S)

@@ -1,0 +1,107 @@
+"""The topic of the statuses of a flow's nodes: opened when it is needed, and again after any failure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import attrs
+
+from mm2py.connectors.supervise import in_passing
+from mm2py.connectors.task_group import FlowContext
+from mm2py.errors import BrokerAnsweredError
+from mm2py.model.flow import TopicPartition
+from mm2py.model.herder.node_status import PARTITION, status_key, status_topic
+from mm2py.storage.internal_topics import report_expiry
+from mm2py.wire.cluster import Cluster
+from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.requests import EARLIEST, LATEST
+from mm2py.wire.topic_log import LogRecord, TopicLog
+
+
+_SETTING: Final = "status.storage.replication.factor"
+#: So often a topic may be unknown right after it was created: nodes create it at once, and brokers may be busy.
+_MISSES: Final = 3
+#: The first read goes back so many records: a log that was not compacted for long may be large.
+_FIRST_READ: Final = 2000
+#: Records are overwritten every few seconds: small segments let the brokers compact them soon.
+_CONFIGS: Final = {"segment.bytes": str(8 * 1024 * 1024)}
+
+
+class StatusLog:
+    """The topic of statuses: opened when it is needed, and again after any failure."""
+
+    def __init__(self, context: FlowContext, cluster: Cluster) -> None:
+        self._settings = context.settings
+        self._flow = context.flow
+        self._cluster = cluster
+        self.topic = self._settings.status_storage.topic or status_topic(self._flow.source)
+        self._log = TopicLog(cluster, self.topic)
+        #: False after a failure: topic and leader are then looked up before the next use.
+        self.is_open = False
+        self._events, self._is_policy_known = context.events, False
+        self._position = self._misses = 0
+        #: Where the log ended when it was opened last.
+        self.opened_at = 0
+        self._has_written = False
+
+    async def write(self, node_id: str, raw: bytes) -> bool:
+        """
+        Write a node's own status, as *raw* bytes.
+
+        Return False if the topic has just been created, and the brokers do not know it yet.
+        """
+        if not self.is_open:
+            try:
+                await self._open()
+            except BrokerAnsweredError as error:
+                self._misses += 1
+                if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or self._misses >= _MISSES:
+                    raise
+                return False
+            self._misses = 0
+        self._has_written = True
+        await self._log.append([LogRecord(status_key(self._flow, node_id), raw, partition=PARTITION)])
+        if not self._is_policy_known:
+            self._is_policy_known = True
+            await report_expiry(self._cluster, self.topic, self._events)
+        return True
+
+    async def _open(self) -> None:
+        storage = self._settings.status_storage
+        await self._cluster.connect()
+        await self._log.ensure(storage.partitions, storage.replication_factor, setting=_SETTING, configs=_CONFIGS)
+        if self._log.refusal is not None:
+            raise self._log.refusal
+        self.opened_at = await self._offset(LATEST)
+        self._position = max(await self._offset(EARLIEST), self.opened_at - _FIRST_READ)
+        self.is_open = True
+
+    async def _offset(self, when: int) -> int:
+        place = TopicPartition(self.topic, PARTITION)
+        answer = (await self._cluster.list_offsets([place], when))[place]
+        if isinstance(answer, BrokerAnsweredError):
+            raise answer
+        return answer
+
+    async def read(self) -> list[LogRecord]:
+        """Return what was written since the last time."""
+        records: list[LogRecord] = []
+        while True:
+            some, self._position = await self._log.read_on(PARTITION, self._position)
+            records += some
+            if not some or self._position >= self.opened_at:
+                return records
+
+    async def remove(self, nodes: Collection[str]) -> None:
+        """Remove the records of *nodes*."""
+        await self._log.append([LogRecord(status_key(self._flow, it), None, partition=PARTITION) for it in nodes])
+
+    async def append(self, record: LogRecord) -> None:
+        """Append a record that is not this node's status."""
+        await self._log.append([attrs.evolve(record, partition=PARTITION)])
+
+    async def leave(self, node_id: str) -> None:
+        """Remove this node's own record, if there is one and the target answers."""
+        if self._has_written:
+            await in_passing(self.remove([node_id]))

@@ -1,0 +1,146 @@
+"""
+Connectors as Kafka Connect keeps them in its config topic (KafkaConfigBackingStore): keys are text, values JSON.
+
+A connector is the record ``connector-NAME``, its target state ``target-state-NAME``; a null value removes either. What
+else Connect keeps there concerns its own workers, and is passed over: configs of tasks, session keys. So are overrides
+of flows by operators, which may share the topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from mm2py.model.foreign import UnreadableRecord, mapping, read_json, write_json
+from mm2py.model.herder.overrides import Wanted
+
+
+_CONFIG: Final = "connector-"
+_STATE: Final = "target-state-"
+_RESTART: Final = "restart-connector-"
+_LOGGER: Final = "logger-cluster-"
+_STATES: Final = {"STARTED": Wanted.RUNNING, "PAUSED": Wanted.PAUSED, "STOPPED": Wanted.STOPPED}
+_NAMES: Final = {wanted: name for name, wanted in _STATES.items()}
+
+KeyValue = tuple[bytes, bytes | None]
+
+
+@attrs.frozen
+class StoredConnector:
+    """A connector's config, without resolved references, and its target state."""
+
+    config: Mapping[str, str] = attrs.field(repr=False)
+    wanted: Wanted = Wanted.RUNNING
+
+
+@attrs.frozen
+class RestartRequest:
+    """A request to all workers to restart a connector (KIP-745)."""
+
+    name: str
+    include_tasks: bool
+    only_failed: bool
+
+
+@attrs.frozen
+class LoggerRequest:
+    """A request to all workers to log from a level on (KIP-976)."""
+
+    name: str
+    level: str
+
+
+#: What concerns no connector's config, but is done by each worker that reads it.
+Request = RestartRequest | LoggerRequest
+
+
+def logger_record(request: LoggerRequest) -> KeyValue:
+    """Return key and value of a request to set a logger's level."""
+    return f"{_LOGGER}{request.name}".encode(), write_json({"level": request.level})
+
+
+def config_record(name: str, config: Mapping[str, str] | None) -> KeyValue:
+    """Return key and value of a connector's config; None removes the connector."""
+    return f"{_CONFIG}{name}".encode(), None if config is None else write_json({"properties": dict(config)})
+
+
+def state_record(name: str, wanted: Wanted | None) -> KeyValue:
+    """Return key and value of a connector's target state. Workers before Kafka 3.5 know no STOPPED: they read PAUSED
+    from the first member, others the second one.
+    """
+    if wanted is None:
+        return f"{_STATE}{name}".encode(), None
+    old = Wanted.PAUSED if wanted is Wanted.STOPPED else wanted
+    return f"{_STATE}{name}".encode(), write_json({"state": _NAMES[old], "state.v2": _NAMES[wanted]})
+
+
+def restart_record(request: RestartRequest) -> KeyValue:
+    """Return key and value of a request to restart a connector."""
+    value = {"include-tasks": request.include_tasks, "only-failed": request.only_failed}
+    return f"{_RESTART}{request.name}".encode(), write_json(value)
+
+
+class ConnectorsTopic:
+    """What the topic holds, fed record by record in the order of the log."""
+
+    def __init__(self) -> None:
+        self._configs: dict[str, Mapping[str, str]] = {}
+        self._states: dict[str, Wanted] = {}
+
+    @property
+    def connectors(self) -> dict[str, StoredConnector]:
+        """Return the connectors by name, the one that was created first in front."""
+        states = self._states
+        return {
+            name: StoredConnector(config, states.get(name, Wanted.RUNNING)) for name, config in self._configs.items()
+        }
+
+    def take(self, key: bytes | None, value: bytes | None) -> str | Request | UnreadableRecord | None:
+        """Take a record. Return the name of the connector that it changes, a request to all workers, or why it cannot
+        be read, and is ignored as in Java; None if it is about something else.
+        """
+        text = (key or b"").decode(errors="replace")
+        try:
+            if text.startswith(_CONFIG):
+                return self._take_config(text.removeprefix(_CONFIG), value)
+            if text.startswith(_STATE):
+                return self._take_state(text.removeprefix(_STATE), value)
+            if text.startswith(_RESTART) and value is not None:
+                found = mapping(read_json(value))
+                flags = (_flag(found, name) for name in ("include-tasks", "only-failed"))
+                return RestartRequest(text.removeprefix(_RESTART), *flags)
+            if text.startswith(_LOGGER) and value is not None:
+                return LoggerRequest(text.removeprefix(_LOGGER), str(mapping(read_json(value)).get("level")))
+        except ValueError as error:
+            return UnreadableRecord(f"{text}: {error}")
+        return None
+
+    def _take_config(self, name: str, value: bytes | None) -> str:
+        if value is None:
+            self._configs.pop(name, None)
+            return name
+        properties = mapping(mapping(read_json(value)).get("properties"), "properties")
+        if strange := [key for key, text in properties.items() if text is not None and not isinstance(text, str)]:
+            raise ValueError(f"the value of {strange[0]} is not a string")
+        self._configs[name] = {key: text for key, text in properties.items() if text is not None}
+        return name
+
+    def _take_state(self, name: str, value: bytes | None) -> str:
+        if value is None:
+            self._states.pop(name, None)
+            return name
+        found = mapping(read_json(value))
+        state = found.get("state.v2") or found.get("state")
+        if not isinstance(state, str) or state not in _STATES:
+            raise ValueError(f"{state!r} is not one of {', '.join(_STATES)}")
+        self._states[name] = _STATES[state]
+        return name
+
+
+def _flag(request: Mapping[str, object], name: str) -> bool:
+    found = request.get(name)
+    if not isinstance(found, bool):
+        raise ValueError(f"{name} is not a boolean")  # noqa: TRY004 - an unreadable record is one kind of error
+    return found

@@ -1,0 +1,238 @@
+"""What the source group does while paused, what it reports of a drain, and what it follows, without clusters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import attrs
+import pytest
+
+from mm2py.connectors.offsets.translations import Translations
+from mm2py.connectors.source.group import SourceGroup, SourceLife
+from mm2py.connectors.source.partitions import SourceTasks
+from mm2py.core.topics.topology import CreateTopic
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import EpochPlan
+from mm2py.model.flow import TopicPartition
+from mm2py.model.herder.overrides import Wanted
+from mm2py.model.herder.share import ALL_SLOTS, NO_SHARE, Share, whole_share
+from mm2py.model.state import FlowState
+from mm2py.model.topic import TopicsView
+from mm2py.pipeline.copy_job import EpochLostError
+from mm2py.telemetry.events import FlowDrained, FlowFailed, TaskRestarted
+from mm2py.telemetry.journal import EventLog
+from mm2py.wire.cluster import Cluster, MixedClustersError
+from tests.support.clocks import LoopClock
+from tests.support.flow_rig import DRAIN_S, EPOCH_S, flow_context
+from tests.support.source_tasks import MARK, Answer, PretendedEpochs, copied, mirrored, positions
+
+
+WHOLE = whole_share(2)
+OWNERS_PART = Share(is_owner=True, tasks=frozenset({0}), slots=frozenset(range(512)))
+ALL_BUT_A_RECORD_TASK = Share(tasks=frozenset({1}), slots=ALL_SLOTS)
+OTHER_PART = attrs.evolve(OWNERS_PART, is_owner=False)
+
+
+class Watch:
+    """Looks at something every second."""
+
+    name = "watch"
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            self.looks += 1
+
+    async def finish(self) -> None:
+        return
+
+
+async def test_a_paused_group_keeps_watch_and_looks_at_topics_when_it_goes_on() -> None:
+    """How far the source has gone on is known in a pause too; what changed there meanwhile is found out behind it."""
+    clock, refreshes = LoopClock(), list[float]()
+    events = EventLog(clock)
+    context = flow_context(clock, events)
+    group = SourceGroup(context, PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
+    life = SimpleNamespace(
+        writer=SimpleNamespace(run=asyncio.Event().wait),
+        topics=SimpleNamespace(want_refresh=lambda: refreshes.append(clock.monotonic())),
+    )
+    watch = Watch()
+    group.requests.want(Wanted.PAUSED)
+    async with asyncio.TaskGroup() as tasks:
+        resting = tasks.create_task(group._rest(cast("SourceLife", life), [cast("Any", watch)]))
+        await asyncio.sleep(60.5)
+        state, looks = group.state, watch.looks
+        group.requests.want(Wanted.RUNNING)
+
+    assert (state, looks) == (FlowState.PAUSED, 60)
+    assert resting.result()
+    assert refreshes == [60.5]
+
+
+@pytest.mark.parametrize(
+    ("share", "applied", "wanted", "state", "expected"),
+    [
+        (WHOLE, WHOLE, Wanted.RUNNING, FlowState.RUNNING, True),
+        (WHOLE, NO_SHARE, Wanted.RUNNING, FlowState.STARTING, True),
+        (OWNERS_PART, OWNERS_PART, Wanted.RUNNING, FlowState.RUNNING, True),
+        (OWNERS_PART, OWNERS_PART, Wanted.RUNNING, FlowState.DRAINED, True),
+        (OTHER_PART, OTHER_PART, Wanted.RUNNING, FlowState.RUNNING, False),
+        (ALL_BUT_A_RECORD_TASK, ALL_BUT_A_RECORD_TASK, Wanted.RUNNING, FlowState.RUNNING, False),
+        (ALL_BUT_A_RECORD_TASK, ALL_BUT_A_RECORD_TASK, Wanted.PAUSED, FlowState.PAUSED, False),
+        (NO_SHARE, NO_SHARE, Wanted.RUNNING, FlowState.STANDBY, False),
+        (NO_SHARE, WHOLE, Wanted.RUNNING, FlowState.DRAINING, False),
+        (WHOLE, WHOLE, Wanted.PAUSED, FlowState.PAUSED, True),
+        (WHOLE, NO_SHARE, Wanted.PAUSED, FlowState.PAUSED, False),
+        (WHOLE, NO_SHARE, Wanted.STOPPED, FlowState.STOPPED, False),
+        (OWNERS_PART, OWNERS_PART, Wanted.PAUSED, FlowState.PAUSED, False),
+        (WHOLE, OTHER_PART, Wanted.PAUSED, FlowState.PAUSED, False),
+        (WHOLE, WHOLE, Wanted.RUNNING, FlowState.RESTARTING, True),
+        (WHOLE, NO_SHARE, Wanted.RUNNING, FlowState.RESTARTING, False),
+    ],
+)
+def test_when_all_that_is_copied_is_followed(
+    share: Share, applied: Share, wanted: Wanted, state: FlowState, *, expected: bool
+) -> None:
+    """It copies all itself, or owns the flow and reads what others store, or has read all before it rested."""
+    clock = LoopClock()
+    context = flow_context(clock, EventLog(clock))
+    group = SourceGroup(context, PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
+    group.requests.give(share)
+    group.requests.want(wanted)
+    group.state, group._applied = state, applied
+
+    assert group.follows_all is expected
+
+
+async def test_nothing_begins_with_servers_of_two_clusters() -> None:
+    """Which cluster is written to would be up to chance, so the flow fails before it reads a position."""
+    clock = LoopClock()
+    events = EventLog(clock)
+    group = SourceGroup(flow_context(clock, events), PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
+    error = MixedClustersError("B", "b1:9092 is of x, b2:9092 is of y")
+
+    async def are_of_one() -> None:
+        return
+
+    async def are_mixed() -> None:
+        raise error
+
+    @asynccontextmanager
+    async def connected(*_: object) -> AsyncIterator[list[object]]:
+        yield [SimpleNamespace(refuse_mixed_servers=it) for it in (are_of_one, are_mixed)]
+
+    group._connected = connected  # type: ignore[assignment]
+    running = asyncio.create_task(group.run())
+    await asyncio.sleep(10)
+    running.cancel()
+
+    assert group.state is FlowState.FAILED
+    assert [(event.error, event.hint) for event in events.of(FlowFailed)] == [(str(error), error.hint)]
+
+
+async def _forever(*_: object, **__: object) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("lost_epoch", "drained_after_s", "has_lost"),
+    [
+        pytest.param(1, EPOCH_S * 1.5, True, id="in the drain"),
+        pytest.param(0, EPOCH_S * 1.5, True, id="right before"),
+        pytest.param(0, EPOCH_S * 4 + DRAIN_S, False, id="long before"),
+    ],
+)
+async def test_a_drain_that_lost_an_epoch_does_not_pass_for_a_clean_one(
+    lost_epoch: int, drained_after_s: float, has_lost: bool
+) -> None:
+    """The target may hold more than the positions say, until an epoch has found out."""
+
+    def script(plan: EpochPlan) -> Answer:
+        return EpochLostError(plan.name, "Spark was shut down") if plan.epoch == lost_epoch else copied(plan)
+
+    async def write(*, is_interval_over: bool) -> bool:
+        return is_interval_over
+
+    clock = LoopClock()
+    events, epochs = EventLog(clock), PretendedEpochs(script)
+    context = flow_context(clock, events)
+    group = SourceGroup(context, epochs, Translations(flow_runs=1, partition_runs=1))
+    tasks, look = SourceTasks(context, epochs), mirrored(0)
+    tasks.adopt(look, positions(look))
+    life = SimpleNamespace(
+        tasks=tasks,
+        writer=SimpleNamespace(run=_forever, write=write),
+        topics=SimpleNamespace(refresh_forever=_forever),
+        keeper=SimpleNamespace(adopt=None),
+    )
+    async with asyncio.TaskGroup() as running:
+        group._watch_clusters_forever = _forever  # type: ignore[method-assign]
+        running.create_task(group._copy(cast("SourceLife", life), [], is_settled=True))
+        await asyncio.sleep(drained_after_s)
+        group.requests.drain(within_s=EPOCH_S)
+    (drained,) = events.of(FlowDrained)
+
+    assert group.has_lost is has_lost
+    assert drained.positions_written is not has_lost
+
+
+async def test_a_loop_beside_copying_that_fails_counts_as_a_fall_of_the_group() -> None:
+    """It is restarted on its own, and copying goes on; the metric and its alert would not show it otherwise."""
+    clock = LoopClock()
+    events = EventLog(clock)
+    group = SourceGroup(flow_context(clock, events), PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
+    left = [ValueError("boom"), ValueError("boom")]
+
+    class Falling(Watch):
+        async def run(self) -> None:
+            if left:
+                raise left.pop()
+
+    await group._run_side(cast("Any", Falling()))
+
+    assert (group.view().falls, group.view().restarts) == (2, 0)
+    assert [event.task for event in events.of(TaskRestarted)] == ["A->B/source/watch"] * 2
+
+
+async def test_nothing_is_written_to_a_remote_topic_that_is_created_again() -> None:
+    """
+    An operator deletes a remote topic, and right after the mirror has created it again the source gets a record.
+
+    The partition was idle, so its epoch knows the leader of the former topic, which takes any sequence: the record
+    would come before all that are copied again.
+    """
+    clock, doubtful = LoopClock(), list[TopicPartition]()
+    context = flow_context(clock, EventLog(clock))
+    group = SourceGroup(context, PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
+    clusters = [Cluster(ClusterEndpoint(alias, ("127.0.0.1:1",)), clock) for alias in "AB"]
+    life = group._make_life(*clusters)
+    look = mirrored(0, 1)
+    other = mirrored(0, topic="u")
+    look = attrs.evolve(look, places={**look.places, **other.places})
+    life.tasks.adopt(look, positions(look))
+    life.tasks.note_fenced([attrs.evolve(it.standing, producer=MARK) for it in life.tasks.ledger.unfenced()])
+    copying = [task for task in range(2) if life.tasks.take_partitions(task)]
+
+    def end_epochs() -> None:
+        for task in copying:
+            life.tasks.holders.put_back(task)
+
+    asyncio.get_running_loop().call_later(1.0, end_epochs)
+
+    async def create(*_: object) -> dict[str, None]:
+        doubtful.extend(state.source for state in life.tasks.doubts.questions())
+        return {}
+
+    life.topics._creation.create = create  # type: ignore[assignment]
+    await life.topics._act((CreateTopic("t", "A.t", 2),), TopicsView({}))
+
+    assert copying
+    assert doubtful == [TopicPartition("t", 0), TopicPartition("t", 1)]

@@ -1,0 +1,196 @@
+"""A worker's settings are its file and the connectors that fit; the others are left out, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from mm2py.config.importers.distributed import read_worker
+from mm2py.config.settings import ConfigError
+from mm2py.connectors.control_writers import owner_id, task_id
+from mm2py.herder.composition import Composition, Idleness, compose
+from mm2py.herder.connect_worker import ConnectWorker, worker_group
+from mm2py.telemetry.events import RestartNeeded
+from mm2py.telemetry.journal import EventLog
+from tests.support.clocks import ManualClock
+
+
+_PACKAGE = "org.apache.kafka.connect.mirror."
+_WORKER = {
+    "bootstrap.servers": "t:9092",
+    "group.id": "connect",
+    "config.storage.topic": "configs",
+    "offset.storage.topic": "offsets",
+    "status.storage.topic": "statuses",
+}
+
+
+def _connector(kind: str, alias: str = "west", **others: str) -> dict[str, str]:
+    return {
+        "connector.class": _PACKAGE + kind,
+        "source.cluster.alias": alias,
+        "target.cluster.alias": "east",
+        "source.cluster.bootstrap.servers": f"{alias}:9092",
+        **others,
+    }
+
+
+_SOURCE = _connector("MirrorSourceConnector")
+_CHECKPOINT = _connector("MirrorCheckpointConnector")
+_HEARTBEAT = _connector("MirrorHeartbeatConnector")
+_FOREIGN = {"connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector"}
+
+
+def _composed(folder: Path, connectors: Mapping[str, Mapping[str, str]], worker: Mapping[str, str]) -> Composition:
+    path = folder / "worker.properties"
+    path.write_text("".join(f"{key} = {value}\n" for key, value in worker.items()))
+    return compose(path, read_worker(path), connectors)
+
+
+def test_connectors_of_a_flow_are_one_flow(tmp_path: Path) -> None:
+    """Each is a task group of it; other connectors have flows of their own."""
+    other = _connector("MirrorSourceConnector", "north")
+    found = _composed(tmp_path, {"c": _CHECKPOINT, "s": _SOURCE, "n": other, "h": _HEARTBEAT}, _WORKER)
+
+    assert {str(flow.flow) for flow in found.settings.flows} == {"west->east", "north->east"}
+    assert {name: f"{place.flow} {place.group}" for name, place in found.places.items()} == {
+        "c": "west->east MirrorCheckpointConnector",
+        "s": "west->east MirrorSourceConnector",
+        "n": "north->east MirrorSourceConnector",
+        "h": "west->east MirrorHeartbeatConnector",
+    }
+    assert not found.idle
+
+
+def test_transactional_ids_are_those_of_java_s_tasks(tmp_path: Path) -> None:
+    """By group and connector (KIP-618), so that one permission serves both, and Java's tasks are fenced."""
+    settings = _composed(tmp_path, {"us-west": _SOURCE, "c": _CHECKPOINT, "h": _HEARTBEAT}, _WORKER).settings
+    [alone] = _composed(tmp_path, {"us-west": _SOURCE}, _WORKER).settings.flows
+    [flow] = settings.flows
+
+    assert flow.group_id == "connect-west"
+    assert [task_id(flow, task) for task in range(2)] == ["connect-us-west-0", "connect-us-west-1"]
+    assert owner_id(flow) == "connect-c-0"
+    assert (task_id(alone, 0), owner_id(alone)) == ("connect-us-west-0", "connect-cluster-connect-west")
+
+
+@pytest.mark.parametrize(
+    ("config", "why", "key"),
+    [
+        (_FOREIGN, Idleness.FOREIGN, "connector.class"),
+        ({}, Idleness.INVALID, "connector.class"),
+        (_connector("MirrorSourceConnector", "north", **{"tasks.max": "many"}), Idleness.INVALID, "tasks.max"),
+        (_connector("MirrorSourceConnector", "north", topcis="x"), Idleness.INVALID, "topcis"),
+        (_SOURCE, Idleness.INVALID, "connector.class"),
+        (_connector("MirrorCheckpointConnector", "north"), Idleness.WAITING, ""),
+    ],
+    ids=["foreign", "no class", "value", "slip", "twice", "without a source"],
+)
+def test_what_does_not_fit_stops_no_other(tmp_path: Path, config: Mapping[str, str], why: Idleness, key: str) -> None:
+    """The flows are those without it."""
+    connectors = {"s": _SOURCE, "h": _HEARTBEAT}
+    found = _composed(tmp_path, {**connectors, "odd": config}, _WORKER)
+
+    assert set(found.idle) == {"odd"}
+    assert (found.idle["odd"].why, [problem.key for problem in found.idle["odd"].problems]) == (why, [key])
+    assert found.settings.flows == _composed(tmp_path, connectors, _WORKER).settings.flows
+    assert set(found.places) == {"s", "h"}
+
+
+def test_a_checkpoint_connector_waits_for_a_source_that_runs(tmp_path: Path) -> None:
+    """One that is invalid does not count."""
+    found = _composed(tmp_path, {"s": {**_SOURCE, "tasks.max": "many"}, "c": _CHECKPOINT}, _WORKER)
+
+    assert {name: idle.why for name, idle in found.idle.items()} == {"s": Idleness.INVALID, "c": Idleness.WAITING}
+    assert found.settings.flows == ()
+
+
+def test_a_worker_s_own_problems_are_raised(tmp_path: Path) -> None:
+    """No connector is to blame for them."""
+    with pytest.raises(ConfigError) as caught:
+        _composed(tmp_path, {"s": _SOURCE}, {**_WORKER, "offset.flush.interval.ms": "soon"})
+
+    assert [problem.key for problem in caught.value.problems] == ["offset.flush.interval.ms"]
+
+
+def test_a_changed_password_is_used_for_the_worker_s_own_topic_and_group(tmp_path: Path) -> None:
+    """As for its flows. Another target is left to a restart: its connectors are stored at this one."""
+    path, clock = tmp_path / "worker.properties", ManualClock()
+
+    def write(servers: str, password: str) -> None:
+        login = {"security.protocol": "SSL", "ssl.key.password": password}
+        lines = {**_WORKER, "bootstrap.servers": servers, **login}
+        path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+
+    write("t:9092", "old")
+    worker = ConnectWorker(path, {}, clock=clock, events=EventLog(clock))
+    found = []
+    for servers, password in (("t:9092", "new"), ("other:9092", "newer")):
+        write(servers, password)
+        worker.read()
+        ends = worker.store.endpoint, worker.membership.endpoint
+        found.append([dict(end.security.client_keys)["ssl.key.password"] for end in ends])
+
+    assert found == [["new", "new"], ["new", "new"]]
+
+
+def test_the_file_of_another_worker_waits_for_a_restart(tmp_path: Path) -> None:
+    """Flows would move to a target, or a group, where their connectors are not; that they wait is told once."""
+    path, clock = tmp_path / "worker.properties", ManualClock()
+
+    def write(**changed: str) -> None:
+        lines = {**_WORKER, **{key.replace("_", "."): text for key, text in changed.items()}}
+        path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+
+    write()
+    events = EventLog(clock)
+    worker = ConnectWorker(path, {}, clock=clock, events=events)
+    started_with = worker.read()
+    write(bootstrap_servers="other:9092", group_id="others", tasks_max="7")
+    waiting = [worker.read(), worker.read()]
+    told = events.of(RestartNeeded)
+    write(tasks_max="7")
+    back = worker.read()
+
+    assert waiting == [started_with, started_with]
+    assert told == (RestartNeeded(("bootstrap.servers", "group.id")),)
+    assert (back.clusters, back == started_with) == (started_with.clusters, False)
+    assert events.of(RestartNeeded) == told
+
+
+def test_references_say_which_worker_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Connect: the names of its group and topic, and its brokers, may come from providers."""
+    path, clock = tmp_path / "worker.properties", ManualClock()
+    brokers = tmp_path / "brokers.properties"
+    brokers.write_text("t = t:9092\n")
+    monkeypatch.setenv("STAGE", "test")
+    lines = {
+        **_WORKER,
+        "bootstrap.servers": f"${{file:{brokers}:t}}",
+        "group.id": "connect-${env:STAGE}",
+        "config.storage.topic": "configs-${env:STAGE}",
+        "config.providers": "env, file",
+    }
+    path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+    events = EventLog(clock)
+    worker = ConnectWorker(path, {}, clock=clock, events=events)
+    started_with = worker.read()
+    brokers.write_text("t = other:9092\n")
+
+    assert worker.store._storage.topic == "configs-test"
+    assert worker.store._transactional_id == "connect-cluster-connect-test"
+    assert worker_group(path) == "connect-test"
+    assert worker.read() == started_with
+    assert events.of(RestartNeeded) == (RestartNeeded(("bootstrap.servers",)),)
+
+
+def test_what_an_invalid_connector_refers_to_is_awaited(tmp_path: Path) -> None:
+    """A connector whose secret is missing is not run; the secret's file is among those to be watched."""
+    missing = tmp_path / "secret"
+    secretive = {**_SOURCE, "source.cluster.ssl.key.password": f"${{dir:{tmp_path}:secret}}"}
+    found = _composed(tmp_path, {"s": secretive}, {**_WORKER, "config.providers": "dir"})
+
+    assert found.idle["s"].why is Idleness.INVALID
+    assert found.settings.provided == {missing: None}

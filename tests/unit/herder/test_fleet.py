@@ -1,0 +1,136 @@
+"""A node's flows, and what they know of each other."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import attrs
+import pytest
+
+from mm2py.config.settings import FlowSettings
+from mm2py.core.herder.reload import FlowChanges
+from mm2py.herder.fleet import Fleet
+from mm2py.herder.runner import FlowRunner
+from mm2py.model.flow import Flow
+from mm2py.model.herder.overrides import Wanted
+from mm2py.model.herder.share import NO_SHARE, whole_share
+from mm2py.pipeline.epoch_jobs import EpochRunner
+from mm2py.telemetry.journal import EventLog
+from tests.support.clocks import LoopClock
+from tests.support.flow_rig import SETTINGS
+
+
+BACK = Flow("B", "A")
+
+
+def _fleet() -> Fleet:
+    clock = LoopClock()
+    epochs = cast("EpochRunner", None)
+
+    def make(settings: FlowSettings) -> FlowRunner:
+        return FlowRunner(settings, epochs, clock=clock, events=EventLog(clock), jitter=lambda: 0.5)
+
+    async def prepare(runner: FlowRunner) -> FlowSettings:
+        return runner.settings
+
+    return Fleet(make, lambda _: 1.0, slack_s=1.0, prepare=prepare)
+
+
+async def test_a_flow_knows_the_other_direction_by_the_file_or_by_its_runner() -> None:
+    """What this node runs it knows best; of another node's flow it knows what the file, as read last, says."""
+    fleet = _fleet()
+    back, changed = (
+        attrs.evolve(SETTINGS, flow=BACK, copying=attrs.evolve(SETTINGS.copying, tasks_max=number)) for number in (3, 4)
+    )
+    fleet.add([SETTINGS])
+    runner = fleet.runner(SETTINGS.flow)
+    assert runner is not None
+    found = [(runner.reverse.live(), runner.reverse.settings)]
+    for elsewhere in ([back], [changed], []):
+        fleet.know(elsewhere)
+        found.append((runner.reverse.live(), runner.reverse.settings))
+    fleet.add([back])
+    here = fleet.runner(BACK)
+
+    assert found == [(None, None), (None, back), (None, changed), (None, None)]
+    assert here is not None
+    assert (runner.reverse.live(), runner.reverse.settings) == (here.live_translations(), back)
+    assert runner.reverse.live() is not None
+
+
+async def test_a_flow_that_this_node_does_not_follow_lends_no_translations() -> None:
+    """
+    Two nodes run both directions, each flow with one task: this one owns B->A and stands by for A->B, which it takes
+    over later, paused. What the other node stores counts until this one copies.
+    """
+    fleet = _fleet()
+    fleet.add([SETTINGS, attrs.evolve(SETTINGS, flow=BACK)])
+    there, back = fleet.runner(SETTINGS.flow), fleet.runner(BACK)
+    assert there is not None
+    assert there._source is not None
+    assert back is not None
+    is_lent = []
+    for share, wanted in (
+        (NO_SHARE, Wanted.RUNNING),
+        (NO_SHARE, Wanted.PAUSED),
+        (whole_share(2), Wanted.PAUSED),
+        (whole_share(2), Wanted.RUNNING),
+    ):
+        there._source.requests.want(wanted)
+        there._source.requests.give(share)
+        is_lent.append(back.reverse.live() is not None)
+
+    assert is_lent == [False, False, False, True]
+
+
+async def test_flows_are_listed_by_name() -> None:
+    """Whichever was made last, or again because its settings changed, stands where people look for it."""
+    fleet = _fleet()
+    flows = [Flow("C", "A"), Flow("A", "C"), Flow("A", "B")]
+    fleet.add(attrs.evolve(SETTINGS, flow=flow) for flow in flows)
+
+    assert [str(runner.flow) for runner in fleet.runners] == ["A->B", "A->C", "C->A"]
+
+
+async def test_a_drained_node_takes_no_tasks_of_later_flows_either() -> None:
+    """Each flow reports it to the other nodes, also one that is made again for new settings, until it is resumed."""
+    fleet = _fleet()
+    fleet.add([SETTINGS])
+    fleet.set_drained(is_drained=True)
+    fleet.add([attrs.evolve(SETTINGS, flow=BACK)])
+    drained = [runner.sharing is not None and runner.sharing.nodes.own.is_drained for runner in fleet.runners]
+    fleet.set_drained(is_drained=False)
+
+    assert drained == [True, True]
+    assert not any(runner.sharing is not None and runner.sharing.nodes.own.is_drained for runner in fleet.runners)
+
+
+@pytest.mark.parametrize("has_lost", [False, True])
+async def test_a_drain_that_lost_an_epoch_is_not_clean(monkeypatch: pytest.MonkeyPatch, has_lost: bool) -> None:
+    """Though all flows ended in time: their positions may be behind what the targets hold."""
+    fleet = _fleet()
+    fleet.add([SETTINGS])
+    monkeypatch.setattr(FlowRunner, "run", lambda runner: runner.draining.wait())
+    monkeypatch.setattr(FlowRunner, "has_lost", has_lost)
+    async with asyncio.TaskGroup() as tasks:
+        fleet.start(tasks)
+        is_drained = await fleet.drain([SETTINGS.flow])
+
+    assert is_drained is not has_lost
+
+
+async def test_a_node_drains_while_a_flow_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of the settings that is under way forgets the flow while the drain of the node still waits for it."""
+    fleet = _fleet()
+    fleet.add([SETTINGS])
+    monkeypatch.setattr(FlowRunner, "run", lambda runner: runner.draining.wait())
+    async with asyncio.TaskGroup() as tasks:
+        fleet.start(tasks)
+        changing = tasks.create_task(fleet.change(FlowChanges(removed=(SETTINGS.flow,)), tasks))
+        await asyncio.sleep(0)
+        is_drained = await fleet.drain()
+
+    assert is_drained
+    assert changing.result()
+    assert fleet.runners == ()

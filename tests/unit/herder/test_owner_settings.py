@@ -1,0 +1,136 @@
+"""What a node takes from the owner of a flow, where its own file has something else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mm2py.config.explain import node_settings
+from mm2py.config.settings import MirrorSettings, load_settings
+from mm2py.herder.owner_settings import OwnerSettings, OwnerSettingsRefusedError
+from mm2py.herder.replication_loops import judged
+from mm2py.model.flow import Flow
+from mm2py.model.herder.node_settings import NodeSettings
+
+
+AB, CB = Flow("A", "B"), Flow("C", "B")
+_TEXT = """
+clusters = A, B, C
+A.bootstrap.servers = a:9092
+B.bootstrap.servers = b:9092
+C.bootstrap.servers = c:9092
+A->B.enabled = true
+C->B.enabled = true
+topics = orders
+"""
+
+
+def _read(tmp_path: Path, more: str = "") -> MirrorSettings:
+    path = tmp_path / "mm2.properties"
+    path.write_text(_TEXT + more)
+    return judged(load_settings(path))
+
+
+def _of(settings: MirrorSettings | None, flow: Flow = AB) -> tuple[str, ...]:
+    assert settings is not None
+    return next(it.topics.names for it in settings.flows if it.flow == flow)
+
+
+def test_settings_are_compared_by_what_they_mean(tmp_path: Path) -> None:
+    """However they are written; what clients use is a node's own, but for what decides which records are copied."""
+    more = """
+A->B.tasks.max = 4
+A->B.refresh.topics.interval.seconds = 600
+A->B.transforms = mark
+A->B.transforms.mark.type = org.apache.kafka.connect.transforms.InsertHeader
+A->B.transforms.mark.header = seen
+A->B.transforms.mark.value.literal = yes
+A.consumer.fetch.min.bytes = 7
+A.consumer.auto.offset.reset = latest
+B.offset.storage.topic = mine
+B.offset.flush.interval.ms = 1000
+A.sasl.jaas.config = PlainLoginModule required username="u" password="p";
+"""
+    found = node_settings(_read(tmp_path, more).effective, AB)
+
+    assert found.values == {
+        "enabled": "true",
+        "topics": "orders",
+        "tasks.max": "4",
+        "consumer.auto.offset.reset": "latest",
+    }
+    assert found.fixed.keys() == {
+        "offset.storage.topic",
+        "transforms",
+        "transforms.mark.type",
+        "transforms.mark.header",
+        "transforms.mark.value.literal",
+    }
+    assert found.own.keys() == {"offset.flush.interval.ms"}
+
+
+def test_what_is_read_from_the_machine_is_no_value_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OURS", "ours")
+    more = """
+config.providers = env
+config.providers.env.class = org.apache.kafka.common.config.provider.EnvVarConfigProvider
+A->B.groups = ${env:OURS}
+"""
+    found = node_settings(_read(tmp_path, more).effective, AB)
+
+    assert "groups" in found.fixed
+    assert "groups" not in found.values
+
+
+async def test_the_owner_s_values_apply_to_its_flow_until_they_are_the_same(tmp_path: Path) -> None:
+    owners = OwnerSettings(_read(tmp_path, "A->B.tasks.max = 7\n"))
+    first = await owners.follow(AB, {"topics": "payments", "tasks.max": None})
+    again = await owners.follow(AB, {"topics": "payments", "tasks.max": None})
+    other = await owners.follow(CB, {"topics": "clicks"})
+    back = await owners.follow(AB, {})
+
+    assert (_of(first), _of(first, CB)) == (("payments",), ("orders",))
+    assert first is not None
+    assert first.flows[0].copying.tasks_max == 1
+    assert again is None
+    assert (_of(other), _of(other, CB)) == (("payments",), ("clicks",))
+    assert (_of(back), _of(back, CB)) == (("orders",), ("clicks",))
+    assert owners.file.flows[0].copying.tasks_max == 7
+
+
+async def test_live_settings_stay_over_the_owner_s(tmp_path: Path) -> None:
+    settings = await OwnerSettings(_read(tmp_path)).follow(AB, {"topics": "payments", "tasks.max": "3"})
+    assert settings is not None
+    assert settings.with_live is not None
+    live = settings.with_live({"A->B.topics": "live"})
+
+    assert (_of(live), live.flows[0].copying.tasks_max) == (("live",), 3)
+
+
+async def test_a_file_that_is_read_again_keeps_the_owner_s_values(tmp_path: Path) -> None:
+    owners = OwnerSettings(_read(tmp_path))
+    await owners.follow(AB, {"topics": "payments"})
+    reread = await owners.reread(_read(tmp_path, "A->B.topics = new\n"))
+
+    assert _of(reread) == ("payments",)
+    assert _of(owners.file) == ("new",)
+
+
+async def test_values_that_cannot_be_used_are_refused_by_name(tmp_path: Path) -> None:
+    """The former ones stay; nor is code run, or a file read, because another node says so."""
+    owners = OwnerSettings(_read(tmp_path))
+    with pytest.raises(OwnerSettingsRefusedError, match=r"owner cannot be used here: .*tasks\.max"):
+        await owners.follow(AB, {"tasks.max": "many"})
+    harmless = await owners.follow(
+        AB, {"topic.filter.class": "evil.Filter", "topics": "${file:/etc/passwd:root}", "transforms": "x"}
+    )
+
+    assert harmless is None
+
+
+def test_a_default_is_taken_as_well() -> None:
+    owner, ours = NodeSettings({"topics": "a"}), NodeSettings({"groups": "g"})
+
+    assert ours.to_take(owner) == {"topics": "a", "groups": None}
+    assert owner.to_take(owner) == {}

@@ -1,0 +1,188 @@
+"""One view of a flow from the reports of all of its nodes, and what of it needs attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.health import IssueCode, Severity, flow_issues, reasons_unhealthy
+from mm2py.model.herder.all_nodes import flow_of_all_nodes, node_view
+from mm2py.model.herder.node import Node
+from mm2py.model.herder.node_status import NodeStatus
+from mm2py.model.herder.share import Share, SharedFlow
+from mm2py.model.state import (
+    ConnectorStatus,
+    FlowState,
+    FlowView,
+    GroupView,
+    MirrorView,
+    NodeView,
+    PartitionStage,
+    PartitionView,
+    TaskState,
+    TaskStatus,
+    TaskView,
+)
+
+
+SOURCE, CHECKPOINT = "MirrorSourceConnector", "MirrorCheckpointConnector"
+HERE = NodeView("here-1", "here:8083", "here", 1, is_this=True, assigned=(0,))
+THERE = NodeView(
+    "there-2",
+    "there:8083",
+    "there",
+    2,
+    is_owner=True,
+    assigned=(1, 2),
+    tasks=tuple(TaskStatus(number, TaskState.RUNNING, 5, 10.0, 100.0, "w", "oops") for number in (1, 2)),
+    connectors=(ConnectorStatus(SOURCE, FlowState.RUNNING), ConnectorStatus(CHECKPOINT, FlowState.RUNNING)),
+    topics=3,
+    partitions=10,
+    records=1_000,
+    bytes=10_000,
+    records_per_s=20.0,
+    bytes_per_s=200.0,
+    lag=7,
+    lag_s=9.0,
+)
+
+
+def flow(*nodes: NodeView, **changes: Any) -> FlowView:
+    """Return a flow with one partition and one task on this node, which does not write checkpoints."""
+    partition = PartitionView(TopicPartition("a", 0), "A.a", 0, PartitionStage.COPYING, 5, 5, 3, 5, 50, 1.0, lag_s=1.0)
+    view = FlowView(
+        Flow("A", "B"),
+        FlowState.RUNNING,
+        topics=3,
+        partitions=(partition,),
+        tasks=(TaskView(0, TaskState.RUNNING, 4, 1),),
+        records_per_s=1.0,
+        bytes_per_s=10.0,
+        lag=3,
+        lag_s=1.0,
+        groups=(GroupView(SOURCE, FlowState.RUNNING), GroupView(CHECKPOINT, FlowState.STANDBY, "", "")),
+        nodes=nodes,
+    )
+    return attrs.evolve(view, records=5, bytes=50, **changes)
+
+
+def codes(view: FlowView) -> list[tuple[IssueCode, Severity]]:
+    return [(issue.code, issue.severity) for issue in flow_issues(view)]
+
+
+def test_totals_and_tasks_are_those_of_all_nodes() -> None:
+    """Each task has its node, a connector that stands by here has the state of the node that runs it."""
+    whole = flow_of_all_nodes(flow(HERE, THERE))
+    unsure = flow_of_all_nodes(flow(HERE, attrs.evolve(THERE, unknown_lags=2)))
+
+    assert (whole.records, whole.bytes, whole.records_per_s, whole.bytes_per_s) == (1_005, 10_050, 21.0, 210.0)
+    assert (whole.lag, whole.lag_s, whole.partition_count, whole.unknown_lags, whole.topics) == (10, 9.0, 11, 0, 3)
+    assert [(task.task, task.node) for task in whole.tasks] == [(0, ""), (1, "there:8083"), (2, "there:8083")]
+    assert [(group.state, group.node) for group in whole.groups] == [
+        (FlowState.RUNNING, ""),
+        (FlowState.RUNNING, "there:8083"),
+    ]
+    assert flow_issues(whole) == ()
+    assert unsure.unknown_lags == 2
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "partitions", "whole"),
+    [
+        pytest.param(40.0, 90.0, 10, 90.0, id="the last one counts"),
+        pytest.param(0.0, 0.0, 10, 0.0, id="level"),
+        pytest.param(40.0, None, 10, None, id="one does not know, or is of an earlier version"),
+        pytest.param(40.0, None, 0, 40.0, id="one has nothing to copy"),
+    ],
+)
+def test_a_flow_is_level_when_all_of_its_nodes_are(
+    here: float, there: float | None, partitions: int, whole: float | None
+) -> None:
+    other = attrs.evolve(THERE, seconds_until_level=there, partitions=partitions)
+
+    assert flow_of_all_nodes(flow(HERE, other, seconds_until_level=here)).seconds_until_level == whole
+
+
+def test_a_single_node_s_flow_stays_as_it_is() -> None:
+    alone = flow()
+
+    assert flow_of_all_nodes(alone) is alone
+
+
+def test_what_does_not_answer_is_not_counted_but_named() -> None:
+    """The figures leave it out, and a warning says which tasks are missing; this node stays ready."""
+    silent = attrs.evolve(THERE, answers=False)
+    view = flow(HERE, silent, groups=(GroupView(SOURCE, FlowState.RUNNING),))
+    whole = flow_of_all_nodes(view)
+    (missing,) = [issue for issue in flow_issues(whole) if issue.code is IssueCode.NODE_SILENT]
+
+    assert (whole.records, [task.task for task in whole.tasks]) == (5, [0])
+    assert missing.message == "node there:8083 does not answer: its copy tasks 1, 2 are not in the figures"
+    assert codes(whole)[1:] == [(IssueCode.NO_OWNER, Severity.WARNING)]
+    assert reasons_unhealthy(MirrorView(0, is_ready=True, flows=(whole,))) == []
+
+
+def test_a_node_that_left_the_group_is_a_note() -> None:
+    """Its tasks have moved, so that nothing is missing."""
+    gone = attrs.evolve(THERE, answers=False, is_member=False, assigned=(), is_owner=False)
+    view = flow(attrs.evolve(HERE, is_owner=True), gone, groups=())
+
+    assert codes(view) == [(IssueCode.NODE_SILENT, Severity.NOTE)]
+    assert flow_of_all_nodes(view).records == 5
+
+
+def test_a_task_that_moves_is_shown_once() -> None:
+    """While two nodes report it, the one that it is assigned to counts."""
+    mine = flow(attrs.evolve(HERE, assigned=(0, 1)), attrs.evolve(THERE, assigned=(2,)))
+    mine = attrs.evolve(mine, tasks=tuple(TaskView(number, TaskState.IDLE, 1, 1) for number in (0, 1, 2)))
+
+    assert [(task.task, task.node) for task in flow_of_all_nodes(mine).tasks] == [
+        (0, ""),
+        (1, ""),
+        (2, "there:8083"),
+    ]
+
+
+def test_trouble_of_other_nodes_is_shown_here() -> None:
+    """Their issues, differing settings and drains; none of it makes this node unready."""
+    there = attrs.evolve(THERE, issues=("partition a-3 is stopped: too large",), differs=("topics",), is_drained=True)
+    view = flow_of_all_nodes(flow(HERE, there))
+
+    assert codes(view) == [
+        (IssueCode.NODE_UNHEALTHY, Severity.WARNING),
+        (IssueCode.SETTINGS_DIFFER, Severity.NOTE),
+        (IssueCode.NODE_DRAINED, Severity.NOTE),
+    ]
+    assert flow_issues(view)[0].sentence == "node there:8083: partition a-3 is stopped: too large"
+    assert reasons_unhealthy(MirrorView(0, is_ready=True, flows=(view,))) == []
+
+
+def test_a_connector_that_runs_nowhere_stands_by() -> None:
+    nobody = attrs.evolve(THERE, connectors=(ConnectorStatus(CHECKPOINT, FlowState.STANDBY),))
+    view = flow_of_all_nodes(flow(HERE, nobody))
+
+    assert view.groups[1].state is FlowState.STANDBY
+    assert codes(view) == [(IssueCode.STANDBY, Severity.WARNING)]
+
+
+def test_a_node_is_shown_by_the_assignment() -> None:
+    """What it has counts as the group's leader says; a node that is no member any more has nothing."""
+    node = Node("there", 2, "m", "1", "http://there:8083/", 1_000)
+    status = NodeStatus(node, 7, share=Share(tasks=frozenset({9})), tasks=THERE.tasks, records=10)
+    shared = SharedFlow(1, {"m": node}, {"m": Share(is_owner=True, tasks=frozenset({2, 1}))}, {"m": ("topics",)})
+    others = SharedFlow(2, {}, {})
+
+    member = node_view(status, shared, heard_s=1.5, answers=True)
+    gone = node_view(status, others, heard_s=1.5, answers=False)
+
+    assert (member.worker_id, member.assigned, member.is_owner, member.differs) == (
+        "there:8083",
+        (1, 2),
+        True,
+        ("topics",),
+    )
+    assert (member.heard_ms, member.records, member.is_counted) == (1_500, 10, True)
+    assert (gone.is_member, gone.assigned, gone.tasks, gone.records, gone.is_counted) == (False, (), (), 0, False)
