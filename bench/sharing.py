@@ -27,8 +27,9 @@ from rich.table import Table
 
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings, load_settings
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.reach import Reach
-from mm2py.connectors.task_group import FlowContext, FlowGroup, GroupRequests
+from mm2py.connectors.task_group import FlowGroup, GroupRequests
 from mm2py.core.herder.sharing import TOLERATED_RATIO, Work, flow_tasks
 from mm2py.core.source.progress import followed
 from mm2py.devkit.broker import KafkaCluster

@@ -7,8 +7,9 @@ that their number is Java's; see `HeartbeatTurn`. A flow that only emits heartbe
 
 from __future__ import annotations
 
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.plugins import policy_of
-from mm2py.connectors.task_group import FlowContext, FlowGroup
+from mm2py.connectors.task_group import FlowGroup
 from mm2py.core.backoff import Backoff
 from mm2py.errors import Mm2Error
 from mm2py.model.heartbeat import Heartbeat, encode_heartbeat

@@ -14,11 +14,9 @@ from typing import Any, ClassVar, TypeVar
 
 import attrs
 
-from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.connectors.cluster_pulse import ClusterPulse
-from mm2py.connectors.control_writers import ControlWriters
-from mm2py.connectors.reach import Reach
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.supervise import supervise
 from mm2py.core.herder.sharing import flow_tasks
 from mm2py.errors import Mm2Error, cluster_of
@@ -28,7 +26,6 @@ from mm2py.model.flow import Flow
 from mm2py.model.herder.overrides import Wanted
 from mm2py.model.herder.share import Share, whole_share
 from mm2py.model.state import FlowState, GroupView
-from mm2py.storage.unreadable_records import PassedOver
 from mm2py.telemetry.events import (
     ConnectorPaused,
     ConnectorRestarted,
@@ -39,61 +36,12 @@ from mm2py.telemetry.events import (
     GroupFailed,
     TaskRestarted,
 )
-from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 
 
 T = TypeVar("T")
 
 _STILL = (Wanted.STOPPED, Wanted.DELETED)
-
-
-@attrs.frozen
-class FlowContext:
-    """What a flow passes to each of its groups."""
-
-    settings: FlowSettings
-    #: One for all groups of the flow, so that an unreachable cluster is reported once.
-    reach: Reach
-    clock: Clock
-    events: EventLog
-    jitter: Callable[[], float]
-    #: One for all lives of its groups, so that an invalid record is reported once.
-    passed_over: PassedOver = attrs.field(
-        default=attrs.Factory(lambda self: PassedOver(self.settings.flow, self.events), takes_self=True)
-    )
-    #: Gets the ids of the source's and of the target's cluster once they are reached; raises if they must not be used.
-    on_clusters: Callable[[str | None, str | None], None] = lambda _source, _target: None
-    #: What is written on the target by; one for all lives.
-    writers: ControlWriters = attrs.field(
-        default=attrs.Factory(
-            lambda self: ControlWriters(self.settings, self.events, self.reach, self.jitter), takes_self=True
-        )
-    )
-
-    @property
-    def flow(self) -> Flow:
-        return self.settings.flow
-
-    async def supervise(self, task: str, body: Callable[[], Awaitable[None]]) -> None:
-        """Run *body*, and again after each failure."""
-        await supervise(task, body, clock=self.clock, jitter=self.jitter, report=self.events.emit)
-
-
-class BackgroundLoop(ABC):
-    """Something that the source group does beside copying, on the same clusters."""
-
-    #: Its name in the log, after ``A->B/source/``.
-    name: ClassVar[str]
-    #: Whether only the flow's owner does it, where several nodes share the flow.
-    is_for_owner: ClassVar[bool] = False
-
-    @abstractmethod
-    async def run(self) -> None:
-        """Work until cancelled. Its errors are reported, and it runs again after a pause; copying continues."""
-
-    async def finish(self) -> None:  # noqa: B027 - most loops leave the rest to the next start
-        """Write what is left, once the last epoch is accounted for and `run` has ended; three seconds at most."""
 
 
 class GroupRequests:

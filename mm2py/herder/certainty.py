@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from mm2py.connectors.task_group import FlowContext, FlowGroup
+from mm2py.connectors.context import FlowContext
+from mm2py.connectors.task_group import FlowGroup
 from mm2py.errors import Mm2Error
 from mm2py.wire.groups.membership import Membership
 

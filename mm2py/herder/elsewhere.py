@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from mm2py.config.settings import FlowSettings
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.plugins import selected_topics, transforms_of
 from mm2py.connectors.source.group import SourceGroup, SourceLife
-from mm2py.connectors.task_group import FlowContext
 from mm2py.core.herder.nodes import KnownNodes
 from mm2py.core.topics.topology import copyable
 from mm2py.errors import Mm2Error, TopicsUnknownError

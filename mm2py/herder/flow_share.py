@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from mm2py.config.settings import FlowSettings
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.heartbeat import HeartbeatTurn
 from mm2py.connectors.reach import Reach
-from mm2py.connectors.task_group import FlowContext, FlowGroup
+from mm2py.connectors.task_group import FlowGroup
 from mm2py.core.herder.membership import Occupied
 from mm2py.core.herder.sharing import flow_tasks
 from mm2py.errors import BrokerAnsweredError, Mm2Error

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import attrs
 
-from mm2py.connectors.task_group import FlowContext
+from mm2py.connectors.context import FlowContext
 from mm2py.core.herder.sharing import (
     Work,
     able_members,

@@ -14,8 +14,9 @@ from functools import partial
 
 import attrs
 
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.supervise import in_passing, until_set
-from mm2py.connectors.task_group import FlowContext, FlowGroup
+from mm2py.connectors.task_group import FlowGroup
 from mm2py.core.herder.membership import (
     PROTOCOL,
     PROTOCOL_TYPE,

@@ -12,9 +12,9 @@ from typing import Final
 
 import attrs
 
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.source.group import SourceLife
 from mm2py.connectors.supervise import until_set
-from mm2py.connectors.task_group import FlowContext
 from mm2py.core.herder.nodes import IDLE_INTERVAL_S, INTERVAL_S, Heard, KnownNodes, owner_of, slot_loads
 from mm2py.errors import Mm2Error
 from mm2py.herder.own_status import OwnStatus

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.source.group import SourceGroup
-from mm2py.connectors.task_group import FlowContext, FlowGroup
+from mm2py.connectors.task_group import FlowGroup
 from mm2py.errors import OverrideConflictError, UnknownConnectorError, UnknownTaskError
 from mm2py.herder.nodes import FlowNodes
 from mm2py.herder.shared_restarts import SharedRestarts

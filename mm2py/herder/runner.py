@@ -13,6 +13,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.connectors.checkpoint.group import CheckpointGroup
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.heartbeat import HeartbeatGroup
 from mm2py.connectors.known_clusters import KnownClusters
 from mm2py.connectors.measures import FlowMeasures
@@ -26,7 +27,7 @@ from mm2py.connectors.source.broken_history import BrokenHistory
 from mm2py.connectors.source.group import SourceGroup
 from mm2py.connectors.source.idle_source import IdleSourceWatch
 from mm2py.connectors.source.stall_watch import StallWatch
-from mm2py.connectors.task_group import FlowContext, FlowGroup
+from mm2py.connectors.task_group import FlowGroup
 from mm2py.connectors.topics.acls import AclSync
 from mm2py.connectors.topics.configs import ConfigSync
 from mm2py.core.herder.reload import restarting_alone

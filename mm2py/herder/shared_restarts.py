@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from mm2py.connectors.task_group import FlowContext
+from mm2py.connectors.context import FlowContext
 from mm2py.core.herder.overrides import SOURCE
 from mm2py.core.herder.sharing import flow_tasks
 from mm2py.errors import (

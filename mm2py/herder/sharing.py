@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import attrs
 
 from mm2py.config.settings import FlowSettings
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.source.group import SourceGroup, SourceLife
-from mm2py.connectors.task_group import FlowContext, FlowGroup
+from mm2py.connectors.task_group import FlowGroup
 from mm2py.core.herder.sharing import Work, flow_tasks
 from mm2py.errors import Mm2Error
 from mm2py.herder.elsewhere import PartsElsewhere

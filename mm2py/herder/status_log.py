@@ -7,8 +7,8 @@ from typing import Final
 
 import attrs
 
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.supervise import in_passing
-from mm2py.connectors.task_group import FlowContext
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition
 from mm2py.model.herder.node_status import PARTITION, status_key, status_topic

@@ -18,8 +18,8 @@ from mm2py.config.flow_settings import (
     StorageSettings,
     TopicSettings,
 )
+from mm2py.connectors.context import BackgroundLoop, FlowContext
 from mm2py.connectors.reach import Reach
-from mm2py.connectors.task_group import BackgroundLoop, FlowContext
 from mm2py.errors import ClusterUnreachableError, Mm2Error, Verdict
 from mm2py.model.acl import TopicAcl
 from mm2py.model.endpoint import ClusterEndpoint

@@ -14,10 +14,10 @@ from contextlib import aclosing, suppress
 import attrs
 
 from mm2py.connectors.checkpoint.own_moves import OwnMoves
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.current_translations import CurrentTranslations
 from mm2py.connectors.plugins import policy_of, remote_names_of, topic_filter_of
-from mm2py.connectors.task_group import FlowContext
 from mm2py.core.checkpoint.checkpoints import Emission, LogRange, judge_checkpoint
 from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
 from mm2py.errors import BrokerAnsweredError

@@ -14,11 +14,12 @@ import attrs
 
 from mm2py.connectors.checkpoint.checkpoints import Checkpoints, Round
 from mm2py.connectors.checkpoint.group_offsets import GroupOffsets, Standing, Synced
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.current_translations import CurrentTranslations
 from mm2py.connectors.plugins import group_filter_of, policy_of
 from mm2py.connectors.supervise import until_set
-from mm2py.connectors.task_group import FlowContext, FlowGroup
+from mm2py.connectors.task_group import FlowGroup
 from mm2py.core.checkpoint.checkpoints import AtTarget, judge_committed
 from mm2py.model.state import GroupOffsetsView, GroupOffsetView
 from mm2py.policy.groups import GroupSelection, judge_group

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import attrs
 
-from mm2py.connectors.task_group import FlowContext
+from mm2py.connectors.context import FlowContext
 from mm2py.core.checkpoint.checkpoints import AtTarget, Offsets, due_offsets, judge_group_at_target
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition

@@ -13,11 +13,11 @@ from typing import ClassVar
 
 import attrs
 
+from mm2py.connectors.context import BackgroundLoop, FlowContext
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.plugins import policy_of
 from mm2py.connectors.source.group import SourceLife
 from mm2py.connectors.supervise import until_set
-from mm2py.connectors.task_group import BackgroundLoop, FlowContext
 from mm2py.core.backoff import Backoff
 from mm2py.core.offsets.offset_syncs import SyncProgress, advance
 from mm2py.core.source.progress import PartitionState

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
+from mm2py.connectors.context import BackgroundLoop, FlowContext
 from mm2py.connectors.source.group import SourceLife
 from mm2py.connectors.supervise import until_set
-from mm2py.connectors.task_group import BackgroundLoop, FlowContext
 from mm2py.core.lag import RETENTION_CONFIGS, Retention
 from mm2py.core.source.broken_history import (
     Act,

@@ -14,10 +14,10 @@ from typing import Protocol
 
 import attrs
 
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.source.outcomes import Outcomes
 from mm2py.connectors.source.transactions import transactions_of
 from mm2py.connectors.supervise import until_set
-from mm2py.connectors.task_group import FlowContext
 from mm2py.core.backoff import Backoff
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionPlan

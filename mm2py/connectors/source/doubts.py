@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection
 
 import attrs
 
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.source.epoch_events import partition_news
 from mm2py.connectors.source.holders import Holders
 from mm2py.connectors.source.ledger import Ledger
-from mm2py.connectors.task_group import FlowContext
 from mm2py.core.source import progress
 from mm2py.core.source.progress import Occurrence, PartitionState
 from mm2py.model.epoch import RECREATED, Ended, PartitionFailure

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import attrs
 
+from mm2py.connectors.context import BackgroundLoop, FlowContext
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.translations import Translations, chunk_record
 from mm2py.connectors.source.partitions import SourceTasks
@@ -23,7 +24,7 @@ from mm2py.connectors.source.positions import Positions
 from mm2py.connectors.source.sharing import ShareKeeper
 from mm2py.connectors.source.transactions import end_open_transactions
 from mm2py.connectors.supervise import supervise
-from mm2py.connectors.task_group import BackgroundLoop, FlowContext, FlowGroup
+from mm2py.connectors.task_group import FlowGroup
 from mm2py.connectors.topics.ownership import SyncedMemory
 from mm2py.connectors.topics.remote_topics import Topics
 from mm2py.core.herder.sharing import flow_tasks

@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from mm2py.connectors.context import BackgroundLoop, FlowContext
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.source.group import SourceLife
-from mm2py.connectors.task_group import BackgroundLoop, FlowContext
 from mm2py.core.lag import RETENTION_CONFIGS, Retention, lag_holds_s
 from mm2py.core.source import progress
 from mm2py.errors import BrokerAnsweredError

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.source.doubts import Doubts
 from mm2py.connectors.source.epoch_events import epoch_ended, partition_news
 from mm2py.connectors.source.ledger import Ledger
 from mm2py.connectors.source.rates import RateShares
-from mm2py.connectors.task_group import FlowContext
 from mm2py.core.lag import tells_end
 from mm2py.core.source import progress
 from mm2py.core.source.progress import Occurrence, PartitionState

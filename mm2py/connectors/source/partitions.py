@@ -8,6 +8,7 @@ import asyncio
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.measures import FlowMeasures, paused
 from mm2py.connectors.plugins import transforms_of
 from mm2py.connectors.source.copy_task import CopyTask
@@ -16,7 +17,6 @@ from mm2py.connectors.source.holders import Holders
 from mm2py.connectors.source.ledger import Ledger
 from mm2py.connectors.source.outcomes import Outcomes
 from mm2py.connectors.source.rates import RateShares
-from mm2py.connectors.task_group import FlowContext
 from mm2py.connectors.topics.remote_topics import Mirrored
 from mm2py.core.source import due, progress
 from mm2py.core.source.due import Plans

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.offsets.translations import Translations, chunk_record
 from mm2py.connectors.rounds import Rounds
 from mm2py.connectors.source.partitions import SourceTasks
 from mm2py.connectors.source.positions import Positions
 from mm2py.connectors.supervise import until_set
-from mm2py.connectors.task_group import FlowContext
 from mm2py.errors import Mm2Error
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position

@@ -16,9 +16,9 @@ from typing import ClassVar, Final
 
 import attrs
 
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.control_writers import NotOpenError
 from mm2py.connectors.plugins import transforms_of
-from mm2py.connectors.task_group import FlowContext
 from mm2py.core.source.due import RemotePartition
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict

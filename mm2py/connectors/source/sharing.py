@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection
 
 import attrs
 
+from mm2py.connectors.context import BackgroundLoop, FlowContext
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.source.partitions import SourceTasks
 from mm2py.connectors.source.position_writer import PositionWriter
 from mm2py.connectors.source.positions import Positions
 from mm2py.connectors.source.transactions import end_open_transactions
-from mm2py.connectors.task_group import BackgroundLoop, FlowContext
 from mm2py.connectors.topics.remote_topics import Mirrored, Topics
 from mm2py.core.source.progress import PartitionState
 from mm2py.model.flow import TopicPartition

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from mm2py.connectors.context import BackgroundLoop, FlowContext
 from mm2py.connectors.source.group import SourceLife
-from mm2py.connectors.task_group import BackgroundLoop, FlowContext
 from mm2py.core.source.stalls import Stall, follow
 from mm2py.model.flow import TopicPartition
 from mm2py.telemetry.events import PartitionsGoOn, PartitionsHeldUp

@@ -7,8 +7,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection
 
+from mm2py.connectors.context import BackgroundLoop, FlowContext
 from mm2py.connectors.plugins import policy_of, remote_names_of, topic_filter_of
-from mm2py.connectors.task_group import BackgroundLoop, FlowContext
 from mm2py.connectors.topics.ownership import SyncedMemory
 from mm2py.connectors.topics.refusals import RefusalLog
 from mm2py.core.topics.acls import AclPlan, mirrored_acls, plan_acls

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from mm2py.connectors.context import BackgroundLoop, FlowContext
 from mm2py.connectors.plugins import config_filter_of
 from mm2py.connectors.supervise import until_set
-from mm2py.connectors.task_group import BackgroundLoop, FlowContext
 from mm2py.connectors.topics.creation import tell_raised
 from mm2py.connectors.topics.refusals import RefusalLog
 from mm2py.connectors.topics.remote_topics import Topics

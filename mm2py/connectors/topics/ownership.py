@@ -12,8 +12,8 @@ from typing import ClassVar
 
 import attrs
 
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.control_writers import NotOpenError
-from mm2py.connectors.task_group import FlowContext
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.acl import TopicAcl
 from mm2py.model.foreign import UnreadableRecord

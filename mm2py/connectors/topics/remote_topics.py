@@ -11,9 +11,9 @@ from typing import ClassVar
 
 import attrs
 
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.connectors.supervise import until_set
-from mm2py.connectors.task_group import FlowContext
 from mm2py.connectors.topics.creation import TopicCreation
 from mm2py.connectors.topics.ownership import SyncedMemory
 from mm2py.core.source.due import RemotePartition

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mm2py.connectors.task_group import FlowContext, FlowGroup
+from mm2py.connectors.context import FlowContext
+from mm2py.connectors.task_group import FlowGroup
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.herder.overrides import Wanted
 from mm2py.model.herder.share import NO_SHARE, whole_share

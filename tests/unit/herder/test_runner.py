@@ -11,9 +11,10 @@ import attrs
 import pytest
 
 from mm2py.connectors.checkpoint.group import CheckpointGroup
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.heartbeat import HeartbeatGroup
 from mm2py.connectors.source.group import SourceGroup
-from mm2py.connectors.task_group import FlowContext, FlowGroup
+from mm2py.connectors.task_group import FlowGroup
 from mm2py.core.herder import overrides as verbs
 from mm2py.core.herder.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.core.offsets.translation import Precision, Translated

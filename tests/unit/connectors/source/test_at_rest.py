@@ -11,11 +11,11 @@ from typing import Any
 import attrs
 import pytest
 
+from mm2py.connectors.context import FlowContext
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.source.group import SourceGroup
 from mm2py.connectors.source.idle_source import IdleSourceWatch
 from mm2py.connectors.source.partitions import SourceTasks
-from mm2py.connectors.task_group import FlowContext
 from mm2py.core.lag import tells_end
 from mm2py.core.source import due
 from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, PartitionFailure, PartitionOutcome, PartitionPlan
