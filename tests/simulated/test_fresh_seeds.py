@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.support.simulating import simulate
+from tests.support.soaking import IS_SOAK, rounds
 
 
-_SEEDS = 16
-
-
-@pytest.mark.timeout(1_800)
+@pytest.mark.soak
+@pytest.mark.timeout(40_000 if IS_SOAK else 1_800)
 def test_a_mirror_survives_whatever_the_day_s_seeds_draw() -> None:
     """Nothing is missing, twice or out of order at any time, and all is well again within ten minutes of peace."""
-    said = simulate("--seeds", str(_SEEDS), "--tries", "15")
+    seeds, jobs = rounds(60, soak=2_500), os.cpu_count() or 1
 
-    assert f"{_SEEDS} seeds in " in said
+    said = simulate("--seeds", str(seeds), "--tries", "15", "--jobs", str(jobs if IS_SOAK else 1))
+
+    assert f"{seeds} seeds in " in said

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulated.mutants import MUTANTS
 from tests.support.simulating import simulate
+from tests.support.soaking import rounds
 
 
 _KILLS = '{"seed": 3, "minutes": 1, "partitions": 1, "faults": ["kill"], "fault_every_s": 5}'
@@ -27,3 +29,13 @@ def test_a_broken_rule_is_noticed(mutant: str, options: str) -> None:
     said = simulate("--mutant", mutant, "--options", options, is_well=False)
 
     assert "VIOLATION" in said
+
+
+@pytest.mark.soak(only="each takes up to 200 runs")
+@pytest.mark.timeout(7_200)
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_each_broken_rule_is_noticed_by_seeds_that_no_one_has_chosen(mutant: str) -> None:
+    """An invariant that no seed puts to the test, or a fault that no seed draws, is none."""
+    said = simulate("--mutant", mutant, "--seeds", str(rounds(200, soak=200)))
+
+    assert f"| {mutant} |" in said
