@@ -203,6 +203,8 @@ class FlowShare:
             if not why:
                 why = _who_runs(self._context.flow, shared)
                 hint = self._spare_hint()
+        elif shared is not None and not share.is_owner:  # it copies, and the owner does all else
+            why = f"{shared.owner or 'no node'} does this for {self._context.flow}"
         for group in self.groups:
             group.requests.give(share, why, hint)
 

@@ -117,12 +117,14 @@ class SimNode:
             await node.run()
             beside.cancel()
 
-    def change_file(self) -> None:
-        """Change its file, or change it back."""
+    def reload(self) -> None:
+        """Change its file, or change it back, and have it read that again, as by SIGHUP; one that starts reads it."""
         self.is_changed = not self.is_changed
         link = self.file.with_suffix(".next")
         link.symlink_to(self.file.with_suffix(".changed" if self.is_changed else ".first"))
         link.replace(self.file)
+        if self.node is not None and self.host is not None:
+            self.host.call_later(0, self.node.request_reload)
 
     def _said(self, event: Event) -> None:
         self._tell(self.name, "says", event)

@@ -9,6 +9,7 @@ about until something else is known.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,8 @@ class Operators:
         #: Until when something that was not answered may be carried out.
         self._unsure_until: dict[str, float] = {}
         self._undoing: asyncio.Task[None] | None = None
+        #: When offsets may have been altered last.
+        self.altered_at = -math.inf
         #: Whether it is at the end of the run that things are undone.
         self.is_peace = False
 
@@ -154,6 +157,7 @@ class Operators:
                 return
             for _ in range(_TRIES):
                 self._world.checker.may_be_altered(partition, last + 1)
+                self.altered_at = self._world.loop.time()
                 answer = await self._ask(node, Request("PATCH", self._at.at("source", "/offsets"), body))
                 if answer is None or answer.status >= _BUG:
                     return  # it may be so, and later

@@ -37,6 +37,7 @@ _DRAIN_MS, _LOOK_EVERY_S = 5_000, 5.0
 _ON_THE_WAY_S = 30.0
 #: Of the others a node shows what they have reported; one that has not for half a minute is said to be silent.
 _OTHERS_REPORT_S = 45.0
+_ALTERED_S = 30.0
 #: A cluster is asked every two seconds, and is unreachable after five without an answer.
 _UNREACHABLE_AFTER_S = 10.0
 #: A flow that begins again finds out by its first connections, and forgets what the one before it knew.
@@ -135,6 +136,9 @@ class Views:
                 yield f"{what}: the source had {end} already {self._holds_s:g} s ago"
 
     def _old_total(self, flow: FlowView) -> Iterator[str]:
+        # A node reads what another one has altered once it copies again, and reports it then.
+        if self._world.loop.time() - self._world.operators.altered_at < _ALTERED_S:
+            return
         left = sum(self._left(flow.flow, it, self._holds_s + _OTHERS_REPORT_S) for it in self._partitions(flow.flow))
         if flow.lag is not None and Behind.of(flow).is_known and flow.lag < left:
             yield f"the flow lacks {flow.lag} records, and {left} have waited for long"

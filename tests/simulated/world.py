@@ -356,6 +356,8 @@ class World:
             node.turn_clock(0)
             node.thaw()
             node.start()
+            if node.is_changed:
+                node.reload()
         for cluster in (self.source, self.target):
             cluster.ambush = None
             cluster.refuses_ids_until = 0.0

@@ -180,8 +180,10 @@ def describe(status: NodeStatus, view: FlowView) -> NodeStatus:
 
 
 def _of_its_part(status: NodeStatus, view: FlowView) -> FlowView:
-    """Return *view* without connectors that other nodes run: that they rest here is no issue."""
-    if status.generation < 0 or status.share.is_owner or status.differs:
+    """Return *view* without connectors that other nodes run: that they rest here is no issue, unless this node gets no
+    share as its settings differ.
+    """
+    if status.generation < 0 or status.share.is_owner or (status.differs and status.share.is_empty):
         return view
     return attrs.evolve(view, groups=tuple(it for it in view.groups if it.state not in NOT_HERE or _is_due(status, it)))
 

@@ -122,10 +122,9 @@ def _operator(world: World, draw: random.Random) -> str:
 def _reload(world: World, draw: random.Random) -> str:
     """A node's file is changed, or changed back, and the node is told to read it again, as by SIGHUP."""
     node = world.a_node(draw)
-    if node is None or node.node is None or node.host is None:
+    if node is None:
         return ""
-    node.change_file()
-    node.host.call_later(0, node.node.request_reload)
+    node.reload()
     return f"{node.name} reads its {'changed' if node.is_changed else 'first'} file"
 
 

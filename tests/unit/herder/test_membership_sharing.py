@@ -30,7 +30,7 @@ from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.membership import Heartbeat
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import INIT, FakeBrokers
-from tests.support.flow_rig import SETTINGS, flow_context
+from tests.support.flow_rig import FLOW, SETTINGS, flow_context
 from tests.support.memberships import NOBODY, TASKS, THERE, Run
 
 
@@ -61,12 +61,13 @@ async def test_what_another_node_releases_is_waited_for_with_short_pauses(run: R
         place.others = {"other": encode_candidate(Candidate(THERE, left))}
         place.answer = Heartbeat.REBALANCE
         await asyncio.sleep(0.5)
-        moved = group.share
+        moved, why = group.share, group.why
         place.others, place.answer = {}, Heartbeat.REBALANCE
         await asyncio.sleep(0.5)
         joins = len(place.joins)
 
     assert (before, moved.tasks) == (NO_SHARE, {1})
+    assert why == f"{THERE} does this for {FLOW}"  # checkpoints, and what else the owner does alone
     assert joins == 2  # nothing moves any more
 
 

@@ -218,8 +218,16 @@ def test_the_mark_of_topics_follows_names_and_counts() -> None:
         (NodeStatus(HERE, 7, generation=3, share=Share(is_owner=True)), 1),
         (NodeStatus(HERE, 7), 1),
         (NodeStatus(HERE, 7, generation=3, differs=("topics",)), 1),
+        (NodeStatus(HERE, 7, generation=3, differs=("copy.epoch.ms",), share=Share(tasks=frozenset({0}))), 1),
     ],
-    ids=["a spare node", "one with a task", "the owner", "one that no group knows", "one that is kept out"],
+    ids=[
+        "a spare node",
+        "one with a task",
+        "the owner",
+        "one that no group knows",
+        "one that is kept out",
+        "one that differs",
+    ],
 )
 def test_what_other_nodes_run_is_no_issue_of_a_node(status: NodeStatus, issues: int) -> None:
     """A node that stands by, or has tasks and is not the owner, is as it should be: others must not warn of it."""
@@ -228,4 +236,5 @@ def test_what_other_nodes_run_is_no_issue_of_a_node(status: NodeStatus, issues: 
     found = describe(status, FlowView(FLOW, FlowState.STANDBY, groups=tuple(resting))).issues
 
     assert len(found) == issues
-    assert ("Heartbeat" in "".join(found)) is (status.share.is_owner or status.generation < 0 or bool(status.differs))
+    is_kept_out = bool(status.differs) and status.share.is_empty
+    assert ("Heartbeat" in "".join(found)) is (status.share.is_owner or status.generation < 0 or is_kept_out)
