@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import attrs
 
@@ -11,6 +12,7 @@ from mm2py.model.herder.node_status import NodeStatus
 from mm2py.model.herder.share import SharedFlow
 from mm2py.model.state import (
     NOT_HERE,
+    FlowState,
     FlowView,
     GroupView,
     MirrorView,
@@ -19,6 +21,9 @@ from mm2py.model.state import (
     TaskView,
     working_elsewhere,
 )
+
+
+_RUNNING: Final = (FlowState.RUNNING, FlowState.HAS_FAILURES)
 
 
 def node_view(
@@ -97,11 +102,11 @@ def flow_of_all_nodes(view: FlowView) -> FlowView:
     Partitions stay those of this node; of the others they are counted. Times from record to record are its own, too.
     """
     others = [it for it in view.nodes if not it.is_this and it.is_counted]
-    if not others:
+    if all(it.is_this for it in view.nodes):
         return view
     return attrs.evolve(
         view,
-        topics=max(view.topics, *(it.topics for it in others)),
+        topics=max([view.topics, *(it.topics for it in others)]),
         partitions_elsewhere=sum(it.partitions for it in others),
         unknown_lags_elsewhere=sum(it.unknown_lags for it in others),
         tasks=_tasks(view, others),
@@ -116,19 +121,31 @@ def flow_of_all_nodes(view: FlowView) -> FlowView:
 
 
 def _behind(view: FlowView, others: Sequence[NodeView]) -> Behind:
-    """Return how far all nodes are behind that copy anything; what one that is silent copies is not known."""
+    """Return how far all nodes are behind that copy anything; that of one that is silent, or has read no positions yet,
+    is not known.
+    """
     each = [Behind.of(view)] if view.partitions else []
     each += [
         Behind.at_least(it.lag, it.lag_s) if it.unknown_lags else Behind(it.lag, it.lag_s)
         for it in others
         if it.partitions
     ]
-    silent = [Behind() for it in view.nodes if it.assigned and not (it.is_this or it.is_counted)]
-    return Behind.together([*each, *silent])
+    unknown = [Behind() for it in view.nodes if not _tells_lag(view, it)]
+    return Behind.together([*each, *unknown])
+
+
+def _tells_lag(view: FlowView, node: NodeView) -> bool:
+    """Whether it is known how far a node is behind, if it copies; one that runs without partitions has none to copy."""
+    if not node.assigned:
+        return True
+    state, partitions = (view.state, len(view.partitions)) if node.is_this else (node.state, node.partitions)
+    return (node.is_this or node.is_counted) and (partitions > 0 or state in _RUNNING)
 
 
 def _until_all_are_level(view: FlowView, others: Sequence[NodeView]) -> float | None:
-    """Return when the last of the nodes will have caught up; None if one of those that copy does not know."""
+    """Return when the last of the nodes will have caught up; None if one of those that copy does not know, or say."""
+    if not all(_tells_lag(view, it) for it in view.nodes):
+        return None
     each = [
         (len(view.partitions), view.seconds_until_level),
         *((it.partitions, it.seconds_until_level) for it in others),

@@ -36,6 +36,7 @@ THERE = NodeView(
     "there",
     2,
     is_owner=True,
+    state=FlowState.RUNNING,
     assigned=(1, 2),
     tasks=tuple(TaskStatus(number, TaskState.RUNNING, 5, 10.0, 100.0, "w", "oops") for number in (1, 2)),
     connectors=(ConnectorStatus(SOURCE, FlowState.RUNNING), ConnectorStatus(CHECKPOINT, FlowState.RUNNING)),
@@ -104,6 +105,26 @@ def test_a_flow_is_level_when_all_of_its_nodes_are(
     other = attrs.evolve(THERE, seconds_until_level=there, partitions=partitions)
 
     assert flow_of_all_nodes(flow(HERE, other, seconds_until_level=here)).seconds_until_level == whole
+
+
+@pytest.mark.parametrize(
+    ("change", "is_exact"),
+    [
+        ({}, True),
+        ({"state": FlowState.STARTING, "partitions": 0, "lag": None}, False),
+        ({"state": FlowState.STOPPED, "partitions": 0, "lag": None}, False),
+        ({"state": FlowState.RUNNING, "partitions": 0, "lag": None}, True),
+        ({"state": FlowState.STARTING, "partitions": 0, "lag": None, "assigned": ()}, True),
+        ({"answers": False}, False),
+    ],
+    ids=["it copies", "it starts", "it stopped", "it has no partitions", "it has no tasks", "it is silent"],
+)
+def test_a_lag_is_exact_once_each_node_that_copies_has_told_its_own(change: dict[str, Any], is_exact: bool) -> None:
+    """One that starts has not read where its partitions are: they may be far behind."""
+    whole = flow_of_all_nodes(flow(HERE, attrs.evolve(THERE, **change)))
+
+    assert whole.lag_is_least is not is_exact
+    assert is_exact or whole.seconds_until_level is None
 
 
 def test_a_single_node_s_flow_stays_as_it_is() -> None:
