@@ -341,7 +341,7 @@ def _unmatched(flow: FlowView) -> Iterator[HealthIssue]:
     """Report a selection that finds nothing: a topic may be misspelt, or not be there yet."""
     if (found := flow.unmatched) is None:
         return
-    hint, names = f"near are {', '.join(found.near)}" if found.near else "", list(found.names)
+    hint, names = found.hint, list(found.names)
     absent = f"{_first_of('topic', names)}, which topics names, {_are(len(names))} not at the source" if names else ""
     if found.is_idle:
         none = f"topics, topics.exclude and the policy select none of the source's {_count(found.at_source, 'topic')}"

@@ -34,6 +34,10 @@ class Unmatched:
     near: tuple[str, ...] = ()
     is_idle: bool = False
 
+    @property
+    def hint(self) -> str:
+        return f"correct topics: did you mean {', '.join(self.near)}?" if self.near else ""
+
 
 @attrs.frozen
 class TopicDescription:

@@ -442,8 +442,7 @@ class Topics:
             self._unmatched = unmatched(self._settings.topics.names, self._filter, source, is_idle=is_idle)
         found = self._unmatched
         if is_idle and not was_idle and found is not None:
-            near = f"near are {', '.join(found.near)}" if found.near else ""
-            hint = near or "see topics, topics.exclude and replication.policy.class"
+            hint = found.hint or "see topics, topics.exclude and replication.policy.class"
             self._events.emit(NoTopicsMatched(self._settings.flow, found.at_source, hint))
         return found
 
