@@ -90,6 +90,8 @@ class SimNode:
         """Start it unless it runs."""
         if self.is_running:
             return
+        if self.host is not None and not self.host.is_dead:  # it was drained, and its Spark ended with it
+            self._lose(self.workers)
         self._runs += 1
         self.host = Host(self._loop, self.name)
         self.host.pid = self._runs
@@ -149,9 +151,12 @@ class SimNode:
         self.host.kill()
         self._network.drop_host(self.host)
         if epochs is not None and with_workers:
-            for host, _ in epochs.workers.values():
-                host.kill()
-                self._network.drop_host(host)
+            self._lose([host for host, _ in epochs.workers.values()])
+
+    def _lose(self, workers: list[Host]) -> None:
+        for host in workers:
+            host.kill()
+            self._network.drop_host(host)
 
     def freeze(self) -> None:
         """Stop all its processes where they stand."""

@@ -14,7 +14,7 @@ from tests.simulated.faults import FAULTS, SELDOM, SURVIVED
 
 #: How many of the runs have a fault of those that come beside the others; how many have clusters of one broker, a
 #: flow that leads back, and faults while flows start.
-_SELDOM, _ONE_BROKER, _BOTH, _FROM_THE_START = 0.08, 0.06, 0.08, 0.2
+_SELDOM, _ONE_BROKER, _FROM_THE_START = 0.08, 0.06, 0.2
 
 
 def _names(some: Iterable[str]) -> tuple[str, ...]:
@@ -97,6 +97,5 @@ def swarm(seed: int) -> Options:
         epoch_ms=draw.choice((1_000, 5_000, 10_000)),
         min_isr=min(brokers, draw.choice((1, 1, 2))),
         brokers=brokers,
-        both=seldom.random() < _BOTH,
         starts_s=2.0 if seldom.random() < _FROM_THE_START else 20.0,
     )
