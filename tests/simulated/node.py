@@ -147,14 +147,10 @@ class SimNode:
     def kill(self, *, with_workers: bool = True) -> None:
         """Lose the daemon; its workers too, or they go on to the end of their epochs."""
         assert self.host is not None
-        epochs = self.epochs
-        self.host.kill()
-        self._network.drop_host(self.host)
-        if epochs is not None and with_workers:
-            self._lose([host for host, _ in epochs.workers.values()])
+        self._lose(self.hosts if with_workers else [self.host])
 
-    def _lose(self, workers: list[Host]) -> None:
-        for host in workers:
+    def _lose(self, hosts: list[Host]) -> None:
+        for host in hosts:
             host.kill()
             self._network.drop_host(host)
 

@@ -37,6 +37,7 @@ _DRAIN_MS, _LOOK_EVERY_S = 5_000, 5.0
 _ON_THE_WAY_S = 30.0
 #: Of the others a node shows what they have reported; one that has not for half a minute is said to be silent.
 _OTHERS_REPORT_S = 45.0
+#: A node shows the lag of a stopped partition by the position that it knows for so long.
 _ALTERED_S = 30.0
 #: A cluster is asked every two seconds, and is unreachable after five without an answer.
 _UNREACHABLE_AFTER_S = 10.0
