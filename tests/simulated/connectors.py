@@ -1,0 +1,202 @@
+"""
+What Connect's connectors do beside each other, a story each: `python -m tests.simulated.connectors` prints what they
+come to, or those that it names. `test_connectors.py` says what Java does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+from tests.simulated.stage import Stage, Story, play_apart
+
+
+COUNT = 60
+#: What has not happened by then does not happen.
+_LONG_S = 60.0
+_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+
+
+def _connector(stage: Stage, kind: str, target: str = "B", **more: str) -> dict[str, str]:
+    """Return the config of a connector of A->B, or to another target."""
+    return {
+        "connector.class": f"org.apache.kafka.connect.mirror.Mirror{kind}Connector",
+        "source.cluster.alias": "A",
+        "target.cluster.alias": target,
+        "source.cluster.bootstrap.servers": stage.servers("A"),
+        "target.cluster.bootstrap.servers": stage.servers(target),
+        **more,
+    }
+
+
+def _source(stage: Stage, topics: str, target: str = "B", **more: str) -> dict[str, str]:
+    own = {
+        "topics": topics,
+        "replication.factor": "1",
+        "offset-syncs.topic.replication.factor": "1",
+        "refresh.topics.interval.seconds": "5",
+        "heartbeats.replication.enabled": "false",
+    }
+    return _connector(stage, "Source", target, **own, **more)
+
+
+def _checkpoint(stage: Stage, **more: str) -> dict[str, str]:
+    own = {
+        "checkpoints.topic.replication.factor": "1",
+        "emit.checkpoints.interval.seconds": "5",
+        "sync.group.offsets.enabled": "true",
+        "sync.group.offsets.interval.seconds": "5",
+        "refresh.groups.interval.seconds": "5",
+    }
+    return _connector(stage, "Checkpoint", **own, **more)
+
+
+async def names_routed_after_the_policy(stage: Stage) -> Any:
+    """A router takes the policy's alias away again."""
+    stage.produce("orders", COUNT)
+    stage.worker("n0", "B")
+    strip = {"type": "org.apache.kafka.connect.transforms.RegexRouter", "regex": r"A\.(.*)", "replacement": "$1"}
+    transforms = {"transforms": "strip", **{f"transforms.strip.{key}": value for key, value in strip.items()}}
+    await stage.put("n0", "mirror", _source(stage, "orders", **transforms))
+    await stage.until(lambda: COUNT in (stage.count("B", "orders"), stage.count("B", "A.orders")))
+    return {topic: stage.count("B", topic) for topic in ("orders", "A.orders")}
+
+
+async def checkpoints_of_fewer_topics(stage: Stage) -> Any:
+    """A checkpoint connector selects less than the source connector beside it."""
+    for topic in ("orders", "clicks"):
+        stage.produce(topic, COUNT)
+        stage.commit("A", "g", topic, 50)
+    stage.commit("B", "g", "A.clicks", 5)
+    stage.worker("n0", "B")
+    await stage.put("n0", "mirror", _source(stage, "orders|clicks"))
+    await stage.put("n0", "checks", _checkpoint(stage, topics="orders", groups="g"))
+    assert await stage.until(lambda: stage.committed("B", "g", "A.orders") == 50)
+    await asyncio.sleep(_LONG_S)
+    return stage.committed("B", "g", "A.clicks")
+
+
+async def two_sources_of_a_pair(stage: Stage) -> Any:
+    """One copies all of its topics, the other one begins at the end of its own."""
+    for topic in ("orders", "clicks"):
+        stage.produce(topic, COUNT)
+    stage.worker("n0", "B")
+    latest = {"source.consumer.auto.offset.reset": "latest"}
+    statuses = [
+        await stage.put("n0", "orders", _source(stage, "orders.*", **{"tasks.max": "4"})),
+        await stage.put("n0", "clicks", _source(stage, "clicks.*", **latest)),
+    ]
+    assert await stage.until(lambda: stage.count("B", "A.orders") == COUNT)
+    await asyncio.sleep(_LONG_S)
+    stage.produce("clicks", 7)
+    await stage.until(lambda: stage.count("B", "A.clicks") == 7)
+    return {"statuses": statuses, "A.orders": stage.count("B", "A.orders"), "A.clicks": stage.count("B", "A.clicks")}
+
+
+async def two_targets_of_a_worker(stage: Stage) -> Any:
+    """A connector's own producer writes to another cluster than the worker's."""
+    stage.produce("orders", COUNT)
+    stage.worker("n0", "B")
+    elsewhere = {"producer.override.bootstrap.servers": stage.servers("C")}
+    statuses = [
+        await stage.put("n0", "to-b", _source(stage, "orders")),
+        await stage.put("n0", "to-c", _source(stage, "orders", "C", **elsewhere)),
+    ]
+    assert await stage.until(lambda: stage.count("B", "A.orders") == COUNT)
+    await stage.until(lambda: stage.count("C", "A.orders") == COUNT)
+    return {"statuses": statuses, "B": stage.count("B", "A.orders"), "C": stage.count("C", "A.orders")}
+
+
+async def checkpoints_in_another_worker(stage: Stage) -> Any:
+    """One worker has the source connector, another one the checkpoint connector."""
+    stage.produce("orders", COUNT)
+    stage.commit("A", "g", "orders", COUNT)  # not behind the first sync
+    stage.worker("n0", "B")
+    stage.worker("n1", "B", group="other")
+    await stage.put("n0", "mirror", _source(stage, "orders"))
+    assert await stage.until(lambda: stage.count("A", "mm2-offset-syncs.B.internal"))
+    await stage.put("n1", "checks", _checkpoint(stage, groups="g"))
+    await stage.until(lambda: stage.count("B", "A.checkpoints.internal"))
+    return {"state": await stage.state("n1", "checks"), "is_written": bool(stage.count("B", "A.checkpoints.internal"))}
+
+
+async def settings_of_the_process(stage: Stage) -> Any:
+    """A connector's config has what only a worker's file can set."""
+    stage.produce("orders", COUNT)
+    stage.worker("n0", "B")
+    stray = {
+        "config.providers": "file",
+        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+        "ssl.client.auth": "required",
+        "log.level": "DEBUG",
+        "listeners": "http://127.0.0.1:8084",
+    }
+    status = await stage.put("n0", "mirror", _source(stage, "orders", **stray))
+    await stage.until(lambda: stage.count("B", "A.orders") == COUNT)
+    return status, stage.count("B", "A.orders"), (await stage.ask("n0", "GET", "/")).status
+
+
+async def clusters_by_other_hosts(stage: Stage) -> Any:
+    """Connectors name their clusters in other ways than the worker's file, and than each other."""
+    stage.produce("orders", COUNT)
+    stage.commit("A", "g", "orders", 50)
+    stage.worker("n0", "B")
+    target = {"target.cluster.bootstrap.servers": stage.named_again("B")}
+    source = {"source.cluster.bootstrap.servers": stage.named_again("A")}
+    statuses = [
+        await stage.put("n0", "mirror", {**_source(stage, "orders"), **target}),
+        await stage.put("n0", "checks", {**_checkpoint(stage, groups="g"), **source}),
+    ]
+    await stage.until(lambda: stage.committed("B", "g", "A.orders") == 50)
+    return statuses, stage.count("B", "A.orders"), stage.committed("B", "g", "A.orders")
+
+
+async def a_target_that_is_another_cluster(stage: Stage) -> Any:
+    """The worker writes to B, and a connector says that its target is A."""
+    stage.produce("orders", COUNT)
+    stage.worker("n0", "B")
+    other = {"target.cluster.bootstrap.servers": stage.servers("A")}
+    await stage.put("n0", "mirror", {**_source(stage, "orders"), **other})
+    await asyncio.sleep(_LONG_S)
+    copied = [stage.count(cluster, "A.orders") for cluster in ("A", "B")]
+    return await stage.state("n0", "mirror"), copied
+
+
+async def a_config_put_and_read_again(stage: Stage) -> Any:
+    """A tool puts a connector's own file at a pair of a dedicated node, and compares what it reads then."""
+    servers = {f"{name}.bootstrap.servers": stage.servers(name) for name in "AB"}
+    one_broker = {f"{kind}.storage.replication.factor": "1" for kind in ("config", "offset", "status")}
+    stage.node("n0", {"clusters": "A, B", **servers, **one_broker, "A->B.enabled": "true", "A->B.topics": "orders"})
+    path = "/from:A/to:B/connectors/MirrorSourceConnector/config"
+    config = {
+        "name": "MirrorSourceConnector",
+        **_connector(stage, "Source"),
+        "key.converter": _BYTES,
+        "value.converter": _BYTES,
+        "topics": "orders,clicks",
+        "tasks.max": "2",
+    }
+    first = await stage.ask("n0", "PUT", path, config)
+    assert first.is_ok, first
+    return {"put": config, "got": (await stage.ask("n0", "GET", path)).body}
+
+
+STORIES: dict[str, Story] = {
+    story.__name__: story
+    for story in (
+        names_routed_after_the_policy,
+        checkpoints_of_fewer_topics,
+        two_sources_of_a_pair,
+        two_targets_of_a_worker,
+        checkpoints_in_another_worker,
+        settings_of_the_process,
+        clusters_by_other_hosts,
+        a_target_that_is_another_cluster,
+        a_config_put_and_read_again,
+    )
+}
+
+
+if __name__ == "__main__":
+    play_apart({name: STORIES[name] for name in sys.argv[1:] or STORIES})
