@@ -387,7 +387,8 @@ class PartitionOutcome(Counters):
     failure: PartitionFailure | None = None
     #: The runs copied in this epoch, including those found by a resume.
     runs: Sequence[Run] = ()
-    #: The upstream offset from which `runs` are complete, if not the epoch's first position.
+    #: The upstream offset from which `runs` are complete, if not the epoch's first position. Of an unproven resume: the
+    #: source's start, before which all of the target's records are, if that is known.
     known_from: int | None = None
     log: LogOffsets = attrs.field(factory=LogOffsets)
     last_timestamp_ms: int = -1

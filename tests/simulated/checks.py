@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bisect
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import attrs
@@ -347,8 +347,13 @@ class Checker:
             elif skipped > read:
                 self.fail(f"group {group} skips {skipped - read} records of {remote}: it stands at {at[0]}")
 
-    def late_groups(self) -> list[str]:
-        """Return which groups are not as far at the target as they are at the source."""
+    def late_groups(self, compared_to: Mapping[TopicPartition, int]) -> list[str]:
+        """
+        Return which groups are not as far at the target as they are at the source.
+
+        Where records were deleted before they were known to be copied, a resume compares only the target's last ones
+        with the source: before *compared_to* what it found is translated by less than that, though never ahead.
+        """
         late = []
         for group, topic, number in self.committed:
             source, remote = self._source.partition(self._topics[topic], number), self._target.partition(topic, number)
@@ -358,8 +363,9 @@ class Checker:
             offset, _ = self._source.coordinator.groups[group].offsets[source.topic, number]
             known = self._target.coordinator.groups.get(group)
             at = known.offsets.get(key, (0, ""))[0] if known is not None else 0
-            if offset < source.start:
-                continue  # what is deleted behind a group need not be translated exactly
+            # What is deleted behind a group need not be translated exactly.
+            if offset < max(source.start, compared_to.get(TopicPartition(source.topic, number), 0)):
+                continue
             if (missing := copied.before(offset) - copied.next_from(at)) > 0:
                 late.append(f"{group} at {at} of {remote}, {missing} records behind")
         return late

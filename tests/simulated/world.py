@@ -20,8 +20,14 @@ from typing import Any
 
 import attrs
 
-from mm2py.model.flow import Flow
-from mm2py.telemetry.events import RemoteTopicRewound, SourceRecordsExpired, SourceRecordsPurged
+from mm2py.model.flow import Flow, TopicPartition
+from mm2py.telemetry.events import (
+    RemoteTopicRewound,
+    ResumedExactly,
+    ResumeUnproven,
+    SourceRecordsExpired,
+    SourceRecordsPurged,
+)
 from tests.simulated import settings
 from tests.simulated.checks import Checker
 from tests.simulated.cluster import Cluster
@@ -268,9 +274,24 @@ class World:
                 return f"{sum(lag.values())} records are missing: {lag}"
             if late := checker.late_positions():
                 return f"positions are behind: {late}"
-        if not self.checker.is_unclean and (late_groups := self.checker.late_groups()):
+        if not self.checker.is_unclean and (late_groups := self.checker.late_groups(self._compared_to())):
             return f"groups are behind: {', '.join(late_groups)}"
         return "; ".join(self.views.unwell())
+
+    def _compared_to(self) -> dict[TopicPartition, int]:
+        """Return the position after a resume in what the source had removed before it was known to be copied."""
+        unsure: set[TopicPartition] = set()
+        found: dict[TopicPartition, int] = {}
+        for _, _, event in self.journal.said:
+            match event:
+                case SourceRecordsExpired() | SourceRecordsPurged() if event.flow == FLOW:
+                    unsure |= {event.source} if "known to be copied" in event.message else set()
+                case ResumeUnproven() if event.flow == FLOW:
+                    unsure.discard(event.source)
+                case ResumedExactly() if event.flow == FLOW and event.source in unsure:
+                    unsure.discard(event.source)
+                    found[event.source] = event.position
+        return found
 
     async def _check_operators(self) -> None:
         """What operators asked for last is so, whatever befell nodes since."""

@@ -20,6 +20,7 @@ from mm2py.connectors.source.group import SourceLife
 from mm2py.connectors.supervise import until_set
 from mm2py.core.backoff import Backoff
 from mm2py.core.offsets.offset_syncs import SyncProgress, advance
+from mm2py.core.offsets.translation import Translated
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.epoch import PartitionOutcome
@@ -218,7 +219,7 @@ class OffsetSyncs(BackgroundLoop):
         if not self._settings.is_emitted:
             return
         for source, state in self._states.items():
-            known, sync = newest.get(source), _standing(state)
+            known, sync = newest.get(source), self._standing(state)
             if sync is None:
                 continue
             # Java's exactly-once mode leaves markers: one may be at `downstream`, and what is known is better.
@@ -228,8 +229,18 @@ class OffsetSyncs(BackgroundLoop):
 
     async def _contents(self) -> Sequence[LogRecord]:
         """Return the newest sync of each partition, to refill a new topic."""
-        standing = [sync for state in self._states.values() if (sync := _standing(state)) is not None]
+        standing = [sync for state in self._states.values() if (sync := self._standing(state)) is not None]
         return [LogRecord(*encode_offset_sync(sync), partition=_PARTITION) for sync in standing]
+
+    def _standing(self, state: PartitionState) -> OffsetSync | None:
+        """Return where a partition's last record went, if known."""
+        if state.position < 1 or state.downstream is None:
+            return None
+        # Its own offset may be a transaction marker's: then the record before it is there, which is not ahead either.
+        # After a resume that proved nothing it may be that of the position's own record: then translations know less.
+        known = self._translations.by_runs(state.source, state.position)
+        downstream = min(state.downstream, known.offset - 1) if isinstance(known, Translated) else state.downstream
+        return OffsetSync(state.source, state.position - 1, downstream) if downstream >= 0 else None
 
     async def _write(self) -> None:
         """Write all pending syncs; failed ones stay pending, unless there is a newer one."""
@@ -255,14 +266,6 @@ class OffsetSyncs(BackgroundLoop):
             self._progress = {source: it for source, it in self._progress.items() if source in self._states}
         took_ms = (self._clock.monotonic() - begun) * 1000
         self._events.emit(OffsetSyncsWritten(self._flow, self._log.topic, self._cluster.alias, len(pending), took_ms))
-
-
-def _standing(state: PartitionState) -> OffsetSync | None:
-    """Return where a partition's last record went, if known."""
-    if state.position < 1 or state.downstream is None or state.downstream < 0:
-        return None
-    # Its own offset may be a transaction marker's: then the record before it is there, which is not ahead either.
-    return OffsetSync(state.source, state.position - 1, state.downstream)
 
 
 def _syncs_in(records: Iterable[LogRecord], strange: list[tuple[LogRecord, str]]) -> Iterator[OffsetSync]:

@@ -15,7 +15,7 @@ import attrs
 from mm2py.core.offsets.known_offsets import KnownOffsets, is_void, stored_index
 from mm2py.core.offsets.stored_runs import changed_chunks, chunk_count, cut_chunk
 from mm2py.core.offsets.translation import RunIndex, Translation, Untranslated
-from mm2py.model.epoch import PartitionOutcome
+from mm2py.model.epoch import Ended, PartitionOutcome
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.offset_sync import OffsetSync
 from mm2py.model.positions import Position
@@ -64,6 +64,11 @@ class Translations:
         if known is None:
             return self._unknown()
         return known.downstream(upstream, self._unknown(), is_whole=True)
+
+    def by_runs(self, source: TopicPartition, upstream: int) -> Translation:
+        """Translate an offset of the *source* partition by what was copied by runs alone."""
+        known = self._known.get(source)
+        return self._unknown() if known is None or known.index is None else known.index.downstream(upstream)
 
     def upstream(self, remote: TopicPartition, downstream: int) -> Translation:
         """Translate an offset of the *remote* partition."""
@@ -116,7 +121,8 @@ class Translations:
         known = self._known.get(outcome.source)
         if known is None:
             return
-        begun_at = begun_at if outcome.known_from is None else outcome.known_from
+        is_unproven = outcome.ended is Ended.UNPROVEN
+        begun_at = begun_at if outcome.known_from is None or is_unproven else outcome.known_from
         end = None if outcome.downstream is None or outcome.is_unsure else outcome.downstream + 1
         if known.index is None:
             if not outcome.runs and end is None:
@@ -125,6 +131,8 @@ class Translations:
             known.index = RunIndex(begun_at, first or 0)
         index, before = known.index, len(known.index)
         index.take(begun_at, outcome.runs, outcome.position, end)
+        if is_unproven and outcome.known_from is not None and outcome.downstream is not None:
+            index.go_on(outcome.known_from, outcome.downstream + 1)
         self._runs += len(index) - before
         self._bound(index)
 

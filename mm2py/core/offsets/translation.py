@@ -185,9 +185,11 @@ class RunIndex:
     def take(self, begun_at: int, runs: Iterable[Run], position: int, end: int | None) -> None:
         """Add what was copied from *begun_at* up to *position*; *end* is the next record's downstream offset, None if
         unknown. Known runs may be added again. If copying went back, the new copy applies from there on; if the target
-        went back, everything known before is invalid.
+        went back, everything known before is invalid. Where nothing was copied an *end* that is further on tells of
+        records that are not known: they may be the source's next ones, copied and not heard of.
         """
         new = runs if isinstance(runs, Runs) else Runs(runs)
+        has_moved = len(new) > 0 or position > self.covered_to
         if len(new) and not _is_ascending(new):
             self._take_one_by_one(begun_at, new)
         else:
@@ -197,7 +199,20 @@ class RunIndex:
                 self._skip_to(begun_at)
             self._change(len(self) - 1)
             self.covered_to = position
-        if end is not None and end > self.end and self.covered_to == position:
+        if has_moved and end is not None and self.covered_to == position:
+            self._reach(end)
+
+    def go_on(self, upstream: int, end: int) -> None:
+        """Record that copying goes on at *upstream*, to *end* of the target or after it, and that what lies between the
+        known records and *end* is of offsets before *upstream*: where it is there is not known.
+        """
+        if upstream > self.covered_to:
+            self._skip_to(upstream)
+        if self.covered_to == upstream:
+            self._reach(end)
+
+    def _reach(self, end: int) -> None:
+        if end > self.end:
             self._change(len(self) - 1)
             self.end = end
 
@@ -207,7 +222,7 @@ class RunIndex:
         """
         if upstream < self.covered_to:
             self._cut(upstream)
-        self.take(upstream, (), upstream, end)
+        self.go_on(upstream, end)
 
     def _take_one_by_one(self, begun_at: int, runs: Runs) -> None:
         for run in runs:

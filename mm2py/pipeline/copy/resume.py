@@ -368,7 +368,7 @@ class Resumer:
         log_start, first = await self._logs.search_bounds(copy.plan.source, timestamp)
         hint = _HINT_REMOVED if 0 < log_start >= copy.position else ""
         if first is None:
-            return self._unproven(copy, why, downstream, hint)
+            return self._unproven(copy, why, downstream, hint, log_start)
         walked = self._walked(copy, first)
         start = max(log_start, walked.position - len(tail.records))
         window: collections.deque[WalkedRecord] = collections.deque(maxlen=len(tail.records))
@@ -388,7 +388,7 @@ class Resumer:
                     return True
             if after > walked.position:
                 self._walks[self._key(copy)] = Walked(after, records)
-        return self._unproven(copy, why, downstream, hint)
+        return self._unproven(copy, why, downstream, hint, log_start)
 
     def _walked(self, copy: PartitionCopy, first: int) -> Walked:
         """Return from where on the walk goes, which need not begin before *first*."""
@@ -403,17 +403,18 @@ class Resumer:
 
     @staticmethod
     def _renew_producer(copy: PartitionCopy) -> None:
-        """
-        Have the next epoch take a new producer id.
-
-        The broker refused our sequence, yet holds nothing that we do not know: it has lost our producer's state.
+        """Have the next epoch take a new producer id: the broker refused our sequence, yet holds nothing that we do not
+        know, so it has lost our producer's state.
         """
         copy.sending.forget_producer()
         message = f"the target expects another sequence of our producer for {copy.remote}, but holds nothing more of it"
         copy.end(Ended.INTERRUPTED, PartitionFailure(message, "a new producer id is taken by itself", "SequenceLost"))
 
-    def _unproven(self, copy: PartitionCopy, why: str, downstream: int, hint: str = "") -> bool:
-        """Give up; the target's records up to *downstream* existed before, with an unknown writer."""
+    def _unproven(self, copy: PartitionCopy, why: str, downstream: int, hint: str = "", log_start: int = -1) -> bool:
+        """Give up; the target's records up to *downstream* existed before, with an unknown writer. If all that the
+        source has begins at *log_start*, and none of them is there, they are of offsets before it.
+        """
+        copy.known_from = log_start if log_start >= copy.position else None
         self._walks.pop(self._key(copy), None)
         copy.sending.forget_producer()
         copy.downstream = downstream
@@ -429,10 +430,8 @@ class Resumer:
         return tail
 
     async def _target_tail(self, copy: PartitionCopy, downstream: int, count: int) -> _Tail:
-        """
-        Return the last ones of *count* records of the target that end with the one at *downstream*.
-
-        Java MirrorMaker's exactly-once mode may have left the end of a transaction there instead.
+        """Return the last ones of *count* records of the target that end with the one at *downstream*. Java's
+        exactly-once mode may have left the end of a transaction there instead.
         """
         found: list[WalkedRecord] = []
         is_stamped, start = False, max(0, downstream - count + 1)

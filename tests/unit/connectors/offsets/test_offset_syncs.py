@@ -20,6 +20,7 @@ from mm2py.errors import ClusterUnreachableError, Mm2Error
 from mm2py.model.epoch import PartitionOutcome, Run
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.offset_sync import OffsetSync, decode_offset_sync, encode_offset_sync
+from mm2py.model.positions import Position
 from mm2py.telemetry.events import ClusterUnreachable, OffsetSyncsWritten, StepFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
@@ -218,6 +219,16 @@ async def test_what_an_earlier_life_did_not_come_to_is_written(monkeypatch: pyte
         await asyncio.sleep(5)
 
         assert rig.log.syncs[3:] == [sync(9, 7)]
+
+
+async def test_no_sync_leads_past_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resume that proved nothing goes on behind records that may be the source's next ones: no sync says 40."""
+    state = PartitionState(TopicPartition("orders", 0), "A.orders", position=10, downstream=40)
+    async with running(Log(), monkeypatch, [state]) as rig:
+        rig.translations.adopt({state.source: Position(state.source, 10, 7)}, {state.source: "A.orders"})
+        await asyncio.sleep(5)
+
+        assert rig.log.syncs == [sync(9, 7)]
 
 
 async def test_without_syncs_of_ours_those_of_others_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

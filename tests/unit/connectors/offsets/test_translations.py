@@ -8,7 +8,7 @@ import pytest
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.core.offsets import stored_runs as kept_runs
 from mm2py.core.offsets.translation import Precision, Translated, Untranslated
-from mm2py.model.epoch import PartitionOutcome, Run
+from mm2py.model.epoch import Ended, PartitionOutcome, Run
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import OffsetSync
 from mm2py.model.positions import Position
@@ -210,6 +210,28 @@ def test_an_unsure_end_is_not_believed() -> None:
     translations.account(outcome(position=100, downstream=89, is_unsure=True), 100)
 
     assert translations.downstream(SOURCE, 100) is Untranslated.NOT_MIRRORED
+
+
+@pytest.mark.parametrize(("log_start", "position"), [(60, 40), (60, 60), (None, 40)])
+def test_a_group_skips_nothing_of_what_was_copied_unheard_of(log_start: int | None, position: int) -> None:
+    """
+    A worker copied 20 to 49, and was lost before that was known. The source removed what is before 60, so that the
+    resume proves nothing: a group at 30 is not sent to the target's end, which is behind what it has not read.
+    """
+    translations = begun()
+    translations.account(outcome(Run(0, 0, 20), position=20), 0)
+    unproven = outcome(position=position, downstream=49, is_unsure=True)
+    translations.account(attrs.evolve(unproven, ended=Ended.UNPROVEN, known_from=log_start), position)
+    translations.account(outcome(position=position, downstream=49), position)
+    for known in (translations, restarted(translations, position=position, downstream=49)):
+        known.account(outcome(position=position, downstream=49), position)
+
+        at_rest = known.downstream(SOURCE, 60)
+        assert known.downstream(SOURCE, 30) in (Translated(20, Precision.COARSE), Translated(20, Precision.END))
+        assert at_rest == (Translated(50) if log_start else Translated(20, Precision.END))
+        known.account(outcome(Run(60, 50, 5), position=65), 60)
+        assert known.downstream(SOURCE, 30) == Translated(20, Precision.COARSE)
+        assert [known.downstream(SOURCE, at) for at in (60, 65)] == [Translated(50), Translated(55)]
 
 
 def test_syncs_never_lead_past_what_is_known() -> None:

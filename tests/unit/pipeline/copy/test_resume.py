@@ -226,6 +226,7 @@ async def test_a_record_that_the_source_has_removed_is_no_other_writer_s(
 
     assert copy.ended is Ended.UNPROVEN
     assert ("nothing is repeated" in known(copy.failure).hint) is is_removed
+    assert copy.known_from == (log_start if is_removed else None)
 
 
 async def test_equal_last_records_are_told_apart_by_those_before(rig: ResumeRig) -> None:
