@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import attrs
 import pytest
 
+from mm2py.config.kafka_merges import (
+    CLIENT_KEYS,
+    CONNECTOR_KEYS,
+    client_config,
+    connector_config,
+    producer_config,
+    worker_config,
+)
 from mm2py.config.keys.row import LineLevel, Place
 from mm2py.config.keys.table import find_key, key_named
 from mm2py.config.layers import Layers, Side, is_client_key, of_client, of_producer, spellings
@@ -18,7 +25,7 @@ from mm2py.config.properties import parse_bytes
 from mm2py.config.resolve import read, running_flows
 from mm2py.model.flow import Flow
 from tests.support.config_files import BASE
-from tests.support.java_programs import java_program
+from tests.support.java_maps import JavaMaps, inherited_keys, java_maps
 
 
 #: What Java fills in by itself, and so says nothing about the file.
@@ -102,6 +109,9 @@ _WORKER_SETTINGS = {
 _LEVELS = ("", "A.", "B.", "A->B.", "B->A.")
 
 
+#: Files in which keys begin with ``ssl.`` that no client of Java's has: here they are inherited like the others.
+_MORE_IS_INHERITED = {"merge-odd.properties", "merge-odd-top.properties", "merge-words.properties"}
+
 #: Where we differ on purpose (docs/compatibility.md says why); the files are compared apart.
 BLANK_BEHIND_TRUE = """\
 clusters = A, B, C
@@ -114,7 +124,8 @@ B->C.enabled = true
 
 def settings_files() -> dict[str, str]:
     """Return the files by name; the same ones each time."""
-    files = {"plain": BASE, "only-clusters": "clusters = A, B\n", **_pairs(), **_clashes(), **_levels(), **_drawn()}
+    files = {"plain": BASE, "only-clusters": "clusters = A, B\n", **_pairs(), **_merges()}
+    files |= {**_clashes(), **_levels(), **_drawn()}
     return {f"{name}.properties": text for name, text in files.items()}
 
 
@@ -128,6 +139,32 @@ def _pairs() -> dict[str, str]:
         "pairs-one-off": three + "A->B.emit.heartbeats.enabled = false\nA->C.emit.heartbeats.enabled = FALSE\n",
         "pairs-top-level": three + "enabled = true\nemit.heartbeats.enabled = false\nB->C.enabled = true\n",
         "pairs-dotted": "clusters = us.west, us\nus.west.bootstrap.servers = w:1\nus.bootstrap.servers = u:1\n",
+    }
+
+
+def _merges() -> dict[str, str]:
+    """Set what only the merges of whole maps show: keys that no table has, beside what decides where keys go."""
+    odd = ("foo", "consumer", "consumerx", "producer.x", "adminx", "ssl.foo", "sasl.foo", "topicsx", "task", "taskx.y")
+    odd += ("worker", "workers.x", "offset.storage", "offset.storagex", "key.converter.x", "replication.policy.x")
+    odd += ("config.providersx", "source.cluster.foo", "target.cluster.foo", "producer.override.foo", "status.storage")
+    identity = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias", "tasks.max", "client.id")
+    kind = "org.apache.kafka.connect.storage"
+    providers = "config.providers = env\nconfig.providers.env.class = {}.EnvVarConfigProvider\n"
+    provided = providers.format("org.apache.kafka.common.config.provider")
+    return {
+        "merge-odd": BASE + "".join(f"{level}{key} = {level}1\n" for level in _LEVELS for key in odd) + "A. = 1\n",
+        "merge-odd-top": BASE + "".join(f"{key} = 1\n" for key in odd),
+        "merge-identity-top": BASE + "".join(f"{key} = 1\n" for key in identity),
+        "merge-identity-pair": BASE + "".join(f"A->B.{key} = 2\n" for key in identity),
+        "merge-identity-cluster": BASE + "".join(f"A.{key} = 3\nB.{key} = 4\n" for key in identity if key != "name"),
+        "merge-providers": BASE + provided + "A.config.providers = x\nA->B.config.providers.y = z\n",
+        "merge-converters": BASE
+        + f"key.converter = {kind}.StringConverter\nB.key.converter = {kind}.SimpleHeaderConverter\n",
+        "merge-nested": "clusters = a, a.b, a.b.c\nbootstrap.servers = y:1\na.b.c.bootstrap.servers = x:1\n"
+        "a.ssl.protocol = s\na.b.ssl.provider = p\n",
+        "merge-words": "clusters = source, consumer, ssl\nbootstrap.servers = y:1\nconsumer.ssl.protocol = s\n"
+        "source.cluster.ssl.provider = p\nssl.consumer.ssl.provider = q\nconsumer.consumer.ssl.provider = r\n",
+        "merge-values": BASE + "A.ssl.key.password =   two words  \nA->B.topics = \\u00e9,\\ b\nB.sasl.jaas.config =\n",
     }
 
 
@@ -170,18 +207,6 @@ def _line(chance: random.Random, prefix: str, settings: dict[str, tuple[str, ...
     return f"{prefix}{setting} = {chance.choice(settings[setting])}\n"
 
 
-@attrs.frozen
-class Java:
-    """What MirrorMaker makes of one file; `refusal` is why it does not take it."""
-
-    maps: dict[tuple[str, str], dict[str, str]]
-    refusal: str = ""
-
-    @property
-    def flows(self) -> set[str]:
-        return {flow for flow, _ in self.maps}
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write all files."""
@@ -192,18 +217,66 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def by_java(folder: Path) -> Mapping[str, Java]:
+def by_java(folder: Path) -> Mapping[str, JavaMaps]:
     """Ask one Java process about all files."""
-    maps: dict[str, dict[tuple[str, str], dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
-    refusals: dict[str, str] = {}
-    for line in java_program("MirrorSettings").run(str(folder)):
-        name, flow, what, *pair = line.split("\t")
-        if flow == "refused":
-            refusals[name] = what
-        else:
-            key, value = pair
-            maps[name][flow, what][key] = value
-    return {path.name: Java(maps[path.name], refusals.get(path.name, "")) for path in folder.iterdir()}
+    return java_maps(folder)
+
+
+_CONNECTORS = {
+    "source": "MirrorSourceConnector",
+    "checkpoint": "MirrorCheckpointConnector",
+    "heartbeat": "MirrorHeartbeatConnector",
+}
+
+
+def test_a_file_s_configs_are_java_s_as_a_whole(folder: Path, by_java: Mapping[str, JavaMaps]) -> None:
+    """Of each pair's worker and of its three connectors, each key and each value."""
+    different = {}
+    compared = 0
+    for name, java in by_java.items():
+        originals = _originals(folder, name)
+        for pair, configs in java.configs.items():
+            flow = Flow(*pair.split("->"))
+            ours = {what: connector_config(originals, flow, kind) for what, kind in _CONNECTORS.items()}
+            ours["worker"] = worker_config(originals, flow)
+            compared += len(configs)
+            different |= {
+                f"{name} {pair} {what}": found
+                for what, config in configs.items()
+                if (found := _differences(ours[what], config, set()))
+            }
+
+    assert compared > 4_000
+    assert different == {}
+
+
+def test_clients_are_made_of_these_configs_as_in_java(folder: Path, by_java: Mapping[str, JavaMaps]) -> None:
+    """But for what Java fills in by itself."""
+    different = {}
+    for name, java in by_java.items():
+        for pair, configs in java.configs.items():
+            ours = {
+                "sourceConsumer": client_config(configs["source"], Side.SOURCE, "consumer"),
+                "sourceAdmin": client_config(configs["source"], Side.SOURCE, "admin"),
+                "targetAdmin": client_config(configs["source"], Side.TARGET, "admin"),
+                "dataProducer": producer_config(configs["worker"], configs["source"]),
+            }
+            for what, config in ours.items() if not java.refusal else ():
+                if what != "dataProducer":
+                    config.pop("client.id", None)  # Java decorates it
+                if found := _differences(config, java.maps[pair, what], _FILLED_IN):
+                    different[f"{name} {pair} {what}"] = found
+
+    assert different == {}
+
+
+def test_what_is_inherited_is_known() -> None:
+    """A new version of Kafka may have more of it."""
+    assert inherited_keys() == {"client": CLIENT_KEYS, "connector": CONNECTOR_KEYS}
+
+
+def _originals(folder: Path, name: str) -> dict[str, str]:
+    return {line.key: line.text for line in _layers(folder, name).lines()}
 
 
 def _layers(folder: Path, name: str) -> Layers:
@@ -226,7 +299,7 @@ def _differences(
     return {name: (ours.get(name), java.get(name)) for name in names if ours.get(name) != java.get(name)}
 
 
-def test_there_are_enough_files(by_java: Mapping[str, Java]) -> None:
+def test_there_are_enough_files(by_java: Mapping[str, JavaMaps]) -> None:
     """The comparison covers hundreds of files, and Java takes nearly all of them."""
     refused = [name for name, java in by_java.items() if java.refusal]
 
@@ -234,7 +307,7 @@ def test_there_are_enough_files(by_java: Mapping[str, Java]) -> None:
     assert len(refused) < len(by_java) / 10
 
 
-def test_the_same_flows_run(folder: Path, by_java: Mapping[str, Java]) -> None:
+def test_the_same_flows_run(folder: Path, by_java: Mapping[str, JavaMaps]) -> None:
     """A flow runs where Java would start a herder for it."""
     different = {}
     for name, java in by_java.items():
@@ -246,13 +319,13 @@ def test_the_same_flows_run(folder: Path, by_java: Mapping[str, Java]) -> None:
 
 
 @pytest.mark.parametrize("client", _CLIENTS)
-def test_a_client_is_configured_as_java_s_is(folder: Path, by_java: Mapping[str, Java], client: str) -> None:
+def test_a_client_is_configured_as_java_s_is(folder: Path, by_java: Mapping[str, JavaMaps], client: str) -> None:
     """Each client of each flow sees the same settings, from whichever prefix they come."""
     different = {}
     for name, java in by_java.items():
         layers = _layers(folder, name)
         for flow in running_flows(layers):
-            if java.refusal:
+            if java.refusal or name in _MORE_IS_INHERITED:
                 continue
             ours = _client_settings(layers, flow, client)
             # Java decorates the name of every client but Connect's own.
@@ -264,7 +337,7 @@ def test_a_client_is_configured_as_java_s_is(folder: Path, by_java: Mapping[str,
     assert different == {}
 
 
-def test_a_worker_s_values_are_java_s(folder: Path, by_java: Mapping[str, Java]) -> None:
+def test_a_worker_s_values_are_java_s(folder: Path, by_java: Mapping[str, JavaMaps]) -> None:
     """Every key of the worker that the file sets has the value that Java's worker gets."""
     different: dict[str, object] = {}
     compared = 0
@@ -283,7 +356,7 @@ def test_a_worker_s_values_are_java_s(folder: Path, by_java: Mapping[str, Java])
     assert different == {}
 
 
-def test_a_flow_s_values_are_java_s(folder: Path, by_java: Mapping[str, Java]) -> None:
+def test_a_flow_s_values_are_java_s(folder: Path, by_java: Mapping[str, JavaMaps]) -> None:
     """Every key of the connectors has Java's value, defaults included, as our own table reads it."""
     different: dict[str, object] = {}
     compared = 0
@@ -318,7 +391,7 @@ def _is_unset(ours: str, java: str) -> bool:
     ("side", "what"), [(Side.SOURCE, "sourceConsumer"), (Side.TARGET, "dataProducer")], ids=["source", "target"]
 )
 def test_clusters_are_reached_as_java_reaches_them(
-    folder: Path, by_java: Mapping[str, Java], side: Side, what: str
+    folder: Path, by_java: Mapping[str, JavaMaps], side: Side, what: str
 ) -> None:
     """Brokers, protocol, TLS and SASL of the connections that copy are those of Java's consumer and producer."""
     different = {}
@@ -340,7 +413,7 @@ def test_clusters_are_reached_as_java_reaches_them(
 def test_a_blank_behind_true_does_not_turn_a_flow_off(tmp_path: Path) -> None:
     """Java's driver takes "true " for false, though its connectors do not; here it is true."""
     (tmp_path / "blank").write_text(BLANK_BEHIND_TRUE)
-    lines = java_program("MirrorSettings").run(str(tmp_path))
+    java = java_maps(tmp_path)["blank"]
 
-    assert {line.split("\t")[1] for line in lines} == {"B->C"}
+    assert java.flows == {"B->C"}
     assert [str(flow) for flow in running_flows(_layers(tmp_path, "blank"))] == ["A->B", "B->C"]
