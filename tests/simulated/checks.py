@@ -37,8 +37,10 @@ class Copied:
     marks: list[tuple[int, int, int]] = attrs.field(factory=list)
     #: Which record comes next, if an operator has altered that.
     next_at: int | None = None
-    #: How many source records were deleted at the source, copied or not; and how many the target will never have.
+    #: How many source records were deleted at the source, copied or not, how many of them before the first position was
+    #: written, and how many the target will never have.
     deleted: int = 0
+    deleted_first: int = 0
     missing: int = 0
 
     @property
@@ -53,9 +55,11 @@ class Copied:
         return max(self.deleted, self.upto(downstream_end) if self.next_at is None else self.next_at)
 
     def upto(self, downstream_end: int) -> int:
-        """Return how many source records lie before a downstream offset."""
+        """Return how many source records lie before a downstream offset, and are not to be copied again after it."""
         at = bisect.bisect_left(self.marks, (downstream_end,))
-        last, count, first = self.marks[at] if at < len(self.marks) else (0, 0, downstream_end)
+        if at == len(self.marks):
+            return self.count
+        last, count, first = self.marks[at]
         if first < downstream_end:  # within a batch, whose records are consecutive
             return count - (last + 1 - downstream_end)
         return self.marks[at - 1][1] if at else 0
@@ -167,7 +171,12 @@ class Checker:
 
     def is_awaited(self, partition: TopicPartition) -> bool:
         """Whether no position says yet what an operator asked for."""
-        return partition in self._awaited and self._positions.get(partition) != self._awaited[partition]
+        return partition in self._awaited and not self._is_asked_for(partition, self._positions.get(partition, -1))
+
+    def _is_asked_for(self, partition: TopicPartition, position: int) -> bool:
+        """Whether that is what an operator asked for: what the source has removed by then begins with its start."""
+        asked, source = self._awaited.get(partition), self._source.partition(partition.topic, partition.partition)
+        return asked is not None and source is not None and asked <= position <= max(asked, source.start)
 
     def _again(self, copied: Copied, content: tuple[object, ...]) -> int | None:
         """Return which record of the source this is, if the target has lost acknowledged ones: it may come again."""
@@ -194,6 +203,7 @@ class Checker:
         for copied in self._copied.values():
             partition = TopicPartition(copied.source.topic, copied.source.number)
             missing = copied.missing + max(0, copied.deleted - copied.upto(copied.remote.high_watermark))
+            missing -= copied.deleted_first
             if missing > told.get(partition, 0):
                 what = f"{copied.remote} lacks {missing} records that were deleted at the source"
                 self.fail(f"{what}; events have told of {told.get(partition, 0)}")
@@ -299,7 +309,7 @@ class Checker:
             return
         remote = self.remote_of(position.source)
         copied = self.copied(remote) if remote is not None else None
-        if self._awaited.get(position.source) == position.next_upstream:
+        if self._is_asked_for(position.source, position.next_upstream):
             del self._awaited[position.source]
             self._positions[position.source] = position.next_upstream
             if copied is not None:
@@ -308,10 +318,13 @@ class Checker:
             return
         if position.next_upstream < before:
             self.fail(f"the position of {position.source} went back from {before} to {position.next_upstream}")
+        is_first = position.source not in self._positions
         self._positions[position.source] = position.next_upstream
         if remote is None or copied is None:
             return
         self.read_source(copied)
+        if is_first:
+            copied.deleted_first = min(copied.deleted, copied.before(position.next_upstream))
         proven = copied.proven(remote.high_watermark)
         wanted = copied.before(position.next_upstream)
         if wanted > proven:

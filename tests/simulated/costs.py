@@ -18,7 +18,7 @@ from tests.simulated.network import Network
 _MOST_ATTEMPTS = 120
 #: A second, of all nodes; three that start come to some 180.
 _MOST_REQUESTS = 1_000
-#: Of a node; with three brokers on each side there are some 50.
+#: Of a node and flow; with three brokers on each side there are some 50.
 _MOST_CONNECTIONS = 120
 #: Of a node with its workers; they are counted every so many looks.
 _MOST_TASKS, _LOOKS = 400, 10
@@ -27,8 +27,8 @@ _MOST_TASKS, _LOOKS = 400, 10
 class Costs:
     """Compares what there was at two moments."""
 
-    def __init__(self, network: Network, clusters: tuple[Cluster, ...]) -> None:
-        self._network, self._clusters = network, clusters
+    def __init__(self, network: Network, clusters: tuple[Cluster, ...], *, flows: int) -> None:
+        self._network, self._clusters, self._flows = network, clusters, flows
         self._at, self._requests, self._looks = 0.0, 0, 0
         self._attempts: collections.Counter[str] = collections.Counter()
 
@@ -42,7 +42,7 @@ class Costs:
         if requests - self._requests > _MOST_REQUESTS * seconds:
             yield f"there were {requests - self._requests} requests in {seconds:.0f} s"
         for machine, open_ones in collections.Counter(it.client.machine for it in self._network.connections).items():
-            if open_ones > _MOST_CONNECTIONS:
+            if open_ones > _MOST_CONNECTIONS * self._flows:
                 yield f"{machine} has {open_ones} connections"
         self._looks += 1
         if not self._looks % _LOOKS:

@@ -145,13 +145,19 @@ class SimEpochs:
         await self._clock.sleep(_PIPE_S)
         try:
             outcome = await copying.copy_epoch(running.plan, self._clock, state, running.asked_to_end)
-            running.writes_until = SENDS_UNTIL[running.host] = self.node.loop.time()
+            self.node.call_later(_PIPE_S, self._end, running, outcome)
         except Exception as error:  # noqa: BLE001 - a Spark task that raises is a lost epoch
-            running.writes_until = SENDS_UNTIL[running.host] = self.node.loop.time()
             lost = EpochLostError(running.plan.name, f"{type(error).__name__}: {error}", may_still_write=False)
             self.node.call_later(_PIPE_S, self._lose, running, lost)
-            return
-        self.node.call_later(_PIPE_S, self._end, running, outcome)
+        running.writes_until = SENDS_UNTIL[running.host] = self.node.loop.time()
+        if self.node.is_dead:
+            running.host.kill()
+            self.node.loop.network.drop_host(running.host)
+
+    def idle_workers(self) -> list[Host]:
+        """Return the workers that run no epoch: they end with their daemon at once."""
+        busy = {running.host for running in self.running.values() if not running.outcome.done()}
+        return [host for host, _ in self.workers.values() if host not in busy]
 
     @staticmethod
     def _end(running: _Running, outcome: EpochOutcome) -> None:

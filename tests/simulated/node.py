@@ -147,7 +147,8 @@ class SimNode:
     def kill(self, *, with_workers: bool = True) -> None:
         """Lose the daemon; its workers too, or they go on to the end of their epochs."""
         assert self.host is not None
-        self._lose(self.hosts if with_workers else [self.host])
+        idle = self.epochs.idle_workers() if self.epochs is not None else []
+        self._lose(self.hosts if with_workers else [self.host, *idle])
 
     def _lose(self, hosts: list[Host]) -> None:
         for host in hosts:

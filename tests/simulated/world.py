@@ -118,7 +118,7 @@ class World:
         self.operators = Operators(self)
         self.views = Views(self)
         self.failback = Failback(self)
-        self.costs = Costs(self.network, (self.source, self.target))
+        self.costs = Costs(self.network, (self.source, self.target), flows=len(self.checkers))
 
     def _cluster(self, name: str) -> Cluster:
         cluster = Cluster(

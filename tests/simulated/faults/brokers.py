@@ -78,7 +78,8 @@ def _sessions(world: World, _draw: random.Random) -> str:
 
 def _grow(world: World, draw: random.Random) -> str:
     topic = world.source.topics[draw.choice(list(world.topics))]
-    if len(topic.partitions) > world.options.partitions + 2:
+    is_unable = len(world.source.fenced) == len(world.source.brokers)  # the controller refuses to place a replica then
+    if len(topic.partitions) > world.options.partitions + 2 or is_unable:
         return ""
     world.source.grow(topic, len(topic.partitions) + 1)
     return f"{topic.name} to {len(topic.partitions)}"
