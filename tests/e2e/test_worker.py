@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import aiohttp
 import attrs
 import pytest
 
 from mm2py.devkit.broker import KafkaCluster
-from mm2py.devkit.java import JvmOptions
-from mm2py.devkit.ports import free_ports
-from mm2py.devkit.process import LoggedProcess, start_process
 from mm2py.model.flow import TopicPartition
 from mm2py.model.herder.connector_configs import config_record, state_record
 from mm2py.model.herder.overrides import Wanted
 from tests.support.checkpointing import checkpoints_in
+from tests.support.connect_workers import from_java, java_worker, mm2_connector, worker_file
 from tests.support.daemon import Daemon, command
-from tests.support.eventually import eventually, scaled
+from tests.support.eventually import eventually
 from tests.support.flow_rest import WorkerRest, worker_rest
 from tests.support.groups import commit_plainly
 from tests.support.mirrored import arrived, assert_mirrored, await_arrived
@@ -35,28 +32,6 @@ from tests.support.topics import create_topic, list_topics, topic_configs
 _COUNT: Final = 500
 _BYTES: Final = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _DESERIALIZER: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
-
-
-def _worker(folder: Path, target: str, prefix: str) -> str:
-    """Write a worker's file as Mirus's quick start and Kafka's own have it, with a free port; return its path."""
-    lines = {
-        "bootstrap.servers": target,
-        "group.id": f"{prefix}-connect",
-        "key.converter": _BYTES,
-        "value.converter": _BYTES,
-        "header.converter": _BYTES,
-        "internal.key.converter": "org.apache.kafka.connect.json.JsonConverter",
-        "config.storage.topic": f"{prefix}-configs",
-        "offset.storage.topic": f"{prefix}-offsets",
-        "status.storage.topic": f"{prefix}-status",
-        "config.storage.replication.factor": 1,
-        "offset.storage.replication.factor": 1,
-        "status.storage.replication.factor": 1,
-        "offset.flush.interval.ms": 1_000,
-    }
-    file = folder / "worker.properties"
-    file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-    return str(file)
 
 
 def _mirus(name: str, source: str, **others: str) -> dict[str, str]:
@@ -117,7 +92,7 @@ async def test_mirus_s_quick_start(primary: KafkaCluster, backup: KafkaCluster, 
     """
     target, other = backup.bootstrap_servers, primary.bootstrap_servers
     topic, first, second = f"{prefix}-test", f"{prefix}-quickstart", f"{prefix}-second"
-    arguments = (_worker(tmp_path, target, prefix), "--override", "rest.port=0")
+    arguments = (worker_file(tmp_path, target, prefix), "--override", "rest.port=0")
     async with command(tmp_path, "mm2py.cli.distributed", *arguments) as running:
         rest = await worker_rest(running)
         await _is_ready_without_a_flow(rest, running)
@@ -156,40 +131,9 @@ async def test_mirus_s_quick_start(primary: KafkaCluster, backup: KafkaCluster, 
     assert (await topic_configs(target, f"{prefix}-configs"))["cleanup.policy"] == "compact"
 
 
-@contextmanager
-def _java_worker(folder: Path, file: str) -> Iterator[tuple[str, LoggedProcess]]:
-    """Run Kafka Connect itself with a worker's file; return its address, and its process."""
-    [port] = free_ports(1)
-    url = f"http://127.0.0.1:{port}"
-    java_file = folder / "java.properties"
-    java_file.write_text(Path(file).read_text() + f"listeners={url}\n")
-    line = JvmOptions(heap_mb=256).command(
-        "org.apache.kafka.connect.cli.ConnectDistributed", str(java_file), scratch=folder
-    )
-    process = start_process("Kafka Connect", line, log_file=folder / "connect.log")
-    try:
-        yield url, process
-        process.terminate(scaled(60))
-    finally:
-        process.kill()
-
-
 async def _produce(bootstrap: str, *topics: str) -> None:
     for topic in topics:
         await produce_numbers(bootstrap, topic, count=_COUNT, partitions=2)
-
-
-async def _from_java(java: WorkerRest, what: str, ask: Callable[[], Awaitable[None]]) -> None:
-    """Ask Kafka Connect until it is up and answers as *ask* wants it."""
-
-    async def answered() -> bool:
-        try:
-            await ask()
-        except aiohttp.ClientError as error:
-            raise AssertionError(f"{java.url}: {error}") from error
-        return True
-
-    await eventually(answered, within_s=90, what=what, every_s=1)
 
 
 async def _create_at_java(java: WorkerRest, target: str, configs: Mapping[str, Mapping[str, str]]) -> None:
@@ -199,7 +143,7 @@ async def _create_at_java(java: WorkerRest, target: str, configs: Mapping[str, M
         for name, config in configs.items():
             await java.ask("PUT", f"/connectors/{name}/config", config)
 
-    await _from_java(java, "Kafka Connect runs the connectors", create)
+    await from_java(java, "Kafka Connect runs the connectors", create)
     for name in configs:
         await await_arrived(target, f"{name}.{name}", _COUNT)
 
@@ -210,7 +154,7 @@ async def _java_has_paused(java: WorkerRest, name: str) -> None:
     async def ask() -> None:
         assert await java.ask("GET", "/connectors") == [name]
 
-    await _from_java(java, "Kafka Connect has read what was changed here", ask)
+    await from_java(java, "Kafka Connect has read what was changed here", ask)
     await java.until(name, "PAUSED", tasks=2)
 
 
@@ -249,15 +193,15 @@ async def test_connectors_of_a_java_worker_continue(
     for topic in (runs, waits):
         await create_topic(source, topic, partitions=2)
     await _produce(source, runs, waits)
-    file = _worker(tmp_path, target, prefix)
+    file = worker_file(tmp_path, target, prefix)
     own = {"target.cluster.bootstrap.servers": target, **_OF_A_JAVA_WORKER}
     configs = {
-        name: {**_mm2("MirrorSourceConnector", name, source, topics=name, **own), "tasks.max": "2"}
+        name: {**mm2_connector("MirrorSourceConnector", name, source, topics=name, **own), "tasks.max": "2"}
         for name in (runs, waits)
     }
     async with AsyncExitStack() as stack:
         java_runs = stack.enter_context(ExitStack())
-        url, _ = java_runs.enter_context(_java_worker(tmp_path, file))
+        url, _ = java_runs.enter_context(java_worker(tmp_path, file))
         java = WorkerRest(url)
         await _create_at_java(java, target, configs)
         await java.ask("PUT", f"/connectors/{waits}/pause", {}, wanted=202)
@@ -275,7 +219,7 @@ async def test_connectors_of_a_java_worker_continue(
         await await_arrived(target, f"{runs}.{runs}", 2 * _COUNT)
         await rest.until(waits, "PAUSED", tasks=0)
         assert await arrived(target, f"{waits}.{waits}") == _COUNT
-        with _java_worker(tmp_path, file) as (_, refused):
+        with java_worker(tmp_path, file) as (_, refused):
             assert await asyncio.to_thread(refused.wait, 90) != 0
             assert "InconsistentGroupProtocolException" in refused.log_text()
         await rest.ask("PUT", f"/connectors/{waits}/resume", wanted=202)
@@ -287,19 +231,8 @@ async def test_connectors_of_a_java_worker_continue(
 
     for topic in (runs, waits):
         assert await read_numbers(target, f"{topic}.{topic}") == await read_numbers(source, topic)
-    with _java_worker(tmp_path, file) as (url, _):
+    with java_worker(tmp_path, file) as (url, _):
         await _java_has_paused(WorkerRest(url), runs)
-
-
-def _mm2(kind: str, alias: str, source: str, **others: Any) -> dict[str, str]:
-    settings = {
-        "connector.class": f"org.apache.kafka.connect.mirror.{kind}",
-        "source.cluster.alias": alias,
-        "target.cluster.alias": "us-east",
-        "source.cluster.bootstrap.servers": source,
-        **others,
-    }
-    return {key: str(value) for key, value in settings.items()}
 
 
 _FOREIGN: Final = {"connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector", "file": "x"}
@@ -322,18 +255,18 @@ class _Walk:
     @property
     def configs(self) -> dict[str, dict[str, str]]:
         return {
-            "source": _mm2(
+            "source": mm2_connector(
                 "MirrorSourceConnector", self.alias, self.source,
                 **{"topics": self.topic, "replication.factor": 1, "offset-syncs.topic.replication.factor": 1},
                 **{"heartbeats.replication.enabled": "false"},  # other tests may have left some
                 **{"source.cluster.sasl.jaas.config": "password=hidden"},
             ),
-            "checkpoint": _mm2(
+            "checkpoint": mm2_connector(
                 "MirrorCheckpointConnector", self.alias, self.source,
                 **{"groups": self.group, "checkpoints.topic.replication.factor": 1},
                 **{"emit.checkpoints.interval.seconds": 1},
             ),
-            "heartbeat": _mm2(
+            "heartbeat": mm2_connector(
                 "MirrorHeartbeatConnector", self.alias, self.source, **{"heartbeats.topic.replication.factor": 1}
             ),
         }  # fmt: skip
@@ -414,7 +347,7 @@ async def test_kip_382_s_walkthrough(primary: KafkaCluster, backup: KafkaCluster
     walk = _Walk(source, target, f"{prefix}-topic", f"{prefix}-group", f"{prefix}-west")
     first, heartbeat = walk.names["source"], walk.names["heartbeat"]
     await walk.prepare(f"{prefix}-configs")
-    arguments = (_worker(tmp_path, target, prefix), "--override", "rest.port=0")
+    arguments = (worker_file(tmp_path, target, prefix), "--override", "rest.port=0")
     async with command(tmp_path, "mm2py.cli.distributed", *arguments) as running:
         rest = await worker_rest(running)
         await running.wait_for_event("connector_not_run", connector="a-file")

@@ -121,6 +121,18 @@ async def checkpoints_in_another_worker(stage: Stage) -> Any:
     return {"state": await stage.state("n1", "checks"), "is_written": bool(stage.count("B", "A.checkpoints.internal"))}
 
 
+async def positions_by_connector(stage: Stage) -> Any:
+    """What a worker's topic has of a connector that has a name of its own."""
+    stage.produce("orders", COUNT)
+    stage.worker("n0", "B")
+    await stage.put("n0", "mirror", _source(stage, "orders"))
+    assert await stage.until(lambda: stage.count("B", "A.orders") == COUNT)
+    await asyncio.sleep(_LONG_S)
+    key = '["mirror",{"cluster":"A","partition":0,"topic":"orders"}]'
+    value = stage.last("B", "connect-offset").get(key.encode())
+    return None if value is None else value.decode()
+
+
 async def settings_of_the_process(stage: Stage) -> Any:
     """A connector's config has what only a worker's file can set."""
     stage.produce("orders", COUNT)
@@ -190,6 +202,7 @@ STORIES: dict[str, Story] = {
         two_sources_of_a_pair,
         two_targets_of_a_worker,
         checkpoints_in_another_worker,
+        positions_by_connector,
         settings_of_the_process,
         clusters_by_other_hosts,
         a_target_that_is_another_cluster,

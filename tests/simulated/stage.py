@@ -24,6 +24,7 @@ from tests.simulated.network import Network
 from tests.simulated.node import SimNode
 from tests.simulated.taming import tamed
 from tests.support.batches import Content, build_batch
+from tests.support.contents import decode
 
 
 #: What is asked of a node is not answered before it has started, and asked again then.
@@ -72,6 +73,11 @@ class Stage:
         """Return how many records a topic has; None if it does not exist."""
         found = self.clusters[cluster].topics.get(topic)
         return None if found is None else sum(partition.end for partition in found.partitions)
+
+    def last(self, cluster: str, topic: str) -> dict[bytes | None, bytes | None]:
+        """Return the last value of each key of a topic."""
+        batches = [batch for it in self.clusters[cluster].topics[topic].partitions for batch in it.batches]
+        return {record.key: record.value for batch in batches for record in decode(batch.raw)}
 
     def commit(self, cluster: str, group: str, topic: str, offset: int) -> None:
         """Have a group without members stand at an offset of partition 0."""
