@@ -451,7 +451,8 @@ class Histogram:
 @attrs.frozen
 class EpochOutcome(Effort):
     """
-    The outcome of one epoch. Partitions that neither advanced, nor failed, nor learnt anything are omitted.
+    The outcome of one epoch. Partitions that neither advanced, nor failed, nor learnt anything are omitted; the source
+    has nothing new of these if it `is_complete`, that is if each broker has answered for each of its partitions.
 
     `elapsed_s` runs from the first line of the Spark task to its last.
     """
@@ -467,6 +468,7 @@ class EpochOutcome(Effort):
     rss_bytes: int = 0
     worker: str = ""
     rates: tuple[RateUse, ...] = ()
+    is_complete: bool = True
 
     @property
     def records(self) -> int:

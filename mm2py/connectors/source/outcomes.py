@@ -48,7 +48,7 @@ class _EndedEpoch:
     @property
     def telling_fetches(self) -> int:
         """Return its fetches whose answers leave out only what has nothing new; those that a quota delays are empty."""
-        return 0 if self.outcome.throttled_ms else self.outcome.fetches
+        return self.outcome.fetches if self.outcome.is_complete and not self.outcome.throttled_ms else 0
 
 
 @attrs.frozen

@@ -311,6 +311,7 @@ class _Epoch:
             throttled_ms=sender.throttled_ms + reader.throttled_ms,
             paced_ms=reader.throttle.paced_ms,
             rates=reader.throttle.uses(),
+            is_complete=reader.have_told,
         )
 
     def _copies_beside(self, as_before: ByFetcher) -> Iterable[PartitionCopy]:

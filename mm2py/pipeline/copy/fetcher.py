@@ -139,11 +139,18 @@ class Fetcher:
         self._due_at = math.inf
         #: Whether there are partitions that were in no fetch yet; others may follow them.
         self._has_new = False
+        #: Whether the broker has answered a fetch in which all of them were.
+        self._has_answered = False
 
     @property
     def held_bytes(self) -> int:
         """Return how much memory its answers hold, as far as it is counted."""
         return 0 if self._session is None else self._session.connection.held_bytes
+
+    @property
+    def has_told(self) -> bool:
+        """Whether the broker has said in this epoch what there is of each partition."""
+        return self._has_answered or all(it.fetching.high_watermark >= 0 for it in self._copies.values())
 
     @property
     def is_connecting(self) -> bool:
@@ -158,7 +165,7 @@ class Fetcher:
     def add(self, copy: PartitionCopy) -> None:
         copy.fetching.ask_for(self._most(copy))
         self._copies[copy.fetching.position] = copy
-        self._has_new = True
+        self._has_new, self._has_answered = True, self._has_answered and copy.fetching.high_watermark >= 0
         if self._session is not None:
             self._session.want(copy.fetching.position)
         self._has_work.set()
@@ -166,7 +173,7 @@ class Fetcher:
     def add_as_before(self, copies: Mapping[FetchPosition, PartitionCopy]) -> None:
         """Fetch *copies* as they were in the last epoch, without a look at each; nothing limits how much."""
         self._copies.update(copies)
-        self._has_new = True
+        self._has_new, self._has_answered = True, False
         if self._session is not None:
             for position in copies:
                 self._session.want(position)
@@ -307,6 +314,7 @@ class Fetcher:
                 reader.retries += 1
                 await reader.clock.sleep(reader.limits.retry_backoff_ms / 1000 if reader.retries > 1 else 0)
                 continue
+            self._has_answered = not self._has_new
             await self._take(answer.partitions)
             if answer.throttle_ms > 0:
                 session.connection.muted_until = asyncio.get_running_loop().time() + answer.throttle_ms / 1000

@@ -87,6 +87,8 @@ class SourceReader:
         self.as_before: ByFetcher = {}
         self.touched: set[PartitionCopy] = set()
         self.requests = 0
+        #: Whether all brokers have said what there is of each partition, once the epoch is over.
+        self.have_told = False
         self.retries = 0
         self.throttled_ms = 0
         #: How long before the end of the epoch the last fetch of quiet partitions must be answered, or their session is
@@ -125,6 +127,7 @@ class SourceReader:
     async def finish(self) -> None:
         """Ask for nothing more; fetches under way are given a moment to be answered, then given up."""
         self.is_stopped = True
+        self.have_told = self.are_assigned.is_set() and not self._history.is_asking
         self.are_assigned.set()
         self._remember()
         self._history.give_up()
@@ -139,6 +142,7 @@ class SourceReader:
             for fetcher in self._fetchers.values():
                 if fetcher.task in late:
                     fetcher.give_up()
+        self.have_told = self.have_told and all(fetcher.has_told for fetcher in self._fetchers.values())
 
     def busy_first(self, copies: Sequence[PartitionCopy]) -> Sequence[PartitionCopy]:
         """Return *copies* in their order, but busy ones first: they would wait for the assignment of many others."""

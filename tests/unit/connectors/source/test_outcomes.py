@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import attrs
 import pytest
@@ -79,9 +80,10 @@ async def test_the_next_plan_waits_for_no_partition_without_news() -> None:
 
 
 @pytest.mark.parametrize("are_idle", [False, True])
-async def test_an_answer_that_a_quota_delays_tells_no_end(are_idle: bool) -> None:
+@pytest.mark.parametrize("why", [{"throttled_ms": 9_000}, {"is_complete": False}])
+async def test_an_answer_that_does_not_come_tells_no_end(are_idle: bool, why: dict[str, Any]) -> None:
     """
-    Brokers answer a client above its quota with nothing, however much there is to read.
+    Brokers answer a client above its quota with nothing, however much there is to read. Others answer in time.
 
     Taken for news that no partition has anything new, that would show a lag of 0 where all grow.
     """
@@ -94,7 +96,7 @@ async def test_an_answer_that_a_quota_delays_tells_no_end(are_idle: bool) -> Non
             states[it.source] = attrs.evolve(states[it.source], bytes_per_s=0.0)
         plan = attrs.evolve(plan, partitions=tuple(states[it.source].plan for it in plan.partitions))
     await asyncio.sleep(0.5)
-    empty = attrs.evolve(copied(plan), partitions=(), fetches=1, throttled_ms=9_000)
+    empty = attrs.evolve(copied(plan), partitions=(), fetches=1, **why)
     await tasks.outcomes.account(plan, empty, took_s=1.0)
     await asyncio.sleep(0.1)
 

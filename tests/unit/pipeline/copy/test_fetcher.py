@@ -112,6 +112,24 @@ async def test_epochs_without_records_keep_the_connection_to_a_broker_that_is_fa
     assert not [partition.failure for outcome in outcomes for partition in outcome.partitions if partition.failure]
 
 
+async def test_a_broker_that_has_answered_nothing_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    An epoch ends before one broker's first answer: it has records, which the other one's answers do not tell of.
+
+    Taken for a partition that has nothing new, it would show a lag of 0.
+    """
+    rig = rig_of(2, brokers=2)
+    first = await rig.epoch()
+    behind = rig.upstream(1).leader
+    monkeypatch.setattr(rig.source, "work_s", lambda line, key, _: 0.8 if (line.node, key) == (behind, FETCH) else 0.0)
+    rig.load(1, 1)
+    late = await rig.epoch(epoch_ms=200)
+    after = await rig.epoch()
+
+    assert [outcome.is_complete for outcome in (first, late, after)] == [True, False, True]
+    assert (late.fetches > 0, late.partitions, after.records) == (True, (), 3)
+
+
 async def test_a_quota_of_the_source_holds_in_the_next_epochs_too() -> None:
     """
     The broker reads nothing from the connection meanwhile; a fetch would seem to have no answer from it.
