@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from mm2py.config.connectors import NAMED_AGAIN
+from mm2py.config.connector import NAMED_AGAIN
 from mm2py.config.keys.row import FORMS, Key, Kind, LineLevel, Place
 from mm2py.config.keys.security import KAFKAS_OWN, SECURITY
 from mm2py.config.keys.table import find_key, known_names, levels_of, misspelt_name, nearest_name

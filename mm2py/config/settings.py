@@ -24,7 +24,7 @@ from mm2py.config.advice import (
 )
 from mm2py.config.explain import Effective, effective
 from mm2py.config.exposure import note_readable
-from mm2py.config.flow_settings import BrokenHistorySettings, FlowSettings, MembershipSettings
+from mm2py.config.flow_settings import FlowSettings, flow_settings
 from mm2py.config.importers.lines import Imported
 from mm2py.config.keys.row import LineLevel
 from mm2py.config.keys.table import find_key, nearest
@@ -41,13 +41,13 @@ from mm2py.config.resolve import (
     cluster_endpoint,
     clusters_named_again,
     flow_endpoint,
-    flow_settings,
     running_flows,
-    worker_membership,
 )
 from mm2py.config.rest import RestSettings, judge_rest, note_rest, rest_settings
 from mm2py.config.security import carries_secrets, encrypts_traffic, is_on_this_machine
+from mm2py.config.source import BrokenHistorySettings
 from mm2py.config.transforms import judge_transforms
+from mm2py.config.worker import MembershipSettings, worker_membership
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow
 from mm2py.model.topic import is_topic_name

@@ -15,7 +15,7 @@ from typing import ClassVar
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.config.flow_settings import MembershipSettings
+from mm2py.config.worker import MembershipSettings
 from mm2py.connectors.supervise import in_passing
 from mm2py.core.herder.membership import PROTOCOL, PROTOCOL_TYPE, NoCoordinatorError, Occupied
 from mm2py.errors import BrokerAnsweredError, Mm2Error

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from mm2py.clock import Clock
-from mm2py.config.flow_settings import StorageSettings
+from mm2py.config.worker import StorageSettings
 from mm2py.core.backoff import Backoff
 from mm2py.errors import BrokerAnsweredError, ConnectorsNotStoredError, Mm2Error
 from mm2py.model.endpoint import ClusterEndpoint

@@ -14,7 +14,7 @@ import pytest
 
 from mm2py.client import MirrorClient
 from mm2py.clock import SystemClock
-from mm2py.config.flow_settings import StorageSettings
+from mm2py.config.worker import StorageSettings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.errors import ClusterUnreachableError
 from mm2py.model.endpoint import ClusterEndpoint, Security

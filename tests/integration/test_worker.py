@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from mm2py.clock import SystemClock
-from mm2py.config.flow_settings import StorageSettings
+from mm2py.config.worker import StorageSettings
 from mm2py.devkit.broker import HOST, KafkaCluster
 from mm2py.errors import BrokerAnsweredError, ConnectorsNotStoredError, OverrideConflictError
 from mm2py.herder.takeover import take_over_positions

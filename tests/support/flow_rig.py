@@ -10,14 +10,11 @@ from typing import ClassVar
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.config.flow_settings import (
-    CopySettings,
-    FlowSettings,
-    HeartbeatSettings,
-    PolicySettings,
-    StorageSettings,
-    TopicSettings,
-)
+from mm2py.config.connector import PolicySettings
+from mm2py.config.flow_settings import FlowSettings
+from mm2py.config.heartbeat import HeartbeatSettings
+from mm2py.config.source import CopySettings, TopicSettings
+from mm2py.config.worker import StorageSettings
 from mm2py.connectors.context import BackgroundLoop, FlowContext
 from mm2py.connectors.reach import Reach
 from mm2py.errors import ClusterUnreachableError, Mm2Error, Verdict

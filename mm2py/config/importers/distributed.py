@@ -14,7 +14,6 @@ from typing import Final
 import attrs
 
 from mm2py.config.explain import MASK, might_be_secret
-from mm2py.config.flow_settings import StorageSettings
 from mm2py.config.importers.lines import Imported, Lines, ParsedFile, read_files
 from mm2py.config.importers.standalone import Connector, ConnectorClass, classify, take_connectors
 from mm2py.config.keys.row import LineLevel
@@ -25,6 +24,7 @@ from mm2py.config.problem import Problem
 from mm2py.config.properties import Document, Entry
 from mm2py.config.providers import Machine
 from mm2py.config.references import PROVIDERS, resolve_references
+from mm2py.config.worker import StorageSettings
 
 
 NAME: Final = "distributed worker"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.connectors import NAMED_AGAIN, OWNER_ID, TASK_IDS, only_reader_of
+from mm2py.config.connector import NAMED_AGAIN, OWNER_ID, TASK_IDS, only_reader_of
 from mm2py.config.importers.lines import Imported, Lines, ParsedFile, read_files
 from mm2py.config.importers.mirus import SOURCE_CLASS as MIRUS
 from mm2py.config.importers.mirus import take_mirus

@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from mm2py.config.connectors import only_reader_of
+from mm2py.config.connector import only_reader_of
 from mm2py.config.keys.row import Key, Kind, LineLevel, Place
 from mm2py.config.keys.table import KEYS, find_key, key_named, nearest
 from mm2py.config.layers import DEFAULT, LIVE, spellings

@@ -6,17 +6,13 @@ from operator import attrgetter
 
 import pytest
 
+from mm2py.config.checkpoint import CheckpointSettings
+from mm2py.config.connector import PolicySettings
 from mm2py.config.explain import node_settings
-from mm2py.config.flow_settings import (
-    CheckpointSettings,
-    CopySettings,
-    HeartbeatSettings,
-    MembershipSettings,
-    PolicySettings,
-    StorageSettings,
-    TopicSettings,
-)
+from mm2py.config.heartbeat import HeartbeatSettings
 from mm2py.config.settings import ConfigError, FlowSettings
+from mm2py.config.source import CopySettings, TopicSettings
+from mm2py.config.worker import MembershipSettings, StorageSettings
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import Flow

@@ -10,7 +10,7 @@ from typing import cast
 import attrs
 import pytest
 
-from mm2py.config.flow_settings import MembershipSettings
+from mm2py.config.worker import MembershipSettings
 from mm2py.errors import ClusterUnreachableError, Mm2Error
 from mm2py.herder import worker_membership
 from mm2py.herder.runner import FlowRunner

@@ -9,7 +9,7 @@ from functools import partial
 import attrs
 import pytest
 
-from mm2py.config.flow_settings import StorageSettings
+from mm2py.config.worker import StorageSettings
 from mm2py.errors import BrokerConnectionError, ConnectorsNotStoredError
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.model.herder.connector_configs import KeyValue, RestartRequest, config_record

@@ -7,7 +7,7 @@ from functools import partial
 import attrs
 import pytest
 
-from mm2py.config.flow_settings import StorageSettings
+from mm2py.config.worker import StorageSettings
 from mm2py.core.herder import overrides as verbs
 from mm2py.model.flow import Flow
 from mm2py.model.herder.overrides import NO_OVERRIDES

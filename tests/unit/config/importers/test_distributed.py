@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.config.flow_settings import MembershipSettings
 from mm2py.config.importers.distributed import import_distributed, masked, read_worker, unmasked
 from mm2py.config.problem import Problem
 from mm2py.config.settings import MirrorSettings, import_settings
+from mm2py.config.worker import MembershipSettings
 from tests.support.config_files import problems_of, refusals_of
 
 

@@ -1,0 +1,44 @@
+"""What a MirrorCheckpointConnector is configured with."""
+
+from __future__ import annotations
+
+import attrs
+
+from mm2py.config.resolve import FlowReader, look_interval_s, periodic
+
+
+@attrs.frozen
+class CheckpointSettings:
+    """Which consumer groups a flow translates, and how it syncs their offsets. The defaults are MirrorMaker's."""
+
+    groups: tuple[str, ...] = (".*",)
+    groups_exclude: tuple[str, ...] = ("console-consumer-.*", "connect-.*", "__.*")
+    group_filter_class: str = "org.apache.kafka.connect.mirror.DefaultGroupFilter"
+    refresh_enabled: bool = True
+    refresh_interval_s: float = 30.0
+    is_emitted: bool = True
+    emit_interval_s: float = 60.0
+    is_synced: bool = False
+    sync_interval_s: float = 60.0
+    #: Whether a group's offsets at the target may be set back.
+    sync_rewinds: bool = False
+    topic_replication_factor: int = 3
+
+
+def checkpoint_settings(of: FlowReader) -> CheckpointSettings:
+    refresh_enabled, _ = periodic(of, "refresh.groups")
+    is_synced, sync_interval_s = periodic(of, "sync.group.offsets")
+    emit_interval_s = of.number("emit.checkpoints.interval.seconds")
+    return CheckpointSettings(
+        groups=of.texts("groups"),
+        groups_exclude=of.texts("groups.exclude"),
+        group_filter_class=of.text("group.filter.class"),
+        refresh_enabled=refresh_enabled,
+        refresh_interval_s=look_interval_s(of, "refresh.groups.interval.seconds"),
+        is_emitted=of.flag("emit.checkpoints.enabled") and emit_interval_s >= 0,
+        emit_interval_s=float(max(0, emit_interval_s)),
+        is_synced=is_synced,
+        sync_interval_s=sync_interval_s,
+        sync_rewinds=of.flag("sync.group.offsets.rewind.enabled"),
+        topic_replication_factor=of.number("checkpoints.topic.replication.factor"),
+    )
