@@ -38,7 +38,6 @@ from mm2py.herder.runner import FlowRunner
 from mm2py.herder.settings_changes import SettingsChanges, copy_tasks_of
 from mm2py.herder.this_node import this_node
 from mm2py.herder.worker_membership import WorkerMembership
-from mm2py.model.epoch import SETTLING_MS
 from mm2py.model.flow import Flow
 from mm2py.model.herder.connector_configs import RestartRequest
 from mm2py.model.herder.node import Node
@@ -98,7 +97,7 @@ class MirrorMaker:
             clock=clock,
             events=events,
             secrets_key_file=settings.secrets_key_file,
-            uses_sql=any(flow.is_enabled and flow.transforms.use_spark for flow in settings.flows),
+            uses_sql=any(flow.is_enabled and flow.source_connector.transforms.use_spark for flow in settings.flows),
         )
         self._epochs = EpochRunner(self._spark, clock, events, plans_port=settings.plans_port)
         #: Counters continue across a reload of their flow.
@@ -382,8 +381,8 @@ class MirrorMaker:
 
     def _drain_s(self, settings: FlowSettings) -> float:
         """Return how long a flow's epochs may take to end; on a Spark cluster they do not see stop files."""
-        epoch_ms = 0 if self._spark.settings.is_embedded else max(settings.copying.epoch_ms, SETTLING_MS)
-        return (epoch_ms + max(settings.copying.shutdown_ms, settings.copying.drain_ms)) / 1000
+        copying = settings.source_connector.copying
+        return copying.last_s if self._spark.settings.is_embedded else copying.settling_s
 
 
 class FreezesWhatStays:

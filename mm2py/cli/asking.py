@@ -72,7 +72,8 @@ class MirrorFile:
 
     def positions_topics(self, target: str) -> frozenset[str]:
         """Return the positions topics of all flows into *target*."""
-        return frozenset(flow.offset_storage.topic for flow in self.settings.flows if flow.flow.target == target)
+        into = (flow.source_connector for flow in self.settings.flows if flow.flow.target == target)
+        return frozenset(config.offset_storage.topic for config in into)
 
     def only_target(self) -> str:
         """Return the cluster that need not be named, because it is the target of all flows."""
@@ -95,7 +96,7 @@ class MirrorFile:
         ]
         if not concerned:
             return DefaultReplicationPolicy()
-        return policy_of(max(concerned, key=promise))
+        return policy_of(max(concerned, key=promise).source_connector)
 
 
 def config_from_servers(servers: str, command_config: Path | None) -> MirrorClientConfig:

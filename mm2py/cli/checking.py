@@ -9,12 +9,11 @@ from mm2py.config.layers import Side
 from mm2py.config.problem import Problem
 from mm2py.config.rest import RestSettings
 from mm2py.config.settings import MirrorSettings
-from mm2py.connectors.plugins import config_filter_of, group_filter_of, policy_of, topic_filter_of
+from mm2py.connectors.plugins import unusable_classes
 from mm2py.core.transform.matching import TopicTransforms
 from mm2py.model.flow import Flow
 from mm2py.model.transform import Transform
 from mm2py.pipeline.spark.sealing import SecretsKeyError, check_key_file
-from mm2py.policy.plugins import PluginError
 from mm2py.rest.access.users import read_users
 from mm2py.wire.security.contexts import SecuritySettingsError, server_context, tls_context
 
@@ -24,12 +23,9 @@ def refused_here(settings: MirrorSettings) -> list[Problem]:
     problems: dict[Problem, None] = {}
     written = lines_of(settings)
     for flow in settings.flows:
-        for load in (policy_of, topic_filter_of, group_filter_of, config_filter_of):
-            try:
-                load(flow)
-            except PluginError as error:
-                line = written.get((str(flow.flow), error.key), "")
-                problems[Problem(line, error.key, f"{error.class_name}: {error.reason}", error.hint)] = None
+        for error in unusable_classes(flow):
+            line = written.get((str(flow.flow), error.key), "")
+            problems[Problem(line, error.key, f"{error.class_name}: {error.reason}", error.hint)] = None
         for side, endpoint in ((Side.SOURCE, flow.source), (Side.TARGET, flow.target)):
             try:
                 tls_context(endpoint)
@@ -73,7 +69,9 @@ def lines_of(settings: MirrorSettings) -> dict[tuple[str, str], str]:
 
 def transforms_tried(settings: MirrorSettings) -> dict[Flow, tuple[Transform, ...]]:
     """Return the transforms of each enabled flow."""
-    return {flow.flow: TopicTransforms(flow.transforms).tasks for flow in settings.flows if flow.is_enabled}
+    return {
+        flow.flow: TopicTransforms(flow.source_connector.transforms).tasks for flow in settings.flows if flow.is_enabled
+    }
 
 
 def needs_spark(settings: MirrorSettings) -> bool:

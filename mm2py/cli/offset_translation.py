@@ -89,7 +89,7 @@ async def _translate(options: argparse.Namespace) -> None:
     for alias in flow.aliases:
         mirror.known(alias, "flow")
     settings = mirror.flow(flow)
-    positions_topic = settings.offset_storage.topic if settings else ""
+    positions_topic = settings.source_connector.offset_storage.topic if settings else ""
     needs_source = not options.back and any(_PLACE.fullmatch(what) is None for what in options.what)
     async with AsyncExitStack() as clients:
         target = await clients.enter_async_context(MirrorClient(mirror.client_config(flow.target, source=flow.source)))
@@ -99,7 +99,7 @@ async def _translate(options: argparse.Namespace) -> None:
             source=source,
             target_alias=flow.target,
             positions_topic=positions_topic,
-            name_remote=remote_names_of(settings) if settings else None,
+            name_remote=remote_names_of(settings.source_connector) if settings else None,
         )
         asked_at = target if options.back or source is None else source
         rows = [row for what in options.what for row in await _rows(what, asked_at, translation, is_back=options.back)]

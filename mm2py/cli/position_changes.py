@@ -362,7 +362,7 @@ async def _runner(options: argparse.Namespace, settings: FlowSettings, clock: Cl
     group = None if options.connector else worker_group(options.file)
     if group is None:
         return None
-    of_worker = attrs.evolve(settings, membership=attrs.evolve(settings.membership, group=group))
+    of_worker = attrs.evolve(settings, worker=attrs.evolve(settings.worker, group_id=group))
     return await find_runner(of_worker, clock, of_java=True)
 
 

@@ -213,7 +213,7 @@ async def _describe(options: argparse.Namespace, clock: Clock) -> None:
     choice = Choice.of(options)
     settings = chosen_flow(await read_settings(options, clock), options.flow)
     survey = await _survey(settings, choice, clock)
-    name_remote = remote_names_of(settings)
+    name_remote = remote_names_of(settings.source_connector)
     rows = [
         _Row(
             source,

@@ -32,11 +32,11 @@ async def show(options: argparse.Namespace, clock: Clock) -> None:
         raise ArgumentsError(f"--sample must be from 1 to {_SAMPLE_MAX}")
     mirror = MirrorFile.read(options.file)
     settings = mirror.chosen(options.flow)
-    transforms = transforms_of(settings)
+    transforms = transforms_of(settings.source_connector)
     task = transforms.task_of(options.topic)
     remote_topic = transforms.name_remote(options.topic)
     transform = transforms.tasks[task] if task is not None else Transform("no transform")
-    records = await newest(settings, options.topic, options.sample, clock)
+    records = await newest(settings.source_connector, options.topic, options.sample, clock)
     host = SparkHost(mirror.settings.spark, copy_tasks=1, clock=clock, events=EventLog(clock))
     try:
         with redirect_stdout(sys.stderr):  # what a function prints is no part of the answer

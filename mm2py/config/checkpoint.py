@@ -1,16 +1,21 @@
-"""What a MirrorCheckpointConnector is configured with."""
+"""The config of a MirrorCheckpointConnector."""
 
 from __future__ import annotations
 
 import attrs
 
+from mm2py.config.connector import ConnectorConfig, TopicFilterSettings, topic_filter_settings
 from mm2py.config.resolve import FlowReader, look_interval_s, periodic
+from mm2py.model.transform import FlowTransforms
 
 
 @attrs.frozen
-class CheckpointSettings:
-    """Which consumer groups a flow translates, and how it syncs their offsets. The defaults are MirrorMaker's."""
+class MirrorCheckpointConfig(ConnectorConfig):
+    """Which consumer groups are translated, and how their offsets are synchronised. The defaults are MirrorMaker's."""
 
+    topics: TopicFilterSettings
+    #: Whose routers name remote topics.
+    transforms: FlowTransforms
     groups: tuple[str, ...] = (".*",)
     groups_exclude: tuple[str, ...] = ("console-consumer-.*", "connect-.*", "__.*")
     group_filter_class: str = "org.apache.kafka.connect.mirror.DefaultGroupFilter"
@@ -25,11 +30,14 @@ class CheckpointSettings:
     topic_replication_factor: int = 3
 
 
-def checkpoint_settings(of: FlowReader) -> CheckpointSettings:
+def checkpoint_config(of: FlowReader, shared: ConnectorConfig, transforms: FlowTransforms) -> MirrorCheckpointConfig:
     refresh_enabled, _ = periodic(of, "refresh.groups")
     is_synced, sync_interval_s = periodic(of, "sync.group.offsets")
     emit_interval_s = of.number("emit.checkpoints.interval.seconds")
-    return CheckpointSettings(
+    return MirrorCheckpointConfig(
+        **attrs.asdict(shared, recurse=False),
+        topics=topic_filter_settings(of),
+        transforms=transforms,
         groups=of.texts("groups"),
         groups_exclude=of.texts("groups.exclude"),
         group_filter_class=of.text("group.filter.class"),

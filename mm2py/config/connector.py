@@ -6,8 +6,10 @@ from typing import Final
 
 import attrs
 
+from mm2py.config.resolve import FlowReader
 from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.flow import Flow
 
 
 #: Stems of settings that only one connector reads; all others are the source connector's, or shared.
@@ -27,8 +29,6 @@ _OWNED: Final = {
 #: and the one for checkpoints.
 TASK_IDS: Final = f"{SOURCE}.transactional.id"
 OWNER_ID: Final = f"{CHECKPOINT}.transactional.id"
-#: What a flow's lines begin with that say how a connector names a cluster which the flow reaches by other addresses.
-NAMED_AGAIN: Final = "named.again"
 
 
 @attrs.frozen
@@ -43,17 +43,44 @@ class PolicySettings:
 
 
 @attrs.frozen
-class NamedAgain:
-    """How a connector names one of the flow's clusters, by other addresses than those that are used: the flow runs if
-    that is the same cluster.
-    """
+class TopicFilterSettings:
+    """Which topics a connector is about."""
 
-    key: str
-    #: The connector, or its file.
-    where: str
-    endpoint: ClusterEndpoint
+    names: tuple[str, ...]
+    exclude: tuple[str, ...]
+    filter_class: str
+
+
+@attrs.frozen
+class ConnectorConfig:
+    """What each connector of a flow is configured with."""
+
+    flow: Flow
+    #: Are the flow's topics mirrored?
+    is_enabled: bool
+    source: ClusterEndpoint
+    target: ClusterEndpoint
+    policy: PolicySettings
+    #: Time limit of one round of a periodic job at the clusters' topics, configs, ACLs or groups.
+    admin_timeout_ms: int
 
 
 def only_reader_of(name: str) -> str | None:
     """Return the connector that alone reads setting *name*; None if it is not a checkpoint or heartbeat setting."""
     return next((connector for connector, stems in _OWNED.items() if name.startswith(stems)), None)
+
+
+def shared_config(of: FlowReader, flow: Flow, source: ClusterEndpoint, target: ClusterEndpoint) -> ConnectorConfig:
+    """Read what a flow's connectors have in common."""
+    policy = PolicySettings(
+        class_name=of.text("replication.policy.class"),
+        separator=of.text("replication.policy.separator"),
+        internal_separator_enabled=of.flag("replication.policy.internal.topic.separator.enabled"),
+        prefix=of.text("remote.topic.prefix"),
+        suffix=of.text("remote.topic.suffix"),
+    )
+    return ConnectorConfig(flow, of.flag("enabled"), source, target, policy, of.number("admin.timeout.ms"))
+
+
+def topic_filter_settings(of: FlowReader) -> TopicFilterSettings:
+    return TopicFilterSettings(of.texts("topics"), of.texts("topics.exclude"), of.text("topic.filter.class"))

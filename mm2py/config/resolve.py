@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Final, cast
 
 import attrs
 
-from mm2py.config.connector import NAMED_AGAIN, NamedAgain
 from mm2py.config.keys.row import LAST_PORT, Key
 from mm2py.config.keys.table import key_named
 from mm2py.config.layers import Layers, Side, Value, spellings
@@ -29,6 +28,8 @@ _ADDRESS = re.compile(r"(?:[0-9a-zA-Z%._-]*://)?(\[[0-9a-fA-F:.%]+\]|[0-9a-zA-Z%
 HEARTBEAT_INTERVAL = "emit.heartbeats.interval.seconds"
 #: How often topics and groups are listed if the file does not say; Java's default of 600 s is for all that it reads.
 _LOOK_INTERVAL_S = 30.0
+#: What a flow's lines begin with that say how a connector names a cluster which the flow reaches by other addresses.
+NAMED_AGAIN: Final = "named.again"
 
 
 def read(layers: Layers, key: Key, flow: Flow | None = None) -> object:
@@ -137,6 +138,18 @@ def flow_endpoint(layers: Layers, flow: Flow, side: Side) -> ClusterEndpoint | P
 def cluster_endpoint(layers: Layers, alias: str) -> ClusterEndpoint | Problem:
     """Read the connection settings of cluster *alias*, independently of a flow."""
     return _reach(layers, alias, None, Side.SOURCE)
+
+
+@attrs.frozen
+class NamedAgain:
+    """How a connector names one of the flow's clusters, by other addresses than those that are used: the flow runs if
+    that is the same cluster.
+    """
+
+    key: str
+    #: The connector, or its file.
+    where: str
+    endpoint: ClusterEndpoint
 
 
 def clusters_named_again(layers: Layers, flow: Flow) -> Iterator[NamedAgain | Problem]:

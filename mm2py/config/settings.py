@@ -47,7 +47,7 @@ from mm2py.config.rest import RestSettings, judge_rest, note_rest, rest_settings
 from mm2py.config.security import carries_secrets, encrypts_traffic, is_on_this_machine
 from mm2py.config.source import BrokenHistorySettings
 from mm2py.config.transforms import judge_transforms
-from mm2py.config.worker import MembershipSettings, worker_membership
+from mm2py.config.worker import WorkerConfig, distributed_worker_config
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow
 from mm2py.model.topic import is_topic_name
@@ -89,7 +89,7 @@ class MirrorSettings:
     rest: RestSettings = attrs.field(factory=RestSettings)
     notes: tuple[Problem, ...] = ()
     #: A distributed worker's own group, at the target of all its flows.
-    worker: MembershipSettings = attrs.field(factory=MembershipSettings)
+    worker: WorkerConfig = attrs.field(factory=lambda: WorkerConfig(""))
     #: Enabled flows of the file that other nodes run.
     elsewhere: tuple[FlowSettings, ...] = attrs.field(default=(), repr=False)
     #: Every key's value and origin, secrets masked.
@@ -232,7 +232,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
             *_advise(layers, lines),
             *note_readable(given.files, lines, layers, given.machine),
         ),
-        worker=worker_membership(layers, flows[0].flow.target if flows else next(iter(aliases), "")),
+        worker=distributed_worker_config(layers, flows[0].flow.target if flows else next(iter(aliases), "")),
         elsewhere=_elsewhere(layers, flows),
         effective=tuple(effective(layers, [settings.flow for settings in flows], lines)),
         provided=resolved.files,
@@ -426,7 +426,7 @@ def _note_aliases(layers: Layers, flows: Iterable[FlowSettings]) -> Iterator[Pro
                 message = f"applies to all flows; it is no setting of cluster {alias}, whose alias it begins with"
                 yield Problem(found.where, found.key, message)
     for settings in flows:
-        separator, alias = settings.policy.separator, settings.flow.source
+        separator, alias = settings.source_connector.policy.separator, settings.flow.source
         if settings.is_enabled and separator and separator in alias:
             message = f"alias {alias} contains the separator {separator!r}: cycles cannot be told from topic names"
             yield Problem(where, "clusters", message, "choose another alias or replication.policy.separator")

@@ -1,16 +1,18 @@
-"""What a MirrorSourceConnector is configured with."""
+"""The config of a MirrorSourceConnector."""
 
 from __future__ import annotations
 
 import attrs
 
+from mm2py.config.connector import ConnectorConfig, TopicFilterSettings, topic_filter_settings
 from mm2py.config.keys.cluster import LEAST_TRANSACTION_MS
 from mm2py.config.keys.table import key_named
 from mm2py.config.resolve import FlowReader, look_interval_s, periodic
-from mm2py.model.epoch import CopyLimits
+from mm2py.config.worker import StorageSettings
+from mm2py.model.epoch import SETTLING_MS, CopyLimits
 from mm2py.model.patterns import split_list
 from mm2py.model.timestamp import timestamp_ms
-from mm2py.model.transform import Errors
+from mm2py.model.transform import Errors, FlowTransforms
 
 
 #: Kafka's numbers of the codecs; any other value keeps the source's.
@@ -20,12 +22,9 @@ _LEAST_BUFFER_BYTES = 1024 * 1024
 
 
 @attrs.frozen
-class TopicSettings:
+class TopicSettings(TopicFilterSettings):
     """Which topics a flow mirrors, and how often it looks for them."""
 
-    names: tuple[str, ...]
-    exclude: tuple[str, ...]
-    filter_class: str
     heartbeats_enabled: bool
     refresh_enabled: bool
     refresh_interval_s: float
@@ -54,6 +53,16 @@ class CopySettings:
     #: Are the records of transforms written in transactions?
     is_exactly_once: bool = False
     transaction_timeout_ms: int = 60_000
+
+    @property
+    def settling_s(self) -> float:
+        """How long tasks may take to end their epochs and what follows these."""
+        return max(self.epoch_ms, SETTLING_MS) / 1000 + self.last_s
+
+    @property
+    def last_s(self) -> float:
+        """How long they may take once they see that their epochs are to end."""
+        return max(self.shutdown_ms, self.drain_ms) / 1000
 
 
 @attrs.frozen
@@ -97,12 +106,45 @@ class BrokenHistorySettings:
     on_target_rewound: str = "copy-again"
 
 
+@attrs.frozen
+class MirrorSourceConfig(ConnectorConfig):
+    """Which topics are mirrored, and how."""
+
+    topics: TopicSettings
+    #: Where positions are kept.
+    offset_storage: StorageSettings
+    copying: CopySettings
+    limits: CopyLimits
+    topic_sync: TopicSyncSettings
+    broken_history: BrokenHistorySettings
+    offset_syncs: OffsetSyncSettings
+    transforms: FlowTransforms
+
+
+def source_config(of: FlowReader, shared: ConnectorConfig, transforms: FlowTransforms) -> MirrorSourceConfig:
+    return MirrorSourceConfig(
+        **attrs.asdict(shared, recurse=False),
+        topics=topic_settings(of),
+        offset_storage=StorageSettings(
+            of.text("offsets.storage.topic")
+            or of.text("offset.storage.topic")
+            or f"mm2-offsets.{shared.flow.source}.internal",
+            of.number("offset.storage.replication.factor"),
+            of.number("offset.storage.partitions"),
+        ),
+        copying=copy_settings(of),
+        limits=copy_limits(of),
+        topic_sync=topic_sync_settings(of),
+        broken_history=broken_history_settings(of),
+        offset_syncs=offset_sync_settings(of),
+        transforms=transforms,
+    )
+
+
 def topic_settings(of: FlowReader) -> TopicSettings:
     refresh_enabled, refresh_interval_s = periodic(of, "refresh.topics")
     return TopicSettings(
-        names=of.texts("topics"),
-        exclude=of.texts("topics.exclude"),
-        filter_class=of.text("topic.filter.class"),
+        **attrs.asdict(topic_filter_settings(of), recurse=False),
         heartbeats_enabled=of.flag("heartbeats.replication.enabled"),
         refresh_enabled=refresh_enabled,
         refresh_interval_s=refresh_interval_s,

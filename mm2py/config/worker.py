@@ -1,4 +1,4 @@
-"""What a worker of Kafka Connect is configured with: its group, and the topics that it keeps things in."""
+"""The config of a worker of Kafka Connect: its group, and the topics that it keeps things in."""
 
 from __future__ import annotations
 
@@ -8,37 +8,48 @@ from mm2py.config.connector import OWNER_ID, TASK_IDS
 from mm2py.config.keys.row import trimmed
 from mm2py.config.layers import Layers
 from mm2py.config.resolve import FlowReader, running_flows
+from mm2py.model.connector_offset import SOURCE
 from mm2py.model.flow import Flow
-
-
-@attrs.frozen
-class MembershipSettings:
-    """The group at the target whose members share a flow."""
-
-    #: Empty: the source's alias and ``-mm2``.
-    group: str = ""
-    session_ms: int = 6_000
-    heartbeat_ms: int = 2_000
-    #: Whether a second node stands by.
-    refuses: bool = True
-    #: `group.instance.id`: this node's place waits for it while it restarts. Empty: it leaves the group.
-    instance: str = ""
-    #: What the transactional ids of copy tasks begin with, and the one for checkpoints, if the flow consists of a
-    #: worker's connectors. Empty: they follow from the group.
-    task_ids: str = ""
-    owner_id: str = ""
+from mm2py.model.herder.node_status import status_topic
+from mm2py.model.herder.stored_overrides import overrides_topic
 
 
 @attrs.frozen
 class StorageSettings:
-    """A topic at the target where a flow keeps what it has to know; without a name it has the default one."""
+    """A topic at the target where a worker keeps what it has to know."""
 
     topic: str = ""
     replication_factor: int = 3
     partitions: int = 1
 
 
-def flow_membership(of: FlowReader, flow: Flow) -> MembershipSettings:
+@attrs.frozen
+class WorkerConfig:
+    """What the worker is configured with that runs a flow's connectors: its group at the target, and its topics."""
+
+    group_id: str
+    session_ms: int = 6_000
+    heartbeat_ms: int = 2_000
+    #: Whether a second node stands by.
+    refuses: bool = True
+    #: `group.instance.id`: this node's place waits for it while it restarts. Empty: it leaves the group.
+    instance: str = ""
+    #: What the transactional ids of copy tasks begin with.
+    task_ids: str = attrs.field(default=attrs.Factory(lambda self: f"{self.group_id}-{SOURCE}", takes_self=True))
+    #: The transactional id of what the flow's owner alone writes, as Java's leader has it.
+    owner_id: str = attrs.field(default=attrs.Factory(lambda self: f"connect-cluster-{self.group_id}", takes_self=True))
+    #: Where overrides by operators are kept.
+    config_storage: StorageSettings = StorageSettings()
+    #: Where nodes that share the flow report to each other.
+    status_storage: StorageSettings = StorageSettings(partitions=5)
+
+    def task_id(self, task: int) -> str:
+        """Return the transactional id of a copy task, as Java's tasks have it."""
+        return f"{self.task_ids}-{task}"
+
+
+def worker_config(of: FlowReader, flow: Flow) -> WorkerConfig:
+    """Read the config of the worker that runs *flow*."""
     # One line applies to all flows into a cluster, but each needs its own group.
     group = of.text("group.id")
     others = (other for other in running_flows(of.layers) if other.target == flow.target and other != flow)
@@ -47,24 +58,33 @@ def flow_membership(of: FlowReader, flow: Flow) -> MembershipSettings:
     of_flow, task_ids, owner_id = (of.layers.get(f"{flow}.{key}") for key in ("group.id", TASK_IDS, OWNER_ID))
     if of_flow is not None:
         group, is_shared = trimmed(of_flow.text), False
-    refuses = of.text("copy.on.second.node") == "refuse"
+    worker = _of_group(of, f"{group}-{flow.source}" if is_shared else group or f"{flow.source}-mm2")
     return attrs.evolve(
-        _of_group(of, f"{group}-{flow.source}" if is_shared else group),
-        instance=of.text("group.instance.id") if refuses else "",
-        task_ids="" if task_ids is None else task_ids.text,
-        owner_id="" if owner_id is None else owner_id.text,
+        worker,
+        instance=of.text("group.instance.id") if worker.refuses else "",
+        task_ids=worker.task_ids if task_ids is None else task_ids.text,
+        owner_id=worker.owner_id if owner_id is None else owner_id.text,
+        config_storage=StorageSettings(
+            of.text("config.storage.topic") or overrides_topic(flow.source),
+            of.number("config.storage.replication.factor"),
+        ),
+        status_storage=StorageSettings(
+            of.text("status.storage.topic") or status_topic(flow.source),
+            of.number("status.storage.replication.factor"),
+            of.number("status.storage.partitions"),
+        ),
     )
 
 
-def worker_membership(layers: Layers, target: str) -> MembershipSettings:
+def distributed_worker_config(layers: Layers, target: str) -> WorkerConfig:
     """Read how a distributed worker is a member of its own group, at cluster *target*."""
     of = FlowReader(layers, Flow("", target))
     return _of_group(of, of.text("group.id"))
 
 
-def _of_group(of: FlowReader, group: str) -> MembershipSettings:
-    return MembershipSettings(
-        group=group,
+def _of_group(of: FlowReader, group: str) -> WorkerConfig:
+    return WorkerConfig(
+        group,
         session_ms=of.number("session.timeout.ms"),
         heartbeat_ms=of.number("heartbeat.interval.ms"),
         refuses=of.text("copy.on.second.node") == "refuse",

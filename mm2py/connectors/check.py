@@ -106,7 +106,7 @@ class FlowCheck:
         self._findings.append(Finding(level, str(self._settings.flow), text, hint))
 
     async def _checked(self, checked: CheckedFlow) -> CheckedFlow:
-        settings, policy = self._settings, policy_of(self._settings)
+        settings, policy = self._settings, policy_of(self._settings.source_connector)
         source, target = self._sides[Side.SOURCE], self._sides[Side.TARGET]
         remote_of: Mapping[str, str] = {}
         groups: Sequence[str] = ()
@@ -115,7 +115,7 @@ class FlowCheck:
             checked = attrs.evolve(
                 checked, topics=len(remote_of), partitions=sum(source.partitions[topic] for topic in remote_of)
             )
-            if settings.checkpoints.is_emitted:
+            if settings.checkpoint_connector.is_emitted:
                 found = await self._groups(source)
                 groups, checked = found or (), attrs.evolve(checked, groups=None if found is None else len(found))
             if target.cluster is not None:
@@ -129,8 +129,8 @@ class FlowCheck:
 
     def _selected(self, source: Reached) -> Mapping[str, str]:
         """Return remote topics by topic, and note what a user would not expect."""
-        selected = selected_topics(self._settings, source.partitions)
-        alias, chosen = source.checked.alias, self._settings.topics.names
+        selected = selected_topics(self._settings.source_connector, source.partitions)
+        alias, chosen = source.checked.alias, self._settings.source_connector.topics.names
         literal = [name for name in chosen if _LITERAL.fullmatch(name) and name not in source.partitions]
         if literal:
             text = f"{alias} has no {named(Resource.TOPIC, literal)}, or does not let {source.checked.principal} see it"
@@ -149,7 +149,7 @@ class FlowCheck:
     async def _groups(self, source: Reached) -> Sequence[str] | None:
         """Return the consumer groups that match; None if the source does not list them."""
         assert source.cluster is not None  # noqa: S101 - what is asked is reached
-        chosen = group_filter_of(self._settings)
+        chosen = group_filter_of(self._settings.checkpoint_connector)
         try:
             async with limited(self._settings.source):
                 listed = await Groups(source.cluster).list_groups()
@@ -203,7 +203,7 @@ class FlowCheck:
             return
         source = self._sides[Side.SOURCE].topics.topics
         for topic, remote in sorted(remote_of.items()):
-            factor = self._settings.topics.replication_factor
+            factor = self._settings.source_connector.topics.replication_factor
             if factor is None:
                 factor = max(1, min(source[topic].replication_factor, there.brokers))
             if remote not in there.partitions:
@@ -243,7 +243,10 @@ class FlowCheck:
             if all(refusal.is_of_nodes for refusal, _ in refused):
                 text, level = f"{text}; only several nodes of the flow need it", Level.WARNING
             yield Finding(level, str(self._settings.flow), text, hint)
-        factor, is_told = self._settings.topics.replication_factor or 0, any(key[0] == _REMOTE for key in alike)
+        factor, is_told = (
+            self._settings.source_connector.topics.replication_factor or 0,
+            any(key[0] == _REMOTE for key in alike),
+        )
         if self._settings.is_enabled and there is self._sides[Side.TARGET] and factor > there.brokers and not is_told:
             text = f"new remote topics could not be created: {_too_few(_REMOTE, factor, there)}"
             yield Finding(Level.ERROR, str(self._settings.flow), text, f"lower {_REMOTE}, or add brokers")

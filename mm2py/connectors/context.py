@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeAlias, TypeVar, cast
 
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.config.settings import FlowSettings
+from mm2py.config.checkpoint import MirrorCheckpointConfig
+from mm2py.config.flow_settings import FlowSettings
+from mm2py.config.heartbeat import MirrorHeartbeatConfig
+from mm2py.config.source import MirrorSourceConfig
+from mm2py.config.worker import WorkerConfig
 from mm2py.connectors.control_writers import ControlWriters
 from mm2py.connectors.reach import Reach
 from mm2py.connectors.supervise import supervise
@@ -18,11 +22,21 @@ from mm2py.storage.unreadable_records import PassedOver
 from mm2py.telemetry.journal import EventLog
 
 
-@attrs.frozen
-class FlowContext:
-    """What a flow passes to each of its groups."""
+C_co = TypeVar("C_co", covariant=True)
+D = TypeVar("D")
 
-    settings: FlowSettings
+
+@attrs.frozen
+class FlowContext(Generic[C_co]):
+    """What a flow passes to each of its connectors, with that connector's config; or its herder, with all of them."""
+
+    config: C_co
+    flow: Flow
+    worker: WorkerConfig
+    #: How many tasks the flow has on all nodes.
+    tasks: int
+    #: Time limit of a drain.
+    drain_s: float
     #: One for all groups of the flow, so that an unreachable cluster is reported once.
     reach: Reach
     clock: Clock
@@ -30,24 +44,30 @@ class FlowContext:
     jitter: Callable[[], float]
     #: One for all lives of its groups, so that an invalid record is reported once.
     passed_over: PassedOver = attrs.field(
-        default=attrs.Factory(lambda self: PassedOver(self.settings.flow, self.events), takes_self=True)
+        default=attrs.Factory(lambda self: PassedOver(self.flow, self.events), takes_self=True)
     )
     #: Gets the ids of the source's and of the target's cluster once they are reached; raises if they must not be used.
     on_clusters: Callable[[str | None, str | None], None] = lambda _source, _target: None
     #: What is written on the target by; one for all lives.
     writers: ControlWriters = attrs.field(
         default=attrs.Factory(
-            lambda self: ControlWriters(self.settings, self.events, self.reach, self.jitter), takes_self=True
+            lambda self: ControlWriters(self.flow, self.worker, self.events, self.reach, self.jitter), takes_self=True
         )
     )
 
-    @property
-    def flow(self) -> Flow:
-        return self.settings.flow
+    def of(self, config: D) -> FlowContext[D]:
+        """Return what a connector with *config* is passed."""
+        return attrs.evolve(cast("FlowContext[D]", self), config=config)
 
     async def supervise(self, task: str, body: Callable[[], Awaitable[None]]) -> None:
         """Run *body*, and again after each failure."""
         await supervise(task, body, clock=self.clock, jitter=self.jitter, report=self.events.emit)
+
+
+HerderContext: TypeAlias = FlowContext[FlowSettings]
+SourceContext: TypeAlias = FlowContext[MirrorSourceConfig]
+CheckpointContext: TypeAlias = FlowContext[MirrorCheckpointConfig]
+HeartbeatContext: TypeAlias = FlowContext[MirrorHeartbeatConfig]
 
 
 class BackgroundLoop(ABC):

@@ -18,13 +18,14 @@ from typing import ClassVar, Final
 
 import attrs
 
-from mm2py.config.settings import FlowSettings
+from mm2py.config.source import MirrorSourceConfig
+from mm2py.config.worker import WorkerConfig
 from mm2py.connectors.reach import Reach
 from mm2py.connectors.source.transactions import end_open_transactions
 from mm2py.connectors.supervise import until_set
 from mm2py.core.backoff import Backoff, Contention
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
-from mm2py.model.flow import TopicPartition
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.telemetry.events import ControlWritesGuarded, ControlWritesUnguarded, FlowFenced
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
@@ -46,16 +47,6 @@ _FENCES_FORGOTTEN_S: Final = 60.0
 _REFUSED_S: Final = 60.0
 
 
-def owner_id(settings: FlowSettings) -> str:
-    """Return the transactional id of the flow's owner; Java's leader uses it, or its task that writes checkpoints."""
-    return settings.membership.owner_id or f"connect-cluster-{settings.group_id}"
-
-
-def task_id(settings: FlowSettings, task: int) -> str:
-    """Return the transactional id of a task; Java's tasks use it."""
-    return f"{settings.membership.task_ids or f'{settings.group_id}-MirrorSourceConnector'}-{task}"
-
-
 @attrs.define(eq=False)
 class NotOpenError(Mm2Error):
     """It is not certain yet that this node may write."""
@@ -73,24 +64,30 @@ class ControlWriters:
     """The writers of one flow on this node, for all lives of its groups."""
 
     def __init__(
-        self, settings: FlowSettings, events: EventLog, reach: Reach, jitter: Callable[[], float] = lambda: 0.5
+        self,
+        flow: Flow,
+        worker: WorkerConfig,
+        events: EventLog,
+        reach: Reach,
+        jitter: Callable[[], float] = lambda: 0.5,
     ) -> None:
         #: Called when another node has opened the owner's id, once until this node opens it again.
         self.on_fenced: Callable[[], None] = lambda: None
         #: Whether the owner's id is opened. Nodes that copy side by side would take it from each other without end.
-        self.is_guarding = settings.membership.refuses
+        self.is_guarding = worker.refuses
         #: Whether no other node can have this node's share of the flow yet. What brokers cannot fence depends on it.
         self.is_certain: Callable[[], bool] = lambda: True
-        self._settings = settings
+        self._flow = flow
+        self._worker = worker
         self._events = events
         self._reach = reach
         #: What of each kind of ids was reported.
         self._unguarded: dict[str, int] = {}
-        self.tasks = TaskWriter(settings, reach, events, self._answered, jitter)
+        self.tasks = TaskWriter(flow, worker, reach, events, answered=self._answered, jitter=jitter)
 
     async def for_owner(self, target: Cluster) -> FencedWriter:
         """Return a new writer for what only the owner writes, which keeps all former ones from writing."""
-        transactional_id = owner_id(self._settings)
+        transactional_id = self._worker.owner_id
         writer = FencedWriter(transactional_id, self._fenced)
         if not self.is_guarding:
             return writer
@@ -104,7 +101,7 @@ class ControlWriters:
             self._answered("owner", transactional_id)
         return writer
 
-    async def fence_tasks(self, target: Cluster, tasks: Collection[int]) -> None:
+    async def fence_tasks(self, config: MirrorSourceConfig, target: Cluster, tasks: Collection[int]) -> None:
         """
         Have the brokers refuse whatever is still written under the ids of *tasks*, and abort what they left open.
 
@@ -114,46 +111,46 @@ class ControlWriters:
 
         async def fence_one(task: int) -> None:
             try:
-                await fence(target, task_id(self._settings, task))
+                await fence(target, self._worker.task_id(task))
             except BrokerAnsweredError as error:
                 failed.append(error)
 
         async with asyncio.TaskGroup() as group:
             for task in tasks:
-                group.create_task(fence_one(task), name=f"{self._settings.flow}/fence task {task}")
+                group.create_task(fence_one(task), name=f"{self._flow}/fence task {task}")
         for error in failed:
             if not isinstance(error, NotAuthorizedError) and error.code != ErrorCode.UNSUPPORTED_VERSION:
                 raise error
         if failed:
-            self._answered("tasks", task_id(self._settings, min(tasks)), failed[0])
+            self._answered("tasks", self._worker.task_id(min(tasks)), failed[0])
         # An open transaction of a record task hides positions from all others, and may still be committed.
-        await end_open_transactions(self._settings, target, tasks)
+        await end_open_transactions(config, target, tasks)
 
     def give_up_fencing(self, tasks: Collection[int], error: Mm2Error) -> None:
         """Report that a former node of *tasks* may still write."""
         self._events.emit(
             ControlWritesUnguarded(
-                self._settings.flow, task_id(self._settings, min(tasks)), str(error), self._reach.hint_for(error)
+                self._flow, self._worker.task_id(min(tasks)), str(error), self._reach.hint_for(error)
             )
         )
 
     def _fenced(self, transactional_id: str) -> None:
-        self._events.emit(FlowFenced(self._settings.flow, transactional_id, _OWNER_THEN))
+        self._events.emit(FlowFenced(self._flow, transactional_id, _OWNER_THEN))
         self.on_fenced()
 
     def _answered(self, kind: str, transactional_id: str, error: BrokerAnsweredError | None = None) -> None:
         """Note whether an id may be opened; report it once if not."""
         if error is None:
             if self._unguarded.pop(kind, None) is not None:
-                self._events.emit(ControlWritesGuarded(self._settings.flow, transactional_id))
+                self._events.emit(ControlWritesGuarded(self._flow, transactional_id))
         elif self._unguarded.get(kind) != error.code:
             self._unguarded[kind] = error.code
             if isinstance(error, NotAuthorizedError) and kind == "tasks":
                 # Which of them a node writes under depends on the tasks that it has.
-                prefix = task_id(self._settings, 0).removesuffix("0")
+                prefix = self._worker.task_id(0).removesuffix("0")
                 error = attrs.evolve(error, grant=f"WRITE on transactional ids that begin with {prefix}")
             hint = hint_of(error) or self._reach.hint_for(error)
-            self._events.emit(ControlWritesUnguarded(self._settings.flow, transactional_id, str(error), hint))
+            self._events.emit(ControlWritesUnguarded(self._flow, transactional_id, str(error), hint))
 
 
 class TaskWriter:
@@ -171,14 +168,17 @@ class TaskWriter:
 
     def __init__(
         self,
-        settings: FlowSettings,
+        flow: Flow,
+        worker: WorkerConfig,
         reach: Reach,
         events: EventLog,
+        *,
         answered: Callable[[str, str, BrokerAnsweredError | None], None],
         jitter: Callable[[], float],
     ) -> None:
         self.term = 0
-        self._settings = settings
+        self._flow = flow
+        self._worker = worker
         self._reach = reach
         self._events = events
         self._answered = answered
@@ -294,7 +294,7 @@ class TaskWriter:
         if not self._is_due:
             return
         version, task = self._version, min(self._tasks)
-        writer = FencedWriter(task_id(self._settings, task), self._fenced)
+        writer = FencedWriter(self._worker.task_id(task), self._fenced)
         try:
             await writer.open_soon(cluster)
         except BrokerAnsweredError as error:
@@ -331,7 +331,7 @@ class TaskWriter:
             async with asyncio.timeout(_READY_S):
                 await self._is_ready.wait()
         except TimeoutError:
-            raise NotOpenError(self._settings.target.alias, self._settings.group_id) from None
+            raise NotOpenError(self._flow.target, self._worker.group_id) from None
         return self.term
 
     async def write(self, cluster: Cluster, places: Collection[TopicPartition], append: Append) -> None:
@@ -341,7 +341,7 @@ class TaskWriter:
             return
         writer = self._writer
         if writer is None:
-            raise NotOpenError(cluster.alias, self._settings.group_id)
+            raise NotOpenError(cluster.alias, self._worker.group_id)
         self._is_used = True
         try:
             await writer.write(cluster, places, append)
@@ -353,4 +353,4 @@ class TaskWriter:
 
     def _fenced(self, transactional_id: str) -> None:
         if self._writer is not None and self._writer.is_fenced:
-            self._events.emit(FlowFenced(self._settings.flow, transactional_id, _TASK_THEN))
+            self._events.emit(FlowFenced(self._flow, transactional_id, _TASK_THEN))

@@ -7,9 +7,10 @@ that their number is Java's; see `HeartbeatTurn`. A flow that only emits heartbe
 
 from __future__ import annotations
 
-from mm2py.connectors.context import FlowContext
+from mm2py.config.heartbeat import MirrorHeartbeatConfig
+from mm2py.connectors.context import HeartbeatContext
 from mm2py.connectors.plugins import policy_of
-from mm2py.connectors.task_group import FlowGroup
+from mm2py.connectors.task_group import AnyGroup, FlowGroup
 from mm2py.core.backoff import Backoff
 from mm2py.errors import Mm2Error
 from mm2py.model.heartbeat import Heartbeat, encode_heartbeat
@@ -25,7 +26,7 @@ _PARTITION = 0
 _RETRY_PAUSES = Backoff(1.0, 15.0)
 
 
-class HeartbeatGroup(FlowGroup):
+class HeartbeatGroup(FlowGroup[MirrorHeartbeatConfig]):
     """Writes a flow's heartbeats. A refusal by the target is reported once, and retried."""
 
     connector = "MirrorHeartbeatConnector"
@@ -33,7 +34,7 @@ class HeartbeatGroup(FlowGroup):
     follows_source = False
     is_for_owner = True
 
-    def __init__(self, context: FlowContext) -> None:
+    def __init__(self, context: HeartbeatContext) -> None:
         super().__init__(context)
         self._sent = 0
         self._last_ms: int | None = None
@@ -43,15 +44,15 @@ class HeartbeatGroup(FlowGroup):
         return HeartbeatsView(self._sent, self._last_ms if self.requests.is_admitted else None)
 
     async def _live(self) -> None:
-        settings = self._settings
-        policy = policy_of(settings)
-        async with self._connected(settings.target) as (target,):
+        config = self._config
+        policy = policy_of(config)
+        async with self._connected(config.target) as (target,):
             log = kept_log(self.flow, target, policy.heartbeats_topic(), self._events)
             while await self._goes_on():
                 if not await self._first_beat(log):
                     continue
                 self._came_up()
-                self._events.emit(HeartbeatsStarted(self.flow, log.topic, settings.heartbeats.interval_s))
+                self._events.emit(HeartbeatsStarted(self.flow, log.topic, config.interval_s))
                 await self.requests.run_until_quiet(self.task, [("beat", self._beat_forever(log))])
 
     async def _first_beat(self, log: TopicLog) -> bool:
@@ -64,7 +65,7 @@ class HeartbeatGroup(FlowGroup):
         return False
 
     async def _beat_forever(self, log: TopicLog) -> None:
-        interval_s = self._settings.heartbeats.interval_s
+        interval_s = self._config.interval_s
         last = self._clock.monotonic()
         while True:
             # As in Java the interval begins once the last one is written. So heartbeats that could not be written in
@@ -78,14 +79,14 @@ class HeartbeatGroup(FlowGroup):
 
     async def _beat(self, log: TopicLog, *, is_topic_sure: bool) -> bool:
         """Write one heartbeat, into a topic that is created if it may be missing; return whether it exists."""
-        settings = self._settings
+        config = self._config
 
         async def attempt() -> None:
             try:
                 if not is_topic_sure:
                     await log.ensure(
                         1,
-                        settings.heartbeats.topic_replication_factor,
+                        config.topic_replication_factor,
                         setting="heartbeats.topic.replication.factor",
                     )
                 await log.append([self._record()])
@@ -114,9 +115,9 @@ class HeartbeatTurn:
     """
 
     def __init__(self) -> None:
-        self._group: FlowGroup | None = None
+        self._group: AnyGroup | None = None
 
-    def begin(self, group: FlowGroup | None, *, is_held: bool) -> None:
+    def begin(self, group: AnyGroup | None, *, is_held: bool) -> None:
         """Rule over the *group* that emits heartbeats, None if the flow has none; hold it back until its turn if it
         *is_held*.
         """

@@ -10,18 +10,14 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
-import attrs
-
-from mm2py.config.settings import FlowSettings
+from mm2py.config.connector import ConnectorConfig
 from mm2py.connectors.cluster_pulse import ClusterPulse
 from mm2py.connectors.context import FlowContext
 from mm2py.connectors.supervise import supervise
-from mm2py.core.herder.sharing import flow_tasks
 from mm2py.errors import Mm2Error, cluster_of
 from mm2py.model.endpoint import ClusterEndpoint
-from mm2py.model.epoch import SETTLING_MS
 from mm2py.model.flow import Flow
 from mm2py.model.herder.overrides import Wanted
 from mm2py.model.herder.share import Share, whole_share
@@ -40,6 +36,7 @@ from mm2py.wire.cluster import Cluster
 
 
 T = TypeVar("T")
+C = TypeVar("C", bound=ConnectorConfig)
 
 _STILL = (Wanted.STOPPED, Wanted.DELETED)
 
@@ -145,7 +142,7 @@ class GroupRequests:
                 loop.cancel()
 
 
-class FlowGroup(ABC):
+class FlowGroup(ABC, Generic[C]):
     """
     One task group: life after life, from its start to its drain.
 
@@ -167,18 +164,13 @@ class FlowGroup(ABC):
     #: Whether it looks for new topics or consumer groups at the source.
     follows_source: ClassVar[bool] = True
 
-    def __init__(self, context: FlowContext) -> None:
+    def __init__(self, context: FlowContext[C]) -> None:
         self._context = context
-        self._settings = context.settings
         self._reach = context.reach
         self._clock = context.clock
         self._events = context.events
         self._passed_over = context.passed_over
-        #: Time limit of a drain: epochs and a slow cluster.
-        epoch_ms = max(self._settings.copying.epoch_ms, SETTLING_MS)
-        last_ms = max(self._settings.copying.shutdown_ms, self._settings.copying.drain_ms)
-        share = whole_share(flow_tasks(self._settings)[0])
-        self.requests = GroupRequests((epoch_ms + last_ms) / 1000, share, is_for_owner=self.is_for_owner)
+        self.requests = GroupRequests(context.drain_s, whole_share(context.tasks), is_for_owner=self.is_for_owner)
         self.state = FlowState.STARTING
         self._is_up = False
         #: It may hold something of its share: see `until_released`.
@@ -197,7 +189,11 @@ class FlowGroup(ABC):
 
     @property
     def flow(self) -> Flow:
-        return self._settings.flow
+        return self._context.flow
+
+    @property
+    def _config(self) -> C:
+        return self._context.config
 
     @property
     def task(self) -> str:
@@ -234,17 +230,16 @@ class FlowGroup(ABC):
         self._events.emit(ConnectorRestarted(self.flow, self.connector, is_alone=False, by=by))
         self.requests.end_life()
 
-    def adopt(self, settings: FlowSettings) -> None:
-        """Restart with other *settings*, of which the flow's other groups read nothing that differs."""
-        self._context = attrs.evolve(self._context, settings=settings)
-        self._settings = settings
+    def adopt(self, config: C) -> None:
+        """Restart with another *config*."""
+        self._context = self._context.of(config)
         self.restart()
 
     def restart_alone(self, *, by: str = "") -> None:
         """Restart everything except tasks; a group without copy tasks has no such part."""
         self.restart(by=by)
 
-    def refresh(self) -> None:  # noqa: B027 - heartbeats follow nothing
+    def refresh(self) -> None:
         """Look at once for new topics or groups at the source."""
 
     def restart_task(self, task: int, *, by: str = "") -> bool:
@@ -350,7 +345,7 @@ class FlowGroup(ABC):
         """Wait until the group holds nothing beyond its share."""
         await self.requests.until(lambda: self.requests.is_admitted or not self._is_working)
 
-    def suspend(self, why: str) -> None:  # noqa: B027 - most groups only write what the target fences
+    def suspend(self, why: str) -> None:
         """Begin nothing new while it is uncertain whether this node keeps its share: *why*; empty: it is certain."""
 
     # For subclasses.
@@ -359,7 +354,7 @@ class FlowGroup(ABC):
     async def _live(self) -> None:
         """Live once."""
 
-    async def _settle(self) -> None:  # noqa: B027 - most groups have nothing to wait for
+    async def _settle(self) -> None:
         """Wait until nothing that the group has begun can write any more."""
 
     def _failure(self, error: Mm2Error) -> Event:
@@ -424,3 +419,6 @@ class FlowGroup(ABC):
         await self.requests.until(is_over)
         if self.state is FlowState.STANDBY:
             self._enter(FlowState.STARTING)
+
+
+AnyGroup: TypeAlias = FlowGroup[Any]

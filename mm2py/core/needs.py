@@ -73,7 +73,7 @@ Allowed = Mapping[tuple[Resource, str], frozenset[Operation] | None]
 def internal_topics(settings: FlowSettings, policy: ReplicationPolicy) -> list[InternalTopic]:
     """Return the topics that the flow keeps for itself."""
     source, target = settings.flow.source, settings.flow.target
-    overrides, beats = settings.config_storage, settings.heartbeats
+    overrides, beats = settings.worker.config_storage, settings.heartbeat_connector
     found = [
         InternalTopic(
             Side.TARGET, overrides.topic or overrides_topic(source), "config.storage.replication.factor",
@@ -86,7 +86,7 @@ def internal_topics(settings: FlowSettings, policy: ReplicationPolicy) -> list[I
     if not settings.is_enabled:
         return found
     found += _of_nodes(settings)
-    checkpoints, syncs = settings.checkpoints, settings.offset_syncs
+    checkpoints, syncs = settings.checkpoint_connector, settings.source_connector.offset_syncs
     if checkpoints.is_emitted:
         setting, factor = "checkpoints.topic.replication.factor", checkpoints.topic_replication_factor
         found.append(InternalTopic(Side.TARGET, policy.checkpoints_topic(source), setting, factor, "checkpoints"))
@@ -99,7 +99,11 @@ def internal_topics(settings: FlowSettings, policy: ReplicationPolicy) -> list[I
 
 def _of_nodes(settings: FlowSettings) -> Iterator[InternalTopic]:
     """Return the topics by which a node knows what it, and others, have done."""
-    source, storage, status = settings.flow.source, settings.offset_storage, settings.status_storage
+    source, storage, status = (
+        settings.flow.source,
+        settings.source_connector.offset_storage,
+        settings.worker.status_storage,
+    )
     setting = "offset.storage.replication.factor"
     yield InternalTopic(
         Side.TARGET, storage.topic, setting, storage.replication_factor, "positions", storage.partitions, is_vital=True
@@ -108,7 +112,7 @@ def _of_nodes(settings: FlowSettings) -> Iterator[InternalTopic]:
         Side.TARGET, status.topic or status_topic(source), "status.storage.replication.factor",
         status.replication_factor, "what nodes report to each other", status.partitions, is_of_nodes=True,
     )  # fmt: skip
-    if settings.topic_sync.configs_enabled or settings.topic_sync.acls_enabled:
+    if settings.source_connector.topic_sync.configs_enabled or settings.source_connector.topic_sync.acls_enabled:
         purpose = "sync.topic.configs.enabled and sync.topic.acls.enabled"
         yield InternalTopic(Side.TARGET, synced_topic(source), setting, storage.replication_factor, purpose)
 
@@ -122,9 +126,11 @@ def needs(
         yield Need(own.side, Resource.TOPIC, (own.name,), _OWN, own.purpose, is_vital=own.is_vital)
     if not settings.is_enabled:
         return
-    sync, sources, remotes = settings.topic_sync, tuple(sorted(topics)), tuple(sorted(remote_topics))
+    sync, sources, remotes = settings.source_connector.topic_sync, tuple(sorted(topics)), tuple(sorted(remote_topics))
     yield Need(Side.SOURCE, Resource.TOPIC, sources, _READS, "records", is_vital=True)
-    written = _OWN | ({Operation.DELETE} if settings.broken_history.on_source_recreated == "re-create" else set())
+    written = _OWN | (
+        {Operation.DELETE} if settings.source_connector.broken_history.on_source_recreated == "re-create" else set()
+    )
     yield Need(Side.TARGET, Resource.TOPIC, remotes, written, "records", is_vital=True)
     changed = {Operation.ALTER, Operation.DESCRIBE_CONFIGS}
     yield Need(Side.TARGET, Resource.TOPIC, remotes, frozenset(changed), "partitions and limits of remote topics")
@@ -144,7 +150,7 @@ def needs(
 
 
 def _transactional_ids(settings: FlowSettings) -> tuple[str, str]:
-    group, membership = settings.group_id, settings.membership
+    group, membership = settings.group_id, settings.worker
     return f"{membership.task_ids or f'{group}-MirrorSourceConnector'}-*", membership.owner_id or (
         f"connect-cluster-{group}"
     )
@@ -153,11 +159,13 @@ def _transactional_ids(settings: FlowSettings) -> tuple[str, str]:
 def _of_groups(settings: FlowSettings, groups: tuple[str, ...]) -> Iterator[Need]:
     describe, read = frozenset({Operation.DESCRIBE}), frozenset({Operation.READ})
     yield Need(Side.TARGET, Resource.GROUP, (settings.group_id,), read, "sharing the flow between nodes")
-    if settings.copying.start_group:
-        yield Need(Side.SOURCE, Resource.GROUP, (settings.copying.start_group,), describe, "copy.start.group")
-    if settings.checkpoints.is_emitted:
+    if settings.source_connector.copying.start_group:
+        yield Need(
+            Side.SOURCE, Resource.GROUP, (settings.source_connector.copying.start_group,), describe, "copy.start.group"
+        )
+    if settings.checkpoint_connector.is_emitted:
         yield Need(Side.SOURCE, Resource.GROUP, groups, describe, "checkpoints")
-        if settings.checkpoints.is_synced:
+        if settings.checkpoint_connector.is_synced:
             yield Need(Side.TARGET, Resource.GROUP, groups, read | describe, "sync.group.offsets.enabled")
 
 

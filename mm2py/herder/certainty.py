@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from mm2py.connectors.context import FlowContext
-from mm2py.connectors.task_group import FlowGroup
+from mm2py.connectors.context import HerderContext
+from mm2py.connectors.task_group import AnyGroup
 from mm2py.errors import Mm2Error
 from mm2py.wire.groups.membership import Membership
 
@@ -30,12 +30,12 @@ _SHORTEST_S: Final = 0.001
 class Certainty:
     """Knows when the group last answered, and has the flow's groups begin nothing new once that is too long ago."""
 
-    def __init__(self, context: FlowContext, interval_s: float) -> None:
+    def __init__(self, context: HerderContext, interval_s: float) -> None:
         """Create it; the group is asked every *interval_s* while a join is held back."""
         self._clock = context.clock
-        self._group = f"group {context.settings.group_id} at {context.flow.target}"
+        self._group = f"group {context.config.group_id} at {context.flow.target}"
         self._interval_s = interval_s
-        self._certain_s = context.settings.membership.session_ms / 1000 * _CERTAIN_SHARE
+        self._certain_s = context.config.worker.session_ms / 1000 * _CERTAIN_SHARE
         #: None while this node has no share that others could get, or knows of no other member.
         self._answered_at: float | None = None
         self._is_joining = asyncio.Event()
@@ -65,7 +65,7 @@ class Certainty:
         finally:
             self._is_joining.clear()
 
-    async def watch(self, groups: Sequence[FlowGroup]) -> None:
+    async def watch(self, groups: Sequence[AnyGroup]) -> None:
         """Have *groups* begin nothing new while the group is silent: before the session is over, others may have it."""
         while True:
             silent_s, certain_s = self._silent_s, self._certain_s

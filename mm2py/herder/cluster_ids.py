@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.config.connector import NamedAgain
+from mm2py.config.resolve import NamedAgain
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings
 from mm2py.connectors.reach import Reach
 from mm2py.errors import Mm2Error, Verdict

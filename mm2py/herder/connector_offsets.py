@@ -103,7 +103,7 @@ class ConnectorOffsets:
         async with self._open() as target, Cluster(settings.source, self._clock) as source:
             positions = (await self._read(target, SOURCE)).positions
             there = await Admin(source).list_topics()
-            selected = selected_topics(settings, there.partition_counts())
+            selected = selected_topics(settings.source_connector, there.partition_counts())
             mirrored = {TopicPartition(it, at) for it in selected.remote_of for at in there.topics[it].partitions}
             asked = dict.fromkeys(filter(takes, mirrored | positions.keys()), timestamp_ms)
             return Survey(positions, selected.remote_of, await self._places(source, target, asked))
@@ -169,17 +169,18 @@ class ConnectorOffsets:
     async def _fence(self, target: Cluster, connector: str) -> None:
         """Have the brokers refuse what a node may still write that was frozen before the connector was stopped."""
         settings = self._settings
-        if connector != SOURCE or not settings.membership.refuses or not await has_transactions(target):
+        if connector != SOURCE or not settings.worker.refuses or not await has_transactions(target):
             return
         reach = Reach(settings.flow, self._clock, self._events, random.random)
-        writers, tasks = ControlWriters(settings, self._events, reach), range(flow_tasks(settings)[0])
+        writers = ControlWriters(settings.flow, settings.worker, self._events, reach)
+        tasks = range(flow_tasks(settings.source_connector)[0])
         try:
-            await writers.fence_tasks(target, tasks)
+            await writers.fence_tasks(settings.source_connector, target, tasks)
         except BrokerAnsweredError as error:
             writers.give_up_fencing(tasks, error)
 
     async def _read(self, target: Cluster, connector: str) -> _Kept:
-        topic = self._settings.offset_storage.topic
+        topic = self._settings.source_connector.offset_storage.topic
         await target.refresh_metadata({topic})
         if not target.partitions_of(topic):
             return _Kept({}, {}, ())
@@ -196,12 +197,12 @@ class ConnectorOffsets:
 
     async def _write(self, target: Cluster, records: Collection[LogRecord]) -> None:
         settings = self._settings
-        log = TopicLog(target, settings.offset_storage.topic)
+        log = TopicLog(target, settings.source_connector.offset_storage.topic)
         await log.ensure(
-            settings.offset_storage.partitions,
-            settings.offset_storage.replication_factor,
+            settings.source_connector.offset_storage.partitions,
+            settings.source_connector.offset_storage.replication_factor,
             setting="offset.storage.replication.factor",
-            configs=small_segments(settings.offset_storage.partitions),
+            configs=small_segments(settings.source_connector.offset_storage.partitions),
         )
         await log.append(list(records))
 
@@ -213,7 +214,7 @@ class ConnectorOffsets:
         """Return where each of the partitions *asked* and its remote partition begin and end, and where its timestamp
         is, if it has one; a text is the reason why not.
         """
-        name_remote = remote_names_of(self._settings)
+        name_remote = remote_names_of(self._settings.source_connector)
         remote_of = {it: TopicPartition(name_remote(it.topic), it.partition) for it in asked}
         await source.refresh_metadata({it.topic for it in asked})
         await target.refresh_metadata({remote.topic for remote in remote_of.values()})

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from mm2py.config.settings import FlowSettings
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import HerderContext
 from mm2py.connectors.plugins import selected_topics, transforms_of
 from mm2py.connectors.source.group import SourceGroup, SourceLife
 from mm2py.core.herder.nodes import KnownNodes
@@ -35,7 +35,7 @@ _FOLLOWING: Final = (FlowState.RUNNING, FlowState.PAUSED, FlowState.DRAINING, Fl
 class PartsElsewhere:
     """What other nodes copy of one flow, by its assignment."""
 
-    def __init__(self, context: FlowContext, nodes: KnownNodes, source: SourceGroup) -> None:
+    def __init__(self, context: HerderContext, nodes: KnownNodes, source: SourceGroup) -> None:
         self._context = context
         self._nodes = nodes
         self._source = source
@@ -75,7 +75,7 @@ class PartsElsewhere:
 
     def _assigned(self) -> Callable[[TopicPartition], str]:
         """Return what names the node of a partition."""
-        transforms = transforms_of(self._context.settings)
+        transforms = transforms_of(self._context.config.source_connector)
         of_slot: dict[int, str] = {}
         of_task: dict[int, str] = {}
         for node_id, share in self._nodes.members.items():
@@ -98,7 +98,7 @@ class PartsElsewhere:
             if self._seen_at is None or clock.monotonic() - self._seen_at >= _HOLDS_S:
                 try:
                     async with asyncio.timeout(_LOOK_S):
-                        self._seen = await self._look(self._context.settings)
+                        self._seen = await self._look(self._context.config)
                 except CustomClassError:  # no other node can say it either
                     raise
                 except (Mm2Error, TimeoutError) as error:
@@ -113,4 +113,4 @@ class PartsElsewhere:
             async with Cluster(endpoint, self._context.clock) as cluster:
                 counts.append((await Admin(cluster).list_topics()).partition_counts())
         source, target = counts
-        return copyable(selected_topics(settings, source).remote_of, source, target)
+        return copyable(selected_topics(settings.source_connector, source).remote_of, source, target)

@@ -89,7 +89,8 @@ class Fleet:
         for flow, runner in self._runners.items():
             other = Flow(flow.target, flow.source)
             back = self._runners.get(other)
-            runner.reverse.settings = self._elsewhere.get(other) if back is None else back.settings
+            settings = self._elsewhere.get(other) if back is None else back.settings
+            runner.reverse.config = None if settings is None else settings.source_connector
             runner.reverse.live = _nothing if back is None else back.live_translations
 
     def start(self, tasks: asyncio.TaskGroup) -> None:

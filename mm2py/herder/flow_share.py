@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from mm2py.config.settings import FlowSettings
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import HerderContext
 from mm2py.connectors.heartbeat import HeartbeatTurn
 from mm2py.connectors.reach import Reach
-from mm2py.connectors.task_group import FlowGroup
+from mm2py.connectors.task_group import AnyGroup
 from mm2py.core.herder.membership import Occupied
 from mm2py.core.herder.sharing import flow_tasks
 from mm2py.errors import BrokerAnsweredError, Mm2Error
@@ -47,7 +47,7 @@ class FlowShare:
 
     def __init__(
         self,
-        context: FlowContext,
+        context: HerderContext,
         before_takeover: Callable[[], Awaitable[None]] | None,
         *,
         join_again: Callable[[], None],
@@ -59,14 +59,14 @@ class FlowShare:
         who wants this node to have a share.
         """
         self._context = context
-        self._settings = context.settings.membership
+        self._settings = context.config.worker
         self._writer = context.writers.tasks
         self._clock = context.clock
-        self._tasks, _ = flow_tasks(context.settings)
+        self._tasks, _ = flow_tasks(context.config.source_connector)
         self._before_takeover = before_takeover or _nothing
         self._join_again = join_again
         self._spare_hint = spare_hint
-        self.groups: Sequence[FlowGroup] = ()
+        self.groups: Sequence[AnyGroup] = ()
         self.heartbeats = HeartbeatTurn()
         self.agreement = SettingsAgreement(context.flow, context.events)
         #: Called with each new assignment, and with None once there is none any more.
@@ -238,7 +238,7 @@ class FlowShare:
         self._taken_at = now if self._taken_at is None else self._taken_at
         self._unguarded_by = ""
         if self._settings.refuses:
-            why, hint = _why_elsewhere(self._context.settings, taken)
+            why, hint = _why_elsewhere(self._context.config, taken)
             for group in self.groups:
                 if was_ours and group.requests.is_admitted:
                     group.requests.depose()
@@ -248,7 +248,7 @@ class FlowShare:
         is_told = self._told is not None and (taken.node is None or self._told.by == taken.by)
         if is_sure and not is_told and not taken.is_settling:
             self._told = taken
-            self._context.events.emit(_runs_elsewhere(self._context.settings, taken, was_ours=was_ours))
+            self._context.events.emit(_runs_elsewhere(self._context.config, taken, was_ours=was_ours))
             self._was_ours = False
 
     def _tell_shares(self, before: SharedFlow | None, shared: SharedFlow) -> None:
@@ -263,7 +263,7 @@ class FlowShare:
 
     def go_unguarded(self, error: BrokerAnsweredError) -> None:
         """Work without membership, as no other member is known: report what is missing, and retry."""
-        event = _unguarded(self._context.settings, self._context.reach, error)
+        event = _unguarded(self._context.config, self._context.reach, error)
         if self._unguarded_by != event.error:
             self._unguarded_by = event.error
             self._context.events.emit(event)
@@ -296,7 +296,7 @@ def _who_runs(flow: Flow, shared: SharedFlow) -> str:
 def _why_elsewhere(settings: FlowSettings, taken: Occupied) -> tuple[str, str]:
     """Return why this node stands by, and a hint."""
     if taken.is_namesake:
-        return f"{taken.by} has the same group.instance.id, {settings.membership.instance}", _NAMESAKE_HINT
+        return f"{taken.by} has the same group.instance.id, {settings.worker.instance}", _NAMESAKE_HINT
     return f"{taken.by} runs {settings.flow}", STOP_ONE
 
 
@@ -310,9 +310,9 @@ def _unguarded(settings: FlowSettings, reach: Reach, error: BrokerAnsweredError)
 def _runs_elsewhere(settings: FlowSettings, taken: Occupied, *, was_ours: bool) -> Event:
     """Report that another node has the flow's group, or our name in it."""
     then = "steps back and stands by" if was_ours else "stands by and copies nothing"
-    if not settings.membership.refuses:
+    if not settings.worker.refuses:
         then = "copies nevertheless: copy.on.second.node is warn"
     flow, group = settings.flow, settings.group_id
     if taken.is_namesake:
-        return InstanceFenced(flow, group, settings.membership.instance, taken.by, then, _NAMESAKE_HINT)
+        return InstanceFenced(flow, group, settings.worker.instance, taken.by, then, _NAMESAKE_HINT)
     return FlowRunsElsewhere(flow, group, taken.by, taken.since, taken.rest, then, STOP_ONE)

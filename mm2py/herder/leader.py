@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import attrs
 
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import HerderContext
 from mm2py.core.herder.sharing import (
     Work,
     able_members,
@@ -65,13 +65,14 @@ class NotFencedError(Mm2Error):
 class GroupLeader:
     """This node as the leader of a flow's group, if it is; Kafka chooses one of the members."""
 
-    def __init__(self, context: FlowContext) -> None:
+    def __init__(self, context: HerderContext) -> None:
         self._flow = str(context.flow)
         self._writers = context.writers
-        self._membership = context.settings.membership
+        self._source = context.config.source_connector
+        self._worker = context.worker
         self._clock = context.clock
         #: What there is to share, as far as this node knows.
-        self.work: Callable[[], Work] = lambda: Work(*flow_tasks(context.settings))
+        self.work: Callable[[], Work] = lambda: Work(*flow_tasks(context.config.source_connector))
         #: What a member has to do, as far as this node knows.
         self.load_of: Callable[[Candidate], NodeLoad] = lambda member: member.load
         self._members: dict[str, Candidate] = {}
@@ -126,13 +127,13 @@ class GroupLeader:
     async def _fence(self, cluster: Cluster, tasks: Collection[int]) -> bool:
         """Have the brokers refuse the former nodes of *tasks*; False if that is to be tried again first."""
         since, self._unfenced_since = self._unfenced_since, None
-        if not tasks or not self._membership.refuses:
+        if not tasks or not self._worker.refuses:
             return True
         failed: Mm2Error | None = None
-        within_ms = round(self._membership.session_ms * _FENCE_SHARE)
+        within_ms = round(self._worker.session_ms * _FENCE_SHARE)
         try:
             async with asyncio.timeout(within_ms / 1000):
-                await self._writers.fence_tasks(cluster, tasks)
+                await self._writers.fence_tasks(self._source, cluster, tasks)
         except TimeoutError:
             failed = NotFencedError(cluster.alias, within_ms)
         except Mm2Error as error:

@@ -14,9 +14,9 @@ from functools import partial
 
 import attrs
 
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import HerderContext
 from mm2py.connectors.supervise import in_passing, until_set
-from mm2py.connectors.task_group import FlowGroup
+from mm2py.connectors.task_group import AnyGroup
 from mm2py.core.herder.membership import (
     PROTOCOL,
     PROTOCOL_TYPE,
@@ -63,7 +63,10 @@ class FlowMembership:
     """Keeps a flow's membership, or waits for it; `FlowShare` has what follows for the flow's groups."""
 
     def __init__(
-        self, context: FlowContext, us: Callable[[], Node], before_takeover: Callable[[], Awaitable[None]] | None = None
+        self,
+        context: HerderContext,
+        us: Callable[[], Node],
+        before_takeover: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """
         Create one for a flow; *us* returns this node as others see it.
@@ -71,13 +74,13 @@ class FlowMembership:
         *before_takeover* runs before this node continues a flow, or a part of it, that another node ran until now.
         """
         self._context, self._us = context, us
-        self._settings = context.settings.membership
+        self._settings = context.config.worker
         self._writer = context.writers.tasks
-        self._group = context.settings.group_id
+        self._group = context.config.group_id
         self._clock = context.clock
         self._interval_s = beat_interval_s(self._settings.session_ms, self._settings.heartbeat_ms)
         self._certainty = Certainty(context, self._interval_s)
-        self._tasks, self._record_tasks = flow_tasks(context.settings)
+        self._tasks, self._record_tasks = flow_tasks(context.config.source_connector)
         #: What this node has of the flow.
         self.share = FlowShare(context, before_takeover, join_again=self._join_again, spare_hint=self._spare_hint)
         #: What this node does where it leads the group.
@@ -132,7 +135,7 @@ class FlowMembership:
         if self.share.agreement.is_outdated:
             self._join_again()
 
-    def begin(self, groups: Sequence[FlowGroup], heartbeats: FlowGroup | None = None) -> None:
+    def begin(self, groups: Sequence[AnyGroup], heartbeats: AnyGroup | None = None) -> None:
         """Hold *groups* and *heartbeats* back until `run` has determined who runs the flow."""
         self.share.groups = groups
         self.share.heartbeats.begin(heartbeats, is_held=self._settings.refuses)
@@ -150,7 +153,7 @@ class FlowMembership:
         await self._context.supervise(f"{self._context.flow}/membership", self._live)
 
     async def _live(self) -> None:
-        cluster = Cluster(self._context.settings.target, self._clock)
+        cluster = Cluster(self._context.config.target, self._clock)
         protocol = PROTOCOL_TYPE, PROTOCOL
         place = Membership(cluster, self._group, protocol, self._settings.session_ms, self._settings.instance)
         self._assign = partial(self.leader.assign, cluster)

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import HerderContext
 from mm2py.connectors.source.group import SourceLife
 from mm2py.connectors.supervise import until_set
 from mm2py.core.herder.nodes import IDLE_INTERVAL_S, INTERVAL_S, Heard, KnownNodes, owner_of, slot_loads
@@ -46,7 +46,7 @@ async def _nothing(_revision: int) -> None:
 class FlowNodes:
     """Writes this node's status of one flow, and follows those of the others."""
 
-    def __init__(self, context: FlowContext, us: Callable[[], Node], view: Callable[[], FlowView]) -> None:
+    def __init__(self, context: HerderContext, us: Callable[[], Node], view: Callable[[], FlowView]) -> None:
         """Create it for the node *us*; *view* returns what this node itself runs of the flow."""
         self._context = context
         self._flow = context.flow
@@ -147,7 +147,7 @@ class FlowNodes:
 
     async def append(self, record: LogRecord) -> None:
         """Append another record to the topic of statuses, for the other nodes to read. Raise the target's errors."""
-        async with asyncio.timeout(_ROUND_MS / 1000), Cluster(self._context.settings.target, self._clock) as cluster:
+        async with asyncio.timeout(_ROUND_MS / 1000), Cluster(self._context.config.target, self._clock) as cluster:
             await StatusLog(self._context, cluster).append(record)
 
     # Its loop.
@@ -161,7 +161,7 @@ class FlowNodes:
             while not self.known.is_shared:
                 await self._news.wait()
                 self._news.clear()
-            cluster = Cluster(self._context.settings.target, self._clock)
+            cluster = Cluster(self._context.config.target, self._clock)
             log = StatusLog(self._context, cluster)
             try:
                 while self.known.is_shared:

@@ -403,4 +403,4 @@ def _of_flow(settings: MirrorSettings, flow: Flow) -> FlowSettings:
 
 def _topic_of(settings: FlowSettings) -> tuple[object, ...]:
     """Return the cluster and topic that store a flow's overrides."""
-    return settings.target, settings.config_storage.topic
+    return settings.target, settings.worker.config_storage.topic

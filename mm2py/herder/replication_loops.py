@@ -50,14 +50,15 @@ def _mirrors(flows: Sequence[FlowSettings], ids: Mapping[str, str] | None) -> It
     for flow in flows:
         if not flow.is_enabled:
             continue
+        config = flow.source_connector
         try:
-            policy = policy_of(flow)
-            topic_filter = topic_filter_of(flow)
-            transforms = transforms_of(flow)
+            policy = policy_of(config)
+            topic_filter = topic_filter_of(config)
+            transforms = transforms_of(config)
         except Mm2Error:
             continue
         routed = transforms.routed if transforms.has_routers else None
-        yield FlowNaming(flow.flow, policy, topic_filter, flow.topics.heartbeats_enabled, routed, cluster_of)
+        yield FlowNaming(flow.flow, policy, topic_filter, config.topics.heartbeats_enabled, routed, cluster_of)
 
 
 def _way_out(mirrors: Sequence[FlowNaming]) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import HerderContext
 from mm2py.connectors.source.group import SourceGroup
-from mm2py.connectors.task_group import FlowGroup
+from mm2py.connectors.task_group import AnyGroup
 from mm2py.errors import OverrideConflictError, UnknownConnectorError, UnknownTaskError
 from mm2py.herder.nodes import FlowNodes
 from mm2py.herder.shared_restarts import SharedRestarts
@@ -35,7 +35,7 @@ class FlowRequests:
     """Applies the requests of operators to the groups of a flow, and shows those that last."""
 
     def __init__(
-        self, context: FlowContext, source: SourceGroup | None, groups: Sequence[FlowGroup], nodes: FlowNodes | None
+        self, context: HerderContext, source: SourceGroup | None, groups: Sequence[AnyGroup], nodes: FlowNodes | None
     ) -> None:
         """Create it for the *groups* of a flow, of which *source* is one; without *nodes* the flow is not shared."""
         self._flow = context.flow
@@ -139,7 +139,7 @@ class FlowRequests:
             group.restart_alone(by=by)
         return True
 
-    def _named(self, connector: str) -> FlowGroup:
+    def _named(self, connector: str) -> AnyGroup:
         for group in self._groups:
             if group.connector == connector and group.requests.wanted is not Wanted.DELETED:
                 if group.requests.wanted is Wanted.STOPPED:

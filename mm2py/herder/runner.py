@@ -13,7 +13,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.connectors.checkpoint.group import CheckpointGroup
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import FlowContext, HerderContext, SourceContext
 from mm2py.connectors.heartbeat import HeartbeatGroup
 from mm2py.connectors.known_clusters import KnownClusters
 from mm2py.connectors.measures import FlowMeasures
@@ -27,10 +27,11 @@ from mm2py.connectors.source.broken_history import BrokenHistory
 from mm2py.connectors.source.group import SourceGroup
 from mm2py.connectors.source.idle_source import IdleSourceWatch
 from mm2py.connectors.source.stall_watch import StallWatch
-from mm2py.connectors.task_group import FlowGroup
+from mm2py.connectors.task_group import AnyGroup
 from mm2py.connectors.topics.acls import AclSync
 from mm2py.connectors.topics.configs import ConfigSync
 from mm2py.core.herder.reload import restarting_alone
+from mm2py.core.herder.sharing import flow_tasks
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.herder.requests import FlowRequests
 from mm2py.herder.sharing import FlowSharing
@@ -92,32 +93,31 @@ class FlowRunner:
         self._drain_within_s = 0.0
         #: What prevents the flow from starting: state, error and hint.
         self._held: tuple[FlowState, str, str] | None = None
-        context = FlowContext(settings, self.reach, clock, events, jitter, on_clusters=on_clusters)
+        config = settings.source_connector
+        context = FlowContext(
+            settings,
+            settings.flow,
+            settings.worker,
+            tasks=flow_tasks(config)[0],
+            drain_s=config.copying.settling_s,
+            reach=self.reach,
+            clock=clock,
+            events=events,
+            jitter=jitter,
+            on_clusters=on_clusters,
+        )
         #: The source group fills them, the checkpoint group reads them.
         self._translations = Translations(
-            flow_runs=settings.offset_syncs.flow_runs_max, partition_runs=settings.offset_syncs.partition_runs_max
+            flow_runs=config.offset_syncs.flow_runs_max, partition_runs=config.offset_syncs.partition_runs_max
         )
-        self.reverse = ReverseFlow(settings, clock)
+        self.reverse = ReverseFlow(config, clock)
         #: They outlive this runner, if the daemon keeps them.
         self._measures = measures or FlowMeasures(clock)
-        sides = (
-            partial(OffsetSyncs, context, self._translations),
-            lambda life: ConfigSync(context, life.source, life.target, life.topics, on_limits=life.keeper.go_on),
-            lambda life: AclSync(context, life.source, life.target, life.topics.memory),
-            partial(BrokenHistory, context, undone={}),
-            partial(StallWatch, context, {}),
-        )
         self._measures.is_source_away = lambda: self.reach.is_away(settings.flow.source)
-        watches = (partial(IdleSourceWatch, context, self._measures),)
-        self._source = (
-            SourceGroup(context, epochs, self._translations, sides, self._measures, watches=watches)
-            if settings.is_enabled
-            else None
-        )
-        if self._source is not None:
-            self._source.judged = lambda: shown_state(self._own_view())
+        self._source = self._make_source(context.of(config), epochs) if settings.is_enabled else None
         self._checkpoints = self._make_checkpoints(context) if settings.is_enabled else None
-        self._heartbeats = HeartbeatGroup(context) if settings.heartbeats.is_emitted else None
+        beats = settings.heartbeat_connector
+        self._heartbeats = HeartbeatGroup(context.of(beats)) if beats.is_emitted else None
         #: How the nodes that run the flow share it; None if it only emits heartbeats.
         self.sharing = (
             FlowSharing(context, self._source, epochs, us, self._own_view, before_takeover=before_takeover)
@@ -130,11 +130,24 @@ class FlowRunner:
         #: What operators ask of it.
         self.requests = FlowRequests(context, self._source, self._groups, nodes)
 
-    def _make_checkpoints(self, context: FlowContext) -> CheckpointGroup | None:
-        if not self.settings.checkpoints.is_emitted:
+    def _make_source(self, context: SourceContext, epochs: EpochRunner) -> SourceGroup:
+        sides = (
+            partial(OffsetSyncs, context, self._translations),
+            lambda life: ConfigSync(context, life.source, life.target, life.topics, on_limits=life.keeper.go_on),
+            lambda life: AclSync(context, life.source, life.target, life.topics.memory),
+            partial(BrokenHistory, context, undone={}),
+            partial(StallWatch, context, {}),
+        )
+        watches = (partial(IdleSourceWatch, context, self._measures),)
+        group = SourceGroup(context, epochs, self._translations, sides, self._measures, watches=watches)
+        group.judged = lambda: shown_state(self._own_view())
+        return group
+
+    def _make_checkpoints(self, context: HerderContext) -> CheckpointGroup | None:
+        if not self.settings.checkpoint_connector.is_emitted:
             return None
         return CheckpointGroup(
-            context,
+            context.of(self.settings.checkpoint_connector),
             forward=partial(self._translations_at, context.clock),
             way_back=self.reverse.translations,
             measures=self._measures,
@@ -142,15 +155,15 @@ class FlowRunner:
 
     def _translations_at(self, clock: Clock, target: Cluster) -> CurrentTranslations:
         """Return what is known of where the flow's records went."""
-        settings = self.settings
+        config = self.settings.source_connector
         read = partial(
             StoredTranslations,
-            settings.flow,
+            config.flow,
             target,
-            lambda: remote_names_of(settings),
-            topic=settings.offset_storage.topic,
-            flow_runs=settings.offset_syncs.flow_runs_max,
-            partition_runs=settings.offset_syncs.partition_runs_max,
+            lambda: remote_names_of(config),
+            topic=config.offset_storage.topic,
+            flow_runs=config.offset_syncs.flow_runs_max,
+            partition_runs=config.offset_syncs.partition_runs_max,
             clock=clock,
         )
         return CurrentTranslations(self.live_translations, read)
@@ -177,11 +190,11 @@ class FlowRunner:
         return self._source is not None and self._source.has_lost
 
     @property
-    def _groups(self) -> tuple[FlowGroup, ...]:
+    def _groups(self) -> tuple[AnyGroup, ...]:
         return tuple(group for group in (self._source, self._checkpoints, self._heartbeats) if group is not None)
 
     @property
-    def _lead(self) -> FlowGroup:
+    def _lead(self) -> AnyGroup:
         return self._groups[0]
 
     def drain(self, *, within_s: float) -> None:
@@ -199,7 +212,7 @@ class FlowRunner:
         self.settings = settings
         for group in self._groups:
             if group.connector in connectors:
-                group.adopt(settings)
+                group.adopt(settings.config_of(group.connector))
         return True
 
     def hold(self, error: Mm2Error | None, state: FlowState | None = None) -> None:
@@ -235,13 +248,13 @@ class FlowRunner:
                 task.cancel()
         self.reach.close()
 
-    async def _run_group(self, group: FlowGroup) -> None:
+    async def _run_group(self, group: AnyGroup) -> None:
         await group.run()
         if group is self._lead:
             self._has_ended = True
             self.on_end()
 
-    async def _drain_in_order(self, running: dict[FlowGroup, asyncio.Task[None]]) -> None:
+    async def _drain_in_order(self, running: dict[AnyGroup, asyncio.Task[None]]) -> None:
         await self.draining.wait()
         for group in running:
             if group is not self._checkpoints:
@@ -292,7 +305,7 @@ class FlowRunner:
         view = self.requests.shown(view)
         return view if self._source is None else self._source.show(view, has_partitions=has_partitions)
 
-    def _view_of(self, group: FlowGroup) -> GroupView:
+    def _view_of(self, group: AnyGroup) -> GroupView:
         view = group.view()
         if self._held is None:
             return view

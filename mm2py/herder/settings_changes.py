@@ -209,4 +209,5 @@ class SettingsChanges:
 
 def copy_tasks_of(flows: Iterable[FlowSettings]) -> int:
     """Return how many copy tasks *flows* have here."""
-    return sum(flow.copying.tasks_max + record_slots(flow.transforms) for flow in flows if flow.is_enabled)
+    enabled = (flow.source_connector for flow in flows if flow.is_enabled)
+    return sum(config.copying.tasks_max + record_slots(config.transforms) for config in enabled)

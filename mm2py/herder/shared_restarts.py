@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import HerderContext
 from mm2py.core.herder.overrides import SOURCE
 from mm2py.core.herder.sharing import flow_tasks
 from mm2py.errors import (
@@ -37,7 +37,7 @@ class SharedRestarts:
 
     def __init__(
         self,
-        context: FlowContext,
+        context: HerderContext,
         nodes: FlowNodes,
         check: Callable[[str], object],
         here: Callable[[Restart], bool],
@@ -106,7 +106,7 @@ class SharedRestarts:
     def _unfound(self, restart: Restart) -> OverrideConflictError | UnknownTaskError:
         flow, connector, task = self._flow, restart.connector, restart.task
         if task is not None:
-            tasks = flow_tasks(self._context.settings)[0] if connector == SOURCE else 1
+            tasks = flow_tasks(self._context.config.source_connector)[0] if connector == SOURCE else 1
             if not self._nodes.known.is_shared or not 0 <= task < tasks:
                 return UnknownTaskError(str(flow), connector, task)
         what = connector if task is None else f"task {task} of {connector}"

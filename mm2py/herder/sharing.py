@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import attrs
 
 from mm2py.config.settings import FlowSettings
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import HerderContext
 from mm2py.connectors.source.group import SourceGroup, SourceLife
-from mm2py.connectors.task_group import FlowGroup
+from mm2py.connectors.task_group import AnyGroup
 from mm2py.core.herder.sharing import Work, flow_tasks
 from mm2py.errors import Mm2Error
 from mm2py.herder.elsewhere import PartsElsewhere
@@ -36,7 +36,7 @@ class FlowSharing:
 
     def __init__(
         self,
-        context: FlowContext,
+        context: HerderContext,
         source: SourceGroup,
         epochs: EpochRunner,
         us: Callable[[], Node],
@@ -48,11 +48,11 @@ class FlowSharing:
         the flow continues where another node left it.
         """
         self.flow = context.flow
-        self._settings = context.settings
+        self._settings = context.config
         self._clock = context.clock
         self._epochs = epochs
         # In a flow's group a node is known by its `group.instance.id`, too.
-        self._us: Callable[[], Node] = lambda: attrs.evolve(us(), instance=context.settings.membership.instance)
+        self._us: Callable[[], Node] = lambda: attrs.evolve(us(), instance=context.config.worker.instance)
         #: What this node and the others that run the flow know of each other.
         self.nodes = FlowNodes(context, self._us, view)
         self.membership = membership = FlowMembership(context, self._us, before_takeover)
@@ -70,7 +70,7 @@ class FlowSharing:
 
     def _work(self) -> Work:
         """Return what there is to share between the flow's nodes, as far as this one knows."""
-        tasks, nodes = flow_tasks(self._settings), self.nodes
+        tasks, nodes = flow_tasks(self._settings.source_connector), self.nodes
         return Work(*tasks, nodes.own.slots(), nodes.loads(), is_for_one_node=self.is_for_one_node)
 
     def _load_of(self, member: Candidate) -> NodeLoad:
@@ -92,7 +92,7 @@ class FlowSharing:
     def hand_over(self, after: FlowSettings) -> None:
         """Keep the flow's membership for this node's next runner, which has other settings; see `succeed`."""
         before = self._settings
-        if (after.group_id, after.membership.instance) == (before.group_id, before.membership.instance):
+        if (after.group_id, after.worker.instance) == (before.group_id, before.worker.instance):
             self.membership.hand_over()
         self.nodes.hand_over()
 
@@ -104,7 +104,7 @@ class FlowSharing:
     # While it runs.
 
     def begin(
-        self, groups: Sequence[FlowGroup], heartbeats: FlowGroup | None, tasks: asyncio.TaskGroup
+        self, groups: Sequence[AnyGroup], heartbeats: AnyGroup | None, tasks: asyncio.TaskGroup
     ) -> list[asyncio.Task[None]]:
         """Let *groups* work only while this node runs the flow, and *heartbeats* while it is its turn; return what does
         so, to be cancelled.

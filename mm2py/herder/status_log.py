@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import HerderContext
 from mm2py.connectors.supervise import in_passing
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition
@@ -31,11 +31,11 @@ _CONFIGS: Final = {"segment.bytes": str(8 * 1024 * 1024)}
 class StatusLog:
     """The topic of statuses: opened when it is needed, and again after any failure."""
 
-    def __init__(self, context: FlowContext, cluster: Cluster) -> None:
-        self._settings = context.settings
+    def __init__(self, context: HerderContext, cluster: Cluster) -> None:
+        self._settings = context.config
         self._flow = context.flow
         self._cluster = cluster
-        self.topic = self._settings.status_storage.topic or status_topic(self._flow.source)
+        self.topic = self._settings.worker.status_storage.topic or status_topic(self._flow.source)
         self._log = TopicLog(cluster, self.topic)
         #: False after a failure: topic and leader are then looked up before the next use.
         self.is_open = False
@@ -68,7 +68,7 @@ class StatusLog:
         return True
 
     async def _open(self) -> None:
-        storage = self._settings.status_storage
+        storage = self._settings.worker.status_storage
         await self._cluster.connect()
         await self._log.ensure(storage.partitions, storage.replication_factor, setting=_SETTING, configs=_CONFIGS)
         if self._log.refusal is not None:

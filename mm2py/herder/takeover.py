@@ -30,7 +30,7 @@ async def take_over_positions(
     settings: FlowSettings, connector: str, *, is_mirus: bool, clock: Clock, report: Callable[[Event], None]
 ) -> None:
     """Write the positions that *connector* had as those of its flow, unless the flow has or had any."""
-    alias, topic = settings.flow.source, settings.offset_storage.topic
+    alias, topic = settings.flow.source, settings.source_connector.offset_storage.topic
     async with Cluster(settings.target, clock) as target:
         await target.refresh_metadata({topic})
         if not target.partitions_of(topic):
@@ -55,7 +55,7 @@ async def _begun(settings: FlowSettings, target: Cluster, theirs: Mapping[TopicP
     """Return Mirus's positions, with nothing to look for in empty remote partitions: unlike a MirrorMaker's, these need
     not have lost anything. Mirus's producer may have chosen other partitions for all records of the source's.
     """
-    name_remote = remote_names_of(settings)
+    name_remote = remote_names_of(settings.source_connector)
     remote_of = {source: TopicPartition(name_remote(source.topic), source.partition) for source in theirs}
     await target.refresh_metadata({remote.topic for remote in remote_of.values()})
     there = [it for it in remote_of.values() if it.partition in target.partitions_of(it.topic)]

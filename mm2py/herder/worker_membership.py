@@ -15,7 +15,7 @@ from typing import ClassVar
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.config.worker import MembershipSettings
+from mm2py.config.worker import WorkerConfig
 from mm2py.connectors.supervise import in_passing
 from mm2py.core.herder.membership import PROTOCOL, PROTOCOL_TYPE, NoCoordinatorError, Occupied
 from mm2py.errors import BrokerAnsweredError, Mm2Error
@@ -51,9 +51,7 @@ class WorkerRunsElsewhereError(Mm2Error):
 class WorkerMembership:
     """Keeps a worker's place in its group, or waits for it, and lets its flows run meanwhile."""
 
-    def __init__(
-        self, endpoint: ClusterEndpoint, settings: MembershipSettings, *, clock: Clock, events: EventLog
-    ) -> None:
+    def __init__(self, endpoint: ClusterEndpoint, settings: WorkerConfig, *, clock: Clock, events: EventLog) -> None:
         """Create one at the worker's cluster. Without `settings.refuses` its flows never wait."""
         #: How its cluster is reached: the place is kept there as soon as this changes.
         self.endpoint = endpoint
@@ -74,7 +72,7 @@ class WorkerMembership:
         """Wait until the worker's flows may run, and have *runner* show why it waits."""
         while not self._is_open:
             if self._taken is not None:
-                error = WorkerRunsElsewhereError(self._taken.by, str(runner.flow), self._settings.group)
+                error = WorkerRunsElsewhereError(self._taken.by, str(runner.flow), self._settings.group_id)
                 runner.hold(error, FlowState.STANDBY)
             else:
                 runner.hold(self._error, FlowState.STARTING)
@@ -112,7 +110,7 @@ class WorkerMembership:
     def _opened(self, known: MemberIdentity | None = None) -> tuple[Cluster, Membership]:
         """Return the cluster, to be connected, and our place in the group there, as it is *known* so far."""
         cluster, protocol = Cluster(self.endpoint, self._clock), (PROTOCOL_TYPE, PROTOCOL)
-        place = Membership(cluster, self._settings.group, protocol, self._settings.session_ms)
+        place = Membership(cluster, self._settings.group_id, protocol, self._settings.session_ms)
         if known is not None:
             place.keep(known)
         return cluster, place
@@ -137,7 +135,7 @@ class WorkerMembership:
     def _open(self) -> None:
         if self._taken is not None:
             waited_s = self._clock.monotonic() - self._taken_at
-            self._events.emit(WorkerTakenOver(self._settings.group, self._taken.by, waited_s))
+            self._events.emit(WorkerTakenOver(self._settings.group_id, self._taken.by, waited_s))
         self._is_open, self._taken, self._error = True, None, None
         self._told.clear()
         self._closed.clear()
@@ -148,7 +146,7 @@ class WorkerMembership:
         if self._taken is None:
             self._taken_at = self._clock.monotonic()
             then = "steps back and stands by" if self._is_open else "stands by and runs no connector"
-            self._events.emit(WorkerRunsElsewhere(self._settings.group, taken.by, then, STOP_ONE))
+            self._events.emit(WorkerRunsElsewhere(self._settings.group_id, taken.by, then, STOP_ONE))
         if self._is_open:
             self._closed.set()
         self._is_open, self._taken, self._error = False, taken, None
@@ -158,9 +156,9 @@ class WorkerMembership:
         """Report that the group cannot be asked or joined. What runs continues: Java's workers must ask it too."""
         is_lasting, is_silent = False, not isinstance(error, BrokerAnsweredError)
         if isinstance(error, BrokerAnsweredError):
-            error, is_lasting = with_grant(error, self._settings.group), is_hopeless(error)
+            error, is_lasting = with_grant(error, self._settings.group_id), is_hopeless(error)
             if error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
-                error = NoCoordinatorError(error.cluster, self._settings.group)
+                error = NoCoordinatorError(error.cluster, self._settings.group_id)
         hint = hint_at(error, self.endpoint)
         self._error = error
         if is_lasting and self._taken is None:
@@ -170,7 +168,7 @@ class WorkerMembership:
         if reason not in self._told:
             self._told.add(reason)
             then = "its flows run nevertheless" if self._is_open else "its flows wait"
-            self._events.emit(WorkerUnguarded(self._settings.group, str(error), then, hint))
+            self._events.emit(WorkerUnguarded(self._settings.group_id, str(error), then, hint))
 
 
 async def _assign_nothing(_generation: int, joined: Mapping[str, bytes]) -> Mapping[str, bytes]:

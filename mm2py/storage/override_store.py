@@ -105,7 +105,7 @@ class OverrideStore:
     @property
     def topic(self) -> str:
         """Return the name of the topic."""
-        return self._settings.config_storage.topic or overrides_topic(self.flow.source)
+        return self._settings.worker.config_storage.topic or overrides_topic(self.flow.source)
 
     @property
     def flow(self) -> Flow:
@@ -165,7 +165,7 @@ class OverrideStore:
 
     async def _ensure(self, log: TopicLog) -> bool:
         """Create the topic if it is missing; return whether it was."""
-        factor = self._settings.config_storage.replication_factor
+        factor = self._settings.worker.config_storage.replication_factor
         return await log.ensure(1, factor, setting=_SETTING, configs=SMALLEST_SEGMENTS)
 
     async def _records(self, cluster: Cluster) -> list[LogRecord]:

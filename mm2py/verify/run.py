@@ -184,7 +184,7 @@ class Verification:
             # In this order: what the target holds now is at the source before the source's end of a moment later.
             ends = await target.list_offsets({self._remote(tp, remote_of) for tp in tps}, LATEST, reads_committed=True)
             starts = await target.list_offsets({self._remote(tp, remote_of) for tp in tps}, EARLIEST)
-            committed = settings.limits.reads_committed
+            committed = settings.source_connector.limits.reads_committed
             source_ends = await source.list_offsets(tps, LATEST, reads_committed=committed)
             source_starts = await source.list_offsets(tps, EARLIEST)
             asked = [await self._offsets_of(source, tps, at) for at in (self._request.start, self._request.end)]
@@ -208,7 +208,7 @@ class Verification:
     def _select(self, there: Mapping[str, TopicDescription], copied: Copied) -> Mapping[str, str]:
         """Choose the topics, with their remote ones; of those that the flow refuses to mirror, report why."""
         settings, wanted = self._settings, self._request.topics
-        transforms = transforms_of(settings)
+        transforms = transforms_of(settings.source_connector)
         for name in wanted:
             if _PLAIN_NAME.issuperset(name) and name not in there:
                 near = near_misses([name], there)
@@ -220,9 +220,9 @@ class Verification:
         selected = select(
             TopicsView(there).partition_counts(),
             settings.flow,
-            policy_of(settings),
-            DefaultTopicFilter.of(wanted) if wanted else topic_filter_of(settings),
-            heartbeats_replication_enabled=settings.topics.heartbeats_enabled and not wanted,
+            policy_of(settings.source_connector),
+            DefaultTopicFilter.of(wanted) if wanted else topic_filter_of(settings.source_connector),
+            heartbeats_replication_enabled=settings.source_connector.topics.heartbeats_enabled and not wanted,
             name_remote=transforms.name_remote,
             name_before=transforms.name_before,
             copied=copied,
@@ -240,7 +240,7 @@ class Verification:
         self, remote_of: Mapping[str, str], there: Mapping[str, TopicDescription]
     ) -> Mapping[str, str]:
         """Leave out the topics of which the target is not meant to hold what the source does."""
-        transforms = transforms_of(self._settings)
+        transforms = transforms_of(self._settings.source_connector)
         for topic, remote_topic in remote_of.items():
             if transforms.task_of(topic) is not None:
                 for number in there[topic].partitions:
@@ -252,8 +252,8 @@ class Verification:
         """Read the flow's positions and offset translations."""
         settings = self._settings
         stored = PositionsTopic(settings.flow.source)
-        if settings.offset_storage.topic in remote:
-            for record in await TopicLog(target, settings.offset_storage.topic).read_all():
+        if settings.source_connector.offset_storage.topic in remote:
+            for record in await TopicLog(target, settings.source_connector.offset_storage.topic).read_all():
                 stored.take(record)
         return stored
 
@@ -336,7 +336,7 @@ class Verification:
             look,
             self._downstream(look.source),
             lambda at: _exact(self._translations.upstream(remote, at)),
-            is_appended=self._settings.broken_history.on_source_recreated in _APPENDING,
+            is_appended=self._settings.source_connector.broken_history.on_source_recreated in _APPENDING,
         )
 
     def _downstream(self, source: TopicPartition) -> Callable[[int], int | None]:
@@ -382,7 +382,8 @@ class Verification:
         for at, part in enumerate(sorted(slices, key=lambda part: -part.offsets)):
             dealt[at % count].append(part)
         plans = [
-            VerifyPlan(settings.source, settings.target, tuple(some), settings.limits.reads_committed) for some in dealt
+            VerifyPlan(settings.source, settings.target, tuple(some), settings.source_connector.limits.reads_committed)
+            for some in dealt
         ]
         self._progress(Progress("starting Spark"))
         await self._runner.ready()

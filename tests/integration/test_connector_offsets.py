@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from mm2py.clock import SystemClock
-from mm2py.connectors.control_writers import task_id
 from mm2py.connectors.plugins import transforms_of
 from mm2py.connectors.source.transactions import transactions_of
 from mm2py.core.herder import overrides as verbs
@@ -324,21 +323,22 @@ async def test_a_node_that_was_frozen_meanwhile_does_not_undo_it(
             "B.exactly.once.source.support": "enabled",
         },
     )
-    (terms,) = (transactions_of(settings, it) for it in transforms_of(settings).tasks)
+    config = settings.source_connector
+    (terms,) = (transactions_of(config, it) for it in transforms_of(config).tasks)
     assert terms is not None
-    positions = TopicPartition(settings.offset_storage.topic, 0)
+    positions = TopicPartition(settings.source_connector.offset_storage.topic, 0)
     await create_topic(primary.bootstrap_servers, topic)
     await produce_numbers(primary.bootstrap_servers, topic, count=100, partitions=1)
     offsets = ConnectorOffsets(settings, clock=clock, events=EventLog(clock))
     asked = read_offsets(settings.flow, SOURCE, [_of(settings.flow, topic, 9)])
     async with Cluster(settings.target, clock) as cluster:
         await offsets.alter(SOURCE, asked, by="the test")
-        frozen = FencedWriter(task_id(settings, 0))
+        frozen = FencedWriter(settings.worker.task_id(0))
         await frozen.open(cluster)
         transforming = TransactionalProducer(cluster, terms.transactional_id, terms.timeout_ms)
         await transforming.open()
         await transforming.add([positions])
-        log = KeptLog(cluster, settings.offset_storage.topic, nothing, lambda _: None, writer=frozen)
+        log = KeptLog(cluster, settings.source_connector.offset_storage.topic, nothing, lambda _: None, writer=frozen)
         await offsets.alter(SOURCE, asked, by="the test")
         with pytest.raises(TakenOverError):
             await log.append([LogRecord(b"old", b"old")])

@@ -132,8 +132,8 @@ async def test_a_failed_group_is_restarted_once_its_cause_is_gone(
     monkeypatch.syspath_prepend(str(tmp_path))
     await create_topic(source, prefix, partitions=1)
     settings = flow_settings(source, backup.bootstrap_servers, **{"A->B.topics": prefix, "tasks.max": 1})
-    chosen = attrs.evolve(settings.checkpoints, group_filter_class=f"{module}.EveryGroup")
-    async with running_flow(attrs.evolve(settings, checkpoints=chosen), tmp_path) as flow:
+    chosen = attrs.evolve(settings.checkpoint_connector, group_filter_class=f"{module}.EveryGroup")
+    async with running_flow(attrs.evolve(settings, checkpoint_connector=chosen), tmp_path) as flow:
         await _state(flow, FlowState.FAILED, CHECKPOINT)
         flow.runner.requests.restart_here(Restart(CHECKPOINT, only_failed=True))
         await eventually(lambda: len(flow.events.of(GroupFailed)) == 2, within_s=15, what="it fails again")

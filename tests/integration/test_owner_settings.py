@@ -57,7 +57,7 @@ def _settings(node: RunningNode) -> FlowSettings:
 
 async def _follow(topics: str, *nodes: RunningNode) -> None:
     def is_so() -> bool:
-        found = [_settings(node).topics.names for node in nodes]
+        found = [_settings(node).source_connector.topics.names for node in nodes]
         assert found == [(topics,)] * len(nodes), found
         return True
 

@@ -85,7 +85,7 @@ class Rig:
 
     async def positions(self) -> dict[int, Position]:
         """Read the positions as the flow would."""
-        topic, stored = self.settings.offset_storage.topic, PositionsTopic(self.settings.flow.source)
+        topic, stored = self.settings.source_connector.offset_storage.topic, PositionsTopic(self.settings.flow.source)
         for records in (await read_topic(self.target, topic)).values():
             for record in records:
                 stored.take(record)
@@ -375,7 +375,9 @@ async def test_mirus_is_taken_over_where_it_stopped(
     ]
     assert "gone-0 is left out" in done.err
     assert f"{stored}-0, offset 6: it is not valid JSON" in done.err
-    assert settings.offset_storage.topic == (stored if is_distributed else f"mm2-offsets.{name}.internal")
+    assert settings.source_connector.offset_storage.topic == (
+        stored if is_distributed else f"mm2-offsets.{name}.internal"
+    )
     assert shown.out.splitlines() == [f"{name},{topic},0,100", f"{name},{topic},1,200", f"{name},{topic},3,60"]
     assert_written(records, await read_topic(backup, remote_topic))
     resumed = {it.source: (it.records, it.position) for it in running.events.of(ResumedExactly)}

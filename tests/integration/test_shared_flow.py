@@ -268,7 +268,7 @@ async def _positions(
 ) -> dict[TopicPartition, list[int]]:
     """Return each partition's positions in the order in which they were written, as a reader of committed data does."""
     found: dict[TopicPartition, list[int]] = {}
-    topic = settings.offset_storage.topic
+    topic = settings.source_connector.offset_storage.topic
     for records in (await read_topic(target.bootstrap_servers, topic, reads_committed=reads_committed)).values():
         for record in records:
             match decode_stored(record):

@@ -17,7 +17,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.state import GroupOffsetsView
 from mm2py.telemetry.journal import EventLog
 from tests.support.eventually import long_enough
-from tests.support.flow_rig import flow_context
+from tests.support.flow_rig import checkpoint_context
 from tests.support.reading import read_topic
 from tests.support.topics import list_topics
 
@@ -80,7 +80,7 @@ async def running_checkpoints(
     """Run the group until the end of the block, where it is cancelled unless it was drained before."""
     clock = SystemClock()
     events = EventLog(clock)
-    context = flow_context(clock, events, settings)
+    context = checkpoint_context(clock, events, settings)
     group = CheckpointGroup(context, forward=lambda _target: forward, way_back=lambda _source, _policy: backward)
     async with asyncio.TaskGroup() as tasks:
         running = RunningCheckpoints(group, events, tasks.create_task(group.run(), name="checkpoints"))

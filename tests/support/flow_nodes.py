@@ -30,14 +30,14 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FakeBrokers
-from tests.support.flow_rig import FLOW, SETTINGS, flow_context
+from tests.support.flow_rig import FLOW, SETTINGS, changed, flow_context
 
 
 ONE = Node("one", 1, "m1", "1", "http://one:8083", 1_000)
 OTHER = Node("other", 2, "m2", "2", "http://other:8083", 1_000)
 TOPIC = status_topic("A")
 BUSY = TopicPartition("busy", 0)
-ONE_BROKER = attrs.evolve(SETTINGS, status_storage=attrs.evolve(SETTINGS.status_storage, replication_factor=1))
+ONE_BROKER = changed(SETTINGS, status_storage=attrs.evolve(SETTINGS.worker.status_storage, replication_factor=1))
 
 
 def use_brokers(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:

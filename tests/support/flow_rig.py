@@ -5,24 +5,41 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.config.connector import PolicySettings
+from mm2py.config.checkpoint import MirrorCheckpointConfig
+from mm2py.config.connector import ConnectorConfig, PolicySettings
 from mm2py.config.flow_settings import FlowSettings
-from mm2py.config.heartbeat import HeartbeatSettings
-from mm2py.config.source import CopySettings, TopicSettings
-from mm2py.config.worker import StorageSettings
-from mm2py.connectors.context import BackgroundLoop, FlowContext
+from mm2py.config.heartbeat import MirrorHeartbeatConfig
+from mm2py.config.source import (
+    BrokenHistorySettings,
+    CopySettings,
+    MirrorSourceConfig,
+    OffsetSyncSettings,
+    TopicSettings,
+    TopicSyncSettings,
+)
+from mm2py.config.worker import StorageSettings, WorkerConfig
+from mm2py.connectors.context import (
+    BackgroundLoop,
+    CheckpointContext,
+    FlowContext,
+    HeartbeatContext,
+    HerderContext,
+    SourceContext,
+)
 from mm2py.connectors.reach import Reach
+from mm2py.core.herder.sharing import flow_tasks
 from mm2py.errors import ClusterUnreachableError, Mm2Error, Verdict
 from mm2py.model.acl import TopicAcl
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import Flow
 from mm2py.model.synced import ForgottenAcl, ForgottenConfig, Synced, SyncedAcl, SyncedConfig
+from mm2py.model.transform import FlowTransforms
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 
@@ -30,37 +47,70 @@ from tests.support.clocks import LoopClock
 FLOW = Flow("A", "B")
 EPOCH_S = 5.0
 DRAIN_S = 2.0
-SETTINGS = FlowSettings(
+_SHARED = ConnectorConfig(
     flow=FLOW,
     is_enabled=True,
     source=ClusterEndpoint("A", ("a:1",)),
     target=ClusterEndpoint("B", ("b:1",)),
-    topics=TopicSettings(
-        names=(".*",),
-        exclude=(),
-        filter_class="default",
-        heartbeats_enabled=True,
-        refresh_enabled=True,
-        refresh_interval_s=600.0,
-        look_interval_s=30.0,
-        replication_factor=1,
-    ),
     policy=PolicySettings("default", ".", internal_separator_enabled=True),
-    heartbeats=HeartbeatSettings(is_emitted=False, interval_s=1.0, topic_replication_factor=1),
-    offset_storage=StorageSettings("mm2-offsets.A.internal", replication_factor=1, partitions=25),
-    copying=CopySettings(
-        tasks_max=2,
-        auto_offset_reset="earliest",
-        offset_flush_interval_ms=60_000,
-        shutdown_ms=5_000,
-        epoch_ms=round(EPOCH_S * 1000),
-        drain_ms=round(DRAIN_S * 1000),
-        restart_backoff_ms=1_000,
-        restart_backoff_max_ms=60_000,
-    ),
-    limits=CopyLimits(),
     admin_timeout_ms=60_000,
 )
+_TOPICS = TopicSettings(
+    names=(".*",),
+    exclude=(),
+    filter_class="default",
+    heartbeats_enabled=True,
+    refresh_enabled=True,
+    refresh_interval_s=600.0,
+    look_interval_s=30.0,
+    replication_factor=1,
+)
+SETTINGS = FlowSettings(
+    flow=FLOW,
+    source_connector=MirrorSourceConfig(
+        **attrs.asdict(_SHARED, recurse=False),
+        topics=_TOPICS,
+        offset_storage=StorageSettings("mm2-offsets.A.internal", replication_factor=1, partitions=25),
+        copying=CopySettings(
+            tasks_max=2,
+            auto_offset_reset="earliest",
+            offset_flush_interval_ms=60_000,
+            shutdown_ms=5_000,
+            epoch_ms=round(EPOCH_S * 1000),
+            drain_ms=round(DRAIN_S * 1000),
+            restart_backoff_ms=1_000,
+            restart_backoff_max_ms=60_000,
+        ),
+        limits=CopyLimits(),
+        topic_sync=TopicSyncSettings(),
+        broken_history=BrokenHistorySettings(),
+        offset_syncs=OffsetSyncSettings(),
+        transforms=FlowTransforms(),
+    ),
+    checkpoint_connector=MirrorCheckpointConfig(
+        **attrs.asdict(_SHARED, recurse=False), topics=_TOPICS, transforms=FlowTransforms()
+    ),
+    heartbeat_connector=MirrorHeartbeatConfig(
+        **attrs.asdict(_SHARED, recurse=False), is_emitted=False, interval_s=1.0, topic_replication_factor=1
+    ),
+    worker=WorkerConfig(
+        "A-mm2",
+        config_storage=StorageSettings("mm2-configs.A.internal"),
+        status_storage=StorageSettings("mm2-status.A.internal", partitions=5),
+    ),
+)
+
+
+def changed(settings: FlowSettings = SETTINGS, /, **values: Any) -> FlowSettings:
+    """Return *settings* with other *values*, each in all configs that have such a field."""
+    unknown = set(values)
+    for name in ("source_connector", "checkpoint_connector", "heartbeat_connector", "worker"):
+        config = getattr(settings, name)
+        fields = {field.name for field in attrs.fields(type(config))} & values.keys()
+        settings = attrs.evolve(settings, **{name: attrs.evolve(config, **{it: values[it] for it in fields})})
+        unknown -= fields
+    whole = {it: values[it] for it in unknown | (values.keys() & {"flow"})}
+    return attrs.evolve(settings, **whole)
 
 
 @attrs.define(eq=False)
@@ -73,10 +123,35 @@ class HopelessError(Mm2Error):
     what: str = "no"
 
 
-def flow_context(clock: Clock, events: EventLog, settings: FlowSettings = SETTINGS) -> FlowContext:
-    """Return what a flow of these settings hands to each of its groups; all jitter is in the middle."""
-    reach = Reach(settings.flow, clock, events, lambda: 0.5)
-    return FlowContext(settings, reach, clock, events, lambda: 0.5)
+def flow_context(clock: Clock, events: EventLog, settings: FlowSettings = SETTINGS) -> HerderContext:
+    """Return what the herder of a flow with these settings hands around; all jitter is in the middle."""
+    copying = settings.source_connector.copying
+    return FlowContext(
+        settings,
+        settings.flow,
+        settings.worker,
+        tasks=flow_tasks(settings.source_connector)[0],
+        drain_s=copying.settling_s,
+        reach=Reach(settings.flow, clock, events, lambda: 0.5),
+        clock=clock,
+        events=events,
+        jitter=lambda: 0.5,
+    )
+
+
+def source_context(clock: Clock, events: EventLog, settings: FlowSettings = SETTINGS) -> SourceContext:
+    """Return what a flow of these settings hands to its source connector."""
+    return flow_context(clock, events, settings).of(settings.source_connector)
+
+
+def checkpoint_context(clock: Clock, events: EventLog, settings: FlowSettings = SETTINGS) -> CheckpointContext:
+    """Return what a flow of these settings hands to its checkpoint connector."""
+    return flow_context(clock, events, settings).of(settings.checkpoint_connector)
+
+
+def heartbeat_context(clock: Clock, events: EventLog, settings: FlowSettings = SETTINGS) -> HeartbeatContext:
+    """Return what a flow of these settings hands to its heartbeat connector."""
+    return flow_context(clock, events, settings).of(settings.heartbeat_connector)
 
 
 class LoopRig:
@@ -87,7 +162,7 @@ class LoopRig:
     def __init__(self, settings: FlowSettings = SETTINGS) -> None:
         self.clock = LoopClock()
         self.events = EventLog(self.clock)
-        self.context = flow_context(self.clock, self.events, settings)
+        self.context = source_context(self.clock, self.events, settings)
         self.reach = self.context.reach
         self.mirror: Callable[[Mapping[str, str]], None] = lambda _: None
 

@@ -144,7 +144,7 @@ async def running_flow(
     node = (lambda: us) if us is not None else this_node
     runner = FlowRunner(settings, copying, clock=clock, events=events, jitter=lambda: 0.5, us=node)
     runner.requests.apply(overrides)
-    runner.reverse.settings = other_way
+    runner.reverse.config = None if other_way is None else other_way.source_connector
     try:
         async with asyncio.TaskGroup() as group:
             running = RunningFlow(runner, events, group.create_task(runner.run(), name=str(settings.flow)))

@@ -26,7 +26,7 @@ from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.groups.membership import Assign, Heartbeat, MemberIdentity
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FakeBrokers
-from tests.support.flow_rig import SETTINGS, flow_context
+from tests.support.flow_rig import SETTINGS, changed, flow_context
 
 
 US = Node("here", 1, "this machine", "1")
@@ -161,10 +161,10 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> Run:
         events = EventLog(clock)
         monkeypatch.setattr(membership, "Cluster", FakeBrokers().cluster)
         monkeypatch.setattr(membership, "Membership", lambda *_: place)
-        settings = attrs.evolve(
+        settings = changed(
             SETTINGS,
-            membership=attrs.evolve(SETTINGS.membership, **changes),
-            copying=attrs.evolve(SETTINGS.copying, tasks_max=TASKS),
+            worker=attrs.evolve(SETTINGS.worker, **changes),
+            copying=attrs.evolve(SETTINGS.source_connector.copying, tasks_max=TASKS),
         )
         context = flow_context(clock, events, settings)
 
@@ -172,7 +172,7 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> Run:
             if place.refusal is not None:
                 raise place.refusal
 
-        its = FlowMembership(context, lambda: attrs.evolve(US, instance=settings.membership.instance), take_over)
+        its = FlowMembership(context, lambda: attrs.evolve(US, instance=settings.worker.instance), take_over)
         place.its = its
         working.heartbeats = Group()
         its.begin([cast("FlowGroup", working)], cast("FlowGroup", working.heartbeats))

@@ -22,7 +22,7 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import SETTINGS, flow_context
+from tests.support.flow_rig import SETTINGS, changed, source_context
 
 
 MARK = ProducerMark(7, 0, 0)
@@ -139,8 +139,8 @@ async def running(
     """Run a group over topic t and drain it at the end; Spark is up after *starts_s*, *refusals* come before that."""
     clock = LoopClock()
     events, epochs = EventLog(clock), PretendedEpochs(script, refusals=list(refusals), starts_s=starts_s)
-    settings = attrs.evolve(SETTINGS, copying=attrs.evolve(SETTINGS.copying, tasks_max=tasks_max))
-    tasks = SourceTasks(flow_context(clock, events, settings), epochs)
+    settings = changed(SETTINGS, copying=attrs.evolve(SETTINGS.source_connector.copying, tasks_max=tasks_max))
+    tasks = SourceTasks(source_context(clock, events, settings), epochs)
     look = mirrored(*range(partitions))
     tasks.adopt(look, positions(look))
     async with asyncio.TaskGroup() as group:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.connector import NAMED_AGAIN, OWNER_ID, TASK_IDS, only_reader_of
+from mm2py.config.connector import OWNER_ID, TASK_IDS, only_reader_of
 from mm2py.config.importers.lines import Imported, Lines, ParsedFile, read_files
 from mm2py.config.importers.mirus import SOURCE_CLASS as MIRUS
 from mm2py.config.importers.mirus import take_mirus
@@ -24,6 +24,7 @@ from mm2py.config.layers import is_client_key
 from mm2py.config.legacy import RENAMED
 from mm2py.config.problem import Problem
 from mm2py.config.properties import Entry
+from mm2py.config.resolve import NAMED_AGAIN
 from mm2py.model.flow import Flow
 from mm2py.model.patterns import split_list
 

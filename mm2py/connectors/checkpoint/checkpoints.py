@@ -14,7 +14,7 @@ from contextlib import aclosing, suppress
 import attrs
 
 from mm2py.connectors.checkpoint.own_moves import OwnMoves
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import CheckpointContext
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.current_translations import CurrentTranslations
 from mm2py.connectors.plugins import policy_of, remote_names_of, topic_filter_of
@@ -91,7 +91,7 @@ class Checkpoints:
 
     def __init__(
         self,
-        context: FlowContext,
+        context: CheckpointContext,
         source: Cluster,
         target: Cluster,
         *,
@@ -104,21 +104,21 @@ class Checkpoints:
         topics that the flow in the other direction brought to the source. Both take the topic-partition by its name at
         the source.
         """
-        self._settings = settings = context.settings
+        self._config = config = context.config
         self._passed_over = context.passed_over
         self._source = Groups(source)
         self._target = target
-        self._policy = policy_of(settings)
-        self._name_remote = remote_names_of(settings)
-        self._filter = topic_filter_of(settings)
+        self._policy = policy_of(config)
+        self._name_remote = remote_names_of(config)
+        self._filter = topic_filter_of(config)
         self._forward = forward
         self._back = back
         self._reach = context.reach
         self._clock = context.clock
         self._events = context.events
         self._measures = measures
-        topic = self._policy.checkpoints_topic(settings.flow.source)
-        self.log = kept_log(settings.flow, target, topic, context.events, self._contents, writer=writer)
+        topic = self._policy.checkpoints_topic(config.flow.source)
+        self.log = kept_log(config.flow, target, topic, context.events, self._contents, writer=writer)
         self._last: dict[str, dict[TopicPartition, Checkpoint]] = {}
         #: Those of the last ones that are missing in the topic, because it was deleted together with their remote
         #: topic.
@@ -135,10 +135,10 @@ class Checkpoints:
 
     async def read(self) -> bool:
         """Read the checkpoints topic; create it if it is missing. Return whether it could be read."""
-        settings = self._settings
+        config = self._config
         await self.log.ensure(
             1,
-            settings.checkpoints.topic_replication_factor,
+            config.topic_replication_factor,
             setting="checkpoints.topic.replication.factor",
             configs=small_segments(1),
         )
@@ -150,11 +150,11 @@ class Checkpoints:
                 raise
             self._knows_history = False
             hint = "let the mirror read the checkpoints topic, so that it can continue it"
-            self._events.emit(CheckpointsUnreadable(settings.flow, self.log.topic, str(error), hint))
+            self._events.emit(CheckpointsUnreadable(config.flow, self.log.topic, str(error), hint))
             return False
         self._knows_history = True
         known = sum(map(len, self._last.values()))
-        self._events.emit(CheckpointsRead(settings.flow, self.log.topic, known, len(malformed)))
+        self._events.emit(CheckpointsRead(config.flow, self.log.topic, known, len(malformed)))
         self._passed_over.note(self.log.topic, malformed)
         return True
 
@@ -209,7 +209,7 @@ class Checkpoints:
             took_ms = (self._clock.monotonic() - begun) * 1000
             for it in due:
                 self._measures.checkpointed(it.group, it.remote, round(took_ms))
-            self._events.emit(CheckpointsWritten(self._settings.flow, len({it.group for it in due}), len(due), took_ms))
+            self._events.emit(CheckpointsWritten(self._config.flow, len({it.group for it in due}), len(due), took_ms))
         return self._round(places, ranges, standing)
 
     def _follow(self, groups: frozenset[str]) -> None:
@@ -301,7 +301,7 @@ class Checkpoints:
             tp.topic for offsets in offsets_of_groups if not isinstance(offsets, BrokerAnsweredError) for tp in offsets
         }
         if any(map(self._is_from_target, topics)):
-            await self._reach.done("read the way back", [self._settings.flow.source], self._back.refresh)
+            await self._reach.done("read the way back", [self._config.flow.source], self._back.refresh)
 
     def _place(self, group: str, source: TopicPartition, committed: CommittedOffset) -> _Place | None:
         """Translate an offset; None if the topic does not belong to this flow. Raise `CustomClassError`."""
@@ -334,7 +334,7 @@ class Checkpoints:
 
     def _topic_at_target(self, topic: str) -> str | None:
         """Return the name at the target of a topic that came from there, by its name; None for any other."""
-        flow, policy = self._settings.flow, self._policy
+        flow, policy = self._config.flow, self._policy
         if keeps_names(policy, flow.source) or policy.topic_source(topic) != flow.target:
             return None
         return policy.upstream_topic(topic)

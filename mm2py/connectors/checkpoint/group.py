@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 import attrs
 
+from mm2py.config.checkpoint import MirrorCheckpointConfig
 from mm2py.connectors.checkpoint.checkpoints import Checkpoints, Round
 from mm2py.connectors.checkpoint.group_offsets import GroupOffsets, Standing, Synced
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import CheckpointContext
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.current_translations import CurrentTranslations
 from mm2py.connectors.plugins import group_filter_of, policy_of
@@ -37,7 +38,7 @@ _UNREADY_S = 1.0
 _LAST_ROUND_S = 2.5
 
 
-class CheckpointGroup(FlowGroup):
+class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
     """Translates the offsets of a flow's consumer groups."""
 
     connector = "MirrorCheckpointConnector"
@@ -46,7 +47,7 @@ class CheckpointGroup(FlowGroup):
 
     def __init__(
         self,
-        context: FlowContext,
+        context: CheckpointContext,
         *,
         forward: Callable[[Cluster], CurrentTranslations],
         way_back: Callable[[Cluster, ReplicationPolicy], CurrentTranslations],
@@ -88,9 +89,8 @@ class CheckpointGroup(FlowGroup):
         self._round, self._offsets, self._shown = Round({}, {}), None, ()
 
     async def _live_as_owner(self) -> None:
-        settings, chosen = self._settings, self._settings.checkpoints
-        flow = settings.flow
-        async with self._connected(settings.source, settings.target) as (source, target):
+        config, flow = self._config, self._config.flow
+        async with self._connected(config.source, config.target) as (source, target):
             if not await self._goes_on():
                 return
             checkpoints = await self._insist(
@@ -110,7 +110,7 @@ class CheckpointGroup(FlowGroup):
             while await self._goes_on():
                 self._came_up()
                 loops = [("refresh", self._refresh_forever(groups)), ("emit", self._emit_forever(checkpoints))]
-                if chosen.is_synced:
+                if config.is_synced:
                     loops.append(("sync", self._sync_forever(offsets, checkpoints)))
                 await self.requests.run_until_quiet(self.task, loops)
             # If another node took over, its checkpoints are newer.
@@ -124,7 +124,7 @@ class CheckpointGroup(FlowGroup):
             source,
             target,
             forward=self._forward(target),
-            back=self._way_back(source, policy_of(self._settings)),
+            back=self._way_back(source, policy_of(self._config)),
             measures=self._measures,
             writer=await self._context.writers.for_owner(target),
         )
@@ -134,7 +134,7 @@ class CheckpointGroup(FlowGroup):
         try:
             async with asyncio.timeout(_LAST_ROUND_S):
                 await self._emit(checkpoints)
-                if self._settings.checkpoints.is_synced:
+                if self._config.is_synced:
                     await self._sync(offsets, checkpoints)
         except TimeoutError:
             return
@@ -142,7 +142,7 @@ class CheckpointGroup(FlowGroup):
     # The groups.
 
     async def _refresh_forever(self, groups: Groups) -> None:
-        chosen = self._settings.checkpoints
+        chosen = self._config
         while True:
             await until_set(self._refreshing, chosen.refresh_interval_s if chosen.refresh_enabled else None)
             self._refreshing.clear()
@@ -150,12 +150,12 @@ class CheckpointGroup(FlowGroup):
                 "list consumer groups",
                 [self.flow.source],
                 lambda: self._refresh(groups),
-                within_ms=self._settings.admin_timeout_ms,
+                within_ms=self._config.admin_timeout_ms,
             )
 
     async def _refresh(self, groups: Groups) -> None:
         """List and select the groups of the source; groups of unreachable brokers are kept."""
-        group_filter = group_filter_of(self._settings)
+        group_filter = group_filter_of(self._config)
         listed = await groups.list_groups()
         judged = {group: judge_group(listing, group_filter) for group, listing in listed.groups.items()}
         followed = {group for group, selection in judged.items() if selection is GroupSelection.TRANSLATED}
@@ -178,7 +178,7 @@ class CheckpointGroup(FlowGroup):
     # Checkpoints.
 
     async def _emit_forever(self, checkpoints: Checkpoints) -> None:
-        interval_s = max(_SHORTEST_S, self._settings.checkpoints.emit_interval_s)
+        interval_s = max(_SHORTEST_S, self._config.emit_interval_s)
         retry_s = _UNREADY_S
         while True:
             await self._emit(checkpoints)
@@ -212,20 +212,20 @@ class CheckpointGroup(FlowGroup):
         if offsets is None:
             return
         offsets.follow(self._round.views)
-        is_synced = self._settings.checkpoints.is_synced
+        is_synced = self._config.is_synced
         synced = self._round.wanted.keys() & offsets.standing if is_synced else frozenset()
         if groups := self._round.views.keys() - synced:
             is_read = await self._reach.done(
                 "read the offsets of groups at the target",
                 [self.flow.target],
                 lambda: offsets.look(groups),
-                within_ms=self._settings.admin_timeout_ms,
+                within_ms=self._config.admin_timeout_ms,
             )
             if not is_read:
                 offsets.follow(synced)
 
     async def _sync_forever(self, offsets: GroupOffsets, checkpoints: Checkpoints) -> None:
-        interval_s = self._settings.checkpoints.sync_interval_s
+        interval_s = self._config.sync_interval_s
         try:
             while True:
                 self._sync_due_ms = self._clock.wall_ms() + round(interval_s * 1000)
@@ -243,7 +243,7 @@ class CheckpointGroup(FlowGroup):
                 "sync group offsets",
                 [self.flow.target],
                 lambda: offsets.sync_once(found.wanted),
-                within_ms=self._settings.admin_timeout_ms,
+                within_ms=self._config.admin_timeout_ms,
             )
             checkpoints.note_settled(found, settled or ())
             if settled is None:
@@ -274,7 +274,7 @@ class CheckpointGroup(FlowGroup):
 
     def _unsynced_why(self, synced: Synced | None) -> str:
         """Return why a group's offsets will not be written at the target, empty if they may be."""
-        if not self._settings.checkpoints.is_synced:
+        if not self._config.is_synced:
             return "sync.group.offsets.enabled is false"
         if synced is not None and synced.state not in (AtTarget.IDLE, AtTarget.WATCHED):
             return synced.detail or synced.state.value
@@ -284,7 +284,7 @@ class CheckpointGroup(FlowGroup):
         self, group: str, offsets: tuple[GroupOffsetView, ...], standing: Standing
     ) -> tuple[GroupOffsetView, ...]:
         """Compare translated offsets with those that the group has committed at the target."""
-        chosen, wanted = self._settings.checkpoints, self._round.wanted.get(group, {})
+        chosen, wanted = self._config, self._round.wanted.get(group, {})
         found = []
         for offset in offsets:
             at, committed = offset.downstream, standing.offsets.get(offset.remote)

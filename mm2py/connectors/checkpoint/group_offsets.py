@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import attrs
 
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import CheckpointContext
 from mm2py.core.checkpoint.checkpoints import AtTarget, Offsets, due_offsets, judge_group_at_target
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition
@@ -76,7 +76,7 @@ class GroupOffsets:
 
     def __init__(
         self,
-        context: FlowContext,
+        context: CheckpointContext,
         groups: Groups,
         *,
         last_of: Callable[[str], Mapping[TopicPartition, int]],
@@ -91,7 +91,7 @@ class GroupOffsets:
         self.standing: dict[str, Standing] = {}
         self._flow = context.flow
         self._groups = groups
-        self._may_rewind = context.settings.checkpoints.sync_rewinds
+        self._may_rewind = context.config.sync_rewinds
         self._last_of = last_of
         self._ends_of = ends_of
         self._may_write = may_write

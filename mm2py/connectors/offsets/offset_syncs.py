@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import attrs
 
-from mm2py.connectors.context import BackgroundLoop, FlowContext
+from mm2py.connectors.context import BackgroundLoop, SourceContext
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.plugins import policy_of
 from mm2py.connectors.source.group import SourceLife
@@ -79,17 +79,17 @@ class OffsetSyncs(BackgroundLoop):
 
     name = "offset-syncs"
 
-    def __init__(self, context: FlowContext, translations: Translations, life: SourceLife) -> None:
+    def __init__(self, context: SourceContext, translations: Translations, life: SourceLife) -> None:
         """Create it for the partitions of a *life* of the source group."""
-        settings = context.settings
-        is_at_source = settings.offset_syncs.location == "source"
-        other = settings.flow.target if is_at_source else settings.flow.source
-        self._flow = settings.flow
-        self._settings = settings.offset_syncs
+        config = context.config
+        is_at_source = config.offset_syncs.location == "source"
+        other = config.flow.target if is_at_source else config.flow.source
+        self._flow = config.flow
+        self._config = config.offset_syncs
         self._cluster = life.source if is_at_source else life.target
         #: At the source nothing fences a node that was replaced.
         self._writer = None if is_at_source else context.writers.tasks
-        topic = policy_of(settings).offset_syncs_topic(other)
+        topic = policy_of(config).offset_syncs_topic(other)
         self._log = kept_log(self._flow, self._cluster, topic, context.events, self._contents, writer=self._writer)
         self._reach = context.reach
         self._clock = context.clock
@@ -98,7 +98,7 @@ class OffsetSyncs(BackgroundLoop):
         self._passed_over = context.passed_over
         self._translations = translations
         self._states = life.tasks.ledger.states
-        self._still_s = settings.copying.epoch_ms / 1000
+        self._still_s = config.copying.epoch_ms / 1000
         self._progress: dict[TopicPartition, SyncProgress] = {}
         self._delayed: dict[TopicPartition, _Delayed] = {}
         self._pending: dict[TopicPartition, OffsetSync] = {}
@@ -110,10 +110,10 @@ class OffsetSyncs(BackgroundLoop):
     def note(self, outcome: PartitionOutcome, begun_at: int) -> None:
         """Add an epoch's acknowledgements of a partition."""
         del begun_at
-        if not outcome.runs or not self._settings.is_emitted:
+        if not outcome.runs or not self._config.is_emitted:
             return
         source, last = outcome.source, outcome.runs[-1]
-        progress = advance(self._progress.get(source, SyncProgress()), outcome.runs, lag_max=self._settings.lag_max)
+        progress = advance(self._progress.get(source, SyncProgress()), outcome.runs, lag_max=self._config.lag_max)
         sync = OffsetSync(source, last.upstream + last.length - 1, last.downstream + last.length - 1)
         if progress.is_due:
             self._delayed.pop(source, None)
@@ -131,7 +131,7 @@ class OffsetSyncs(BackgroundLoop):
     async def run(self) -> None:
         """Read existing syncs, and write due ones, until cancelled."""
         pauses = _RETRY_PAUSES.pauses(self._jitter)
-        while self._settings.is_emitted or not self._is_read:
+        while self._config.is_emitted or not self._is_read:
             self._promote(before=self._clock.monotonic() - self._still_s)
             is_done = self._is_read or await self._once(self._read)
             if self._pending or self._log.is_look_due:
@@ -144,7 +144,7 @@ class OffsetSyncs(BackgroundLoop):
 
     async def finish(self) -> None:
         """Write all pending syncs, including those not due."""
-        if self._settings.is_emitted:
+        if self._config.is_emitted:
             self._promote(before=None)
             if self._pending:
                 await self._once(self._write)
@@ -176,14 +176,14 @@ class OffsetSyncs(BackgroundLoop):
     async def _make_sure(self) -> None:
         """Create the topic if it may be missing."""
         if not self._is_topic_sure:
-            factor = self._settings.topic_replication_factor
+            factor = self._config.topic_replication_factor
             setting = "offset-syncs.topic.replication.factor"
             await self._log.ensure(1, factor, setting=setting, configs=small_segments(1))
             self._is_topic_sure = True
 
     async def _read(self) -> None:
         """Read existing syncs. If that is not permitted, they stay unread: writing is what matters."""
-        if self._settings.is_emitted:
+        if self._config.is_emitted:
             await self._make_sure()
         else:
             await self._cluster.refresh_metadata({self._log.topic})
@@ -216,7 +216,7 @@ class OffsetSyncs(BackgroundLoop):
 
     def _catch_up(self, newest: dict[TopicPartition, OffsetSync]) -> None:
         """Write syncs that were still pending before a restart, for partitions that are now idle."""
-        if not self._settings.is_emitted:
+        if not self._config.is_emitted:
             return
         for source, state in self._states.items():
             known, sync = newest.get(source), self._standing(state)

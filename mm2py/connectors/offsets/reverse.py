@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 
 from mm2py.clock import Clock
-from mm2py.config.settings import FlowSettings
+from mm2py.config.source import MirrorSourceConfig
 from mm2py.connectors.offsets.current_translations import CurrentTranslations, StoredTranslations
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.plugins import remote_names_of
@@ -20,15 +20,15 @@ from mm2py.wire.cluster import Cluster
 
 
 class ReverseFlow:
-    """The flow in the other direction of the one with *settings*, as far as this node knows it."""
+    """The flow in the other direction of the one that *config* is for, as far as this node knows it."""
 
-    def __init__(self, settings: FlowSettings, clock: Clock) -> None:
+    def __init__(self, config: MirrorSourceConfig, clock: Clock) -> None:
         #: Returns its translations in memory, None while they do not count, or if this node does not run it.
         self.live: Callable[[], Translations | None] = lambda: None
-        #: Its settings in this node's file; None if it is not there.
-        self.settings: FlowSettings | None = None
-        self._flow = settings.flow
-        self._sizes = settings.offset_syncs
+        #: Its config in this node's file; None if it is not there.
+        self.config: MirrorSourceConfig | None = None
+        self._flow = config.flow
+        self._sizes = config.offset_syncs
         self._clock = clock
 
     def translations(self, source: Cluster, policy: ReplicationPolicy) -> CurrentTranslations:
@@ -39,12 +39,12 @@ class ReverseFlow:
         return self.live()  # a reload replaces it
 
     def _stored(self, source: Cluster, policy: ReplicationPolicy) -> StoredTranslations:
-        other, settings = Flow(self._flow.target, self._flow.source), self.settings
+        other, config = Flow(self._flow.target, self._flow.source), self.config
         return StoredTranslations(
             other,
             source,
             partial(self._names_at_source, policy),
-            topic=f"mm2-offsets.{other.source}.internal" if settings is None else settings.offset_storage.topic,
+            topic=f"mm2-offsets.{other.source}.internal" if config is None else config.offset_storage.topic,
             flow_runs=self._sizes.flow_runs_max,
             partition_runs=self._sizes.partition_runs_max,
             clock=self._clock,
@@ -52,8 +52,8 @@ class ReverseFlow:
 
     def _names_at_source(self, policy: ReplicationPolicy) -> Callable[[str], str]:
         """Return what names the topics that it brings to our source."""
-        if self.settings is not None:
+        if self.config is not None:
             # Where classes of its own are at another node only, ours name its topics.
             with suppress(PluginError):
-                return remote_names_of(self.settings)
+                return remote_names_of(self.config)
         return partial(policy.format_remote_topic, self._flow.target)

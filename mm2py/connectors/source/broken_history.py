@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
-from mm2py.connectors.context import BackgroundLoop, FlowContext
+from mm2py.connectors.context import BackgroundLoop, SourceContext
 from mm2py.connectors.source.group import SourceLife
 from mm2py.connectors.supervise import until_set
 from mm2py.core.lag import RETENTION_CONFIGS, Retention
@@ -94,7 +94,7 @@ class BrokenHistory(BackgroundLoop):
     name = "broken history"
 
     def __init__(
-        self, context: FlowContext, life: SourceLife, undone: dict[TopicPartition, About] | None = None
+        self, context: SourceContext, life: SourceLife, undone: dict[TopicPartition, About] | None = None
     ) -> None:
         """
         Create one for a *life* of the source group.
@@ -103,7 +103,7 @@ class BrokenHistory(BackgroundLoop):
         ends before a position is stored, for example because the target lost the flow's group too, is followed by one
         that finds the same.
         """
-        self._settings = context.settings
+        self._config = context.config
         self._clock = context.clock
         self._events = context.events
         self._reach = context.reach
@@ -118,7 +118,7 @@ class BrokenHistory(BackgroundLoop):
         self._purged: set[TopicPartition] = set()
         #: The remote topics whose deletion the target refused, with what it said.
         self._undeleted: dict[str, str] = {}
-        self._aliases = context.settings.flow.aliases
+        self._aliases = context.config.flow.aliases
         #: The leader epochs of remote partitions when they were known to hold what was copied, and as of which listing.
         self._leader_epochs: dict[TopicPartition, int] = {}
         self._listing: object = None
@@ -169,8 +169,8 @@ class BrokenHistory(BackgroundLoop):
         await self._go_on([case for case in cases if isinstance(case.act, GoOn)])
 
     def _decide(self, finding: Finding, state: PartitionState, look: Observation) -> Act:
-        act = decide(finding, state, look, self._settings.broken_history)
-        return Stop(act.failure.of_flow(self._settings.flow)) if isinstance(act, Stop) else act
+        act = decide(finding, state, look, self._config.broken_history)
+        return Stop(act.failure.of_flow(self._config.flow)) if isinstance(act, Stop) else act
 
     def _without_waiting(self, cases: list[_Case]) -> list[_Case]:
         """Leave out empty partitions of topics that are being compared: they go on, or stop, as the others do."""
@@ -321,7 +321,7 @@ class BrokenHistory(BackgroundLoop):
         if self._told.get(state.source) == case.about and not goes_on_again:
             return
         self._told[state.source] = case.about
-        setting, policy = policy_of(finding.kind, self._settings.broken_history)
+        setting, policy = policy_of(finding.kind, self._config.broken_history)
         more: dict[str, int | None] = {}
         if finding.kind is HistoryBreak.PURGED:
             more = {"is_repeated": state.source in self._purged}
@@ -339,7 +339,7 @@ class BrokenHistory(BackgroundLoop):
                 self._doubts.question(other, Ended.RECREATED, RECREATED)
         self._events.emit(
             _EVENTS[finding.kind](
-                flow=self._settings.flow,
+                flow=self._config.flow,
                 source=state.source,
                 remote_topic=state.remote_topic,
                 message=finding.message,
@@ -405,14 +405,14 @@ class BrokenHistory(BackgroundLoop):
             hint = "allow the deletion of topics at the target, or choose another copy.on.source.recreated"
             if self._undeleted.get(remote) != str(error):
                 self._undeleted[remote] = str(error)
-                self._events.emit(StepFailed(self._settings.flow, f"delete {remote}", str(error), hint))
+                self._events.emit(StepFailed(self._config.flow, f"delete {remote}", str(error), hint))
             for state in states:
                 failure = PartitionFailure(f"{remote} cannot be deleted: {error}", hint, "TopicRecreated")
                 self._doubts.stop(state.source, failure)
             return
         self._undeleted.pop(remote, None)
         if error is None:
-            self._events.emit(RemoteTopicDeleted(self._settings.flow, topic, remote))
+            self._events.emit(RemoteTopicDeleted(self._config.flow, topic, remote))
         self._life.topics.want_refresh()
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import attrs
 
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import SourceContext
 from mm2py.connectors.source.outcomes import Outcomes
 from mm2py.connectors.source.transactions import transactions_of
 from mm2py.connectors.supervise import until_set
@@ -76,7 +76,7 @@ class CopyTask:
 
     def __init__(
         self,
-        context: FlowContext,
+        context: SourceContext,
         task: int,
         transform: Transform | None,
         *,
@@ -89,16 +89,14 @@ class CopyTask:
         self._name_by_policy = name_by_policy
         #: What its records go through; None where it copies batches unopened.
         self._transform = transform
-        self._settings = settings = context.settings
+        self._config = config = context.config
         self._planner = planner
         self._accounts = accounts
         self._epochs = epochs
         self._clock = context.clock
         self._events = context.events
         self._jitter = context.jitter
-        self._backoff = Backoff(
-            settings.copying.restart_backoff_ms / 1000, settings.copying.restart_backoff_max_ms / 1000
-        )
+        self._backoff = Backoff(config.copying.restart_backoff_ms / 1000, config.copying.restart_backoff_max_ms / 1000)
         self._made_at = self._clock.monotonic()
         self._poked = asyncio.Event()
         self._epoch = 0
@@ -118,7 +116,7 @@ class CopyTask:
     def poke(self) -> None:
         """Make the copy task look at its plan again: end its epoch, or its wait."""
         self._poked.set()
-        self._epochs.nudge(self._settings.flow, self.task)
+        self._epochs.nudge(self._config.flow, self.task)
 
     def restart(self) -> None:
         """End the epoch, or the pause after lost ones, and plan again at once; no lost epoch is overtaken."""
@@ -138,7 +136,7 @@ class CopyTask:
         self._is_draining = False
 
     def view(self, partitions: int) -> TaskView:
-        state, flow = self._state, self._settings.flow
+        state, flow = self._state, self._config.flow
         if state is not TaskState.IDLE and (self._was_late or self._epochs.is_late(flow, self.task)):
             state = TaskState.LATE
         elif state is TaskState.RUNNING and self._epochs.is_waiting(flow, self.task):
@@ -190,28 +188,28 @@ class CopyTask:
             self._lost_in_a_row += 1
             self._last_error = str(error)
             pause_s = self._backoff.pause_s(self._lost_in_a_row, self._jitter())
-            self._events.emit(CopyTaskLost(self._settings.flow, self.task, self._epoch, str(error), pause_s))
+            self._events.emit(CopyTaskLost(self._config.flow, self.task, self._epoch, str(error), pause_s))
             await self._back_off(pause_s)
             return False
         self._state = TaskState.IDLE
         return not self._is_draining
 
     def _plan(self, partitions: tuple[PartitionPlan, ...]) -> EpochPlan:
-        settings = self._settings
+        config = self._config
         plan = EpochPlan(
-            flow=settings.flow,
+            flow=config.flow,
             task=self.task,
             epoch=self._epoch,
-            source=settings.source,
-            target=settings.target,
+            source=config.source,
+            target=config.target,
             partitions=partitions,
-            limits=settings.limits,
+            limits=config.limits,
             epoch_ms=self._epoch_ms(),
-            drain_ms=settings.copying.drain_ms,
+            drain_ms=config.copying.drain_ms,
             rates=self._planner.rates(self.task, partitions),
             transform=self._transform,
             names_by_policy=self._names_by_policy(partitions),
-            transactions=transactions_of(settings, self._transform),
+            transactions=transactions_of(config, self._transform),
             void_after_ms=self._clock.wall_ms() + _VOID_AFTER_MS,
         )
         self._epoch += 1
@@ -230,7 +228,7 @@ class CopyTask:
         The epochs of copy tasks end in turn: with thousands of partitions, records would wait longer if several planned
         their next ones at a time. After one that ended early, shorter ones lead back to the task's turn.
         """
-        full_ms = self._settings.copying.epoch_ms
+        full_ms = self._config.copying.epoch_ms
         turn_ms = full_ms * (self.task + 1) / max(1, self._planner.copy_tasks)
         passed_ms = (self._clock.monotonic() - self._made_at) * 1000
         left_ms = full_ms - (passed_ms - turn_ms) % full_ms

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 
 import attrs
 
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import SourceContext
 from mm2py.connectors.source.epoch_events import partition_news
 from mm2py.connectors.source.holders import Holders
 from mm2py.connectors.source.ledger import Ledger
@@ -33,7 +33,7 @@ class Doubts:
     """The doubts of one flow. Partitions whose pause is over are planned again once they are among `Ledger.pausing`."""
 
     def __init__(
-        self, context: FlowContext, ledger: Ledger, holders: Holders, *, poke: Callable[[TopicPartition], None]
+        self, context: SourceContext, ledger: Ledger, holders: Holders, *, poke: Callable[[TopicPartition], None]
     ) -> None:
         """*poke* has the copy task that holds a partition end its epoch."""
         #: Set when a partition is in question: see `questions`.

@@ -15,7 +15,8 @@ from typing import TypeVar
 
 import attrs
 
-from mm2py.connectors.context import BackgroundLoop, FlowContext
+from mm2py.config.source import MirrorSourceConfig
+from mm2py.connectors.context import BackgroundLoop, SourceContext
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.translations import Translations, chunk_record
 from mm2py.connectors.source.partitions import SourceTasks
@@ -70,7 +71,7 @@ class SourceLife:
     keeper: ShareKeeper
 
 
-class SourceGroup(FlowGroup):
+class SourceGroup(FlowGroup[MirrorSourceConfig]):
     """Copies a flow's topics. It is what the whole flow is there for: where it fails, the flow has failed."""
 
     connector = "MirrorSourceConnector"
@@ -78,7 +79,7 @@ class SourceGroup(FlowGroup):
 
     def __init__(
         self,
-        context: FlowContext,
+        context: SourceContext,
         epochs: EpochRunner,
         translations: Translations,
         sides: Sequence[Callable[[SourceLife], BackgroundLoop]] = (),
@@ -120,7 +121,7 @@ class SourceGroup(FlowGroup):
         if self.requests.wanted is Wanted.RUNNING and self.state not in _DOWN:
             return share.is_owner
         # It does not follow other nodes; where there are none, what this life has read is up to date.
-        return self._applied & share == whole_share(flow_tasks(self._settings)[0])
+        return self._applied & share == whole_share(flow_tasks(self._config)[0])
 
     def apply_overrides(self, overrides: Overrides) -> None:
         """Apply *overrides* from now on."""
@@ -145,7 +146,7 @@ class SourceGroup(FlowGroup):
 
     def restart_task(self, task: int, *, by: str = "") -> bool:
         tasks = self._source_tasks
-        if task not in (tasks.holders.running if tasks is not None else range(self._settings.copying.tasks_max)):
+        if task not in (tasks.holders.running if tasks is not None else range(self._config.copying.tasks_max)):
             return False
         if tasks is None or self.state in {FlowState.FAILED, FlowState.RESTARTING}:
             self.restart(by=by)
@@ -170,8 +171,8 @@ class SourceGroup(FlowGroup):
         self._applied = NO_SHARE
         # Epochs of a life that failed may still be writing.
         await self._epochs.settle(self.flow)
-        settings = self._settings
-        async with self._connected(settings.source, settings.target) as (source, target):
+        config = self._config
+        async with self._connected(config.source, config.target) as (source, target):
             if not await self._goes_on():
                 return
             if not self._is_sure_of_clusters:
@@ -185,7 +186,7 @@ class SourceGroup(FlowGroup):
             await self._insist(
                 "end open transactions",
                 [self.flow.target],
-                lambda: end_open_transactions(settings, target, tasks.holders.share.tasks),
+                lambda: end_open_transactions(config, target, tasks.holders.share.tasks),
             )
             await self._insist("read positions", [self.flow.target], positions.read)
             self._translations.load(positions.runs)

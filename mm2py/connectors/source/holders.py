@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from mm2py.config.settings import FlowSettings
+from mm2py.config.source import MirrorSourceConfig
 from mm2py.core.herder.sharing import flow_tasks
 from mm2py.core.source.assignment import Assignment, assign_beside
 from mm2py.core.transform.matching import TopicTransforms
@@ -24,17 +24,17 @@ from mm2py.telemetry.journal import EventLog
 class Holders:
     """The assignment of one flow, and which copy task may be writing a partition."""
 
-    def __init__(self, settings: FlowSettings, transforms: TopicTransforms, events: EventLog) -> None:
+    def __init__(self, config: MirrorSourceConfig, transforms: TopicTransforms, events: EventLog) -> None:
         #: What each copy task that runs an epoch holds: the partitions that it may be writing.
         self.held: dict[int, AbstractSet[TopicPartition]] = {}
         #: What is held by another copy task than the one that it is assigned to now, and by which one.
         self._strays: dict[TopicPartition, int] = {}
-        self._everything = whole_share(flow_tasks(settings)[0])
+        self._everything = whole_share(flow_tasks(config)[0])
         #: What this node runs of the flow, from the next assignment on.
         self.share: Share = self._everything
         #: Set when a task returned partitions.
         self._returned = asyncio.Event()
-        self._settings = settings
+        self._config = config
         self._transforms = transforms
         self._events = events
         self._assignment: Assignment | None = None
@@ -132,7 +132,7 @@ class Holders:
             return set()
         self._assignment = now
         self._events.emit(
-            AssignmentChanged(self._settings.flow, now.copy_tasks, len(now.task_of), now.moves, now.reason.value)
+            AssignmentChanged(self._config.flow, now.copy_tasks, len(now.task_of), now.moves, now.reason.value)
         )
         was = before.task_of if before else {}
         changed = [it for it in {*was, *now.task_of} if was.get(it) != now.task_of.get(it)]

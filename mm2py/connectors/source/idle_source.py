@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from mm2py.connectors.context import BackgroundLoop, FlowContext
+from mm2py.connectors.context import BackgroundLoop, SourceContext
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.source.group import SourceLife
 from mm2py.core.lag import RETENTION_CONFIGS, Retention, lag_holds_s
@@ -30,16 +30,16 @@ class IdleSourceWatch(BackgroundLoop):
 
     name = "source-watch"
 
-    def __init__(self, context: FlowContext, measures: FlowMeasures, life: SourceLife) -> None:
+    def __init__(self, context: SourceContext, measures: FlowMeasures, life: SourceLife) -> None:
         self._source = context.flow.source
-        self._interval_s = context.settings.topics.refresh_interval_s
+        self._interval_s = context.config.topics.refresh_interval_s
         self._begun_at = 0.0
         self._reach = context.reach
         self._clock = context.clock
         self._measures = measures
-        settings = context.settings
+        config = context.config
         self._asked_after_s, measures.lag_holds_s = lag_holds_s(
-            settings.copying.epoch_ms, settings.copying.drain_ms, look_every_s=_LOOK_EVERY_S
+            config.copying.epoch_ms, config.copying.drain_ms, look_every_s=_LOOK_EVERY_S
         )
         self._life = life
         self._admin = Admin(life.source)

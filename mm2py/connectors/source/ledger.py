@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.config.settings import FlowSettings
+from mm2py.config.source import MirrorSourceConfig
 from mm2py.connectors.source.holders import Holders
 from mm2py.connectors.topics.remote_topics import Mirrored
 from mm2py.core.source import due, progress
@@ -29,7 +29,7 @@ from mm2py.model.positions import Position
 class Ledger:
     """The states of one flow's partitions. What is no longer mirrored keeps its own until it is written."""
 
-    def __init__(self, settings: FlowSettings, transforms: TopicTransforms, holders: Holders, clock: Clock) -> None:
+    def __init__(self, config: MirrorSourceConfig, transforms: TopicTransforms, holders: Holders, clock: Clock) -> None:
         self.states = PartitionStates()
         #: Those whose position may differ from what the positions topic holds.
         self._unwritten = self.states.changes()
@@ -43,7 +43,7 @@ class Ledger:
         self.overrides: Overrides = NO_OVERRIDES
         #: Those that are to be planned at once when their pause is over.
         self.pausing: set[TopicPartition] = set()
-        self._is_exactly_once = settings.copying.is_exactly_once
+        self._is_exactly_once = config.copying.is_exactly_once
         self._transforms = transforms
         self._holders = holders
         self._clock = clock

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import SourceContext
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.source.doubts import Doubts
 from mm2py.connectors.source.epoch_events import epoch_ended, partition_news
@@ -66,7 +66,7 @@ class Outcomes:
     """Accounts for the epochs of one flow, in its ledger, its rate *limits* and its *measures*."""
 
     def __init__(
-        self, context: FlowContext, ledger: Ledger, doubts: Doubts, *, limits: RateShares, measures: FlowMeasures
+        self, context: SourceContext, ledger: Ledger, doubts: Doubts, *, limits: RateShares, measures: FlowMeasures
     ) -> None:
         #: Set when a partition was interrupted.
         self.is_interrupted = asyncio.Event()
@@ -82,7 +82,7 @@ class Outcomes:
         self._clock = context.clock
         self._events = context.events
         self._jitter = context.jitter
-        self._due_s = (context.settings.copying.epoch_ms + context.settings.copying.drain_ms) / 1000
+        self._due_s = (context.config.copying.epoch_ms + context.config.copying.drain_ms) / 1000
         #: What `measure` is still to do.
         self._ended: deque[_EndedEpoch] = deque()
         self._unmeasured: deque[_Unmeasured] = deque()

@@ -8,7 +8,7 @@ import asyncio
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import SourceContext
 from mm2py.connectors.measures import FlowMeasures, paused
 from mm2py.connectors.plugins import transforms_of
 from mm2py.connectors.source.copy_task import CopyTask
@@ -48,16 +48,16 @@ class SourceTasks:
     and their positions, `doubts` those whose history is in question; `outcomes` accounts for epochs.
     """
 
-    def __init__(self, context: FlowContext, epochs: EpochRunner, measures: FlowMeasures | None = None) -> None:
+    def __init__(self, context: SourceContext, epochs: EpochRunner, measures: FlowMeasures | None = None) -> None:
         self._measures = measures or FlowMeasures(context.clock)
-        self._settings = settings = context.settings
+        self._config = config = context.config
         self._clock = context.clock
         #: Whether no epoch is planned.
         self.is_suspended = False
         self.limits = RateShares(context.clock)
-        transforms = transforms_of(settings)
-        self.holders = Holders(settings, transforms, context.events)
-        self.ledger = Ledger(settings, transforms, self.holders, context.clock)
+        transforms = transforms_of(config)
+        self.holders = Holders(config, transforms, context.events)
+        self.ledger = Ledger(config, transforms, self.holders, context.clock)
         self.doubts = Doubts(context, self.ledger, self.holders, poke=self._poke_holder)
         self.outcomes = Outcomes(context, self.ledger, self.doubts, limits=self.limits, measures=self._measures)
         #: When `renew` last saw the partitions of each copy task; wall time.
@@ -77,7 +77,7 @@ class SourceTasks:
                 epochs=epochs,
                 name_by_policy=transforms.name_by_policy,
             )
-            for task, transform in enumerate([*transforms.tasks, *([None] * settings.copying.tasks_max)])
+            for task, transform in enumerate([*transforms.tasks, *([None] * config.copying.tasks_max)])
         ]
 
     # What there is to copy.
@@ -217,12 +217,12 @@ class SourceTasks:
         """Run all copy tasks until they are drained."""
         async with asyncio.TaskGroup() as tasks:
             others = [
-                tasks.create_task(self._balance_forever(), name=f"{self._settings.flow}/source/balance"),
-                tasks.create_task(self._retry_forever(), name=f"{self._settings.flow}/source/retry"),
+                tasks.create_task(self._balance_forever(), name=f"{self._config.flow}/source/balance"),
+                tasks.create_task(self._retry_forever(), name=f"{self._config.flow}/source/retry"),
             ]
             async with asyncio.TaskGroup() as copying:
                 for task in self._tasks:
-                    copying.create_task(task.run(), name=f"{self._settings.flow}/source/{task.task}")
+                    copying.create_task(task.run(), name=f"{self._config.flow}/source/{task.task}")
             for other in others:
                 other.cancel()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import SourceContext
 from mm2py.connectors.offsets.translations import Translations, chunk_record
 from mm2py.connectors.rounds import Rounds
 from mm2py.connectors.source.partitions import SourceTasks
@@ -37,7 +37,7 @@ class PositionWriter:
 
     def __init__(
         self,
-        context: FlowContext,
+        context: SourceContext,
         tasks: SourceTasks,
         positions: Positions,
         translations: Translations,
@@ -57,7 +57,7 @@ class PositionWriter:
 
     async def run(self) -> None:
         """Write what is due until cancelled."""
-        interval_s = self._context.settings.copying.offset_flush_interval_ms / 1000
+        interval_s = self._context.config.copying.offset_flush_interval_ms / 1000
         # Flows of a node start together. Each writes at a time of its own, or they would hold up all else together.
         written_at = self._clock.monotonic() - interval_s * self._context.jitter()
         while True:

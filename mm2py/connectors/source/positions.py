@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 
 import attrs
 
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import SourceContext
 from mm2py.connectors.control_writers import NotOpenError
 from mm2py.connectors.plugins import transforms_of
 from mm2py.core.source.due import RemotePartition
@@ -69,14 +69,15 @@ class Positions:
     `beside` gives what the topic has to hold beside them, and `committed` what others wrote there since it was read.
     """
 
-    def __init__(self, context: FlowContext, source: Cluster, target: Cluster) -> None:
+    def __init__(self, context: SourceContext, source: Cluster, target: Cluster) -> None:
         self._passed_over, self._events, self._reach = context.passed_over, context.events, context.reach
-        self._settings = settings = context.settings
+        self._config = config = context.config
+        self._group_id = context.worker.group_id
         self._source = source
         self._target = target
-        correct = self._overtaken if settings.copying.is_exactly_once else None
+        correct = self._overtaken if config.copying.is_exactly_once else None
         self._writer = context.writers.tasks
-        topic, contents = settings.offset_storage.topic, self._contents
+        topic, contents = config.offset_storage.topic, self._contents
         self.log = kept_log(context.flow, target, topic, context.events, contents, correct=correct, writer=self._writer)
         #: The term of the writer in which the log was read, or compared.
         self._term = 0
@@ -100,7 +101,7 @@ class Positions:
         self._changed: set[TopicPartition] = set()
         self._removed: set[TopicPartition] = set()
         #: What the log says, as far as it was read, by any node.
-        self._stored = PositionsTopic(settings.flow.source)
+        self._stored = PositionsTopic(config.flow.source)
         self._read_to: dict[int, int] = {}
         self._read_id: str | None = None
         self._reading, self._comparing, self._writing = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
@@ -111,13 +112,13 @@ class Positions:
 
     async def read(self) -> Mapping[TopicPartition, Position]:
         """Read the topic; create it if it is missing."""
-        settings = self._settings
+        config = self._config
         self._term = await self._writer.ready()
         await self.log.ensure(
-            settings.offset_storage.partitions,
-            settings.offset_storage.replication_factor,
+            config.offset_storage.partitions,
+            config.offset_storage.replication_factor,
             setting="offset.storage.replication.factor",
-            configs=small_segments(settings.offset_storage.partitions),
+            configs=small_segments(config.offset_storage.partitions),
         )
         self._read_to = {}
         self.known = {}
@@ -153,7 +154,7 @@ class Positions:
         topic_id = self._target.topic_id(self.log.topic)
         if not self._read_to or topic_id != self._read_id:
             self._read_to, self._read_id = {}, topic_id
-            self._stored = PositionsTopic(self._settings.flow.source)
+            self._stored = PositionsTopic(self._config.flow.source)
         strange = []
         async with aclosing(self.log.read_from(self._read_to)) as chunks:
             async for records in chunks:
@@ -201,7 +202,7 @@ class Positions:
         """
         await self._compare()
         if self.is_deposed():
-            raise NotOpenError(self._target.alias, self._settings.group_id)
+            raise NotOpenError(self._target.alias, self._group_id)
 
     async def _compare(self) -> None:
         if await self._writer.ready() == self._term:
@@ -242,7 +243,7 @@ class Positions:
         last: dict[TopicPartition, Position] = {}
         for record in await self.log.read_all():
             match decode_stored(record):
-                case (self._settings.flow.source, Position() as position):
+                case (self._config.flow.source, Position() as position):
                     source = position.source
                     last[source] = position
                     newest[source] = max(newest.get(source, position), position, key=attrgetter("next_upstream"))
@@ -251,7 +252,7 @@ class Positions:
         return self._records(it for it in newest.values() if last[it.source].next_upstream < it.next_upstream)
 
     def _records(self, positions: Iterable[Position]) -> list[LogRecord]:
-        return [LogRecord(*encode_position(self._settings.flow.source, position)) for position in positions]
+        return [LogRecord(*encode_position(self._config.flow.source, position)) for position in positions]
 
     async def _written_out(self, positions: Collection[Position]) -> list[LogRecord]:
         """Return the records of *positions*; others have a turn of the event loop now and then."""
@@ -343,7 +344,7 @@ class Positions:
         if len(given) < len(copied):
             self._read_to = {}  # the topic was created again in this moment
         transformed = [state.standing for state in states if state.is_transformed]
-        await self.write(given if self._settings.copying.is_exactly_once else [*given, *transformed])
+        await self.write(given if self._config.copying.is_exactly_once else [*given, *transformed])
         self._spare = None
         return [*given, *transformed]
 
@@ -373,7 +374,7 @@ class Positions:
         self, places: Mapping[TopicPartition, RemotePartition]
     ) -> Mapping[TopicPartition, int | BrokerAnsweredError]:
         """Return where partitions without a position start by the settings."""
-        copying = self._settings.copying
+        copying = self._config.copying
         if copying.start_timestamp_ms is not None:
             return await self._source.offsets_since(places, copying.start_timestamp_ms, patience_s=_PATIENCE_S)
         is_latest = copying.auto_offset_reset == "latest"
@@ -381,7 +382,7 @@ class Positions:
         whole = places.keys() - skipped
         starts = await self._source.list_offsets(whole, EARLIEST, patience_s=_PATIENCE_S) if whole else {}
         if skipped:
-            committed = self._settings.limits.reads_committed
+            committed = self._config.limits.reads_committed
             ends = await self._source.list_offsets(skipped, LATEST, reads_committed=committed, patience_s=_PATIENCE_S)
             starts |= {it: self._first_end(it, places[it], end) for it, end in ends.items()}
         return starts
@@ -402,10 +403,10 @@ class Positions:
         committed: Collection[TopicPartition],
     ) -> Mapping[TopicPartition, int | BrokerAnsweredError]:
         """Return where the source begins of those partitions whose last records at the target may come from there."""
-        copying = self._settings.copying
+        copying = self._config.copying
         if copying.start_timestamp_ms is None and copying.auto_offset_reset != "latest":
             return {}
-        transforms = transforms_of(self._settings)
+        transforms = transforms_of(self._config)
         wanted = [
             source
             for source, remote in remote_of.items()
@@ -418,7 +419,7 @@ class Positions:
 
     async def _start_group(self) -> Mapping[TopicPartition, CommittedOffset]:
         """Return what the group has committed that partitions start from. Raise what keeps it from being known."""
-        group = self._settings.copying.start_group
+        group = self._config.copying.start_group
         if not group:
             return {}
         answer = (await Groups(self._source).committed([group]))[group]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 import attrs
 
-from mm2py.connectors.context import BackgroundLoop, FlowContext
+from mm2py.connectors.context import BackgroundLoop, SourceContext
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.source.partitions import SourceTasks
@@ -42,7 +42,7 @@ class ShareKeeper(BackgroundLoop):
 
     def __init__(
         self,
-        context: FlowContext,
+        context: SourceContext,
         target: Cluster,
         *,
         topics: Topics,
@@ -141,7 +141,7 @@ class ShareKeeper(BackgroundLoop):
 
         async def gain() -> None:
             # A node that vanished may have left a transaction open, or may be about to write.
-            await end_open_transactions(self._context.settings, self._target, tasks)
+            await end_open_transactions(self._context.config, self._target, tasks)
             await self.follow()
             await self.adopt(self._topics.latest)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mm2py.connectors.context import BackgroundLoop, FlowContext
+from mm2py.connectors.context import BackgroundLoop, SourceContext
 from mm2py.connectors.source.group import SourceLife
 from mm2py.core.source.stalls import Stall, follow
 from mm2py.model.flow import TopicPartition
@@ -21,7 +21,7 @@ class StallWatch(BackgroundLoop):
 
     name = "stall-watch"
 
-    def __init__(self, context: FlowContext, stalls: dict[TopicPartition, Stall], life: SourceLife) -> None:
+    def __init__(self, context: SourceContext, stalls: dict[TopicPartition, Stall], life: SourceLife) -> None:
         """Create one; *stalls*, one for all lives of the source group, holds the blocked partitions."""
         self._flow = context.flow
         self._reach = context.reach

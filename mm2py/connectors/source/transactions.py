@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
-from mm2py.config.settings import FlowSettings
+from mm2py.config.source import MirrorSourceConfig
 from mm2py.connectors.plugins import transforms_of
 from mm2py.errors import Mm2Error
 from mm2py.model.epoch import Transactions
@@ -19,20 +19,20 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.transactions import TransactionalProducer
 
 
-def transactions_of(settings: FlowSettings, transform: Transform | None) -> Transactions | None:
+def transactions_of(config: MirrorSourceConfig, transform: Transform | None) -> Transactions | None:
     """Return how the records of *transform* are written; None where not in transactions."""
-    if transform is None or not settings.copying.is_exactly_once:
+    if transform is None or not config.copying.is_exactly_once:
         return None
-    transactional_id = f"mm2py-{settings.flow}-{transform.name}"
-    return Transactions(transactional_id, settings.offset_storage.topic, settings.copying.transaction_timeout_ms)
+    transactional_id = f"mm2py-{config.flow}-{transform.name}"
+    return Transactions(transactional_id, config.offset_storage.topic, config.copying.transaction_timeout_ms)
 
 
-async def end_open_transactions(settings: FlowSettings, target: Cluster, tasks: Collection[int]) -> None:
+async def end_open_transactions(config: MirrorSourceConfig, target: Cluster, tasks: Collection[int]) -> None:
     """Abort the open transactions of a flow's *tasks*, and fence their producers. Records after an open transaction in
     the positions topic cannot be read.
     """
-    transforms = [transform for task, transform in enumerate(transforms_of(settings).tasks) if task in tasks]
-    open_ones = [terms for it in transforms if (terms := transactions_of(settings, it)) is not None]
+    transforms = [transform for task, transform in enumerate(transforms_of(config).tasks) if task in tasks]
+    open_ones = [terms for it in transforms if (terms := transactions_of(config, it)) is not None]
     failed: list[Mm2Error] = []
 
     async def end(terms: Transactions) -> None:
@@ -43,6 +43,6 @@ async def end_open_transactions(settings: FlowSettings, target: Cluster, tasks: 
 
     async with asyncio.TaskGroup() as group:
         for terms in open_ones:
-            group.create_task(end(terms), name=f"{settings.flow}/source/end {terms.transactional_id}")
+            group.create_task(end(terms), name=f"{config.flow}/source/end {terms.transactional_id}")
     if failed:
         raise failed[0]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection
 
-from mm2py.connectors.context import BackgroundLoop, FlowContext
+from mm2py.connectors.context import BackgroundLoop, SourceContext
 from mm2py.connectors.plugins import policy_of, remote_names_of, topic_filter_of
 from mm2py.connectors.topics.ownership import SyncedMemory
 from mm2py.connectors.topics.refusals import RefusalLog
@@ -35,9 +35,9 @@ class AclSync(BackgroundLoop):
     name = "topic-acls"
     is_for_owner = True
 
-    def __init__(self, context: FlowContext, source: Cluster, target: Cluster, memory: SyncedMemory) -> None:
-        settings = context.settings
-        self._settings = settings
+    def __init__(self, context: SourceContext, source: Cluster, target: Cluster, memory: SyncedMemory) -> None:
+        config = context.config
+        self._config = config
         self._reach = context.reach
         self._clock = context.clock
         self._events = context.events
@@ -46,20 +46,20 @@ class AclSync(BackgroundLoop):
         self._memory = memory
         self._refusals = RefusalLog(context.flow, _STEP, context.events)
         self._idle: set[str] = set()
-        self._policy = policy_of(settings)
-        self._name_remote = remote_names_of(settings)
-        self._filter = topic_filter_of(settings)
+        self._policy = policy_of(config)
+        self._name_remote = remote_names_of(config)
+        self._filter = topic_filter_of(config)
 
     async def run(self) -> None:
         """Synchronise for as long as the flow lives; returns at once if the setting is off."""
-        settings = self._settings
-        if not settings.topic_sync.acls_enabled:
+        config = self._config
+        if not config.topic_sync.acls_enabled:
             return
-        interval_s = settings.topic_sync.acls_interval_s
+        interval_s = config.topic_sync.acls_interval_s
         # The target is asked only if the source has ACLs to show, so a success does not say that it responds.
-        asked = [settings.flow.source]
+        asked = [config.flow.source]
         while True:
-            is_done = await self._reach.done(_STEP, asked, self._sync_once, within_ms=settings.admin_timeout_ms)
+            is_done = await self._reach.done(_STEP, asked, self._sync_once, within_ms=config.admin_timeout_ms)
             await self._clock.sleep(interval_s if is_done else min(interval_s, _RETRY_S))
 
     async def _sync_once(self) -> None:
@@ -79,7 +79,7 @@ class AclSync(BackgroundLoop):
         created = [acl for acl in plan.create if acl not in uncreated]
         if created or deleted:
             changes = (tuple(map(str, created)), tuple(map(str, deleted)))
-            self._events.emit(TopicAclsChanged(self._settings.flow, *changes))
+            self._events.emit(TopicAclsChanged(self._config.flow, *changes))
 
     async def _describe(self, cluster: Cluster) -> frozenset[TopicAcl] | None:
         """Read a cluster's ACLs; None if there is no authorizer, or no permission, which is reported."""
@@ -89,7 +89,7 @@ class AclSync(BackgroundLoop):
         except BrokerAnsweredError as error:
             if error.code == ErrorCode.SECURITY_DISABLED:
                 if cluster.alias not in self._idle:
-                    self._events.emit(AclSyncIdle(self._settings.flow, cluster.alias))
+                    self._events.emit(AclSyncIdle(self._config.flow, cluster.alias))
                 self._idle.add(cluster.alias)
             else:
                 self._refusals.note([subject], {subject: error})
@@ -99,25 +99,25 @@ class AclSync(BackgroundLoop):
         return acls
 
     async def _plan(self, source: Collection[TopicAcl], target: Collection[TopicAcl]) -> AclPlan:
-        settings = self._settings
+        config = self._config
         name_remote = self._name_remote
 
         def is_mirrored(topic: str) -> bool:
             return judge_topic(
                 topic,
-                settings.flow,
+                config.flow,
                 self._policy,
                 self._filter,
-                heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
+                heartbeats_replication_enabled=config.topics.heartbeats_enabled,
             ).is_replicated
 
-        with_prefixed = settings.topic_sync.acls_prefixed
+        with_prefixed = config.topic_sync.acls_prefixed
         left, wanted, upstream = iter(source), set[TopicAcl](), set[TopicAcl]()
         while some := list(itertools.islice(left, _ACLS_A_TURN)):
             wanted |= mirrored_acls(some, is_mirrored, name_remote, with_prefixed=with_prefixed)
             upstream |= mirrored_acls(some, lambda _: True, name_remote, with_prefixed=True)
             await self._clock.sleep(0)
-        return plan_acls(wanted, upstream, target, self._memory.acls, deletes=settings.topic_sync.acls_delete)
+        return plan_acls(wanted, upstream, target, self._memory.acls, deletes=config.topic_sync.acls_delete)
 
     def _note(self, plan: AclPlan, refused: dict[TopicAcl, BrokerAnsweredError]) -> None:
         asked = {acl.topic for acl in (*plan.create, *plan.delete)}

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from mm2py.connectors.context import BackgroundLoop, FlowContext
+from mm2py.connectors.context import BackgroundLoop, SourceContext
 from mm2py.connectors.plugins import config_filter_of
 from mm2py.connectors.supervise import until_set
 from mm2py.connectors.topics.creation import tell_raised
@@ -44,7 +44,7 @@ class ConfigSync(BackgroundLoop):
 
     def __init__(
         self,
-        context: FlowContext,
+        context: SourceContext,
         source: Cluster,
         target: Cluster,
         topics: Topics,
@@ -52,7 +52,7 @@ class ConfigSync(BackgroundLoop):
         on_limits: Callable[[], None],
     ) -> None:
         """Create it for the *topics* of a flow; *on_limits* is called once these know new limits of remote topics."""
-        self._settings = context.settings
+        self._config = context.config
         self._reach = context.reach
         self._clock = context.clock
         self._events = context.events
@@ -62,7 +62,7 @@ class ConfigSync(BackgroundLoop):
         self._target = Admin(target)
         self._memory = topics.memory
         self._refusals = RefusalLog(context.flow, _STEP, context.events)
-        self._chosen = config_filter_of(context.settings)
+        self._chosen = config_filter_of(context.config)
         self._remote_of: Mapping[str, str] = {}
         self._new: set[str] = set()
         self._has_new = asyncio.Event()
@@ -81,19 +81,19 @@ class ConfigSync(BackgroundLoop):
 
     async def run(self) -> None:
         """Synchronise for as long as the flow lives; returns at once if the setting is off."""
-        if not self._settings.topic_sync.configs_enabled:
+        if not self._config.topic_sync.configs_enabled:
             return
         if not self._remote_of:
             await self._has_new.wait()
-        interval_s = self._settings.topic_sync.configs_interval_s
+        interval_s = self._config.topic_sync.configs_interval_s
         looked_at = -interval_s
         while True:
             self._has_new.clear()
             now = self._clock.monotonic()
             is_whole = now - looked_at >= interval_s
             topics = list(self._remote_of) if is_whole else sorted(self._new)
-            sync, limit_ms = partial(self._sync_once, topics), self._settings.admin_timeout_ms
-            if not await self._reach.done(_STEP, self._settings.flow.aliases, sync, within_ms=limit_ms):
+            sync, limit_ms = partial(self._sync_once, topics), self._config.admin_timeout_ms
+            if not await self._reach.done(_STEP, self._config.flow.aliases, sync, within_ms=limit_ms):
                 await self._clock.sleep(min(interval_s, _RETRY_S))
                 continue
             looked_at = now if is_whole else looked_at
@@ -118,7 +118,7 @@ class ConfigSync(BackgroundLoop):
             remote: {key: value for key, value in plan.limits.items() if key not in answers.get(remote, {})}
             for remote, plan in plans.items()
         }
-        tell_raised(self._settings.flow, raised, self._events)
+        tell_raised(self._config.flow, raised, self._events)
         limits = {
             remote: plan.changes[_LIMIT]
             for remote, plan in plans.items()
@@ -129,7 +129,7 @@ class ConfigSync(BackgroundLoop):
 
     async def _look(self, remote_of: Mapping[str, str]) -> tuple[dict[str, ConfigPlan], dict[str, BrokerAnsweredError]]:
         """Describe both sides; return the changes by remote topic, and unreadable configs by topic."""
-        overwrites = self._settings.topic_sync.configs_overwrite
+        overwrites = self._config.topic_sync.configs_overwrite
         source = await self._source.topic_configs(remote_of)
         target = await self._target.topic_configs(remote_of.values())
         plans: dict[str, ConfigPlan] = {}
@@ -159,7 +159,7 @@ class ConfigSync(BackgroundLoop):
         self._on_limits()
 
     def _tell(self, remote_topic: str, plan: ConfigPlan, refused: Mapping[str, BrokerAnsweredError]) -> None:
-        flow = self._settings.flow
+        flow = self._config.flow
         done = {key: value for key, value in plan.changes.items() if key not in refused}
         if done:
             put = tuple(f"{key}={value}" for key, value in done.items() if value is not None)

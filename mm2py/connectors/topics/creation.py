@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
-from mm2py.config.settings import FlowSettings
+from mm2py.config.source import MirrorSourceConfig
 from mm2py.connectors.plugins import config_filter_of
 from mm2py.connectors.topics.ownership import SyncedMemory
 from mm2py.connectors.topics.refusals import RefusalLog
@@ -36,17 +36,17 @@ class TopicCreation:
     """How one flow creates remote topics."""
 
     def __init__(
-        self, settings: FlowSettings, source: Admin, target: Admin, memory: SyncedMemory, events: EventLog
+        self, config: MirrorSourceConfig, source: Admin, target: Admin, memory: SyncedMemory, events: EventLog
     ) -> None:
-        self._replication_factor = settings.topics.replication_factor
+        self._replication_factor = config.topics.replication_factor
         self._source = source
         self._target = target
         self._memory = memory
-        self._flow = settings.flow
+        self._flow = config.flow
         self._events = events
-        self._refusals = RefusalLog(settings.flow, "create remote topics with their source's configs", events)
-        self._remembers = settings.topic_sync.configs_enabled
-        self._chosen = config_filter_of(settings)
+        self._refusals = RefusalLog(config.flow, "create remote topics with their source's configs", events)
+        self._remembers = config.topic_sync.configs_enabled
+        self._chosen = config_filter_of(config)
         #: Remote topics that the mirror has configured, and that the last refresh did not find.
         self._missing: frozenset[str] = frozenset()
 

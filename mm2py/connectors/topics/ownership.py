@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import attrs
 
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import SourceContext
 from mm2py.connectors.control_writers import NotOpenError
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.acl import TopicAcl
@@ -55,10 +55,10 @@ class SyncedMemory:
     topic creation and config sync take turns, ACLs have their own.
     """
 
-    def __init__(self, context: FlowContext, target: Cluster) -> None:
+    def __init__(self, context: SourceContext, target: Cluster) -> None:
         self._passed_over = context.passed_over
-        self._replication_factor = context.settings.offset_storage.replication_factor
-        self._cluster, self._group = target.alias, context.settings.group_id
+        self._replication_factor = context.config.offset_storage.replication_factor
+        self._cluster, self._group = target.alias, context.worker.group_id
         self._writer = context.writers.tasks
         topic = synced_topic(context.flow.source)
         self.log = kept_log(context.flow, target, topic, context.events, self._contents, writer=self._writer)

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import attrs
 
-from mm2py.connectors.context import FlowContext
+from mm2py.connectors.context import SourceContext
 from mm2py.connectors.plugins import policy_of, topic_filter_of, transforms_of
 from mm2py.connectors.supervise import until_set
 from mm2py.connectors.topics.creation import TopicCreation
@@ -119,15 +119,15 @@ class Mirrored:
 class Topics:
     """The topics of one flow."""
 
-    def __init__(self, context: FlowContext, source: Admin, target: Admin, memory: SyncedMemory) -> None:
-        self._settings = settings = context.settings
+    def __init__(self, context: SourceContext, source: Admin, target: Admin, memory: SyncedMemory) -> None:
+        self._config = config = context.config
         self._source = source
         self._target = target
         self._reach = context.reach
         self._clock = context.clock
         self._events = context.events
         self.memory = memory
-        self._creation = TopicCreation(settings, source, target, memory, context.events)
+        self._creation = TopicCreation(config, source, target, memory, context.events)
         self._watchers: list[Callable[[Mapping[str, str]], None]] = []
         #: Called with remote topics that are missing, and awaited, before they are created.
         self.on_missing: Callable[[Collection[str]], Awaitable[None]] = _nothing_rests_on
@@ -150,14 +150,14 @@ class Topics:
         self._wanted = asyncio.Event()
         #: Whether this node creates and grows remote topics: one of a flow's nodes does, the others wait for it.
         self.may_act = True
-        self._policy = policy_of(settings)
-        self._filter = topic_filter_of(settings)
-        transforms = transforms_of(settings)
+        self._policy = policy_of(config)
+        self._filter = topic_filter_of(config)
+        transforms = transforms_of(config)
         self._name_remote, self._name_before = transforms.name_remote, transforms.name_before
 
     async def refresh_once(self) -> Mirrored:
         """List both clusters, bring the target up to date, and return what can be copied now."""
-        settings, begun = self._settings, self._clock.monotonic()
+        config, begun = self._config, self._clock.monotonic()
         view = await self._source.list_topics()
         source, self._seen = view.partition_counts(), view.ids_and_counts()
         first = self._first = source if self._first is None else _least(self._first, source)
@@ -202,21 +202,21 @@ class Topics:
         self.latest = mirrored
         self._tell_gone(gone, hidden)
         self._known, took_ms = frozenset(remote_of), (self._clock.monotonic() - begun) * 1000
-        self._events.emit(TopicsRefreshed(settings.flow, len(remote_of), len(found), len(actions), took_ms))
+        self._events.emit(TopicsRefreshed(config.flow, len(remote_of), len(found), len(actions), took_ms))
         for watcher in self._watchers:
             watcher(mirrored.remote_of)
         return mirrored
 
     async def refresh_forever(self, adopt: Callable[[Mirrored], Awaitable[Mirrored]], *, is_settled: bool) -> None:
         """Refresh when due, and have *adopt* take over what is mirrored, until cancelled."""
-        settings = self._settings.topics
-        interval_s = settings.refresh_interval_s
+        chosen = self._config.topics
+        interval_s = chosen.refresh_interval_s
 
         async def refresh() -> Mirrored:
             return await adopt(await self.refresh_once())
 
         while True:
-            is_over = is_settled and not settings.refresh_enabled
+            is_over = is_settled and not chosen.refresh_enabled
             pause_s = interval_s if is_settled else min(interval_s, _UNSETTLED_REFRESH_S)
             if is_over:
                 await self._wanted.wait()
@@ -224,13 +224,13 @@ class Topics:
                 await self._until_due(self._clock.monotonic() + pause_s)
             self._wanted.clear()
             mirrored = await self._reach.once(
-                _REFRESH, self._settings.flow.aliases, refresh, within_ms=self._settings.admin_timeout_ms
+                _REFRESH, self._config.flow.aliases, refresh, within_ms=self._config.admin_timeout_ms
             )
             is_settled = mirrored is not None and mirrored.is_settled
 
     async def _until_due(self, due_at: float) -> None:
         """Wait for the next refresh: until *due_at*, until one is wanted, or until the source has other topics."""
-        look_s = self._settings.topics.look_interval_s
+        look_s = self._config.topics.look_interval_s
         while True:
             begun = self._clock.monotonic()
             await until_set(self._wanted, max(0.0, min(due_at - begun, look_s)))
@@ -239,14 +239,14 @@ class Topics:
                 return
             has_changed = await self._reach.once(
                 _REFRESH,
-                [self._settings.flow.source],
+                [self._config.flow.source],
                 self._look_at_source,
-                within_ms=self._settings.admin_timeout_ms,
+                within_ms=self._config.admin_timeout_ms,
             )
             if has_changed:
                 return
             took_s = self._clock.monotonic() - begun
-            look_s = max(self._settings.topics.look_interval_s, took_s / _LOOKING_PART)
+            look_s = max(self._config.topics.look_interval_s, took_s / _LOOKING_PART)
 
     async def _look_at_source(self) -> bool:
         """List the source's topics; return whether one that is mirrored, or would be, is not as it was."""
@@ -278,13 +278,13 @@ class Topics:
         self.latest = attrs.evolve(self.latest, places={**self.latest.places, **places})
 
     def _selected(self, source: Mapping[str, int], copied: Copied = NOTHING_COPIED) -> Selected:
-        settings = self._settings
+        config = self._config
         return select(
             source,
-            settings.flow,
+            config.flow,
             self._policy,
             self._filter,
-            heartbeats_replication_enabled=settings.topics.heartbeats_enabled,
+            heartbeats_replication_enabled=config.topics.heartbeats_enabled,
             name_remote=self._name_remote,
             name_before=self._name_before,
             copied=copied,
@@ -296,7 +296,7 @@ class Topics:
         for topic, refused in selected.refused.items():
             failure = refused.failure
             if failure is not None and self._misnamed.get(topic) != refused:
-                self._events.emit(TopicSkipped(self._settings.flow, topic, failure.message, failure.hint))
+                self._events.emit(TopicSkipped(self._config.flow, topic, failure.message, failure.hint))
         self._misnamed = selected.refused
         return selected
 
@@ -307,7 +307,7 @@ class Topics:
 
     def _tell_skipped(self, topics: frozenset[str]) -> None:
         """Report topics that may be the source's own, though they are named like copies."""
-        flow = self._settings.flow
+        flow = self._config.flow
         if self._is_one_cluster:  # they are its copies
             return
         for topic in sorted(topics - self._skipped):
@@ -321,7 +321,7 @@ class Topics:
         """Refuse to copy a topic into itself: bootstrap servers may hide that both aliases name one cluster."""
         own = [topic for topic, remote_topic in remote_of.items() if topic == remote_topic]
         if own and self._is_one_cluster:
-            flow = self._settings.flow
+            flow = self._config.flow
             raise CopyIntoItselfError(flow.source, flow.target, str(self._source.cluster_id), own[0])
 
     async def _act(
@@ -336,7 +336,7 @@ class Topics:
         extended = await self._target.grow_partitions({it.remote_topic: it.after for it in grown})
         results = {**created, **extended}
         done = {topic for topic, error in results.items() if error is None}
-        flow = self._settings.flow
+        flow = self._config.flow
         for a in new:
             if a.remote_topic in done:
                 self._events.emit(TopicCreated(flow, a.topic, a.remote_topic, a.partitions, a.reason))
@@ -381,7 +381,7 @@ class Topics:
 
     def _explained(self, remote_topic: str, error: BrokerAnsweredError) -> Mm2Error:
         """Name the setting if more replicas are requested than there are brokers; Kafka's message does not."""
-        factor, brokers = self._settings.topics.replication_factor, self._target.brokers
+        factor, brokers = self._config.topics.replication_factor, self._target.brokers
         if error.code == ErrorCode.INVALID_REPLICATION_FACTOR and (factor is None or factor > brokers):
             wanted = "source" if factor is None else factor
             return TooFewBrokersError(error.cluster, remote_topic, "replication.factor", wanted, brokers)
@@ -424,7 +424,7 @@ class Topics:
     def _tell_gone(self, gone: frozenset[str], hidden: Mapping[str, BrokerAnsweredError]) -> None:
         """Report topics that are not mirrored any more; those that are there, but *hidden* from us, as a refusal."""
         for topic in sorted(gone - hidden.keys()):
-            self._events.emit(TopicRemoved(self._settings.flow, topic))
+            self._events.emit(TopicRemoved(self._config.flow, topic))
         if hidden:
             self._tell_refused("list topics", list(hidden), next(iter(hidden.values())))
 
@@ -432,18 +432,18 @@ class Topics:
         """Report that a cluster refuses a step for *topics*, the first one in its own words."""
         others = f"; the same with {', '.join(topics[1:_NAMED])}" if topics[1:] else ""
         more = f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
-        self._events.emit(StepFailed(self._settings.flow, step, f"{told}{others}{more}", self._reach.hint_for(told)))
+        self._events.emit(StepFailed(self._config.flow, step, f"{told}{others}{more}", self._reach.hint_for(told)))
 
     def _unmatched_by(self, selected: Collection[str], source: Mapping[str, int]) -> Unmatched | None:
         """Return what is to be mirrored, but not there; report if that is all: usually a name is misspelt."""
         was_idle, is_idle = self._compared[0], all(map(self._policy.is_heartbeats_topic, selected))
         if (compared := (is_idle, frozenset(source))) != self._compared:  # many names take a while to compare
             self._compared = compared
-            self._unmatched = unmatched(self._settings.topics.names, self._filter, source, is_idle=is_idle)
+            self._unmatched = unmatched(self._config.topics.names, self._filter, source, is_idle=is_idle)
         found = self._unmatched
         if is_idle and not was_idle and found is not None:
             hint = found.hint or "see topics, topics.exclude and replication.policy.class"
-            self._events.emit(NoTopicsMatched(self._settings.flow, found.at_source, hint))
+            self._events.emit(NoTopicsMatched(self._config.flow, found.at_source, hint))
         return found
 
 

@@ -39,12 +39,13 @@ def restarting_alone(before: FlowSettings, after: FlowSettings) -> frozenset[str
     """Return the connectors that read what differs, if they can restart alone; None if the whole flow must, as where
     nothing differs and a restart is what is asked for.
     """
-    old, new = before.checkpoints, after.checkpoints
-    if old.is_emitted != new.is_emitted or before.heartbeats.is_emitted != after.heartbeats.is_emitted:
+    old, new = before.checkpoint_connector, after.checkpoint_connector
+    beat, beats = before.heartbeat_connector, after.heartbeat_connector
+    if (old.is_emitted, beat.is_emitted) != (new.is_emitted, beats.is_emitted):
         return None
-    if attrs.evolve(before, checkpoints=new, heartbeats=after.heartbeats) != after:
+    if attrs.evolve(before, checkpoint_connector=new, heartbeat_connector=beats) != after:
         return None
-    differs = {CHECKPOINT: old != new, HEARTBEAT: before.heartbeats != after.heartbeats}
+    differs = {CHECKPOINT: old != new, HEARTBEAT: beat != beats}
     return frozenset(connector for connector, is_other in differs.items() if is_other) or None
 
 

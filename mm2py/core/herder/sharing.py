@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from mm2py.config.settings import FlowSettings
+from mm2py.config.source import MirrorSourceConfig
 from mm2py.core.transform.matching import TopicTransforms
 from mm2py.model.herder.share import ALL_SLOTS, NO_SHARE, SLOTS, Candidate, Share, SharedFlow
 
@@ -32,10 +32,10 @@ _PARTITION_WEIGHT: Final = 1024.0
 _SLOT_WEIGHT: Final = 1.0
 
 
-def flow_tasks(settings: FlowSettings) -> tuple[int, int]:
+def flow_tasks(config: MirrorSourceConfig) -> tuple[int, int]:
     """Return how many tasks a flow has on all its nodes, and how many of them transform records; these come first."""
-    record_tasks = len(TopicTransforms(settings.transforms).tasks)
-    return record_tasks + settings.copying.tasks_max, record_tasks
+    record_tasks = len(TopicTransforms(config.transforms).tasks)
+    return record_tasks + config.copying.tasks_max, record_tasks
 
 
 @attrs.frozen

@@ -13,7 +13,7 @@ import attrs
 import pyarrow as pa
 
 from mm2py.clock import Clock
-from mm2py.config.settings import FlowSettings
+from mm2py.config.source import MirrorSourceConfig
 from mm2py.core.transform.steps import StepChain, StepFailedError, StepRecord
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.epoch import PartitionPlan
@@ -78,13 +78,13 @@ class Tried:
     error: str = ""
 
 
-async def newest(settings: FlowSettings, topic: str, count: int, clock: Clock) -> pa.Table:
+async def newest(config: MirrorSourceConfig, topic: str, count: int, clock: Clock) -> pa.Table:
     """
     Read the newest *count* records or so of *topic* at the flow's source, all of its partitions alike.
 
     Timestamps are as they are there, in milliseconds.
     """
-    async with Cluster(settings.source, clock) as source:
+    async with Cluster(config.source, clock) as source:
         await source.ensure_metadata([topic])
         places = [TopicPartition(topic, number) for number in source.partitions_of(topic)]
         if not places:
@@ -92,9 +92,9 @@ async def newest(settings: FlowSettings, topic: str, count: int, clock: Clock) -
             code = (known.error_code if known else 0) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             raise error_of(code, source.alias, "Metadata", topic)
         starts = await source.list_offsets(places, EARLIEST)
-        ends = await source.list_offsets(places, LATEST, reads_committed=settings.limits.reads_committed)
+        ends = await source.list_offsets(places, LATEST, reads_committed=config.limits.reads_committed)
         each = -(-count // len(places))
-        reader = RangeReader(source, settings.limits, clock, within_s=_READ_WITHIN_S)
+        reader = RangeReader(source, config.limits, clock, within_s=_READ_WITHIN_S)
         found = []
         for place in places:
             start, end = starts[place], ends[place]

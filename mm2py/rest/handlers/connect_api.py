@@ -337,7 +337,7 @@ async def _active_topics(ask: Ask, flow: FlowView, connector: str) -> list[str]:
     settings = next((one for one in ask.node.settings.flows if one.flow == flow.flow), None)
     if settings is None:
         return []
-    policy = policy_of(settings)
+    policy = policy_of(settings.source_connector)
     is_heartbeat = connector == verbs.HEARTBEAT
     return [policy.heartbeats_topic() if is_heartbeat else policy.checkpoints_topic(flow.flow.source)]
 

@@ -24,14 +24,19 @@ ENABLED = "B.exactly.once.source.support = enabled\n"
 )
 def test_transactions_are_switched_on_for_the_target(config: ConfigFile, line: str, expected: bool) -> None:
     """As in Java the worker's key counts, written for the target, in any case of letters; preparing changes nothing."""
-    assert config.flow(line + "\n").copying.is_exactly_once is expected
+    assert config.flow(line + "\n").source_connector.copying.is_exactly_once is expected
 
 
 def test_a_transactions_length_is_the_producers(config: ConfigFile) -> None:
     """The producer's own key says when brokers give a transaction up; no round would be done in a second."""
-    assert config.flow("").copying.transaction_timeout_ms == 60_000
-    assert config.flow("B.producer.transaction.timeout.ms = 120000\n").copying.transaction_timeout_ms == 120_000
-    assert config.flow("B.producer.transaction.timeout.ms = 1\n").copying.transaction_timeout_ms == 10_000
+    assert config.flow("").source_connector.copying.transaction_timeout_ms == 60_000
+    assert (
+        config.flow("B.producer.transaction.timeout.ms = 120000\n").source_connector.copying.transaction_timeout_ms
+        == 120_000
+    )
+    assert (
+        config.flow("B.producer.transaction.timeout.ms = 1\n").source_connector.copying.transaction_timeout_ms == 10_000
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,5 +63,7 @@ def test_required_needs_exactly_once(config: ConfigFile, lines: str, message: st
 
 def test_required_runs_where_all_is_set(config: ConfigFile) -> None:
     """With both lines there is nothing to refuse; merely requested is never refused."""
-    assert config.flow("A->B.exactly.once.support = required\n" + ENABLED + COMMITTED).copying.is_exactly_once
-    assert not config.flow("A->B.exactly.once.support = requested\n").copying.is_exactly_once
+    assert config.flow(
+        "A->B.exactly.once.support = required\n" + ENABLED + COMMITTED
+    ).source_connector.copying.is_exactly_once
+    assert not config.flow("A->B.exactly.once.support = requested\n").source_connector.copying.is_exactly_once

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 import pytest
 
-from mm2py.config.settings import FlowSettings
+from mm2py.config.source import MirrorSourceConfig
 from tests.support.config_files import ConfigFile
 
 
@@ -40,10 +40,10 @@ _SEND, _KEEP = attrgetter("limits.produce_request_max_bytes"), attrgetter("offse
     ],
 )
 def test_which_of_several_lines_counts(
-    config: ConfigFile, field: Callable[[FlowSettings], int], lines: list[str], expected: int
+    config: ConfigFile, field: Callable[[MirrorSourceConfig], int], lines: list[str], expected: int
 ) -> None:
     """Precedence is MirrorMaker's, whatever the order of the file."""
-    assert field(config.flow(*lines)) == expected
+    assert field(config.flow(*lines).source_connector) == expected
 
 
 @pytest.mark.parametrize(
@@ -75,5 +75,5 @@ def test_overrides_beat_the_file(config: ConfigFile) -> None:
     """An override is a line after the last one, and is named as the origin."""
     settings = config.load("A->B.tasks.max = 2", overrides={"A->B.tasks.max": "3", "log.level": "debug"})
 
-    assert (settings.flows[0].copying.tasks_max, settings.log_level) == (3, "debug")
+    assert (settings.flows[0].source_connector.copying.tasks_max, settings.log_level) == (3, "debug")
     assert ("3", "--override, A->B.tasks.max") in {(row.value, row.origin) for row in settings.effective}

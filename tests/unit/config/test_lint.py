@@ -368,8 +368,10 @@ def test_a_flows_line_that_a_clusters_line_beats_is_named(notes: Notes, winner: 
 
 def test_an_old_name_counts_only_where_the_new_one_is_absent(config: ConfigFile) -> None:
     """topics.blacklist works, and topics.exclude beats it at any level."""
-    assert config.flow("A->B.topics.blacklist = old").topics.exclude == ("old",)
-    assert config.flow("A->B.topics.blacklist = old", "topics.exclude = new").topics.exclude == ("new",)
+    assert config.flow("A->B.topics.blacklist = old").source_connector.topics.exclude == ("old",)
+    assert config.flow("A->B.topics.blacklist = old", "topics.exclude = new").source_connector.topics.exclude == (
+        "new",
+    )
 
 
 def test_an_unknown_override_is_named(notes: Notes) -> None:
@@ -430,7 +432,10 @@ def test_what_a_list_names_twice_counts_once(config: ConfigFile, monkeypatch: py
     monkeypatch.setenv("GROUPS_TWICE", "g, g")
     settings = config.load("config.providers = env", "topics = a, b, a", "A->B.groups = ${env:GROUPS_TWICE}")
 
-    assert (settings.flows[0].topics.names, settings.flows[0].checkpoints.groups) == (("a", "b"), ("g",))
+    assert (settings.flows[0].source_connector.topics.names, settings.flows[0].checkpoint_connector.groups) == (
+        ("a", "b"),
+        ("g",),
+    )
     assert [str(note) for note in settings.notes if "once" in str(note)] == [
         "mm2.properties:6: topics: the list names a more than once"
     ]

@@ -113,7 +113,7 @@ def test_the_readme_s_first_file(config: ConfigFile) -> None:
 
     assert (problem.where, problem.key) == ("mm2.properties:16", "us-west->us-east.enabled")
     assert _enabled(settings) == ["us-west->us-east"]
-    assert settings.flows[0].topics.names == (".*",)
+    assert settings.flows[0].source_connector.topics.names == (".*",)
     assert _corrections(settings)["14"] == "did you mean us-west->us-east.emit.heartbeats.enabled?"
 
 
@@ -142,7 +142,7 @@ def test_the_readme_s_settings_of_connectors(config: ConfigFile) -> None:
         ("mm2.properties:7", "backup->primary.enabled"),
     ]
     assert _enabled(settings) == ["primary->backup"]
-    assert settings.flows[0].topics.exclude == ("topics_to_blacklist",)
+    assert settings.flows[0].source_connector.topics.exclude == ("topics_to_blacklist",)
     found = _corrections(settings)
     assert found["8"] == "write topics.exclude"
     assert found["10"] == "did you mean primary->backup.sync.group.offsets.enabled?"
@@ -151,7 +151,7 @@ def test_the_readme_s_settings_of_connectors(config: ConfigFile) -> None:
 def test_the_readme_s_settings_of_clients(config: ConfigFile) -> None:
     """It runs as it is; what has no effect is named, with the reason."""
     settings = config.load(README_CLIENTS, base="")
-    limits = settings.flows[0].limits
+    limits = settings.flows[0].source_connector.limits
 
     assert _enabled(settings) == ["primary->backup"]
     assert limits.reads_committed
@@ -173,7 +173,7 @@ def test_kip_382_s_file(config: ConfigFile) -> None:
     assert _corrections(settings)["3"] == "write us-west.bootstrap.servers"
     assert any("add us-west->us-east.enabled = true" in note.hint for note in settings.notes)
     assert _enabled(running) == ["us-west->us-east"]
-    assert not running.flows[0].heartbeats.is_emitted
+    assert not running.flows[0].heartbeat_connector.is_emitted
 
 
 def test_lines_of_our_pages_can_be_copied() -> None:

@@ -98,7 +98,7 @@ _VAULT = _named("v", f"{__name__}.Vault") + "config.providers.v.param.prefix = p
 )
 def test_references_are_replaced(config: ConfigFile, providers: str, topics: str, expected: tuple[str, ...]) -> None:
     """Each provider that the file names gives values, several in one line, and with Kafka's class names."""
-    assert config.flow(f"{providers}A->B.topics = {topics}", machine=MACHINE).topics.names == expected
+    assert config.flow(f"{providers}A->B.topics = {topics}", machine=MACHINE).source_connector.topics.names == expected
 
 
 def test_what_names_no_provider_stays_as_it_is(config: ConfigFile) -> None:
@@ -184,7 +184,7 @@ def test_strimzi_s_providers(
     """Those of Strimzi's images: what needs no Kubernetes works, a reference to the others says what to write."""
     lines = f"{_named('p', class_name)}A->B.topics = {reference}"
     if isinstance(expected, tuple):
-        assert config.flow(lines, machine=MACHINE).topics.names == expected
+        assert config.flow(lines, machine=MACHINE).source_connector.topics.names == expected
     else:
         assert [(it.where, it.message) for it in config.problems(lines, machine=MACHINE)] == [
             ("mm2.properties:7", expected)
@@ -243,7 +243,12 @@ def test_a_reference_that_gives_nothing_is_a_problem(config: ConfigFile, lines: 
 
 def test_a_number_may_come_from_a_provider(config: ConfigFile) -> None:
     """The value is read as if it had been written there."""
-    assert config.flow("config.providers = env\ntasks.max = ${env:TASKS}", machine=MACHINE).copying.tasks_max == 3
+    assert (
+        config.flow(
+            "config.providers = env\ntasks.max = ${env:TASKS}", machine=MACHINE
+        ).source_connector.copying.tasks_max
+        == 3
+    )
 
 
 def test_clusters_may_come_from_a_provider(config: ConfigFile) -> None:
@@ -293,4 +298,4 @@ def test_this_machine_is_read_where_nothing_else_is_said(
         f"topics = ${{file:{tmp_path}/s.properties:t}}, ${{dir:{tmp_path}:two}}, ${{env:MM2PY_TEST_TOPIC}}",
     )
 
-    assert settings.flows[0].topics.names == ("one", "two", "three")
+    assert settings.flows[0].source_connector.topics.names == ("one", "two", "three")

@@ -4,20 +4,70 @@ from __future__ import annotations
 
 from operator import attrgetter
 
+import attrs
 import pytest
 
-from mm2py.config.checkpoint import CheckpointSettings
-from mm2py.config.connector import PolicySettings
+from mm2py.config.checkpoint import MirrorCheckpointConfig
+from mm2py.config.connector import PolicySettings, TopicFilterSettings
 from mm2py.config.explain import node_settings
-from mm2py.config.heartbeat import HeartbeatSettings
+from mm2py.config.heartbeat import MirrorHeartbeatConfig
 from mm2py.config.settings import ConfigError, FlowSettings
-from mm2py.config.source import CopySettings, TopicSettings
-from mm2py.config.worker import MembershipSettings, StorageSettings
+from mm2py.config.source import (
+    BrokenHistorySettings,
+    CopySettings,
+    MirrorSourceConfig,
+    OffsetSyncSettings,
+    TopicSettings,
+    TopicSyncSettings,
+)
+from mm2py.config.worker import StorageSettings, WorkerConfig
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.model.epoch import CopyLimits
 from mm2py.model.flow import Flow
+from mm2py.model.transform import FlowTransforms
 from tests.support.config_files import BASE, ConfigFile
 from tests.support.mm2_file import STRANGE_ALIAS, mm2_properties
+
+
+def _worker(group_id: str, *times_ms: int, refuses: bool = True) -> WorkerConfig:
+    """Return the config of a worker that keeps things in A's topics."""
+    overrides, status = StorageSettings("mm2-configs.A.internal"), StorageSettings("mm2-status.A.internal", 3, 5)
+    return WorkerConfig(group_id, *times_ms, refuses=refuses, config_storage=overrides, status_storage=status)
+
+
+def _flow(
+    source: ClusterEndpoint,
+    target: ClusterEndpoint,
+    *,
+    topics: TopicSettings,
+    policy: PolicySettings,
+    beats: tuple[bool, float, int],
+    offset_storage: StorageSettings,
+    copying: CopySettings,
+    limits: CopyLimits,
+    worker: WorkerConfig,
+    admin_timeout_ms: int,
+) -> FlowSettings:
+    """Return the settings of A->B; what is not given has its default."""
+    shared = (Flow("A", "B"), True, source, target, policy, admin_timeout_ms)
+    chosen = TopicFilterSettings(topics.names, topics.exclude, topics.filter_class)
+    return FlowSettings(
+        Flow("A", "B"),
+        MirrorSourceConfig(
+            *shared,
+            topics=topics,
+            offset_storage=offset_storage,
+            copying=copying,
+            limits=limits,
+            topic_sync=TopicSyncSettings(),
+            broken_history=BrokenHistorySettings(),
+            offset_syncs=OffsetSyncSettings(),
+            transforms=FlowTransforms(),
+        ),
+        MirrorCheckpointConfig(*shared, topics=chosen, transforms=FlowTransforms()),
+        MirrorHeartbeatConfig(*shared, *beats),
+        worker,
+    )
 
 
 def test_the_defaults_are_mirror_makers(config: ConfigFile) -> None:
@@ -25,11 +75,9 @@ def test_the_defaults_are_mirror_makers(config: ConfigFile) -> None:
     settings = config.load()
     (flow,) = [it for it in settings.flows if it.is_enabled]
 
-    assert flow == FlowSettings(
-        flow=Flow("A", "B"),
-        is_enabled=True,
-        source=ClusterEndpoint("A", ("a:9092",), client_id="A->B"),
-        target=ClusterEndpoint("B", ("b:9092",), client_id="A->B"),
+    assert flow == _flow(
+        ClusterEndpoint("A", ("a:9092",), client_id="A->B"),
+        ClusterEndpoint("B", ("b:9092",), client_id="A->B"),
         topics=TopicSettings(
             names=(".*",),
             exclude=(r"mm2.*\.internal", r".*\.replica", "__.*"),
@@ -45,11 +93,8 @@ def test_the_defaults_are_mirror_makers(config: ConfigFile) -> None:
             ".",
             internal_separator_enabled=True,
         ),
-        heartbeats=HeartbeatSettings(
-            is_emitted=True,
-            interval_s=1.0,
-            topic_replication_factor=3,
-        ),
+        beats=(True, 1.0, 3),
+        worker=_worker("A-mm2"),
         offset_storage=StorageSettings("mm2-offsets.A.internal", 3, 25),
         copying=CopySettings(
             tasks_max=1,
@@ -128,11 +173,9 @@ B.producer.socket.connection.setup.timeout.ms = 29
 B.producer.send.buffer.bytes = 30
 B.producer.receive.buffer.bytes = 31
 """
-_EVERY_FIELD = FlowSettings(
-    flow=Flow("A", "B"),
-    is_enabled=True,
-    source=ClusterEndpoint("A", ("a:9092",), "reader", 15, 16, 17, 18, Security(), 26, 27, 28),
-    target=ClusterEndpoint("B", ("b:9092",), "writer", 22, 23, 24, 25, Security(), 29, 30, 31),
+_EVERY_FIELD = _flow(
+    ClusterEndpoint("A", ("a:9092",), "reader", 15, 16, 17, 18, Security(), 26, 27, 28),
+    ClusterEndpoint("B", ("b:9092",), "writer", 22, 23, 24, 25, Security(), 29, 30, 31),
     topics=TopicSettings(
         names=("orders", r"log-\d{1,3}"),
         exclude=(),
@@ -148,11 +191,7 @@ _EVERY_FIELD = FlowSettings(
         "_",
         internal_separator_enabled=False,
     ),
-    heartbeats=HeartbeatSettings(
-        is_emitted=False,
-        interval_s=11.0,
-        topic_replication_factor=2,
-    ),
+    beats=(False, 11.0, 2),
     offset_storage=StorageSettings("positions", 1, 25),
     copying=CopySettings(
         tasks_max=1,
@@ -180,7 +219,7 @@ _EVERY_FIELD = FlowSettings(
         coalesce_batch_bytes=70003,
     ),
     admin_timeout_ms=8,
-    membership=MembershipSettings("mirrors", 32, 33, refuses=False),
+    worker=_worker("mirrors", 32, 33, refuses=False),
 )
 
 
@@ -209,7 +248,7 @@ def test_java_s_buffers_are_taken_where_ours_are_not_set(
     config: ConfigFile, lines: str, buffer_bytes: int, batch_bytes: int
 ) -> None:
     """A producer's buffer.memory and batch.size size what a copy task holds and puts together."""
-    limits = config.flow(lines).limits
+    limits = config.flow(lines).source_connector.limits
 
     assert (buffer_bytes, batch_bytes) == (limits.buffer_bytes, limits.coalesce_batch_bytes)
 
@@ -262,7 +301,7 @@ def test_a_node_without_an_enabled_flow_says_that_it_only_emits_heartbeats(
     settings = config.load(text, targets=targets, base="")
 
     *_, note = settings.notes
-    assert [flow.heartbeats.is_emitted for flow in settings.flows] == [True] * len(settings.flows)
+    assert [flow.heartbeat_connector.is_emitted for flow in settings.flows] == [True] * len(settings.flows)
     assert "only emits heartbeats" in note.message
     assert hint in str(note)
 
@@ -313,11 +352,11 @@ def test_what_can_be_no_host_is_refused(config: ConfigFile, address: str) -> Non
 @pytest.mark.parametrize(
     ("line", "field", "expected"),
     [
-        ("B.producer.max.in.flight.requests.per.connection = 10", "limits.produce_max_in_flight", 5),
-        ("B.producer.batch.size = 0", "limits.coalesce_batch_bytes", 1),
+        ("B.producer.max.in.flight.requests.per.connection = 10", "source_connector.limits.produce_max_in_flight", 5),
+        ("B.producer.batch.size = 0", "source_connector.limits.coalesce_batch_bytes", 1),
         ("A.consumer.metadata.max.age.ms = 0", "source.metadata_max_age_ms", 1),
-        ("B.offset.storage.partitions = -1", "offset_storage.partitions", -1),
-        ("B.status.storage.partitions = -1", "status_storage.partitions", -1),
+        ("B.offset.storage.partitions = -1", "source_connector.offset_storage.partitions", -1),
+        ("B.status.storage.partitions = -1", "worker.status_storage.partitions", -1),
     ],
 )
 def test_a_number_that_java_takes_is_taken(config: ConfigFile, line: str, field: str, expected: int) -> None:
@@ -336,17 +375,17 @@ def test_a_start_some_time_ago_is_refused_with_what_to_write(config: ConfigFile)
 @pytest.mark.parametrize(
     ("line", "field", "expected"),
     [
-        ("A.consumer.isolation.level = read_committed ", "limits.reads_committed", True),
-        ("A.consumer.auto.offset.reset = latest ", "copying.auto_offset_reset", "latest"),
-        ("A.consumer.client.rack = r1 ", "limits.rack", "r1"),
+        ("A.consumer.isolation.level = read_committed ", "source_connector.limits.reads_committed", True),
+        ("A.consumer.auto.offset.reset = latest ", "source_connector.copying.auto_offset_reset", "latest"),
+        ("A.consumer.client.rack = r1 ", "source_connector.limits.rack", "r1"),
         ("A.consumer.client.id = me ", "source.client_id", "me"),
-        ("B.producer.compression.type = zstd ", "limits.codec", 4),
-        ("A->B.offset-syncs.topic.location = target ", "offset_syncs.location", "target"),
-        ("A->B.use.defaults.from = source ", "topic_sync.use_defaults_from", "source"),
-        ("A->B.errors.tolerance = all ", "transforms.errors.are_tolerated", True),
-        ("B.offset.storage.topic = x ", "offset_storage.topic", "x"),
-        ("B.offset.storage.topic = x\nA->B.offsets.storage.topic = y", "offset_storage.topic", "y"),
-        ("B.status.storage.topic = x ", "status_storage.topic", "x"),
+        ("B.producer.compression.type = zstd ", "source_connector.limits.codec", 4),
+        ("A->B.offset-syncs.topic.location = target ", "source_connector.offset_syncs.location", "target"),
+        ("A->B.use.defaults.from = source ", "source_connector.topic_sync.use_defaults_from", "source"),
+        ("A->B.errors.tolerance = all ", "source_connector.transforms.errors.are_tolerated", True),
+        ("B.offset.storage.topic = x ", "source_connector.offset_storage.topic", "x"),
+        ("B.offset.storage.topic = x\nA->B.offsets.storage.topic = y", "source_connector.offset_storage.topic", "y"),
+        ("B.status.storage.topic = x ", "worker.status_storage.topic", "x"),
         ("A->B.config.action.reload = none ", "flow.source", "A"),
     ],
 )
@@ -380,7 +419,7 @@ def test_a_target_s_alias_may_be_almost_anything(config: ConfigFile) -> None:
 def test_a_start_at_a_timestamp(config: ConfigFile) -> None:
     """A flow's own line beats the top level; what is no timestamp is one problem with its line, and what to write."""
     lines = "start.timestamp = 2026-11-01T00:00:00Z", "B->A.enabled = true", "B->A.start.timestamp = 1793491200001"
-    starts = {str(flow.flow): flow.copying.start_timestamp_ms for flow in config.load(*lines).flows}
+    starts = {str(flow.flow): flow.source_connector.copying.start_timestamp_ms for flow in config.load(*lines).flows}
 
     assert starts == {"A->B": 1_793_491_200_000, "B->A": 1_793_491_200_001}
     (refusal,) = config.refusals("clusters = A, B", "bootstrap.servers = a:1", "start.timestamp = 2026-11-01", base="")
@@ -408,7 +447,8 @@ checkpoints.topic.replication.factor = -1
 """
     )
 
-    assert flow.checkpoints == CheckpointSettings(
+    assert flow.checkpoint_connector == attrs.evolve(
+        config.flow().checkpoint_connector,
         groups=("orders-.*",),
         groups_exclude=("tmp-.*",),
         group_filter_class="shop.GroupFilter",
@@ -447,7 +487,7 @@ def test_a_node_s_own_name_is_no_difference_to_others(config: ConfigFile) -> Non
     warning = config.load("B.group.instance.id = node-1\ncopy.on.second.node = warn\n")
     flow = named.flows[0].flow
 
-    assert [it.flows[0].membership.instance for it in (named, other, warning)] == ["node-1", "node-2", ""]
+    assert [it.flows[0].worker.instance for it in (named, other, warning)] == ["node-1", "node-2", ""]
     assert node_settings(named.effective, flow) == node_settings(other.effective, flow)
     with pytest.raises(ConfigError, match=r"cannot be a group\.instance\.id"):
         config.load("B.group.instance.id = my node\n")

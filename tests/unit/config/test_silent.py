@@ -319,10 +319,14 @@ def test_an_interval_of_nothing_is_never(config: ConfigFile, seconds: int) -> No
     lines = (f"{job}.interval.seconds = {seconds}" for job in jobs)
     flow = config.flow("sync.group.offsets.enabled = true", *lines)
 
-    chosen, synced = flow.checkpoints, flow.topic_sync
-    assert (flow.topics.refresh_enabled, chosen.refresh_enabled, chosen.is_synced) == (False, False, False)
+    chosen, synced = flow.checkpoint_connector, flow.source_connector.topic_sync
+    assert (flow.source_connector.topics.refresh_enabled, chosen.refresh_enabled, chosen.is_synced) == (
+        False,
+        False,
+        False,
+    )
     assert (synced.configs_enabled, synced.acls_enabled) == (False, False)
-    assert (flow.topics.refresh_interval_s, chosen.refresh_interval_s) == (600.0, 30.0)
+    assert (flow.source_connector.topics.refresh_interval_s, chosen.refresh_interval_s) == (600.0, 30.0)
 
 
 @pytest.mark.parametrize(
@@ -336,8 +340,8 @@ def test_less_than_nothing_emits_nothing(
     names = ("emit.checkpoints", "emit.heartbeats")
     flow = config.flow("".join(f"{name}.interval.seconds = {seconds}\n" for name in names))
 
-    assert (flow.checkpoints.is_emitted, flow.heartbeats.is_emitted) == (checkpoints, heartbeats)
-    assert flow.heartbeats.interval_s == interval_s
+    assert (flow.checkpoint_connector.is_emitted, flow.heartbeat_connector.is_emitted) == (checkpoints, heartbeats)
+    assert flow.heartbeat_connector.interval_s == interval_s
 
 
 def test_a_direction_that_never_emits_is_none(config: ConfigFile) -> None:

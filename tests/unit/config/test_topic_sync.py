@@ -26,7 +26,7 @@ sync.topic.acls.prefixed.enabled = true
 """,
     )
 
-    assert flow.topic_sync == TopicSyncSettings(
+    assert flow.source_connector.topic_sync == TopicSyncSettings(
         configs_exclude=(r"retention\..*", "segment.ms"),
         config_filter_class="shop.ConfigFilter",
         use_defaults_from="source",
@@ -47,7 +47,7 @@ def test_replication_factor(config: ConfigFile, text: str, factor: int | None) -
     """A number, -1 for the brokers' default, or the word for the source topic's own."""
     lines = f"replication.factor = {text}\n" if text else ""
 
-    assert config.flow(lines).topics.replication_factor == factor
+    assert config.flow(lines).source_connector.topics.replication_factor == factor
 
 
 @pytest.mark.parametrize("text", ["0", "-2", "target", "2.5", ""])

@@ -19,9 +19,11 @@ def test_a_name_beats_expressions_and_those_the_whole_flow(config: ConfigFile) -
         "A->B.transform.s.*.sql = SELECT 3\n",
     )
 
-    rules = [(rule.topics, rule.transform.sql or rule.transform.function) for rule in flow.transforms.rules]
+    rules = [
+        (rule.topics, rule.transform.sql or rule.transform.function) for rule in flow.source_connector.transforms.rules
+    ]
     assert rules == [("orders", "SELECT 2"), ("shop-.*", "a.b:c"), ("s.*", "SELECT 3"), (".*", "SELECT 1")]
-    assert [rule.transform.name for rule in flow.transforms.rules][-1] == "transform.sql"
+    assert [rule.transform.name for rule in flow.source_connector.transforms.rules][-1] == "transform.sql"
 
 
 def test_steps_have_their_settings_predicates_and_defaults(config: ConfigFile) -> None:
@@ -44,12 +46,12 @@ def test_steps_have_their_settings_predicates_and_defaults(config: ConfigFile) -
         "A->B.errors.deadletterqueue.topic.name = dead\n",
     )
 
-    one, two = flow.transforms.steps
+    one, two = flow.source_connector.transforms.steps
     assert (one.kind, one.settings, one.predicate) == ("RegexRouter", {"regex": "a", "replacement": ""}, None)
     assert (two.kind, two.settings["fields"], two.settings["replacement"]) == ("MaskField$Value", "iban", "")
     assert two.predicate is not None
     assert (two.predicate.kind, two.predicate.settings, two.is_negated) == ("HasHeaderKey", {"name": "d"}, True)
-    errors = flow.transforms.errors
+    errors = flow.source_connector.transforms.errors
     assert (errors.are_tolerated, errors.dead_letters, errors.dead_letters_factor) == (True, "dead", 3)
 
 
@@ -71,7 +73,7 @@ def test_a_blank_after_a_setting_is_no_part_of_it(config: ConfigFile) -> None:
         "A->B.predicates.p.pattern = ord.* \n"
     )
 
-    route, mask, drop = flow.transforms.steps
+    route, mask, drop = flow.source_connector.transforms.steps
     assert route.settings == {"regex": "(.*)s", "replacement": "x-$1"}
     assert mask.settings["replacement"] == "0"
     assert drop.predicate is not None
@@ -221,7 +223,7 @@ def test_what_routes_by_the_topic_s_name_is_taken(config: ConfigFile, predicate:
         f"A->B.predicates = p\nA->B.predicates.p.type = TopicNameMatches\nA->B.predicates.p.pattern = a.*\n{predicate}",
     )
 
-    assert [step.kind for step in flow.transforms.steps] == ["RegexRouter"]
+    assert [step.kind for step in flow.source_connector.transforms.steps] == ["RegexRouter"]
 
 
 def test_a_changed_transform_is_a_changed_flow(config: ConfigFile) -> None:

@@ -17,7 +17,7 @@ from mm2py.wire.groups.membership import Heartbeat
 from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.topic_log import LogRecord
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import flow_context
+from tests.support.flow_rig import heartbeat_context
 from tests.support.memberships import JAVA, NOBODY, TASKS, THERE, US, Place, Run
 
 
@@ -34,7 +34,7 @@ async def test_what_to_grant_is_shown_as_it_is_logged() -> None:
     """The state of the group has the hint of the event: to whom what is missing is to be granted."""
     clock = LoopClock()
     events = EventLog(clock)
-    group = HeartbeatGroup(flow_context(clock, events))
+    group = HeartbeatGroup(heartbeat_context(clock, events))
     is_written = await group._beat(RefusingLog(), is_topic_sure=True)  # type: ignore[arg-type]
 
     (told,) = events.of(StepFailed)

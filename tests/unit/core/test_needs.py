@@ -46,7 +46,9 @@ def file(tmp_path: Path) -> ConfigFile:
 def test_topics_that_a_flow_keeps_for_itself(lines: list[str], named: set[str], file: ConfigFile) -> None:
     settings = file.flow(*lines)
 
-    assert {f"{it.side.value} {it.name}" for it in internal_topics(settings, policy_of(settings))} == named
+    assert {
+        f"{it.side.value} {it.name}" for it in internal_topics(settings, policy_of(settings.source_connector))
+    } == named
 
 
 def test_what_is_needed_follows_the_settings(file: ConfigFile) -> None:

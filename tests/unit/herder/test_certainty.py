@@ -15,7 +15,7 @@ from mm2py.model.herder.share import (
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.groups.membership import Heartbeat
 from tests.support.clocks import ManualClock
-from tests.support.flow_rig import SETTINGS, flow_context
+from tests.support.flow_rig import SETTINGS, changed, flow_context
 from tests.support.memberships import NOBODY, TASKS, Run
 
 
@@ -100,7 +100,7 @@ class _TurningClock(ManualClock):
 async def test_a_wait_that_rounding_left_moves_the_clock() -> None:
     """What is left of a wait may be so short that it moves no clock: such sleeps would follow without end."""
     clock = _TurningClock(now_s=1_000_000.1)
-    settings = attrs.evolve(SETTINGS, membership=attrs.evolve(SETTINGS.membership, session_ms=10_000))
+    settings = changed(SETTINGS, worker=attrs.evolve(SETTINGS.worker, session_ms=10_000))
     certainty = Certainty(flow_context(clock, EventLog(clock), settings), 3.0)
     certainty.note()
     watching = asyncio.create_task(certainty.watch(()))

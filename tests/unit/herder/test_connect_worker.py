@@ -9,7 +9,6 @@ import pytest
 
 from mm2py.config.importers.distributed import read_worker
 from mm2py.config.settings import ConfigError
-from mm2py.connectors.control_writers import owner_id, task_id
 from mm2py.herder.composition import Composition, Idleness, compose
 from mm2py.herder.connect_worker import ConnectWorker, worker_group
 from mm2py.telemetry.events import RestartNeeded
@@ -71,9 +70,9 @@ def test_transactional_ids_are_those_of_java_s_tasks(tmp_path: Path) -> None:
     [flow] = settings.flows
 
     assert flow.group_id == "connect-west"
-    assert [task_id(flow, task) for task in range(2)] == ["connect-us-west-0", "connect-us-west-1"]
-    assert owner_id(flow) == "connect-c-0"
-    assert (task_id(alone, 0), owner_id(alone)) == ("connect-us-west-0", "connect-cluster-connect-west")
+    assert [flow.worker.task_id(task) for task in range(2)] == ["connect-us-west-0", "connect-us-west-1"]
+    assert flow.worker.owner_id == "connect-c-0"
+    assert (alone.worker.task_id(0), alone.worker.owner_id) == ("connect-us-west-0", "connect-cluster-connect-west")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import METADATA, FakeBrokers, FakePartition, FakeTopic
-from tests.support.flow_rig import SETTINGS, flow_context
+from tests.support.flow_rig import SETTINGS, changed, flow_context
 
 
 HERE, THERE, MOVING = (TopicPartition("orders", number) for number in range(3))
@@ -115,8 +115,8 @@ class Fussy(DefaultReplicationPolicy):
 async def test_a_custom_class_that_fails_is_the_error() -> None:
     """It is named to the one that asks, and not taken for a cluster that is away: another node knows no better."""
     rig = _rig(FlowState.STANDBY)
-    policy = attrs.evolve(SETTINGS.policy, class_name=f"{__name__}.Fussy")
-    rig.parts._context = attrs.evolve(rig.parts._context, settings=attrs.evolve(SETTINGS, policy=policy))
+    policy = attrs.evolve(SETTINGS.source_connector.policy, class_name=f"{__name__}.Fussy")
+    rig.parts._context = attrs.evolve(rig.parts._context, config=changed(SETTINGS, policy=policy))
     with pytest.raises(CustomClassError, match=r"Fussy: is_internal_topic\('new'\) failed: KeyError"):
         await rig.parts.find(must_know=False)
 

@@ -18,7 +18,7 @@ from mm2py.model.herder.share import NO_SHARE, whole_share
 from mm2py.pipeline.epoch_jobs import EpochRunner
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import SETTINGS
+from tests.support.flow_rig import SETTINGS, changed
 
 
 BACK = Flow("B", "A")
@@ -40,22 +40,23 @@ def _fleet() -> Fleet:
 async def test_a_flow_knows_the_other_direction_by_the_file_or_by_its_runner() -> None:
     """What this node runs it knows best; of another node's flow it knows what the file, as read last, says."""
     fleet = _fleet()
-    back, changed = (
-        attrs.evolve(SETTINGS, flow=BACK, copying=attrs.evolve(SETTINGS.copying, tasks_max=number)) for number in (3, 4)
+    back, other = (
+        changed(SETTINGS, flow=BACK, copying=attrs.evolve(SETTINGS.source_connector.copying, tasks_max=number))
+        for number in (3, 4)
     )
     fleet.add([SETTINGS])
     runner = fleet.runner(SETTINGS.flow)
     assert runner is not None
-    found = [(runner.reverse.live(), runner.reverse.settings)]
-    for elsewhere in ([back], [changed], []):
+    found = [(runner.reverse.live(), runner.reverse.config)]
+    for elsewhere in ([back], [other], []):
         fleet.know(elsewhere)
-        found.append((runner.reverse.live(), runner.reverse.settings))
+        found.append((runner.reverse.live(), runner.reverse.config))
     fleet.add([back])
     here = fleet.runner(BACK)
 
-    assert found == [(None, None), (None, back), (None, changed), (None, None)]
+    assert found == [(None, None), (None, back.source_connector), (None, other.source_connector), (None, None)]
     assert here is not None
-    assert (runner.reverse.live(), runner.reverse.settings) == (here.live_translations(), back)
+    assert (runner.reverse.live(), runner.reverse.config) == (here.live_translations(), back.source_connector)
     assert runner.reverse.live() is not None
 
 
@@ -65,7 +66,7 @@ async def test_a_flow_that_this_node_does_not_follow_lends_no_translations() -> 
     over later, paused. What the other node stores counts until this one copies.
     """
     fleet = _fleet()
-    fleet.add([SETTINGS, attrs.evolve(SETTINGS, flow=BACK)])
+    fleet.add([SETTINGS, changed(SETTINGS, flow=BACK)])
     there, back = fleet.runner(SETTINGS.flow), fleet.runner(BACK)
     assert there is not None
     assert there._source is not None
@@ -88,7 +89,7 @@ async def test_flows_are_listed_by_name() -> None:
     """Whichever was made last, or again because its settings changed, stands where people look for it."""
     fleet = _fleet()
     flows = [Flow("C", "A"), Flow("A", "C"), Flow("A", "B")]
-    fleet.add(attrs.evolve(SETTINGS, flow=flow) for flow in flows)
+    fleet.add(changed(SETTINGS, flow=flow) for flow in flows)
 
     assert [str(runner.flow) for runner in fleet.runners] == ["A->B", "A->C", "C->A"]
 
@@ -98,7 +99,7 @@ async def test_a_drained_node_takes_no_tasks_of_later_flows_either() -> None:
     fleet = _fleet()
     fleet.add([SETTINGS])
     fleet.set_drained(is_drained=True)
-    fleet.add([attrs.evolve(SETTINGS, flow=BACK)])
+    fleet.add([changed(SETTINGS, flow=BACK)])
     drained = [runner.sharing is not None and runner.sharing.nodes.own.is_drained for runner in fleet.runners]
     fleet.set_drained(is_drained=False)
 

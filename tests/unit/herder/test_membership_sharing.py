@@ -30,7 +30,7 @@ from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.membership import Heartbeat
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import INIT, FakeBrokers
-from tests.support.flow_rig import FLOW, SETTINGS, flow_context
+from tests.support.flow_rig import FLOW, SETTINGS, changed, flow_context
 from tests.support.memberships import NOBODY, TASKS, THERE, Run
 
 
@@ -169,7 +169,7 @@ async def test_what_nobody_holds_is_fenced_before_it_is_given_away(brokers: Fake
     """
     clock = LoopClock()
     events = EventLog(clock)
-    settings = attrs.evolve(SETTINGS, copying=attrs.evolve(SETTINGS.copying, tasks_max=TASKS))
+    settings = changed(SETTINGS, copying=attrs.evolve(SETTINGS.source_connector.copying, tasks_max=TASKS))
     leader = GroupLeader(flow_context(clock, events, settings))
     held = {"a": Share(True, frozenset({0}), frozenset(range(512)))}
 

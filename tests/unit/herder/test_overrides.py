@@ -127,7 +127,10 @@ async def test_an_override_is_stored_then_applied(rig: OverridesRig) -> None:
     overrides = await rig.put(AB, topics="other", tasks_max=2)
 
     assert rig.targets.kept[AB].overrides == overrides
-    assert (rig.control.settings_of(AB).topics.names, rig.control.settings_of(AB).copying.tasks_max) == (("other",), 2)
+    assert (
+        rig.control.settings_of(AB).source_connector.topics.names,
+        rig.control.settings_of(AB).source_connector.copying.tasks_max,
+    ) == (("other",), 2)
     assert rig.control.settings_of(BA) == rig.control.file.flows[1]
     assert rig.acted == [AB]
     assert [event.by for event in rig.events.of(OverridesStored)] == ["alice"]
@@ -148,7 +151,7 @@ async def test_settings_are_parsed_once(rig: OverridesRig) -> None:
     await rig.put(AB, topics="other")
 
     assert parsed == [{"A->B.topics": "other"}]
-    assert rig.control.settings_of(AB).topics.names == ("other",)
+    assert rig.control.settings_of(AB).source_connector.topics.names == ("other",)
 
 
 async def test_what_changes_nothing_is_not_written(rig: OverridesRig) -> None:
@@ -165,7 +168,7 @@ async def test_flows_that_would_feed_each_other_are_refused(rig: OverridesRig) -
 
     with pytest.raises(OverrideRejectedError, match="shared"):
         await rig.put(BA, topics="shared")
-    assert rig.control.settings_of(BA).topics.names == ("west",)
+    assert rig.control.settings_of(BA).source_connector.topics.names == ("west",)
     assert BA not in rig.targets.kept
 
 
@@ -208,7 +211,10 @@ async def test_settings_stay_on_top_of_another_file(rig: OverridesRig) -> None:
 
     await rig.control.rebase(rig.read(_TEXT + "A->B.tasks.max = 3\nB->A.enabled = false\n"))
 
-    assert (rig.control.settings_of(AB).topics.names, rig.control.settings_of(AB).copying.tasks_max) == (("other",), 3)
+    assert (
+        rig.control.settings_of(AB).source_connector.topics.names,
+        rig.control.settings_of(AB).source_connector.copying.tasks_max,
+    ) == (("other",), 3)
     assert not rig.events.of(LiveSettingsRejected)
 
 
@@ -224,8 +230,11 @@ async def test_a_file_that_settings_do_not_fit_leaves_their_flow_as_it_was(rig: 
     (refused,) = rig.events.of(LiveSettingsRejected)
     assert refused.is_running
     assert during == before
-    assert rig.control.settings_of(BA).topics.names == ("other",)
-    assert (rig.control.settings_of(AB).topics.names, rig.control.settings_of(AB).copying.tasks_max) == (("east",), 3)
+    assert rig.control.settings_of(BA).source_connector.topics.names == ("other",)
+    assert (
+        rig.control.settings_of(AB).source_connector.topics.names,
+        rig.control.settings_of(AB).source_connector.copying.tasks_max,
+    ) == (("east",), 3)
 
 
 async def test_a_flow_that_its_overrides_keep_from_starting_follows_them(
@@ -253,7 +262,7 @@ async def test_a_flow_that_its_overrides_keep_from_starting_follows_them(
         started = await asyncio.wait_for(starting, 15)
 
     assert shown is FlowState.FAILED
-    assert started.topics.names == ("east",)
+    assert started.source_connector.topics.names == ("east",)
     assert runner.view().state is FlowState.STARTING
     assert len(rig.events.of(LiveSettingsRejected)) == 1
 
@@ -265,7 +274,7 @@ async def test_overrides_on_another_cluster_are_read_again(rig: OverridesRig) ->
     await rig.control.rebase(rig.read(_TEXT.replace("b:9092", "c:9092")))
 
     assert rig.control.stored(AB) == NOTHING_STORED
-    assert rig.control.settings_of(AB).topics.names == ("east",)
+    assert rig.control.settings_of(AB).source_connector.topics.names == ("east",)
     with pytest.raises(OverridesNotStoredError, match="not been read"):
         await rig.put(AB, topics="x")
 

@@ -34,7 +34,7 @@ def _read(tmp_path: Path, more: str = "") -> MirrorSettings:
 
 def _of(settings: MirrorSettings | None, flow: Flow = AB) -> tuple[str, ...]:
     assert settings is not None
-    return next(it.topics.names for it in settings.flows if it.flow == flow)
+    return next(it.source_connector.topics.names for it in settings.flows if it.flow == flow)
 
 
 def test_settings_are_compared_by_what_they_mean(tmp_path: Path) -> None:
@@ -92,11 +92,11 @@ async def test_the_owner_s_values_apply_to_its_flow_until_they_are_the_same(tmp_
 
     assert (_of(first), _of(first, CB)) == (("payments",), ("orders",))
     assert first is not None
-    assert first.flows[0].copying.tasks_max == 1
+    assert first.flows[0].source_connector.copying.tasks_max == 1
     assert again is None
     assert (_of(other), _of(other, CB)) == (("payments",), ("clicks",))
     assert (_of(back), _of(back, CB)) == (("orders",), ("clicks",))
-    assert owners.file.flows[0].copying.tasks_max == 7
+    assert owners.file.flows[0].source_connector.copying.tasks_max == 7
 
 
 async def test_live_settings_stay_over_the_owner_s(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ async def test_live_settings_stay_over_the_owner_s(tmp_path: Path) -> None:
     assert settings.with_live is not None
     live = settings.with_live({"A->B.topics": "live"})
 
-    assert (_of(live), live.flows[0].copying.tasks_max) == (("live",), 3)
+    assert (_of(live), live.flows[0].source_connector.copying.tasks_max) == (("live",), 3)
 
 
 async def test_a_file_that_is_read_again_keeps_the_owner_s_values(tmp_path: Path) -> None:

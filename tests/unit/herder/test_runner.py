@@ -42,7 +42,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FakeBrokers, topics_with
-from tests.support.flow_rig import FLOW, SETTINGS, HopelessError, flow_context
+from tests.support.flow_rig import FLOW, SETTINGS, HopelessError, changed, flow_context
 from tests.support.source_tasks import PretendedEpochs
 
 
@@ -172,11 +172,8 @@ async def test_a_flow_has_the_groups_that_its_settings_ask_for(
 ) -> None:
     """Disabled heartbeats have no group; a flow that is not enabled has no other (MirrorHeartBeatConnectorTest)."""
     clock = LoopClock()
-    settings = attrs.evolve(
-        SETTINGS,
-        is_enabled=is_enabled,
-        heartbeats=attrs.evolve(SETTINGS.heartbeats, is_emitted=emits_heartbeats),
-    )
+    beats = attrs.evolve(SETTINGS.heartbeat_connector, is_emitted=emits_heartbeats)
+    settings = changed(attrs.evolve(SETTINGS, heartbeat_connector=beats), is_enabled=is_enabled)
     runner = FlowRunner(settings, PretendedEpochs(), clock=clock, events=EventLog(clock), jitter=lambda: 0.5)
 
     view = runner.view()
@@ -279,18 +276,20 @@ async def test_what_a_restart_touches(
 
 async def test_other_settings_restart_only_the_connector_that_reads_them() -> None:
     """Copying goes on meanwhile; a setting of the source connector is left to a restart of the flow."""
-    changed = attrs.evolve(SETTINGS, checkpoints=attrs.evolve(SETTINGS.checkpoints, groups=("billing",)))
+    other = changed(SETTINGS, checkpoint_connector=attrs.evolve(SETTINGS.checkpoint_connector, groups=("billing",)))
     async with rig() as flow:
         flow.checkpoints.connector = CHECKPOINT
-        is_done = flow.runner.adopt(changed)
+        is_done = flow.runner.adopt(other)
         await asyncio.sleep(1)
         restarts = [group.view().restarts for group in (flow.source, flow.checkpoints, flow.heartbeats)]
-        in_use = flow.runner.settings, flow.checkpoints._settings
-        is_too_much = flow.runner.adopt(attrs.evolve(changed, copying=attrs.evolve(changed.copying, tasks_max=7)))
+        in_use = flow.runner.settings, flow.checkpoints._config
+        is_too_much = flow.runner.adopt(
+            changed(other, copying=attrs.evolve(other.source_connector.copying, tasks_max=7))
+        )
         flow.runner.drain(within_s=5.0)
 
-    assert (is_done, restarts, in_use) == (True, [0, 1, 0], (changed, changed))
-    assert (is_too_much, flow.runner.settings) == (False, changed)
+    assert (is_done, restarts, in_use) == (True, [0, 1, 0], (other, other.checkpoint_connector))
+    assert (is_too_much, flow.runner.settings) == (False, other)
 
 
 async def test_a_refresh_restarts_nothing() -> None:
@@ -364,7 +363,7 @@ async def test_groups_are_translated_while_copying_rests_from_the_start(
 ) -> None:
     """The source connector was paused or stopped, then the node restarted: the stored positions are read."""
     brokers, clock, source = FakeBrokers(), LoopClock(), TopicPartition("orders", 0)
-    topic = SETTINGS.offset_storage.topic
+    topic = SETTINGS.source_connector.offset_storage.topic
     brokers.topics = topics_with(topic, [0])
     runner = FlowRunner(SETTINGS, PretendedEpochs(), clock=clock, events=EventLog(clock), jitter=lambda: 0.5)
     runner.requests.apply(rest(NO_OVERRIDES, SOURCE))

@@ -206,7 +206,7 @@ async def test_a_flow_restarts_once_the_change_before_is_done(tmp_path: Path) ->
 
     assert (is_in_use, at_once, again) == (False, 1, True)
     assert [[one.flow for one in changes.changed] for changes in rig.flows.changes] == [[BA], [AB]]
-    assert {flow: runner.settings.topics.names for flow, runner in rig.flows.running.items()} == {
+    assert {flow: runner.settings.source_connector.topics.names for flow, runner in rig.flows.running.items()} == {
         AB: ("south",),
         BA: ("north",),
     }

@@ -10,7 +10,7 @@ from typing import cast
 import attrs
 import pytest
 
-from mm2py.config.worker import MembershipSettings
+from mm2py.config.worker import WorkerConfig
 from mm2py.errors import ClusterUnreachableError, Mm2Error
 from mm2py.herder import worker_membership
 from mm2py.herder.runner import FlowRunner
@@ -32,7 +32,7 @@ NOBODY = GroupMembers()
 JAVA = GroupMembers("Stable", "connect", "sessioned", (GroupMember("m", "/10.0.0.1"),))
 THERE = encode_candidate(Candidate(Node("elsewhere", 7, "another machine", "1")))
 OURS = GroupMembers("Stable", "connect", "mm2py-1", (GroupMember("m", "/10.0.0.2", THERE),))
-SETTINGS = MembershipSettings(group="connect", session_ms=6_000, heartbeat_ms=2_000)
+SETTINGS = WorkerConfig(group_id="connect", session_ms=6_000, heartbeat_ms=2_000)
 JAVA_RUNS = "Java MirrorMaker, at 10.0.0.1 runs A->B, as a worker of group connect"
 ROUND_S = 5.0
 
@@ -141,7 +141,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return what runs a worker's membership."""
 
     @asynccontextmanager
-    async def running(place: Place, settings: MembershipSettings = SETTINGS) -> AsyncIterator[Running]:
+    async def running(place: Place, settings: WorkerConfig = SETTINGS) -> AsyncIterator[Running]:
         monkeypatch.setattr(worker_membership, "Cluster", Target)
         monkeypatch.setattr(worker_membership, "Membership", place.at)
         clock = LoopClock()

@@ -17,7 +17,7 @@ from mm2py.storage.override_store import NOT_SEEN, OverrideStore
 from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FakeBrokers, empty, topics_with
-from tests.support.flow_rig import SETTINGS
+from tests.support.flow_rig import SETTINGS, changed
 
 
 @pytest.mark.parametrize("start", [0, 1], ids=["a disk was lost", "an operator deleted them"])
@@ -30,7 +30,7 @@ async def test_overrides_whose_topic_lost_all_records_are_kept_again(
     What is paused is still paused for the next daemon. Records that were deleted leave the log's end where it was.
     """
     brokers = FakeBrokers()
-    store = OverrideStore(attrs.evolve(SETTINGS, target=brokers.endpoint), LoopClock())
+    store = OverrideStore(changed(SETTINGS, target=brokers.endpoint), LoopClock())
     brokers.topics = topics_with(store.topic, [0])
     monkeypatch.setattr(override_store, "Cluster", partial(Cluster, opener=brokers.open))
     kept = await store.write(verbs.pause_topic(NO_OVERRIDES, "orders"), before=NOTHING_STORED, by="ann")
@@ -45,7 +45,7 @@ async def test_overrides_of_each_flow_are_kept_again_in_a_topic_of_many(monkeypa
     """One topic has those of several flows, and a worker's connectors: what is kept again first is not all of it."""
     brokers = FakeBrokers()
     brokers.topics = topics_with("configs", [0])
-    settings = attrs.evolve(SETTINGS, target=brokers.endpoint, config_storage=StorageSettings("configs"))
+    settings = changed(SETTINGS, target=brokers.endpoint, config_storage=StorageSettings("configs"))
     stores = [OverrideStore(attrs.evolve(settings, flow=Flow(it, "B")), LoopClock()) for it in ("A", "C")]
     monkeypatch.setattr(override_store, "Cluster", partial(Cluster, opener=brokers.open))
     pause = verbs.pause_topic(NO_OVERRIDES, "orders")

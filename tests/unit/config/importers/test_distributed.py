@@ -10,7 +10,7 @@ import pytest
 from mm2py.config.importers.distributed import import_distributed, masked, read_worker, unmasked
 from mm2py.config.problem import Problem
 from mm2py.config.settings import MirrorSettings, import_settings
-from mm2py.config.worker import MembershipSettings
+from mm2py.config.worker import WorkerConfig
 from tests.support.config_files import problems_of, refusals_of
 
 
@@ -78,7 +78,7 @@ def test_the_worker_is_in_its_group_as_its_file_says(load: Load, monkeypatch: py
     found = load({"us-west": SOURCE, "mirus": MIRUS}, WORKER + lines)
     alone = load(None, WORKER + lines)
 
-    assert found.worker == alone.worker == MembershipSettings("mirrors", session_ms=9_000)
+    assert found.worker == alone.worker == WorkerConfig("mirrors", session_ms=9_000)
     assert {flow.group_id for flow in found.flows} == {"mirrors-west", "mirrors-mirus"}
     assert not load(copy_on_second_node="warn").worker.refuses
 
@@ -90,8 +90,11 @@ def test_all_flows_share_the_worker_s_topics(load: Load) -> None:
     flows = {str(flow.flow): flow for flow in settings.flows}
     assert set(flows) == {"west->east", "mirus->target"}
     for flow in flows.values():
-        assert (flow.offset_storage.topic, flow.offset_storage.replication_factor) == ("offsets", 1)
-        assert (flow.config_storage.topic, flow.config_storage.replication_factor) == ("configs", 3)
+        assert (
+            flow.source_connector.offset_storage.topic,
+            flow.source_connector.offset_storage.replication_factor,
+        ) == ("offsets", 1)
+        assert (flow.worker.config_storage.topic, flow.worker.config_storage.replication_factor) == ("configs", 3)
         assert flow.target.bootstrap_servers == ("t:9092",)
     assert {alias: end.bootstrap_servers for alias, end in settings.clusters.items()} == {
         "west": ("w:9092",), "east": ("t:9092",), "mirus": ("m:9092",), "target": ("t:9092",)
@@ -127,7 +130,7 @@ def test_an_override_is_a_line_of_the_worker(load: Load) -> None:
     """As in Mirus, whose start script sets `rest.port`."""
     settings = load({"us-west": SOURCE}, offset_storage_topic="others", rest_port="8084")
 
-    assert settings.flows[0].offset_storage.topic == "others"
+    assert settings.flows[0].source_connector.offset_storage.topic == "others"
     assert [str(listener) for listener in settings.rest.listeners] == ["http://127.0.0.1:8084"]
 
 

@@ -47,8 +47,8 @@ def test_two_files_and_a_topic_are_a_flow(load: Load) -> None:
     assert str(flow.flow) == "mirror-group->target"
     assert flow.is_enabled
     assert (flow.source.bootstrap_servers, flow.target.bootstrap_servers) == (("source:9092",), ("target:9092",))
-    assert flow.topics.names == ("orders",)
-    assert flow.offset_storage.topic == "mm2-offsets.mirror-group.internal"
+    assert flow.source_connector.topics.names == ("orders",)
+    assert flow.source_connector.offset_storage.topic == "mm2-offsets.mirror-group.internal"
     assert set(settings.clusters) == {"mirror-group", "target"}
 
 
@@ -57,7 +57,10 @@ def test_the_mirror_begins_where_the_group_stands(load: Load) -> None:
     settings = load()
     flow = only_flow(settings)
 
-    assert (flow.copying.start_group, flow.copying.auto_offset_reset) == ("mirror-group", "earliest")
+    assert (flow.source_connector.copying.start_group, flow.source_connector.copying.auto_offset_reset) == (
+        "mirror-group",
+        "earliest",
+    )
     assert "consumer.properties:2: group.id: the mirror starts at this group's committed" in str(settings.notes[0])
 
 
@@ -65,7 +68,7 @@ def test_a_consumer_begins_at_the_end_unless_told_otherwise(load: Load) -> None:
     """Without auto.offset.reset the first MirrorMaker's consumer skips what is there; so does the flow, and says so."""
     settings = load(CONSUMER.replace("auto.offset.reset = earliest\n", ""))
 
-    assert only_flow(settings).copying.auto_offset_reset == "latest"
+    assert only_flow(settings).source_connector.copying.auto_offset_reset == "latest"
     assert any(note.key == "auto.offset.reset" and "from their end" in note.message for note in settings.notes)
 
 
@@ -73,14 +76,17 @@ def test_new_features_are_off(load: Load) -> None:
     """Nothing is written but records, positions and what copying needs; brokers say how often topics are replicated."""
     flow = only_flow(load())
 
-    assert not flow.heartbeats.is_emitted
-    assert not flow.topics.heartbeats_enabled
-    assert not flow.checkpoints.is_emitted
-    assert not flow.offset_syncs.is_emitted
-    assert not flow.topic_sync.configs_enabled
-    assert not flow.topic_sync.acls_enabled
-    assert (flow.topics.replication_factor, flow.offset_storage.replication_factor) == (-1, -1)
-    assert "__consumer_offsets" in flow.topics.exclude
+    assert not flow.heartbeat_connector.is_emitted
+    assert not flow.source_connector.topics.heartbeats_enabled
+    assert not flow.checkpoint_connector.is_emitted
+    assert not flow.source_connector.offset_syncs.is_emitted
+    assert not flow.source_connector.topic_sync.configs_enabled
+    assert not flow.source_connector.topic_sync.acls_enabled
+    assert (
+        flow.source_connector.topics.replication_factor,
+        flow.source_connector.offset_storage.replication_factor,
+    ) == (-1, -1)
+    assert "__consumer_offsets" in flow.source_connector.topics.exclude
 
 
 def test_whatever_is_selected_keeps_its_name(load: Load) -> None:
@@ -88,7 +94,9 @@ def test_whatever_is_selected_keeps_its_name(load: Load) -> None:
     flow = only_flow(load(include=".*heartbeats|orders"))
 
     names = ("device-heartbeats", "heartbeats", "orders", "target.heartbeats")
-    assert selected_topics(flow, dict.fromkeys((*names, "other"), 1)).remote_of == dict(zip(names, names, strict=True))
+    assert selected_topics(flow.source_connector, dict.fromkeys((*names, "other"), 1)).remote_of == dict(
+        zip(names, names, strict=True)
+    )
 
 
 def test_each_client_gets_its_own_settings(load: Load) -> None:
@@ -103,9 +111,12 @@ def test_each_client_gets_its_own_settings(load: Load) -> None:
     flow = only_flow(load(consumer, producer))
 
     assert (flow.source.security.protocol, flow.target.security.protocol) == ("SSL", "SASL_PLAINTEXT")
-    assert (flow.limits.fetch_min_bytes, flow.limits.produce_request_max_bytes) == (7, 70000)
+    assert (flow.source_connector.limits.fetch_min_bytes, flow.source_connector.limits.produce_request_max_bytes) == (
+        7,
+        70000,
+    )
     assert (flow.source.client_id, flow.target.client_id) == ("mirror-group->target", "writer")
-    assert flow.topics.refresh_interval_s == 30.0
+    assert flow.source_connector.topics.refresh_interval_s == 30.0
 
 
 @pytest.mark.parametrize(
@@ -119,7 +130,7 @@ def test_each_client_gets_its_own_settings(load: Load) -> None:
 )
 def test_topics_are_read_as_the_first_mirror_maker_does(load: Load, written: str, read: str) -> None:
     """A comma is a bar, blanks and outer quotes are nothing."""
-    assert only_flow(load(include=written)).topics.names == (read,)
+    assert only_flow(load(include=written)).source_connector.topics.names == (read,)
 
 
 def test_every_option_counts(load: Load) -> None:
@@ -135,7 +146,11 @@ def test_every_option_counts(load: Load) -> None:
     flow = only_flow(settings)
     noted = {note.key for note in settings.notes}
 
-    assert (flow.copying.tasks_max, flow.copying.offset_flush_interval_ms, str(flow.flow)) == (4, 5000, "west->target")
+    assert (
+        flow.source_connector.copying.tasks_max,
+        flow.source_connector.copying.offset_flush_interval_ms,
+        str(flow.flow),
+    ) == (4, 5000, "west->target")
     assert noted >= {"--whitelist", "--abort.on.send.failure", "--consumer.rebalance.listener"}
 
 
@@ -219,4 +234,4 @@ def test_a_group_that_names_no_topic_needs_an_alias(load: Load) -> None:
     assert problem.startswith(
         "consumer.properties:2: group.id: positions cannot be stored under the name 'mirror group!'"
     )
-    assert only_flow(load(consumer, source_alias="west")).copying.start_group == "mirror group!"
+    assert only_flow(load(consumer, source_alias="west")).source_connector.copying.start_group == "mirror group!"

@@ -79,11 +79,27 @@ def test_a_connector_is_a_flow(load: Load) -> None:
 
     assert str(flow.flow) == "mirus-source->target"
     assert (flow.source.bootstrap_servers, flow.target.bootstrap_servers) == (("source:9092",), ("target:9092",))
-    assert (flow.source.client_id, flow.is_enabled, remote_names_of(flow)("a.b")) == ("mirus", True, "a.b")
-    assert flow.topics.refresh_interval_s == 60.0
-    assert not any((flow.heartbeats.is_emitted, flow.checkpoints.is_emitted, flow.offset_syncs.is_emitted))
-    assert not any((flow.topic_sync.configs_enabled, flow.topic_sync.acls_enabled, flow.topics.heartbeats_enabled))
-    assert (flow.offset_storage.topic, flow.offset_storage.replication_factor) == (
+    assert (flow.source.client_id, flow.is_enabled, remote_names_of(flow.source_connector)("a.b")) == (
+        "mirus",
+        True,
+        "a.b",
+    )
+    assert flow.source_connector.topics.refresh_interval_s == 60.0
+    assert not any(
+        (
+            flow.heartbeat_connector.is_emitted,
+            flow.checkpoint_connector.is_emitted,
+            flow.source_connector.offset_syncs.is_emitted,
+        )
+    )
+    assert not any(
+        (
+            flow.source_connector.topic_sync.configs_enabled,
+            flow.source_connector.topic_sync.acls_enabled,
+            flow.source_connector.topics.heartbeats_enabled,
+        )
+    )
+    assert (flow.source_connector.offset_storage.topic, flow.source_connector.offset_storage.replication_factor) == (
         "mm2-offsets.mirus-source.internal",
         1,
     )
@@ -103,7 +119,7 @@ def test_any_of_three_ways_selects_a_topic(load: Load, lines: str, topics: tuple
     """Names are names: their dots match dots alone. Without any, nothing is mirrored, as with Mirus."""
     flow = only_flow(load(CONNECTOR.replace("topics.whitelist = test", lines)))
 
-    assert flow.topics.names == topics
+    assert flow.source_connector.topics.names == topics
 
 
 def test_whatever_is_selected_keeps_its_name(load: Load) -> None:
@@ -111,13 +127,15 @@ def test_whatever_is_selected_keeps_its_name(load: Load) -> None:
     names = ("heartbeats", "device-heartbeats", "target.heartbeats", "orders.replica")
     flow = only_flow(load(CONNECTOR.replace("= test", f"= {', '.join(names)}")))
 
-    assert selected_topics(flow, dict.fromkeys((*names, "other"), 1)).remote_of == dict(zip(names, names, strict=True))
+    assert selected_topics(flow.source_connector, dict.fromkeys((*names, "other"), 1)).remote_of == dict(
+        zip(names, names, strict=True)
+    )
 
 
 def test_what_the_target_lacks_is_replicated_as_its_brokers_say(load: Load) -> None:
     """As topics are that they create by themselves, unless the connector's file says otherwise."""
-    assert only_flow(load()).topics.replication_factor == -1
-    assert only_flow(load(CONNECTOR + "replication.factor = 3\n")).topics.replication_factor == 3
+    assert only_flow(load()).source_connector.topics.replication_factor == -1
+    assert only_flow(load(CONNECTOR + "replication.factor = 3\n")).source_connector.topics.replication_factor == 3
 
 
 def test_no_topic_at_all_is_noted(load: Load) -> None:
@@ -131,8 +149,8 @@ def test_the_monitor_s_interval_is_that_of_new_topics(load: Load) -> None:
     """Milliseconds become seconds, at least one; what is no number is a problem of its own line."""
     connector = CONNECTOR + "monitor.poll.wait.ms = {}\n"
 
-    assert only_flow(load(connector.format(90_500))).topics.refresh_interval_s == 90.0
-    assert only_flow(load(connector.format(100))).topics.refresh_interval_s == 1.0
+    assert only_flow(load(connector.format(90_500))).source_connector.topics.refresh_interval_s == 90.0
+    assert only_flow(load(connector.format(100))).source_connector.topics.refresh_interval_s == 1.0
     assert refusals_of(load, connector.format("often")) == [
         "mirus.properties:6: monitor.poll.wait.ms: expected a whole number, found 'often'"
     ]
@@ -154,8 +172,8 @@ def test_the_quickstart_runs_as_it_is(load: Load) -> None:
     settings = judged(load(QUICKSTART, WORKER.replace("target:", "localhost:"), name="quickstart.json"))
     flow = only_flow(settings)
 
-    assert (flow.copying.tasks_max, flow.topics.names) == (5, ("test",))
-    assert remote_names_of(flow)("test") == "test.mirror"
+    assert (flow.source_connector.copying.tasks_max, flow.source_connector.topics.names) == (5, ("test",))
+    assert remote_names_of(flow.source_connector)("test") == "test.mirror"
     assert not [note for note in settings.notes if "destination.topic" in note.key or "one cluster" in note.message]
 
 
@@ -163,12 +181,12 @@ def test_a_prefix_and_a_policy_of_one_s_own_go_together(load: Load) -> None:
     """Whatever class names remote topics, what Mirus adds is added."""
     lines = "destination.topic.name.prefix = eu-\nreplication.policy.class = default\n"
 
-    assert remote_names_of(only_flow(load(CONNECTOR + lines)))("test") == "mirus-source.eu-test"
+    assert remote_names_of(only_flow(load(CONNECTOR + lines)).source_connector)("test") == "mirus-source.eu-test"
 
 
 def test_a_router_sees_a_prefix_and_a_suffix(load: Load) -> None:
     """Mirus's task adds them to the name before the transforms run."""
-    assert remote_names_of(only_flow(load(CONNECTOR + ROUTER)))("test") == "eu-test"
+    assert remote_names_of(only_flow(load(CONNECTOR + ROUTER)).source_connector)("test") == "eu-test"
 
 
 @pytest.mark.parametrize(

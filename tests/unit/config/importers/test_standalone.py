@@ -79,17 +79,17 @@ def load(read: Callable[..., Imported]) -> Load:
 
 
 def _groups(flow: FlowSettings) -> tuple[bool, bool, bool]:
-    return flow.is_enabled, flow.is_enabled and flow.checkpoints.is_emitted, flow.heartbeats.is_emitted
+    is_enabled, checkpoints = flow.is_enabled, flow.checkpoint_connector
+    return is_enabled, is_enabled and checkpoints.is_emitted, flow.heartbeat_connector.is_emitted
 
 
 def test_the_files_that_kip_382_prints_run(read: Callable[..., Imported]) -> None:
     """KIP-382's worker and connector are a flow from upstream to target, without a problem and without a note."""
-    settings = import_settings(read(KIP_WORKER, {"connector.properties": KIP_CONNECTOR}))
-    flow = only_flow(settings)
+    flow = only_flow(settings := import_settings(read(KIP_WORKER, {"connector.properties": KIP_CONNECTOR})))
 
     assert str(flow.flow) == "upstream->target"
     assert (flow.source.bootstrap_servers, flow.target.bootstrap_servers) == (("host1:9092",), ("host2:9092",))
-    assert (flow.topics.names, flow.copying.tasks_max, _groups(flow)) == ((".*",), 1, (True, False, False))
+    assert (flow.source_connector.topics.names, _groups(flow)) == ((".*",), (True, False, False))
     assert settings.notes == ()
 
 
@@ -106,11 +106,11 @@ def test_the_json_that_kip_382_posts_runs(read: Callable[..., Imported]) -> None
 
 def test_json_with_the_config_inside(read: Callable[..., Imported]) -> None:
     """The body of POST /connectors has the config in an object of its own; numbers count as texts."""
-    config = '"connector.class": "MirrorSource", "tasks.max": 3, "source.cluster.bootstrap.servers": "a:1"'
-    text = f'{{"name": "s", "config": {{{config}, "source.cluster.alias": "A"}}}}'
-    flow = only_flow(import_settings(read(WORKER, {"s.json": text})))
+    own = '"connector.class": "MirrorSource", "tasks.max": 3, "source.cluster.bootstrap.servers": "a:1"'
+    text = f'{{"name": "s", "config": {{{own}, "source.cluster.alias": "A"}}}}'
+    config = only_flow(import_settings(read(WORKER, {"s.json": text}))).source_connector
 
-    assert (str(flow.flow), flow.copying.tasks_max, flow.source.bootstrap_servers) == ("A->target", 3, ("a:1",))
+    assert (str(config.flow), config.copying.tasks_max, config.source.bootstrap_servers) == ("A->target", 3, ("a:1",))
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ def test_each_connector_s_own_settings_count(load: Load) -> None:
     flow = only_flow(settings)
     notes = [str(note) for note in settings.notes]
 
-    assert (flow.topics.names, flow.copying.tasks_max) == (("orders",), 4)
-    assert (flow.checkpoints.emit_interval_s, flow.checkpoints.groups) == (8.0, ("g1",))
-    assert flow.heartbeats.interval_s == 9.0
+    assert (flow.source_connector.topics.names, flow.source_connector.copying.tasks_max) == (("orders",), 4)
+    assert (flow.checkpoint_connector.emit_interval_s, flow.checkpoint_connector.groups) == (8.0, ("g1",))
+    assert flow.heartbeat_connector.interval_s == 9.0
     assert "2.properties:6: topics: overruled by 1.properties:6: a flow has one such setting" in notes
     assert any(note.startswith("2.properties:7: tasks.max: without effect: tasks.max") for note in notes)
 
@@ -200,7 +200,7 @@ def test_a_setting_that_only_another_connector_reads_has_no_effect(load: Load) -
     settings = load(WORKER, f"{SOURCE}{stray}refresh.groups.interval.seconds = 600\n", CHECKPOINT)
     flow = only_flow(settings)
 
-    assert (flow.checkpoints.is_emitted, flow.checkpoints.is_synced) == (True, False)
+    assert (flow.checkpoint_connector.is_emitted, flow.checkpoint_connector.is_synced) == (True, False)
     assert [str(note) for note in settings.notes] == [
         (
             f"1.properties:{line}: {key}: without effect: only a MirrorCheckpointConnector reads it (write it in "
@@ -256,7 +256,7 @@ def test_several_flows_run_in_one_worker(load: Load) -> None:
 
     assert [str(flow.flow) for flow in settings.flows] == ["A->B", "C->B"]
     assert [flow.source.bootstrap_servers for flow in settings.flows] == [("source:9092",), ("third:9092",)]
-    assert {flow.copying.offset_flush_interval_ms for flow in settings.flows} == {7000}
+    assert {flow.source_connector.copying.offset_flush_interval_ms for flow in settings.flows} == {7000}
 
 
 def test_clients_are_reached_as_their_prefixes_say(load: Load) -> None:
@@ -272,8 +272,8 @@ def test_clients_are_reached_as_their_prefixes_say(load: Load) -> None:
     flow = only_flow(load(worker, connector))
 
     assert (flow.source.security.protocol, flow.target.security.protocol) == ("SASL_SSL", "SSL")
-    assert (flow.limits.fetch_min_bytes, flow.limits.fetch_max_wait_ms) == (7, 9)
-    assert (flow.limits.produce_request_max_bytes, flow.target.client_id) == (70000, "mine")
+    assert (flow.source_connector.limits.fetch_min_bytes, flow.source_connector.limits.fetch_max_wait_ms) == (7, 9)
+    assert (flow.source_connector.limits.produce_request_max_bytes, flow.target.client_id) == (70000, "mine")
 
 
 def test_records_go_where_the_worker_writes(load: Load) -> None:
@@ -320,8 +320,8 @@ def test_what_a_worker_keeps_in_files_is_kept_on_the_target(load: Load) -> None:
     worker = WORKER + "offset.storage.file.filename = /tmp/connect.offsets\n"
     settings = load(worker, SOURCE + "offset-syncs.topic.replication.factor = 1\nreplication.factor = 2\n")
 
-    assert only_flow(settings).offset_storage.topic == "mm2-offsets.A.internal"
-    assert only_flow(settings).offset_storage.replication_factor == 1
+    assert only_flow(settings).source_connector.offset_storage.topic == "mm2-offsets.A.internal"
+    assert only_flow(settings).source_connector.offset_storage.replication_factor == 1
     (note,) = settings.notes
     assert str(note).startswith("worker.properties:2: offset.storage.file.filename: without effect")
 
@@ -331,14 +331,14 @@ def test_what_is_about_the_process_is_in_the_worker_s_file(load: Load) -> None:
     settings = load(WORKER + "spark.ui.port = 4050\nlog.level = debug\ncopy.epoch.ms = 700\n", SOURCE)
 
     assert (settings.spark["spark.ui.port"], settings.log_level) == ("4050", "debug")
-    assert only_flow(settings).copying.epoch_ms == 700
+    assert only_flow(settings).source_connector.copying.epoch_ms == 700
 
 
 def test_a_connector_s_settings_in_the_worker_s_file(load: Load) -> None:
     """A worker hands none of its settings to connectors; who expects that is told where to write them."""
     settings = load(WORKER + "replication.factor = 1\n", SOURCE)
 
-    assert only_flow(settings).topics.replication_factor == 2
+    assert only_flow(settings).source_connector.topics.replication_factor == 2
     assert [str(note) for note in settings.notes] == [
         "worker.properties:2: replication.factor: has no effect in a worker's file (write it in the connector's file)"
     ]
@@ -364,7 +364,7 @@ def test_transforms_carry_over(load: Load) -> None:
     )
     (problem,) = refusals_of(load, WORKER, SOURCE + f"transforms = two\ntransforms.two.type = {package}.Cast$Value\n")
 
-    (step,) = fine.flows[0].transforms.steps
+    (step,) = fine.flows[0].source_connector.transforms.steps
     assert (step.kind, step.settings["headers"]) == ("DropHeaders", "a")
     assert problem.startswith(f"1.properties:7: transforms.two.type: {package}.Cast$Value is not supported")
 
@@ -380,7 +380,7 @@ def test_a_connector_cannot_route_record_by_record(load: Load) -> None:
     assert (problem.where, problem.key) == ("1.properties:7", "transforms.days.type")
     assert problem.message.startswith(f"{package}.TimestampRouter is not supported: all records of a source partition")
     assert problem.hint.startswith("rename whole topics with a RegexRouter, or mirror to one remote topic and split it")
-    assert [step.kind for step in only_flow(fine).transforms.steps] == ["RegexRouter"]
+    assert [step.kind for step in only_flow(fine).source_connector.transforms.steps] == ["RegexRouter"]
 
 
 def test_hints_fit_the_file(load: Load) -> None:
@@ -418,9 +418,10 @@ def test_unknown_keys_are_noted_as_they_are_written(load: Load) -> None:
 
 def test_overrides_are_written_as_in_mirror_makers_file(load: Load) -> None:
     """--override names flows and clusters, and beats what the files say."""
-    settings = load(WORKER, SOURCE + "topics = a\n", **{"A->B.topics": "b", "B.offset.flush.interval.ms": "7"})
+    overrides = {"A->B.topics": "b", "B.offset.flush.interval.ms": "7"}
+    config = only_flow(load(WORKER, SOURCE + "topics = a\n", **overrides)).source_connector
 
-    assert (only_flow(settings).topics.names, only_flow(settings).copying.offset_flush_interval_ms) == (("b",), 7)
+    assert (config.topics.names, config.copying.offset_flush_interval_ms) == (("b",), 7)
 
 
 def test_all_problems_come_at_once_file_by_file(load: Load) -> None:

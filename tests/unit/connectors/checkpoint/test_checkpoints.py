@@ -26,7 +26,7 @@ from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.checkpointing import Shift
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FETCH, OFFSET_FETCH, FakeBrokers, FakePartition, FakeTopic
-from tests.support.flow_rig import SETTINGS, flow_context
+from tests.support.flow_rig import SETTINGS, changed, checkpoint_context
 
 
 TOPIC = "A.checkpoints.internal"
@@ -55,7 +55,7 @@ class CheckpointsRig:
 
     def choose(self, settings: FlowSettings = SETTINGS) -> None:
         """Make the checkpoints, with classes of one's own."""
-        context = flow_context(self.clock, self.events, settings)
+        context = checkpoint_context(self.clock, self.events, settings)
         self.reach = context.reach
         self.made = Checkpoints(
             context,
@@ -189,8 +189,12 @@ class ChoosyPolicy(DefaultReplicationPolicy):
         return {HERE.topic: None}[topic]
 
 
-CHOOSY_FILTER = attrs.evolve(SETTINGS, topics=attrs.evolve(SETTINGS.topics, filter_class=f"{__name__}.ChoosyFilter"))
-CHOOSY_POLICY = attrs.evolve(SETTINGS, policy=attrs.evolve(SETTINGS.policy, class_name=f"{__name__}.ChoosyPolicy"))
+CHOOSY_FILTER = changed(
+    SETTINGS, topics=attrs.evolve(SETTINGS.source_connector.topics, filter_class=f"{__name__}.ChoosyFilter")
+)
+CHOOSY_POLICY = changed(
+    SETTINGS, policy=attrs.evolve(SETTINGS.source_connector.policy, class_name=f"{__name__}.ChoosyPolicy")
+)
 
 
 @pytest.mark.parametrize("settings", [CHOOSY_FILTER, CHOOSY_POLICY], ids=["filter", "policy"])

@@ -17,14 +17,16 @@ from mm2py.telemetry.events import StepFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.groups.consumer_groups import ListedGroups
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import SETTINGS, flow_context
+from tests.support.flow_rig import SETTINGS, changed, checkpoint_context
 
 
 async def test_rounds_become_rarer_the_longer_translations_are_not_ready() -> None:
     """The usual interval is reached, because a round asks for the offsets of all groups; later ones begin again."""
     clock = LoopClock()
-    group = CheckpointGroup(flow_context(clock, EventLog(clock)), forward=cast("Any", None), way_back=cast("Any", None))
-    interval_s = SETTINGS.checkpoints.emit_interval_s
+    group = CheckpointGroup(
+        checkpoint_context(clock, EventLog(clock)), forward=cast("Any", None), way_back=cast("Any", None)
+    )
+    interval_s = SETTINGS.checkpoint_connector.emit_interval_s
     unready, begun = [True] * 9 + [False] + [True] * 2, list[float]()
 
     async def emit(_: object) -> None:
@@ -58,8 +60,8 @@ class _Listed:
 
 async def test_a_custom_filter_that_fails_stops_no_group(events: EventLog) -> None:
     """A group that it does not expect is reported, once; those that are followed already stay so."""
-    chosen = attrs.evolve(SETTINGS.checkpoints, group_filter_class=f"{__name__}.ChoosyFilter")
-    context = flow_context(LoopClock(), events, attrs.evolve(SETTINGS, checkpoints=chosen))
+    chosen = attrs.evolve(SETTINGS.checkpoint_connector, group_filter_class=f"{__name__}.ChoosyFilter")
+    context = checkpoint_context(LoopClock(), events, changed(SETTINGS, checkpoint_connector=chosen))
     group = CheckpointGroup(context, forward=cast("Any", None), way_back=cast("Any", None))
     listed = _Listed(("g-1", "g-0"))
     await group._refresh(cast("Any", listed))
@@ -77,8 +79,8 @@ async def test_groups_are_listed_every_half_minute_or_when_an_operator_asks(
     events: EventLog, *, refresh_enabled: bool, expected: list[str]
 ) -> None:
     """A file that switches it off is followed; an operator's request is carried out all the same."""
-    chosen = attrs.evolve(SETTINGS.checkpoints, refresh_enabled=refresh_enabled)
-    context = flow_context(LoopClock(), events, attrs.evolve(SETTINGS, checkpoints=chosen))
+    chosen = attrs.evolve(SETTINGS.checkpoint_connector, refresh_enabled=refresh_enabled)
+    context = checkpoint_context(LoopClock(), events, changed(SETTINGS, checkpoint_connector=chosen))
     group = CheckpointGroup(context, forward=cast("Any", None), way_back=cast("Any", None))
     listed = _Listed(("g-1",))
     await group._refresh(cast("Any", listed))

@@ -20,7 +20,7 @@ from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.consumer_groups import Groups
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import DESCRIBE, OFFSET_COMMIT, OFFSET_FETCH, FakeBrokers, FakePartition, FakeTopic
-from tests.support.flow_rig import FLOW, SETTINGS, flow_context
+from tests.support.flow_rig import FLOW, SETTINGS, changed, checkpoint_context
 
 
 REMOTE = TopicPartition("A.foo", 0)
@@ -85,9 +85,9 @@ class GroupOffsetsRig:
     may_write: bool = True
 
     def __attrs_post_init__(self) -> None:
-        checkpoints = attrs.evolve(SETTINGS.checkpoints, sync_rewinds=self.may_rewind)
+        checkpoints = attrs.evolve(SETTINGS.checkpoint_connector, sync_rewinds=self.may_rewind)
         self.offsets = GroupOffsets(
-            flow_context(self.clock, self.events, attrs.evolve(SETTINGS, checkpoints=checkpoints)),
+            checkpoint_context(self.clock, self.events, changed(SETTINGS, checkpoint_connector=checkpoints)),
             self.groups,
             last_of=lambda _group: self.last,
             ends_of=self.ends_of,

@@ -26,7 +26,7 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.topic_log import LogRecord
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import flow_context
+from tests.support.flow_rig import source_context
 from tests.support.flows import flow_settings
 
 
@@ -118,7 +118,7 @@ async def running(
     ledger = SimpleNamespace(states={state.source: state for state in [*idle, *states]})
     tasks = SimpleNamespace(ledger=ledger, outcomes=SimpleNamespace(listeners=[]))
     life = cast("SourceLife", SimpleNamespace(source=Cluster("A"), target=Cluster("B"), tasks=tasks))
-    syncs = OffsetSyncs(flow_context(clock, events, settings), translations, life)
+    syncs = OffsetSyncs(source_context(clock, events, settings), translations, life)
     is_at_target = keys.get("offset-syncs.topic.location") == "target"
     assert made == ["mm2-offset-syncs.A.internal on B" if is_at_target else "mm2-offset-syncs.B.internal on A"]
     async with asyncio.TaskGroup() as group:

@@ -24,7 +24,7 @@ from mm2py.model.herder.overrides import NO_OVERRIDES
 from mm2py.model.state import FlowState, FlowView
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import SETTINGS, flow_context
+from tests.support.flow_rig import SETTINGS, source_context
 from tests.support.source_tasks import PretendedEpochs, copied, mirrored, positions
 
 
@@ -83,7 +83,7 @@ class Mirror:
         assert {it.source: it for it in found} == {it.source: it for it in planned}
         self.epochs[task] = EpochPlan(
             *(SETTINGS.flow, task, 0, SETTINGS.source, SETTINGS.target, planned),
-            limits=SETTINGS.limits, epoch_ms=1_000, drain_ms=1_000,
+            limits=SETTINGS.source_connector.limits, epoch_ms=1_000, drain_ms=1_000,
         )  # fmt: skip
         return planned
 
@@ -179,7 +179,7 @@ async def _step(chance: random.Random, task: int, *both: Mirror) -> None:
 async def test_nothing_is_missed_without_a_look_at_each(seed: int) -> None:
     """Plans, due positions, views, lag and what the source is asked about, after whatever epochs brought or lost."""
     chance, clock = random.Random(seed), LoopClock()
-    context = flow_context(clock, EventLog(clock))
+    context = source_context(clock, EventLog(clock))
     mirror, looking = Mirror(context, FlowMeasures(clock)), Mirror(context, measures := LookingMeasures(clock))
     measures.tasks = looking.tasks
     for _ in range(STEPS):
@@ -192,7 +192,7 @@ async def test_nothing_is_missed_without_a_look_at_each(seed: int) -> None:
 async def test_a_plan_of_the_same_partitions_is_the_same() -> None:
     """Where nothing has changed since the last epoch, nothing is compared again."""
     clock = LoopClock()
-    mirror = Mirror(flow_context(clock, EventLog(clock)), FlowMeasures(clock))
+    mirror = Mirror(source_context(clock, EventLog(clock)), FlowMeasures(clock))
     first = mirror.begin(0)
     await mirror.end(0, {})
     again = mirror.begin(0)

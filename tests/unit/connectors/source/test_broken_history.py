@@ -41,7 +41,7 @@ from mm2py.wire.metadata import UNKNOWN_EPOCH
 from mm2py.wire.requests import EARLIEST
 from mm2py.wire.topic_log import LogRecord
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import SETTINGS, flow_context
+from tests.support.flow_rig import SETTINGS, changed, source_context
 from tests.support.source_tasks import MARK, copied, running
 
 
@@ -91,7 +91,7 @@ async def test_a_finding_that_is_not_stored_before_the_group_restarts_is_told_on
     monkeypatch.setattr(BrokenHistory, "_look", _looked)
     async with running(partitions=1, tasks_max=1) as group:
         tasks = group.tasks
-        context = flow_context(tasks._clock, group.events)
+        context = source_context(tasks._clock, group.events)
         life = SimpleNamespace(tasks=tasks, writer=written, topics=TOPICS)
         await asyncio.sleep(10)
         (state,) = [attrs.evolve(state, remote_topic_id="old") for state in tasks.ledger.states.values()]
@@ -119,7 +119,7 @@ async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.
     monkeypatch.setattr(BrokenHistory, "_look", _looked)
     async with running(partitions=2, tasks_max=1) as group:
         clock, events = group.tasks._clock, group.events
-        context = flow_context(clock, events)
+        context = source_context(clock, events)
         life = SimpleNamespace(tasks=group.tasks, writer=written, topics=TOPICS)
         truth = asyncio.create_task(BrokenHistory(context, cast("SourceLife", life)).run())
         await asyncio.sleep(10)
@@ -169,7 +169,7 @@ async def test_a_topic_that_was_created_again_is_one_line_of_the_log(
         for state in list(states.values()):
             states[state.source] = attrs.evolve(state, topic_id="id-1")
         first = next(iter(states.values()))
-        context = flow_context(tasks._clock, group.events)
+        context = source_context(tasks._clock, group.events)
         truth = asyncio.create_task(BrokenHistory(context, cast("SourceLife", life)).run())
         tasks.doubts.question(first, Ended.RECREATED, PartitionFailure("another topic"))
         await asyncio.sleep(100)
@@ -241,7 +241,7 @@ async def test_what_other_nodes_copy_of_a_recreated_topic(
             holders=SimpleNamespace(is_alone=False),
         ),
     )
-    truth = BrokenHistory(flow_context(LoopClock(), events), cast("SourceLife", life))
+    truth = BrokenHistory(source_context(LoopClock(), events), cast("SourceLife", life))
     [(_, look)] = await truth._look([state])
 
     assert look.is_untouched is is_untouched
@@ -281,7 +281,7 @@ async def test_a_quiet_remote_partition_that_lost_records_is_questioned(
             ledger=SimpleNamespace(states=states, mirrored=lambda: list(states.values())),
         ),
     )
-    truth = BrokenHistory(flow_context(LoopClock(), events), cast("SourceLife", life))
+    truth = BrokenHistory(source_context(LoopClock(), events), cast("SourceLife", life))
     await truth._look_for_losses()
     epoch = 4
     with pytest.raises(BrokerConnectionError):
@@ -308,7 +308,7 @@ async def test_what_is_in_question_waits_for_no_leader_of_another_partition(even
     doubts.questions = lambda: asked.append(clock.monotonic()) or ()
     ledger = SimpleNamespace(states=states, mirrored=lambda: list(states.values()))
     life = SimpleNamespace(target=target, tasks=SimpleNamespace(doubts=doubts, ledger=ledger), topics=topics)
-    looking = asyncio.create_task(BrokenHistory(flow_context(clock, events), cast("SourceLife", life)).run())
+    looking = asyncio.create_task(BrokenHistory(source_context(clock, events), cast("SourceLife", life)).run())
     await asyncio.sleep(10)
     target.epoch, topics.latest = 4, "another listing"
     await asyncio.sleep(100)
@@ -327,7 +327,7 @@ async def test_a_look_for_lost_records_that_asks_nothing_makes_no_recovery(event
         ),
         topics=SimpleNamespace(latest="a listing"),
     )
-    context = flow_context(LoopClock(), events)
+    context = source_context(LoopClock(), events)
     context.reach.failed("write positions", ClusterUnreachableError("B", "b:9092", "connection refused"))
     looking = asyncio.create_task(BrokenHistory(context, cast("SourceLife", life)).run())
     await asyncio.sleep(10)
@@ -349,7 +349,7 @@ async def test_where_records_went_is_removed_before_the_position_of_a_new_copy(m
     monkeypatch.setattr(BrokenHistory, "_look", _looked)
     async with running(partitions=1, tasks_max=1) as group:
         tasks, translations = group.tasks, Translations(flow_runs=10, partition_runs=10)
-        context = flow_context(tasks._clock, group.events)
+        context = source_context(tasks._clock, group.events)
         writer = PositionWriter(context, tasks, cast("Positions", log), translations, logs=())
         life = SimpleNamespace(tasks=tasks, positions=log, writer=writer, topics=TOPICS)
         await asyncio.sleep(10)
@@ -383,7 +383,7 @@ async def test_what_was_copied_before_the_source_lost_records_is_translated_on(m
     monkeypatch.setattr(BrokenHistory, "_look", looked)
     async with running(partitions=1, tasks_max=1) as group:
         tasks, translations = group.tasks, Translations(flow_runs=10, partition_runs=10)
-        context = flow_context(tasks._clock, group.events)
+        context = source_context(tasks._clock, group.events)
         writer = PositionWriter(context, tasks, cast("Positions", log), translations, logs=())
         life = SimpleNamespace(tasks=tasks, positions=log, writer=writer, topics=TOPICS)
         await asyncio.sleep(10)
@@ -438,7 +438,7 @@ async def test_a_refused_deletion_is_told_once(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("mm2py.connectors.source.broken_history.Admin", RefusingAdmin)
     async with running(partitions=1, tasks_max=1) as group:
         tasks = group.tasks
-        settings = attrs.evolve(SETTINGS, broken_history=BrokenHistorySettings(on_source_recreated="re-create"))
+        settings = changed(SETTINGS, broken_history=BrokenHistorySettings(on_source_recreated="re-create"))
         life = SimpleNamespace(
             tasks=tasks,
             positions=Written(),
@@ -449,7 +449,7 @@ async def test_a_refused_deletion_is_told_once(monkeypatch: pytest.MonkeyPatch) 
         await asyncio.sleep(10)
         tasks.doubts.question(next(iter(tasks.ledger.states.values())), Ended.RECREATED, PartitionFailure("another"))
         truth = asyncio.create_task(
-            BrokenHistory(flow_context(tasks._clock, group.events, settings), cast("SourceLife", life)).run()
+            BrokenHistory(source_context(tasks._clock, group.events, settings), cast("SourceLife", life)).run()
         )
         await asyncio.sleep(300)
         truth.cancel()

@@ -27,7 +27,7 @@ from mm2py.telemetry.events import FlowDrained, FlowFailed, TaskRestarted
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster, MixedClustersError
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import DRAIN_S, EPOCH_S, flow_context
+from tests.support.flow_rig import DRAIN_S, EPOCH_S, source_context
 from tests.support.source_tasks import MARK, Answer, PretendedEpochs, copied, mirrored, positions
 
 
@@ -58,7 +58,7 @@ async def test_a_paused_group_keeps_watch_and_looks_at_topics_when_it_goes_on() 
     """How far the source has gone on is known in a pause too; what changed there meanwhile is found out behind it."""
     clock, refreshes = LoopClock(), list[float]()
     events = EventLog(clock)
-    context = flow_context(clock, events)
+    context = source_context(clock, events)
     group = SourceGroup(context, PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
     life = SimpleNamespace(
         writer=SimpleNamespace(run=asyncio.Event().wait),
@@ -103,7 +103,7 @@ def test_when_all_that_is_copied_is_followed(
 ) -> None:
     """It copies all itself, or owns the flow and reads what others store, or has read all before it rested."""
     clock = LoopClock()
-    context = flow_context(clock, EventLog(clock))
+    context = source_context(clock, EventLog(clock))
     group = SourceGroup(context, PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
     group.requests.give(share)
     group.requests.want(wanted)
@@ -116,7 +116,7 @@ async def test_nothing_begins_with_servers_of_two_clusters() -> None:
     """Which cluster is written to would be up to chance, so the flow fails before it reads a position."""
     clock = LoopClock()
     events = EventLog(clock)
-    group = SourceGroup(flow_context(clock, events), PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
+    group = SourceGroup(source_context(clock, events), PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
     error = MixedClustersError("B", "b1:9092 is of x, b2:9092 is of y")
 
     async def are_of_one() -> None:
@@ -163,7 +163,7 @@ async def test_a_drain_that_lost_an_epoch_does_not_pass_for_a_clean_one(
 
     clock = LoopClock()
     events, epochs = EventLog(clock), PretendedEpochs(script)
-    context = flow_context(clock, events)
+    context = source_context(clock, events)
     group = SourceGroup(context, epochs, Translations(flow_runs=1, partition_runs=1))
     tasks, look = SourceTasks(context, epochs), mirrored(0)
     tasks.adopt(look, positions(look))
@@ -188,7 +188,7 @@ async def test_a_loop_beside_copying_that_fails_counts_as_a_fall_of_the_group() 
     """It is restarted on its own, and copying goes on; the metric and its alert would not show it otherwise."""
     clock = LoopClock()
     events = EventLog(clock)
-    group = SourceGroup(flow_context(clock, events), PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
+    group = SourceGroup(source_context(clock, events), PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
     left = [ValueError("boom"), ValueError("boom")]
 
     class Falling(Watch):
@@ -210,7 +210,7 @@ async def test_nothing_is_written_to_a_remote_topic_that_is_created_again() -> N
     would come before all that are copied again.
     """
     clock, doubtful = LoopClock(), list[TopicPartition]()
-    context = flow_context(clock, EventLog(clock))
+    context = source_context(clock, EventLog(clock))
     group = SourceGroup(context, PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
     clusters = [Cluster(ClusterEndpoint(alias, ("127.0.0.1:1",)), clock) for alias in "AB"]
     life = group._make_life(*clusters)

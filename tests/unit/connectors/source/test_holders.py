@@ -27,8 +27,9 @@ _steps = st.lists(
 @given(_steps)
 def test_a_partition_has_one_holder_and_goes_to_its_owner(steps: list[dict[TopicPartition, float] | int]) -> None:
     """A copy task may copy what it is assigned unless another one still does; that one's return wakes it."""
-    settings = attrs.evolve(SETTINGS, copying=attrs.evolve(SETTINGS.copying, tasks_max=_TASKS))
-    holders = Holders(settings, transforms_of(settings), EventLog(SystemClock()))
+    copying = attrs.evolve(SETTINGS.source_connector.copying, tasks_max=_TASKS)
+    config = attrs.evolve(SETTINGS.source_connector, copying=copying)
+    holders = Holders(config, transforms_of(config), EventLog(SystemClock()))
     held: dict[TopicPartition, int] = {}
     for step in steps:
         if isinstance(step, dict):

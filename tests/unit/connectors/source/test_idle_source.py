@@ -89,7 +89,7 @@ async def test_a_partition_without_an_epoch_shows_its_lag(rig: IdleSourceRig) ->
 
 async def test_a_partition_whose_epoch_does_not_come_back_falls_behind_visibly(rig: IdleSourceRig) -> None:
     """Once its epoch should have told where the log ends, the source is asked, held or not."""
-    due_s = (SETTINGS.copying.epoch_ms + SETTINGS.copying.drain_ms) / 1000
+    due_s = (SETTINGS.source_connector.copying.epoch_ms + SETTINGS.source_connector.copying.drain_ms) / 1000
     await rig.live(due_s - 1)
     before = rig.states[HELD].lag
     await rig.live(due_s + 20)
@@ -154,7 +154,7 @@ async def test_a_source_that_is_away_is_tried_again(rig: IdleSourceRig) -> None:
 
 async def test_retention_is_read_now_and_then(rig: IdleSourceRig) -> None:
     """What topics keep is read at once, at the refresh interval, and soon after a topic is new."""
-    interval_s = SETTINGS.topics.refresh_interval_s
+    interval_s = SETTINGS.source_connector.topics.refresh_interval_s
     rig.mirror_another_after(interval_s + 25)
     await rig.live(2 * interval_s)
     times, topics = [at for at, _ in rig.described], [asked for _, asked in rig.described]

@@ -16,7 +16,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.telemetry.events import EpochEnded
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import DRAIN_S, EPOCH_S, SETTINGS, flow_context
+from tests.support.flow_rig import DRAIN_S, EPOCH_S, SETTINGS, source_context
 from tests.support.source_tasks import PretendedEpochs, copied, mirrored, positions
 
 
@@ -24,12 +24,12 @@ def _planned(partitions: int, measures: FlowMeasures | None = None) -> tuple[Sou
     """Plan an epoch of one of two copy tasks that have so many partitions."""
     clock = LoopClock()
     events = EventLog(clock)
-    tasks = SourceTasks(flow_context(clock, events), PretendedEpochs(), measures)
+    tasks = SourceTasks(source_context(clock, events), PretendedEpochs(), measures)
     look = mirrored(*range(partitions))
     tasks.adopt(look, positions(look))
     plan = EpochPlan(
         *(SETTINGS.flow, 0, 0, SETTINGS.source, SETTINGS.target, tasks.take_partitions(0)),
-        limits=SETTINGS.limits, epoch_ms=1_000, drain_ms=1_000,
+        limits=SETTINGS.source_connector.limits, epoch_ms=1_000, drain_ms=1_000,
     )  # fmt: skip
     return tasks, events, plan
 

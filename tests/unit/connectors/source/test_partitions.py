@@ -36,7 +36,7 @@ from mm2py.telemetry.events import (
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 from tests.support.eventually import eventually
-from tests.support.flow_rig import DRAIN_S, EPOCH_S, flow_context
+from tests.support.flow_rig import DRAIN_S, EPOCH_S, source_context
 from tests.support.source_tasks import (
     MARK,
     Answer,
@@ -447,7 +447,7 @@ async def test_only_partitions_without_a_producer_leave_a_copy_task_idle() -> No
     """A copy task that may plan nothing yet waits to be told, and does not ask again and again."""
     clock = LoopClock()
     epochs = PretendedEpochs()
-    tasks = SourceTasks(flow_context(clock, EventLog(clock)), epochs)
+    tasks = SourceTasks(source_context(clock, EventLog(clock)), epochs)
     look = mirrored(0)
     tasks.adopt(look, positions(look), unwritten=set(look.places))
     async with asyncio.TaskGroup() as group:

@@ -17,7 +17,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, _built
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import PRODUCE, FakeBrokers, FakePartition, FakeTopic, advance
-from tests.support.flow_rig import SETTINGS, flow_context
+from tests.support.flow_rig import SETTINGS, changed, source_context
 
 
 BUSY, IDLE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -30,8 +30,8 @@ async def test_a_position_of_a_transaction_stays_the_newest() -> None:
     """
     brokers, clock = FakeBrokers(), LoopClock()
     events = EventLog(clock)
-    settings = attrs.evolve(SETTINGS, copying=attrs.evolve(SETTINGS.copying, is_exactly_once=True))
-    topic = settings.offset_storage.topic
+    settings = changed(SETTINGS, copying=attrs.evolve(SETTINGS.source_connector.copying, is_exactly_once=True))
+    topic = settings.source_connector.offset_storage.topic
     key, value, headers = encode_position("A", Position(BUSY, 150, 149))
     (committed,) = _built([LogRecord(key, value, tuple(headers))], 0)
 
@@ -42,7 +42,7 @@ async def test_a_position_of_a_transaction_stays_the_newest() -> None:
         return brokers.plainly(node, request)
 
     async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster:
-        positions = Positions(flow_context(clock, events, settings), cluster, cluster)
+        positions = Positions(source_context(clock, events, settings), cluster, cluster)
         await positions.read()
         await positions.write([Position(BUSY, 100, 99), Position(IDLE, 7, 6)])
         del brokers.topics[topic]
@@ -61,14 +61,14 @@ async def test_a_position_of_a_transaction_stays_the_newest() -> None:
 
 async def test_a_topic_in_which_positions_would_expire_is_reported() -> None:
     """Not one that the flow creates itself."""
-    clock, topic = LoopClock(), SETTINGS.offset_storage.topic
+    clock, topic = LoopClock(), SETTINGS.source_connector.offset_storage.topic
     events, reported = EventLog(clock), list[int]()
     brokers = FakeBrokers()
     for policy in (None, "compact", "compact,delete"):
         if policy is not None:
             brokers.topics[topic] = FakeTopic([FakePartition()], configs={"cleanup.policy": policy})
         async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster:
-            await Positions(flow_context(clock, events, SETTINGS), cluster, cluster).read()
+            await Positions(source_context(clock, events, SETTINGS), cluster, cluster).read()
         reported.append(len(events.of(InternalTopicExpires)))
 
     assert reported == [0, 0, 1]
@@ -86,7 +86,7 @@ async def test_no_new_partition_waits_for_another_one_s_leader(side: str, start:
     clock, places = LoopClock(), {}
     events = EventLog(clock)
     source, target = FakeBrokers(), FakeBrokers()
-    settings = attrs.evolve(SETTINGS, copying=attrs.evolve(SETTINGS.copying, **start))
+    settings = changed(SETTINGS, copying=attrs.evolve(SETTINGS.source_connector.copying, **start))
     for topic in ("whole", "broken"):
         source.topics[topic], target.topics[f"A.{topic}"] = (FakeTopic([FakePartition(end=5)]) for _ in range(2))
         places[TopicPartition(topic, 0)] = RemotePartition(f"A.{topic}", None, 1_048_588)
@@ -96,7 +96,7 @@ async def test_no_new_partition_waits_for_another_one_s_leader(side: str, start:
         Cluster(source.endpoint, clock, opener=source.open) as here,
         Cluster(attrs.evolve(target.endpoint, alias="B"), clock, opener=target.open) as there,
     ):
-        positions = Positions(flow_context(clock, events, settings), here, there)
+        positions = Positions(source_context(clock, events, settings), here, there)
         begun, took_s = list[set[str]](), list[float]()
         for leader in (-1, -1, None, -1, 1):
             if leader is None:  # its topic is deleted, and created again: what fails then is reported
@@ -115,13 +115,13 @@ async def test_no_new_partition_waits_for_another_one_s_leader(side: str, start:
 async def test_what_comes_while_a_partition_cannot_begin_is_not_left_out() -> None:
     """With `latest`: the target's brokers may still be busy with thousands of topics that were created for it."""
     clock, source, target = LoopClock(), FakeBrokers(), FakeBrokers()
-    settings = attrs.evolve(SETTINGS, copying=attrs.evolve(SETTINGS.copying, auto_offset_reset="latest"))
+    settings = changed(SETTINGS, copying=attrs.evolve(SETTINGS.source_connector.copying, auto_offset_reset="latest"))
     source.topics["t"], target.topics["A.t"] = FakeTopic([FakePartition(end=5)]), FakeTopic([FakePartition(leader=-1)])
     async with (
         Cluster(source.endpoint, clock, opener=source.open) as here,
         Cluster(attrs.evolve(target.endpoint, alias="B"), clock, opener=target.open) as there,
     ):
-        positions = Positions(flow_context(clock, EventLog(clock), settings), here, there)
+        positions = Positions(source_context(clock, EventLog(clock), settings), here, there)
         places = {TopicPartition("t", 0): RemotePartition("A.t", None, 1_048_588)}
         assert await positions.begin(places) == {}
         advance(source.topics["t"].partitions[0], 8)

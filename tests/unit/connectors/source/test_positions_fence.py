@@ -22,7 +22,7 @@ from mm2py.model.run_chunk import KeptChunk
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.topic_log import LogRecord
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import SETTINGS, flow_context
+from tests.support.flow_rig import SETTINGS, changed, source_context
 
 
 class Log:
@@ -74,8 +74,8 @@ class Target:
 
     def node(self, *, is_exactly_once: bool = False) -> Positions:
         """Return the positions of another node."""
-        copying = attrs.evolve(SETTINGS.copying, is_exactly_once=is_exactly_once)
-        context = flow_context(self.clock, EventLog(self.clock), attrs.evolve(SETTINGS, copying=copying))
+        copying = attrs.evolve(SETTINGS.source_connector.copying, is_exactly_once=is_exactly_once)
+        context = source_context(self.clock, EventLog(self.clock), changed(SETTINGS, copying=copying))
         positions = Positions(context, cast("Any", None), cast("Any", self))
         positions.log = cast("Any", self.log)
         return positions

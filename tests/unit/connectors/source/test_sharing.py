@@ -28,7 +28,7 @@ from mm2py.model.transform import FlowTransforms, TopicRule, Transform
 from mm2py.telemetry.events import ClusterRecovered, PositionsRead
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import SETTINGS, flow_context
+from tests.support.flow_rig import SETTINGS, changed, source_context
 from tests.support.source_tasks import PretendedEpochs, mirrored, positions
 
 
@@ -60,7 +60,7 @@ class Rig:
     def __init__(self, look: Mirrored, next_upstream: int, settings: FlowSettings = SETTINGS) -> None:
         clock = LoopClock()
         self.events = EventLog(clock)
-        self.context = context = flow_context(clock, self.events, settings)
+        self.context = context = source_context(clock, self.events, settings)
         self.stored = Stored(positions(look, next_upstream))
         self.tasks = SourceTasks(context, PretendedEpochs())
         self.translations = Translations(flow_runs=100, partition_runs=100)
@@ -152,7 +152,7 @@ async def test_slots_that_come_before_a_copy_task_wait_for_it() -> None:
     records = TopicRule("u", Transform("transform.u.sql", sql="SELECT * FROM records"))
     plain, transformed = mirrored(0, 1), mirrored(0, topic="u")
     look = attrs.evolve(plain, places={**plain.places, **transformed.places})
-    rig = Rig(look, 100, attrs.evolve(SETTINGS, transforms=FlowTransforms((records,))))
+    rig = Rig(look, 100, changed(SETTINGS, transforms=FlowTransforms((records,))))
     rig.tasks.holders.share = Share(is_owner=False, tasks=frozenset({0}))
     found = []
     for tasks in ({0}, {0, 2}):
@@ -180,7 +180,7 @@ async def test_a_share_that_is_taken_makes_no_recovery_of_the_source() -> None:
 async def test_a_node_with_all_slots_follows_one_that_has_a_record_task() -> None:
     """Two nodes share a flow of a transform and one copy task, which has all slots: each of them has one task."""
     records = TopicRule("u", Transform("transform.u.sql", sql="SELECT * FROM records"))
-    rig = Rig(mirrored(0), 100, attrs.evolve(SETTINGS, transforms=FlowTransforms((records,))))
+    rig = Rig(mirrored(0), 100, changed(SETTINGS, transforms=FlowTransforms((records,))))
     following = asyncio.ensure_future(rig.keeper.run())
     holders, reads = rig.tasks.holders, list[int]()
     everything = holders.share

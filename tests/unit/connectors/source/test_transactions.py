@@ -7,7 +7,8 @@ from typing import cast
 
 import pytest
 
-from mm2py.config.settings import FlowSettings, load_settings
+from mm2py.config.settings import load_settings
+from mm2py.config.source import MirrorSourceConfig
 from mm2py.connectors.plugins import transforms_of
 from mm2py.connectors.source.transactions import end_open_transactions, transactions_of
 from mm2py.errors import ClusterUnreachableError
@@ -31,16 +32,16 @@ B.producer.transaction.timeout.ms = 90000
 """
 
 
-def _settings(folder: Path, lines: str = "") -> FlowSettings:
+def _config(folder: Path, lines: str = "") -> MirrorSourceConfig:
     path = folder / "mm2.properties"
     path.write_text(LINES + lines)
-    return next(flow for flow in load_settings(path).flows if str(flow.flow) == "A->B")
+    return next(flow.source_connector for flow in load_settings(path).flows if str(flow.flow) == "A->B")
 
 
 def test_ids_follow_from_the_flow_and_the_transforms_name(tmp_path: Path) -> None:
     """So they are the same on every node; what is copied unopened has no transactions."""
-    settings = _settings(tmp_path, "B.exactly.once.source.support = enabled\n")
-    found = [transactions_of(settings, it) for it in (*transforms_of(settings).tasks, None)]
+    config = _config(tmp_path, "B.exactly.once.source.support = enabled\n")
+    found = [transactions_of(config, it) for it in (*transforms_of(config).tasks, None)]
 
     assert found == [
         Transactions("mm2py-A->B-transform.orders.sql", "mm2-offsets.A.internal", 90_000),
@@ -51,9 +52,9 @@ def test_ids_follow_from_the_flow_and_the_transforms_name(tmp_path: Path) -> Non
 
 def test_without_exactly_once_there_are_none(tmp_path: Path) -> None:
     """Records become visible as they are written."""
-    settings = _settings(tmp_path)
+    config = _config(tmp_path)
 
-    assert [transactions_of(settings, it) for it in transforms_of(settings).tasks] == [None, None]
+    assert [transactions_of(config, it) for it in transforms_of(config).tasks] == [None, None]
 
 
 class Away:
@@ -73,9 +74,9 @@ class Away:
 
 async def test_a_target_that_is_away_is_one_error(tmp_path: Path) -> None:
     """If transactions have to be ended first, the flow waits for the cluster, as for every other step."""
-    settings, away = _settings(tmp_path, "B.exactly.once.source.support = enabled\n"), Away()
+    config, away = _config(tmp_path, "B.exactly.once.source.support = enabled\n"), Away()
     with pytest.raises(ClusterUnreachableError):
-        await end_open_transactions(settings, cast("Cluster", away), range(9))
+        await end_open_transactions(config, cast("Cluster", away), range(9))
 
     assert away.asked == 2
 
@@ -83,6 +84,6 @@ async def test_a_target_that_is_away_is_one_error(tmp_path: Path) -> None:
 async def test_without_transactions_no_broker_is_asked(tmp_path: Path) -> None:
     """A flow that is not in exactly-once mode asks nothing of a coordinator."""
     away = Away()
-    await end_open_transactions(_settings(tmp_path), cast("Cluster", away), range(9))
+    await end_open_transactions(_config(tmp_path), cast("Cluster", away), range(9))
 
     assert away.asked == 0

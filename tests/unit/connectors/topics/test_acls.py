@@ -25,7 +25,7 @@ from mm2py.telemetry.events import (
     TopicSyncRecovered,
 )
 from mm2py.wire.error_codes import ErrorCode, error_of
-from tests.support.flow_rig import SETTINGS, LoopRig, SyncedMemoryDouble
+from tests.support.flow_rig import SETTINGS, LoopRig, SyncedMemoryDouble, changed
 from tests.support.loops import turns_beside
 
 
@@ -52,8 +52,8 @@ class AclSyncRig(LoopRig):
     def __init__(self, *, deletes: bool = False, filter_class: str = "default") -> None:
         self.source, self.target, self.memory = FakeCluster("A", {ACL}), FakeCluster("B"), SyncedMemoryDouble()
         sync = TopicSyncSettings(acls_interval_s=INTERVAL_S, acls_delete=deletes)
-        topics = attrs.evolve(SETTINGS.topics, filter_class=filter_class)
-        super().__init__(attrs.evolve(SETTINGS, topic_sync=sync, topics=topics))
+        topics = attrs.evolve(SETTINGS.source_connector.topics, filter_class=filter_class)
+        super().__init__(changed(SETTINGS, topic_sync=sync, topics=topics))
         self.loop = AclSync(self.context, cast("Any", self.source), cast("Any", self.target), cast("Any", self.memory))
 
 
@@ -176,7 +176,7 @@ async def test_a_round_that_hangs_is_given_up_and_tried_again() -> None:
     """A round takes `admin.timeout.ms` at most; that is logged once, and the entries follow once a round succeeds."""
     rig = AclSyncRig()
     rig.source.answers_after_s = 3_600
-    limit_s = SETTINGS.admin_timeout_ms / 1000
+    limit_s = SETTINGS.source_connector.admin_timeout_ms / 1000
     asyncio.get_running_loop().call_later(2.5 * limit_s, setattr, rig.source, "answers_after_s", limit_s - 1)
     await rig.live(1 * INTERVAL_S)
 

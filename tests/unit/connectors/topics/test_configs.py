@@ -16,7 +16,7 @@ from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
 from mm2py.model.topic import ConfigEntry, ConfigSource
 from mm2py.telemetry.events import ClusterUnreachable, TopicConfigsChanged, TopicConfigsKept, TopicSyncFailed
 from mm2py.wire.error_codes import ErrorCode, error_of
-from tests.support.flow_rig import SETTINGS, LoopRig, SyncedMemoryDouble
+from tests.support.flow_rig import SETTINGS, LoopRig, SyncedMemoryDouble, changed
 from tests.support.loops import turns_beside
 
 
@@ -65,7 +65,7 @@ class ConfigSyncRig(LoopRig):
     """A `ConfigSync` between two such clusters, in virtual time."""
 
     def __init__(self) -> None:
-        super().__init__(attrs.evolve(SETTINGS, topic_sync=TopicSyncSettings(configs_interval_s=INTERVAL_S)))
+        super().__init__(changed(SETTINGS, topic_sync=TopicSyncSettings(configs_interval_s=INTERVAL_S)))
         self.source, self.target = Side(), Side()
         self.measured = ""
         self.adopted: list[str] = []

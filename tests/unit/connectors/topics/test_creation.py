@@ -16,7 +16,7 @@ from mm2py.model.topic import ConfigEntry, ConfigSource, NewTopic, TopicDescript
 from mm2py.telemetry.events import TopicLimitsRaised, TopicSyncFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
-from tests.support.flow_rig import SETTINGS, SyncedMemoryDouble
+from tests.support.flow_rig import SETTINGS, SyncedMemoryDouble, changed
 
 
 SOURCE = TopicsView({"t": TopicDescription(None, {0: 0}, replication_factor=3)})
@@ -77,7 +77,7 @@ async def create(
     memory: SyncedMemoryDouble | None = None,
     settings: FlowSettings = SETTINGS,
 ) -> dict[str, BrokerAnsweredError | None]:
-    creation = TopicCreation(settings, source, target, memory or SyncedMemoryDouble(), events)
+    creation = TopicCreation(settings.source_connector, source, target, memory or SyncedMemoryDouble(), events)
     return await creation.create(WANTED, SOURCE)
 
 
@@ -127,7 +127,7 @@ async def test_a_config_that_the_target_does_not_take(events: EventLog) -> None:
 async def test_a_topic_that_is_created_again_is_reported_again(events: EventLog) -> None:
     """It lacks a config once more. Of others no refusal is kept: they come and go under ever new names."""
     source, target = SourceAdmin(remote_storage_enable="true"), TargetAdmin()
-    creation = TopicCreation(SETTINGS, source, target, SyncedMemoryDouble(), events)
+    creation = TopicCreation(SETTINGS.source_connector, source, target, SyncedMemoryDouble(), events)
     for topic in ("t", "u", "t"):
         await creation.create([CreateTopic(topic, f"A.{topic}", 1)], TopicsView({topic: SOURCE.topics["t"]}))
 
@@ -164,13 +164,13 @@ class ChoosyFilter:
 
 async def test_a_filter_that_fails(events: EventLog) -> None:
     """What a custom class raises is the error of this step, with the class's name; copying does not end with it."""
-    sync = attrs.evolve(SETTINGS.topic_sync, config_filter_class=f"{__name__}.ChoosyFilter")
+    sync = attrs.evolve(SETTINGS.source_connector.topic_sync, config_filter_class=f"{__name__}.ChoosyFilter")
     with pytest.raises(Mm2Error, match=r"ChoosyFilter: takes_config\('retention.ms'\) failed: KeyError"):
         await create(
             events,
             SourceAdmin(retention_ms="1"),
             TargetAdmin(),
-            settings=attrs.evolve(SETTINGS, topic_sync=sync),
+            settings=changed(SETTINGS, topic_sync=sync),
         )
 
 
@@ -194,7 +194,7 @@ async def test_replication_factor(events: EventLog, setting: int | None, brokers
         events,
         SourceAdmin(),
         target,
-        settings=attrs.evolve(SETTINGS, topics=attrs.evolve(SETTINGS.topics, replication_factor=setting)),
+        settings=changed(SETTINGS, topics=attrs.evolve(SETTINGS.source_connector.topics, replication_factor=setting)),
     )
 
     assert [topic.replication_factor for topic in target.created] == [factor]
@@ -218,8 +218,8 @@ class LargeTarget(TargetAdmin):
 async def test_brokers_are_counted_once_for_all_topics(events: EventLog) -> None:
     """A count takes ten milliseconds beside tens of thousands of partitions, and there may be thousands of topics."""
     target, names = LargeTarget(), [f"t{number}" for number in range(100)]
-    settings = attrs.evolve(SETTINGS, topics=attrs.evolve(SETTINGS.topics, replication_factor=None))
-    creation = TopicCreation(settings, SourceAdmin(), target, SyncedMemoryDouble(), events)
+    settings = changed(SETTINGS, topics=attrs.evolve(SETTINGS.source_connector.topics, replication_factor=None))
+    creation = TopicCreation(settings.source_connector, SourceAdmin(), target, SyncedMemoryDouble(), events)
     source = TopicsView(dict.fromkeys(names, SOURCE.topics["t"]))
     await creation.create([CreateTopic(name, f"A.{name}", 1) for name in names], source)
 

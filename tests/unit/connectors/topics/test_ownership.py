@@ -13,7 +13,7 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import CREATE_TOPICS, PRODUCE, FakeBrokers
-from tests.support.flow_rig import flow_context
+from tests.support.flow_rig import source_context
 
 
 TOPIC = "mm2-synced.A.internal"
@@ -22,7 +22,7 @@ ACL = TopicAcl("A.t", PatternType.LITERAL, "User:u", "*", Operation.READ, Permis
 
 def memory_of(cluster: Cluster) -> SyncedMemory:
     clock = LoopClock()
-    return SyncedMemory(flow_context(clock, EventLog(clock)), cluster)
+    return SyncedMemory(source_context(clock, EventLog(clock)), cluster)
 
 
 async def test_a_restart_remembers(brokers: FakeBrokers, cluster: Cluster) -> None:

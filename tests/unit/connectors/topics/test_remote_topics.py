@@ -21,7 +21,7 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.topics.admin import Admin
 from tests.support.clocks import LoopClock
-from tests.support.flow_rig import SETTINGS, SyncedMemoryDouble, flow_context
+from tests.support.flow_rig import SETTINGS, SyncedMemoryDouble, changed, source_context
 
 
 @attrs.define
@@ -100,7 +100,7 @@ def _topics(
     memory: SyncedMemoryDouble | None = None,
 ) -> Topics:
     ends = (cast("Admin", source), cast("Admin", target))
-    topics = Topics(flow_context(LoopClock(), events, settings), *ends, cast("Any", memory or SyncedMemoryDouble()))
+    topics = Topics(source_context(LoopClock(), events, settings), *ends, cast("Any", memory or SyncedMemoryDouble()))
     topics.may_act = may_act
     return topics
 
@@ -164,7 +164,7 @@ async def test_a_topic_that_is_left_to_the_next_refresh_is_not_waited_for(events
 
 async def test_a_target_that_wants_its_brokers_up_first_is_asked_again(events: EventLog) -> None:
     """One of them restarts, and the source's number of replicas is wanted: it is told once that the topic waits."""
-    settings = attrs.evolve(SETTINGS, topics=attrs.evolve(SETTINGS.topics, replication_factor=None))
+    settings = changed(SETTINGS, topics=attrs.evolve(SETTINGS.source_connector.topics, replication_factor=None))
     target = _Listed("other", set(), refusals={"A.a": ErrorCode.INVALID_REPLICATION_FACTOR})
     topics = _topics(_Listed("one", {"a"}), target, events, settings, may_act=True)
     are_settled = [(await topics.refresh_once()).is_settled for _ in range(2)]
@@ -218,7 +218,7 @@ async def test_each_missing_topic_has_a_reason_of_its_own(events: EventLog) -> N
     """A topic that is refused for one reason says nothing of why another one is, or what of a third one is missing."""
     codes = {"A.a": ErrorCode.INVALID_REPLICATION_FACTOR, "A.b": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     target = _Listed("other", {"A.c"}, refusals=dict(codes))
-    settings = attrs.evolve(SETTINGS, topics=attrs.evolve(SETTINGS.topics, replication_factor=2))
+    settings = changed(SETTINGS, topics=attrs.evolve(SETTINGS.source_connector.topics, replication_factor=2))
     source = _Listed("one", {"a", "b", "c"})
     mirrored = await _topics(source, target, events, settings, may_act=True).refresh_once()
     one, other = mirrored.missing
@@ -286,8 +286,12 @@ class ChoosyPolicy(DefaultReplicationPolicy):
         return False
 
 
-CHOOSY_FILTER = attrs.evolve(SETTINGS, topics=attrs.evolve(SETTINGS.topics, filter_class=f"{__name__}.ChoosyFilter"))
-CHOOSY_POLICY = attrs.evolve(SETTINGS, policy=attrs.evolve(SETTINGS.policy, class_name=f"{__name__}.ChoosyPolicy"))
+CHOOSY_FILTER = changed(
+    SETTINGS, topics=attrs.evolve(SETTINGS.source_connector.topics, filter_class=f"{__name__}.ChoosyFilter")
+)
+CHOOSY_POLICY = changed(
+    SETTINGS, policy=attrs.evolve(SETTINGS.source_connector.policy, class_name=f"{__name__}.ChoosyPolicy")
+)
 
 
 @pytest.mark.parametrize(
@@ -389,9 +393,9 @@ async def test_new_topics_are_found_by_listing_the_source_alone(events: EventLog
 
     Nothing else is read while the source has nothing new, or something that the flow does not mirror.
     """
-    chosen = attrs.evolve(SETTINGS.topics, names=("orders.*",))
+    chosen = attrs.evolve(SETTINGS.source_connector.topics, names=("orders.*",))
     source, target = _Listed("one", {"orders"}, ids={"orders": "1"}), _Listed("other", set())
-    topics = _topics(source, target, events, attrs.evolve(SETTINGS, topics=chosen), may_act=True)
+    topics = _topics(source, target, events, changed(SETTINGS, topics=chosen), may_act=True)
     await topics.refresh_once()
     adopted = _Adopted(topics)
     await asyncio.sleep(100)
@@ -428,9 +432,9 @@ async def test_the_source_is_listed_rarely_if_that_takes_long(events: EventLog) 
 @pytest.mark.parametrize("refresh_enabled", [True, False])
 async def test_an_interval_in_the_file_is_followed(events: EventLog, *, refresh_enabled: bool) -> None:
     """Whoever sets it, or switches refreshing off, gets no other requests in between."""
-    chosen = attrs.evolve(SETTINGS.topics, look_interval_s=600.0, refresh_enabled=refresh_enabled)
+    chosen = attrs.evolve(SETTINGS.source_connector.topics, look_interval_s=600.0, refresh_enabled=refresh_enabled)
     source = _Listed("one", {"orders"})
-    topics = _topics(source, _Listed("other", {"A.orders"}), events, attrs.evolve(SETTINGS, topics=chosen))
+    topics = _topics(source, _Listed("other", {"A.orders"}), events, changed(SETTINGS, topics=chosen))
     await topics.refresh_once()
     adopted = _Adopted(topics)
     source.topics.add("bills")

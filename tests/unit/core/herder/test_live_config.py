@@ -244,9 +244,12 @@ def test_settings_beat_all_ways_to_write_them(file: MirrorSettings) -> None:
 
     live = file.with_live(lines_of(FLOW, overrides))
 
-    assert (live.flows[0].limits.fetch_max_wait_ms, live.flows[0].topics.names) == (9, ("new",))
+    assert (live.flows[0].source_connector.limits.fetch_max_wait_ms, live.flows[0].source_connector.topics.names) == (
+        9,
+        ("new",),
+    )
     assert connector_config(live, FLOW, SOURCE)["topics"] == "new"
-    assert file.flows[0].topics.names == ("orders.*",)
+    assert file.flows[0].source_connector.topics.names == ("orders.*",)
 
 
 def test_every_setting_that_may_change_can_be_written(file: MirrorSettings) -> None:
@@ -264,7 +267,7 @@ def test_every_setting_that_may_change_can_be_written(file: MirrorSettings) -> N
 
     assert len(lines) > 40
     assert {note.key for note in live.notes} <= {note.key for note in file.notes}
-    assert live.flows[0].copying.tasks_max == 3
+    assert live.flows[0].source_connector.copying.tasks_max == 3
 
 
 def test_what_an_older_or_newer_version_put_is_not_passed_over() -> None:
@@ -314,7 +317,10 @@ def test_a_standalone_worker_s_connector_takes_settings(tmp_path: Path) -> None:
     assert put_config(NO_OVERRIDES, flow, SOURCE, own, file) == NO_OVERRIDES
     assert read_config(flow, SOURCE, {"key.converter": "JsonConverter"}, file).problems
     assert connector_config(file, flow, SOURCE)["topics"] == "orders"
-    assert (live.flows[0].topics.names, live.flows[0].copying.tasks_max) == (("new",), 2)
+    assert (live.flows[0].source_connector.topics.names, live.flows[0].source_connector.copying.tasks_max) == (
+        ("new",),
+        2,
+    )
 
 
 def test_a_legacy_mirror_takes_settings(tmp_path: Path) -> None:
@@ -328,4 +334,4 @@ def test_a_legacy_mirror_takes_settings(tmp_path: Path) -> None:
     overrides = put_config(NO_OVERRIDES, flow, SOURCE, {"topics": "new"}, file)
     assert file.with_live is not None
 
-    assert file.with_live(lines_of(flow, overrides)).flows[0].topics.names == ("new",)
+    assert file.with_live(lines_of(flow, overrides)).flows[0].source_connector.topics.names == ("new",)

@@ -54,7 +54,7 @@ def test_a_change_touches_the_flows_it_is_for(settings: MirrorSettings, tmp_path
 
     changes = compare_flows(settings.flows, again.flows)
 
-    assert [(str(it.flow), it.topics.names) for it in changes.changed] == [("A->B", ("orders",))]
+    assert [(str(it.flow), it.source_connector.topics.names) for it in changes.changed] == [("A->B", ("orders",))]
     assert [str(flow) for flow in changes.removed] == ["A->C"]
     assert [str(it.flow) for it in changes.added] == ["B->C"]
     assert changes.unchanged == ()
