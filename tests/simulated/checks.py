@@ -60,9 +60,9 @@ class Copied:
         if at == len(self.marks):
             return self.count
         last, count, first = self.marks[at]
-        if first < downstream_end:  # within a batch, whose records are consecutive
-            return count - (last + 1 - downstream_end)
-        return self.marks[at - 1][1] if at else 0
+        # Records of a batch are consecutive. Before it some may be missing, or copying has gone back.
+        within = count - (last + 1 - max(first, downstream_end))
+        return within if first < downstream_end else min(within, self.marks[at - 1][1] if at else 0)
 
     def next_from(self, downstream: int) -> int:
         """Return the number of the source record that who reads on at *downstream* gets, the end's if none is left."""

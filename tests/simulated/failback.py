@@ -87,8 +87,9 @@ class Failback:
                     yield f"group {_NAME} skips {skipped - read} records of {copied.source}: {cluster.name} has {at}"
 
     def _before(self, copied: Copied, offset: int) -> int:
+        """Return how many records that a group at *offset* of the source does not read are there still."""
         self._world.checker.read_source(copied)
-        return copied.before(offset)
+        return copied.before(offset) if offset > copied.source.start else 0
 
     @staticmethod
     def _at(cluster: Cluster, topic: str, number: int) -> int:

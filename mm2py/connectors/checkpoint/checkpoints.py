@@ -49,6 +49,9 @@ _NAMES = "choose which offsets of groups to translate"
 
 _BACK = "it came from the target"
 _NO_RANGE = "the target did not return its log's offsets"
+#: The metadata of an offset that was carried back to where the log begins, as the records that the group reads next are
+#: gone there. The group has not read up to it: carried on by the other direction, it would skip them there, too.
+_AT_LOG_START = "mm2py: log start"
 
 
 @attrs.frozen
@@ -312,8 +315,11 @@ class Checkpoints:
         if not (takes(topic) or (back is not None and takes(back.topic))):
             return None
         remote = TopicPartition(self._name_remote(topic), source.partition) if back is None else back
+        translation: Translation
         if back is not None:
             translation = self._back.upstream(source, committed.offset)
+        elif committed.metadata == _AT_LOG_START:
+            translation = Untranslated.NOT_READ
         else:
             translation = self._forward.downstream(source, committed.offset)
         return _Place(group, source, remote, committed, translation, back is not None)
@@ -371,7 +377,9 @@ class Checkpoints:
             offset = held.clamp(checkpoint.downstream) if checkpoint is not None and held is not None else None
             is_wanted = not place.is_back or (place.group, place.source) in self._own_moves
             if checkpoint is not None and offset is not None and is_wanted:
-                wanted.setdefault(place.group, {})[place.remote] = CommittedOffset(offset, checkpoint.metadata)
+                is_read = not place.is_back or offset <= checkpoint.downstream
+                metadata = checkpoint.metadata if is_read else _AT_LOG_START
+                wanted.setdefault(place.group, {})[place.remote] = CommittedOffset(offset, metadata)
                 if place.is_back and place.translated is not None and place.translated.precision is not Precision.END:
                     back.setdefault(place.group, {})[place.source] = place.committed.offset
             view = _viewed(place, offset, held)

@@ -59,6 +59,7 @@ class Untranslated(enum.Enum):
     NOT_READY = "earlier translations are not read yet"
     NOT_MIRRORED = "the topic-partition is not mirrored, or none of its records is known yet"
     TOO_OLD = "the offset is before all known records"
+    NOT_READ = "the group was put there as the log begins there, and has not read up to it"
 
 
 Translation = Translated | Untranslated

@@ -335,6 +335,26 @@ async def test_what_a_group_reads_abroad_is_carried_home_once(rig: CheckpointsRi
     assert await rig.offsets() == [("g", 20, 23), ("g", 30, 33)]
 
 
+async def test_where_the_log_begins_is_not_what_a_group_has_read(rig: CheckpointsRig) -> None:
+    """
+    What a group reads next is gone at home, and held abroad. It is put to where the log at home begins, so that a
+    consumer there is not reset; but that is not carried abroad, where the group would skip what it has not read.
+    """
+    await rig.made.read()
+    _read_abroad(rig)
+    rig.target.topics[HOME.topic].partitions[0].start = 50
+    there = await rig.made.emit_once(["g"])
+    back = there.wanted["g"][HOME]
+    rig.source.group("h").offsets[HERE.topic, HERE.partition] = back.offset, back.metadata
+    found = await rig.made.emit_once(["h"])
+    rig.source.commit("h", {HERE: 60})
+    then = await rig.made.emit_once(["h"])
+
+    assert (back.offset, found.wanted) == (50, {})
+    assert "not read up to it" in found.views["h"][0].why
+    assert then.wanted == {"h": {THERE: CommittedOffset(55, "m")}}
+
+
 async def test_what_a_router_renamed_is_carried_home_to_the_topic_it_came_from(rig: CheckpointsRig) -> None:
     """
     The flow home knows better than the name: a router of it made `B.bar` out of `born`.
