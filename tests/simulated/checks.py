@@ -290,7 +290,7 @@ class Checker:
     def _said(self, partition: Partition, batch: Batch) -> Iterator[Callable[[], None]]:
         for record in decode(batch.raw):
             if partition.topic == self._checkpoints_topic:
-                yield partial(self.translated.checkpoint, decode_checkpoint(record.key, record.value))
+                yield partial(self.translated.checkpoint, decode_checkpoint(record.key, record.value), batch)
                 continue
             kept = LogRecord(record.key, record.value, record.headers, 0, record.offset, record.timestamp)
             match decode_stored(kept):

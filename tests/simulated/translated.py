@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mm2py.model.checkpoint import Checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.run_chunk import KeptChunk
-from tests.simulated.log import Partition
+from tests.simulated.log import Batch, Partition
 
 
 if TYPE_CHECKING:
@@ -23,11 +23,14 @@ class Translated:
     def __init__(self, checker: Checker) -> None:
         self.checkpoints_seen = self.runs_seen = 0
         self._checker = checker
-        #: The last checkpoint, by group and remote partition: upstream and downstream.
-        self._last: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
+        #: The last checkpoint, by group and remote partition: upstream and downstream, and the batch that it was in.
+        self._last: dict[tuple[str, TopicPartition], tuple[int, int, Batch]] = {}
 
-    def checkpoint(self, said: Checkpoint) -> None:
-        """A translated offset skips nothing that the group has not read, exists, and does not go back."""
+    def checkpoint(self, said: Checkpoint, batch: Batch) -> None:
+        """
+        A translated offset skips nothing that the group has not read, exists, and does not go back: unless a node that
+        was replaced writes it, and it or the one that took over had no transactional id, which it has reported.
+        """
         checker = self._checker
         remote = checker.remote(said.remote.topic, said.remote.partition)
         if remote is None or checker.is_unclean:
@@ -42,10 +45,11 @@ class Translated:
         elif skipped > read:
             checker.fail(f"{what}: it skips {skipped - read} records")
         key = said.group, said.remote
-        before = self._last.get(key, (-1, -1))
-        self._last[key] = said.upstream, said.downstream
-        if said.upstream >= before[0] and said.downstream < before[1]:
-            checker.fail(f"{what}, and {before[0]} was {before[1]} before")
+        upstream, downstream, last = self._last.get(key, (-1, -1, batch))
+        self._last[key] = said.upstream, said.downstream, batch
+        is_guarded = batch.writer == last.writer or (batch.is_transactional and last.is_transactional)
+        if is_guarded and said.upstream >= upstream and said.downstream < downstream:
+            checker.fail(f"{what}, and {upstream} was {downstream} before")
 
     def runs(self, kept: KeptChunk) -> None:
         """Each run of the index leads from records to the same ones. Of other ranges it claims nothing exact."""
