@@ -104,12 +104,11 @@ class Translations:
             position = positions.get(source)
             if position is None:
                 continue
-            known = self._known.get(source)
+            known, kept = self._known.get(source), self._kept.pop(source, None)
             if known is not None and is_other_topic(known.topic_id, position.topic_id):
                 self.forget(source)
             known = self._known.setdefault(source, _Known())
             known.topic_id = position.topic_id or known.topic_id
-            kept = self._kept.pop(source, None)
             if known.index is None or (kept is not None and _is_newer(kept, known.index, position)):
                 self._runs -= len(known.index) if known.index is not None else 0
                 known.index = stored_index(kept or (), position)

@@ -30,8 +30,13 @@ class SyncSlots:
         self._slots = [first] * SLOTS
 
     def add(self, new: OffsetSync) -> None:
-        """Add a sync. A rewind makes it the only known one."""
-        if new.upstream < self._slots[0].upstream:
+        """
+        Add a sync. A rewind, of the source or of the target, makes it the only known one.
+
+        MirrorMaker looks at the source alone, and goes on translating to offsets of a remote topic that is gone.
+        """
+        last = self._slots[0]
+        if new.upstream < last.upstream or new.downstream < last.downstream:
             self._slots = [new] * SLOTS
         else:
             self._insert(new)

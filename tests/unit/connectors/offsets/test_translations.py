@@ -182,6 +182,18 @@ def test_a_topic_recreated_while_running_is_forgotten() -> None:
     assert translations.downstream(SOURCE, 5) == Translated(10, Precision.END)
 
 
+def test_a_second_life_takes_over_what_another_node_has_stored_of_the_new_topic() -> None:
+    """A node sleeps while its topic is created again, and another one copies it: what that has stored stays exact."""
+    slept = begun()
+    slept.account(outcome(Run(0, 0, 1000), position=1000), 0)
+    other = begun(topic_id="two")
+    other.account(outcome(Run(0, 0, 59), position=59), 0)
+    slept.load(other.take_changes())
+    slept.adopt({SOURCE: Position(SOURCE, 59, 58, "two")}, REMOTE_OF)
+
+    assert [slept.downstream(SOURCE, at) for at in (20, 59)] == [Translated(20), Translated(59)]
+
+
 def test_java_s_position_is_known_by_offset_syncs_only() -> None:
     """Without a downstream offset and without runs, MirrorMaker's rule answers; then runs do from there on."""
     translations = begun(position=100, downstream=None)

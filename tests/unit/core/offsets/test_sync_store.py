@@ -50,6 +50,19 @@ def test_offset_translation() -> None:
     assert slots.downstream(20) == by_syncs(20)
 
 
+def test_a_sync_of_a_remote_topic_that_is_gone_leads_nowhere() -> None:
+    """
+    The remote topic is created again while the source goes on.
+
+    A group at 20 would be sent to 553 of the topic that is gone, and skip what is between 20 and the new one's end.
+    """
+    slots = SyncSlots(sync(5, 552))
+    slots.add(sync(27, 27))
+
+    assert [slots.downstream(at) for at in (20, 30)] == [Untranslated.TOO_OLD, by_syncs(28)]
+    assert slots.upstream(600) == by_syncs(28)
+
+
 def test_past_offset_translation() -> None:
     """After a single sync, older ones are kept further apart; a rewind forgets all (testPastOffsetTranslation)."""
     slots = fed([1000])
