@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiokafka.protocol.admin import DescribeGroupsRequest_v2, ListGroupsRequest_v2
+from aiokafka.protocol.admin import DeleteTopicsRequest_v1, DescribeGroupsRequest_v2, ListGroupsRequest_v2
 from aiokafka.protocol.api import RequestStruct
 from aiokafka.protocol.commit import OffsetCommitRequest_v2, OffsetCommitRequest_v3, OffsetFetchRequest_v3
 from aiokafka.protocol.coordination import FindCoordinatorRequest_v1
@@ -96,6 +96,18 @@ async def test_offsets_of_a_group_without_members(it: Side) -> None:
     await it.ask(OffsetCommitRequest_v3("", -1, "", -1, [(name, [(1, 5, "")])]))
     await shown(it)
     await it.ask(OffsetFetchRequest_v8([(name, [(name, [0, 1], {}), (f"{name}-gone", [0], {})], {})], False, {}))
+
+
+@contract
+async def test_what_a_group_has_committed_goes_with_its_topic(it: Side) -> None:
+    """A topic of the same name that is created later is another one."""
+    await it.known(it.prefix)
+    await found(it)
+    await it.ask(commit(it, (it.prefix, 0, 5)))
+    await it.ask(DeleteTopicsRequest_v1([it.prefix], 30_000))
+    await it.read(OffsetFetchRequest_v8([(it.prefix, None, {})], False, {}))
+    await it.known(it.prefix)
+    await it.ask(OffsetFetchRequest_v8([(it.prefix, None, {})], False, {}))
 
 
 @contract

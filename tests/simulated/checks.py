@@ -42,6 +42,10 @@ class Copied:
     deleted: int = 0
     deleted_first: int = 0
     missing: int = 0
+    #: How far the remote partition was as the source's that had its name before: of that it may lack the rest.
+    former: Copied | None = None
+    #: Whether source or remote topic was created again: what is known of the topics before may be acted upon still.
+    is_young: bool = False
 
     @property
     def count(self) -> int:
@@ -49,6 +53,10 @@ class Copied:
         if self.next_at is not None:
             return self.next_at
         return self.marks[-1][1] if self.marks else 0
+
+    def has(self, content: tuple[object, ...]) -> bool:
+        """Whether the source has such a record."""
+        return any(known == content for _, known in self.known)
 
     def proven(self, downstream_end: int) -> int:
         """Return how many source records need not be copied any more."""
@@ -89,8 +97,9 @@ class Checker:
         self._positions_topic = positions_topic
         self._checkpoints_topic = f"{source.name}.checkpoints.internal"
         self._copied: dict[tuple[str, int], Copied] = {}
-        #: Positions that are committed, by source partition.
+        #: Positions that are committed, by source partition; and of which topics each is.
         self._positions: dict[TopicPartition, int] = {}
+        self._about: dict[TopicPartition, tuple[str | None, str | None]] = {}
         #: What is said in transactions that have not ended, by producer id.
         self._pending: dict[int, list[Callable[[], None]]] = {}
         self.translated = Translated(self)
@@ -107,17 +116,47 @@ class Checker:
         self._rewound: dict[TopicPartition, None] = {}
         #: Where operators have asked partitions to begin; it is so once a position says it.
         self._awaited: dict[TopicPartition, int] = {}
+        #: Where partitions begin whose remote topic was not there when that was altered.
+        self._altered: dict[TopicPartition, int] = {}
         target.on_append = self.appended
         target.on_loss = self.lost
 
     def copied(self, remote: Partition) -> Copied:
         """Return how far a remote partition is."""
-        key = remote.topic, remote.number
-        if key not in self._copied:
-            source = self._source.partition(self._topics[remote.topic], remote.number)
-            assert source is not None
-            self._copied[key] = Copied(source, remote)
+        key, source = (remote.topic, remote.number), self._source_of(remote)
+        known = self._copied.get(key)
+        if known is None or known.remote is not remote or known.source is not source:
+            former = known if known is not None and known.remote is remote else None
+            if former is not None:
+                self.read_source(former)
+            begun = self._copied[key] = Copied(source, remote, former=former, is_young=known is not None)
+            self.read_source(begun)
+            begun.deleted = begun.before(source.start)
+            if (at := self._altered.pop(TopicPartition(source.topic, source.number), None)) is not None:
+                begun.next_at = begun.before(at)
         return self._copied[key]
+
+    def _source_of(self, remote: Partition) -> Partition:
+        """Return the source of a remote partition, even if it is deleted."""
+        topics = self._source.topics, self._source.deleted
+        found = [it[name] for it in topics if (name := self._topics[remote.topic]) in it]
+        return next(it.partitions[remote.number] for it in found if remote.number < len(it.partitions))
+
+    def is_younger(self, remote: Partition, ago_s: float) -> bool:
+        """Whether the topic of a remote partition, or its source's, was not there yet so long ago."""
+        topics = self._target.topics[remote.topic], self._source.topics[self._topics[remote.topic]]
+        return max(it.created_at for it in topics) > self._target.loop.time() - ago_s
+
+    def is_about_now(self, source: TopicPartition) -> bool:
+        """Whether the position of a partition is of the topics that there are."""
+        return self._about.get(source) == self.ids(source)
+
+    def ids(self, source: TopicPartition) -> tuple[str | None, str | None]:
+        """Return the ids of a partition's topics."""
+        name = next(remote for remote, name in self._topics.items() if name == source.topic)
+        topics = self._source.topics.get(source.topic), self._target.topics.get(name)
+        here, there = (None if it is None else it.topic_id for it in topics)
+        return here, there
 
     def remote(self, topic: str, number: int) -> Partition | None:
         """Return a partition of a remote topic, if it is there."""
@@ -140,9 +179,12 @@ class Checker:
 
     def _records(self, copied: Copied, batch: Batch) -> None:
         self.read_source(copied)
+        records = [(it, (it.timestamp, it.key, it.value, it.headers)) for it in decode(batch.raw)]
+        while copied.former is not None and not copied.marks and not copied.has(records[0][1]):
+            copied = copied.former
+            self.read_source(copied)
         at = copied.count
-        for record in decode(batch.raw):
-            content = (record.timestamp, record.key, record.value, record.headers)
+        for record, content in records:
             if at < len(copied.known) and copied.known[at][1] == content:
                 at += 1
                 self.records += 1
@@ -303,6 +345,10 @@ class Checker:
         self.positions_seen += 1
         if position.source.topic not in self._topics.values():
             return
+        about = position.topic_id, position.remote_topic_id
+        if about != self._about.setdefault(position.source, about):
+            self._about[position.source] = about
+            self._positions.pop(position.source, None)
         before = self._positions.get(position.source, 0)
         if position.source in self._rewound:
             self._positions[position.source] = position.next_upstream
@@ -312,15 +358,17 @@ class Checker:
         if self._is_asked_for(position.source, position.next_upstream):
             del self._awaited[position.source]
             self._positions[position.source] = position.next_upstream
-            if copied is not None:
+            if copied is None:
+                self._altered[position.source] = position.next_upstream
+            else:
                 self.read_source(copied)
                 copied.next_at = copied.before(position.next_upstream)
             return
-        if position.next_upstream < before:
+        if position.next_upstream < before and about == self.ids(position.source):
             self.fail(f"the position of {position.source} went back from {before} to {position.next_upstream}")
         is_first = position.source not in self._positions
         self._positions[position.source] = position.next_upstream
-        if remote is None or copied is None:
+        if remote is None or copied is None or about != self.ids(position.source):
             return
         self.read_source(copied)
         if is_first:
@@ -331,13 +379,25 @@ class Checker:
             what = f"the position of {position.source} is {position.next_upstream}, {wanted} records"
             self.fail(f"{what}; the target has {proven} for good")
 
+    def forget(self, topic: str) -> None:
+        """Note that a source topic is deleted, and with it what groups have committed."""
+        remote = next(remote for remote, name in self._topics.items() if name == topic)
+        self.committed = {key: at for key, at in self.committed.items() if key[1] != remote}
+
+    def renew(self, topic: str) -> None:
+        """Note that a source topic, or its copy, was created again."""
+        for remote, name in self._topics.items():
+            if name == topic and (there := self._target.topics.get(remote)) is not None:
+                for partition in there.partitions:
+                    self.copied(partition)
+
     def commits(self, group: str, source: Partition, offset: int) -> None:
         """Note what a group of the source commits."""
         remote = next(remote for remote, name in self._topics.items() if name == source.topic)
         key = group, remote, source.number
         self.committed[key] = max(offset, self.committed.get(key, 0))
 
-    def look_at_groups(self) -> None:
+    def look_at_groups(self, *, is_peace: bool = False) -> None:
         """
         No group may stand at the target behind a record that it has not read at the source, nor beyond the end. By
         default it is not set back there, even if it goes back at the source.
@@ -347,6 +407,9 @@ class Checker:
             at = known.offsets.get((topic, number)) if known is not None else None
             remote = self._target.partition(topic, number)
             if at is None or remote is None or self.is_unclean:
+                continue
+            if self.copied(remote).is_young and not is_peace:
+                self._stood.pop((group, topic, number), None)
                 continue
             self.groups_seen += 1
             before, self._stood[group, topic, number] = self._stood.get((group, topic, number), 0), at[0]
@@ -403,13 +466,25 @@ class Checker:
                     found[str(source)] = missing
         return found
 
+    def mixed(self) -> list[str]:
+        """Return which remote partitions hold records of several topics of their source's name."""
+        found = []
+        for copied in self._copied.values():
+            former = copied.former
+            while former is not None and not former.marks:
+                former = former.former
+            if former is not None:
+                found.append(str(copied.remote))
+        return found
+
     def late_positions(self) -> dict[str, int]:
         """Return by how much positions are behind."""
         found = {}
         for name in self._topics.values():
             topic = self._source.topics.get(name)
             for source in topic.partitions if topic else ():
-                at = self._positions.get(TopicPartition(name, source.number), -1)
+                partition = TopicPartition(name, source.number)
+                at = self._positions.get(partition, -1) if self.is_about_now(partition) else -1
                 if at < source.stable:
                     found[str(source)] = source.stable - at
         return found

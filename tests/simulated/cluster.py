@@ -13,7 +13,7 @@ import base64
 import collections
 import random
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
@@ -39,6 +39,7 @@ class Topic:
     topic_id: str
     partitions: list[Partition]
     configs: dict[str, str] = attrs.field(factory=dict)
+    created_at: float = 0.0
 
 
 @attrs.define
@@ -71,6 +72,8 @@ class Cluster:
         self.wall_ms: Callable[[], int] = lambda: round(loop.time() * 1000)
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[str, Topic] = {}
+        #: The last one that was deleted, by name.
+        self.deleted: dict[str, Topic] = {}
         self.transactions: dict[str, Transaction] = {}
         self.counts: collections.Counter[str] = collections.Counter()
         #: Error codes in answers.
@@ -123,7 +126,8 @@ class Cluster:
         self._topic_numbers += 1
         raw = zlib.crc32(self.name.encode()).to_bytes(8, "big") + self._topic_numbers.to_bytes(8, "big")
         topic_id = base64.urlsafe_b64encode(raw).decode().rstrip("=")
-        topic = self.topics[name] = self.by_id[topic_id] = Topic(name, topic_id, [], dict(configs or {}))
+        topic = Topic(name, topic_id, [], dict(configs or {}), self.loop.time())
+        self.topics[name] = self.by_id[topic_id] = topic
         self.grow(topic, partitions)
         return topic
 
@@ -136,15 +140,22 @@ class Cluster:
             partition = Partition(topic.name, number, replicas)
             partition.isr = [node for node in replicas if node not in self.fenced]
             partition.leader = partition.isr[0] if partition.isr else NOBODY
+            partition.isr = partition.isr or replicas[:1]  # which leads once it is back
             topic.partitions.append(partition)
 
     def delete(self, name: str) -> None:
-        """Delete a topic: who waits for it learns of it."""
-        topic = self.topics.pop(name)
+        """Delete a topic: who waits for it learns of it, and groups forget it (OffsetMetadataManager)."""
+        topic = self.deleted[name] = self.topics.pop(name)
         del self.by_id[topic.topic_id]
+        for group in self.coordinator.groups.values():
+            group.offsets = {key: at for key, at in group.offsets.items() if key[0] != name}
         for partition in topic.partitions:
             partition.leader = NOBODY
             partition.wake()
+
+    def partitions_of(self, names: Iterable[str]) -> list[Partition]:
+        """Return the partitions of those topics that are there."""
+        return [partition for name in names if name in self.topics for partition in self.topics[name].partitions]
 
     def all_partitions(self) -> list[Partition]:
         """Return all partitions there are."""

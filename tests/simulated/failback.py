@@ -51,8 +51,8 @@ class Failback:
 
     def _commit(self, *, is_away: bool) -> None:
         world = self._world
-        name = self._draw.choice(list(world.topics))
-        source = self._draw.choice(world.source.topics[name].partitions)
+        source = self._draw.choice(world.source.partitions_of(world.topics))
+        name = source.topic
         there = world.target.partition(world.topics[name], source.number)
         if there is None:
             return
@@ -67,6 +67,12 @@ class Failback:
         self._read[key] = max(read, self._read.get(key, 0))
         if not is_away:
             self._stood[key] = offset
+
+    def forget(self, topic: str) -> None:
+        """Note that a source topic is deleted, and with it what the group has read and committed."""
+        for known in (self._read, self._stood):
+            for key in [key for key in known if key[0] == topic]:
+                del known[key]
 
     def look(self) -> Iterator[str]:
         """Return where it would skip something, or read again what it has committed."""

@@ -36,7 +36,7 @@ from mm2py.connectors.source.positions import Positions
 from mm2py.connectors.topics import remote_topics
 from mm2py.core.backoff import Backoff
 from mm2py.core.checkpoint import checkpoints
-from mm2py.core.source import resume
+from mm2py.core.source import broken_history, resume
 from mm2py.core.source.progress import PartitionState
 from mm2py.core.topics import topology
 from mm2py.core.topics.topology import GrowPartitions
@@ -156,6 +156,11 @@ def _uncommitted() -> None:
         return await whole(attrs.evolve(plan, limits=attrs.evolve(plan.limits, reads_committed=False)), *more)
 
     _replace(copying, "copy_epoch", copy_epoch)
+
+
+def _alike() -> None:
+    """A topic that was created again is taken for the one before."""
+    _replace(broken_history, "is_other_topic", lambda *_: False)
 
 
 # How it is sent.
@@ -352,7 +357,7 @@ def _unclosed() -> None:
 MUTANTS: dict[str, Callable[[], None]] = {
     it.__name__.strip("_").replace("_", "-"): it
     for it in (
-        _beyond, _short, _unseen, _sure, _fresh, _uncounted, _aborted, _uncommitted,
+        _beyond, _short, _unseen, _sure, _fresh, _uncounted, _aborted, _uncommitted, _alike,
         _unsequenced, _hasty, _shuffled, _refused, _void, _impatient,
         _unclaimed, _unguarded, _unfenced, _uncompared, _unreleased, _greedy, _ungrown,
         _ahead, _rewound, _carried, _untranslated, _old_lag, _level, _deaf, _healthy, _restless, _unclosed,
@@ -376,6 +381,7 @@ _ASLEEP: dict[str, Any] = {"faults": ("sleep",), "fault_every_s": 6.0, "rate": 1
 SHOWN_BY: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("old-lag", "level", "deaf", "healthy", "restless"), _AWAY),
     **dict.fromkeys(("hasty", "shuffled", "refused"), _REFUSED),
+    "alike": {"faults": ("recreate", "remake"), "minutes": 3.0, "on_recreated": "earliest"},
     "impatient": {"faults": ("executor",), "minutes": 3.0},
     "void": _ASLEEP,
     "carried": {"both": True},

@@ -142,8 +142,8 @@ class Operators:
 
     async def _alter(self, node: SimNode, draw: random.Random) -> None:
         """Stop the source connector and set a partition to another offset; it begins there when all is undone."""
-        topic = draw.choice(settings.TOPICS)
-        source = draw.choice(self._world.source.topics[topic].partitions)
+        source = draw.choice(self._world.source.partitions_of(settings.TOPICS))
+        topic = source.topic
         if source.stable < 1:
             return
         last = draw.randrange(source.stable)

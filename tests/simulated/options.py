@@ -54,6 +54,8 @@ class Options:
     mode: str = "dedicated"
     #: Whether a flow leads back as well, from topics of the same names at B.
     both: bool = False
+    #: What the flow does with a source topic that was created again: `copy.on.source.recreated`.
+    on_recreated: str = "fail"
     #: Which of the faults, by their numbers, do not happen: that is how a failure is made smaller.
     skipped: tuple[int, ...] = attrs.field(default=(), converter=_numbers)
     #: The number of the last fault that happens; -1 is no end.
@@ -98,4 +100,5 @@ def swarm(seed: int) -> Options:
         min_isr=min(brokers, draw.choice((1, 1, 2))),
         brokers=brokers,
         starts_s=2.0 if seldom.random() < _FROM_THE_START else 20.0,
+        on_recreated=seldom.choice(("earliest", "re-create")) if "recreate" in beside else "fail",
     )

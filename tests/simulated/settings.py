@@ -38,6 +38,10 @@ def flow_group(options: Options) -> str:
     return f"{_GROUP}-A" if options.is_worker else "A-mm2"
 
 
+def _policies(options: Options) -> dict[str, object]:
+    return {"copy.on.source.recreated": options.on_recreated} if options.on_recreated != "fail" else {}
+
+
 def node_file(options: Options, name: str, source: str, target: str, *, is_changed: bool = False) -> str:
     """Return the text of a node's file."""
     epoch_ms = options.epoch_ms + (500 if is_changed else 0)
@@ -53,6 +57,7 @@ def node_file(options: Options, name: str, source: str, target: str, *, is_chang
         "B->A.enabled": "false",
         "B.offset.flush.interval.ms": 5_000,
         "copy.epoch.ms": epoch_ms,
+        **_policies(options),
         "offset.storage.partitions": 5,
     }
     if options.both:
@@ -98,6 +103,7 @@ def connectors(options: Options, source: str) -> dict[str, dict[str, str]]:
         "connector.class": f"{package}MirrorSourceConnector",
         "topics": ",".join(TOPICS),
         "offset-syncs.topic.replication.factor": 1,
+        **_policies(options),
     }
     if options.transactions:
         mirror["source.consumer.isolation.level"] = "read_committed"

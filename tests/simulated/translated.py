@@ -33,7 +33,7 @@ class Translated:
         """
         checker = self._checker
         remote = checker.remote(said.remote.topic, said.remote.partition)
-        if remote is None or checker.is_unclean:
+        if remote is None or checker.is_unclean or checker.copied(remote).is_young:
             return
         self.checkpoints_seen += 1
         copied = checker.copied(remote)
@@ -57,7 +57,7 @@ class Translated:
         if kept.chunk is None or checker.is_unclean:
             return
         remote = checker.remote_of(kept.source)
-        if remote is None:
+        if remote is None or not checker.is_about_now(kept.source):
             return
         copied, chunk = checker.copied(remote), kept.chunk
         checker.read_source(copied)

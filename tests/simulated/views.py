@@ -161,7 +161,7 @@ class Views:
         """Return how many records are not at the target that could be read *ago_s* ago."""
         end, checker = self._end(source, ago_s), self._world.checkers[flow.source]
         there = checker.remote_of(TopicPartition(source.topic, source.number))
-        if end is None or there is None:
+        if end is None or there is None or checker.is_younger(there, ago_s):
             return 0
         copied = checker.copied(there)
         return max(0, copied.before(end) - copied.upto(there.end))
@@ -195,8 +195,7 @@ class Views:
         )
 
     def _partitions(self, flow: Flow) -> list[Partition]:
-        topics = [self._world.source_of(flow).topics.get(name) for name in self._world.topics]
-        return [partition for topic in topics if topic is not None for partition in topic.partitions]
+        return self._world.source_of(flow).partitions_of(self._world.topics)
 
     # At peace.
 

@@ -28,8 +28,11 @@ class Workload:
         self._numbers: collections.Counter[tuple[str, int]] = collections.Counter()
 
     def _partitions(self) -> list[Partition]:
-        topics = self._cluster.topics
-        return [partition for name in self._world.topics for partition in topics[name].partitions]
+        return self._cluster.partitions_of(self._world.topics)
+
+    def forget(self, topic: str) -> None:
+        """Note that a topic is deleted, and with it where groups stood."""
+        self.stand = {key: at for key, at in self.stand.items() if key[1][0] != topic}
 
     async def produce(self) -> None:
         """Produce to all partitions, but while all sleep."""

@@ -263,6 +263,9 @@ class World:
                 lost[event.source] += event.lost or 0
         self.checker.check_what_was_lost(repeated)
         self.checker.check_what_was_deleted(lost)
+        self.checker.look_at_groups(is_peace=True)
+        if self.options.on_recreated == "re-create" and (mixed := self.checker.mixed()):
+            self.checker.fail(f"records of topics before are still in {mixed}")
         if any(kind in self.options.faults for kind in UNGUARDED):
             await self._check_guards()
         await self._be_quiet(begun + within_s)
@@ -394,6 +397,12 @@ class World:
     def source_of(self, flow: Flow) -> Cluster:
         """Return where a flow reads."""
         return self.source if flow.source == self.source.name else self.target
+
+    def forget(self, topic: str) -> None:
+        """Note that a source topic is deleted."""
+        self.workload.forget(topic)
+        self.checker.forget(topic)
+        self.failback.forget(topic)
 
     def a_node(self, draw: random.Random) -> SimNode | None:
         """Draw one of the nodes that run."""

@@ -94,7 +94,7 @@ class _Late(_OneOfMany):
 
 def _begin(world: World, draw: random.Random, strike: type[_OneOfMany]) -> str:
     """Have batches come one upon the other, with several in flight, and one of them struck."""
-    partition = draw.choice(world.source.topics[draw.choice(list(world.topics))].partitions)
+    partition = draw.choice(world.source.partitions_of(world.topics))
     for number in range(30):
         world.outside.call_later(0.03 * number, world.workload.append_to, partition)
     addresses = [it.address for it in world.target.brokers.values()]

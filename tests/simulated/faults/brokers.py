@@ -77,9 +77,9 @@ def _sessions(world: World, _draw: random.Random) -> str:
 
 
 def _grow(world: World, draw: random.Random) -> str:
-    topic = world.source.topics[draw.choice(list(world.topics))]
+    topic = world.source.topics.get(draw.choice(list(world.topics)))
     is_unable = len(world.source.fenced) == len(world.source.brokers)  # the controller refuses to place a replica then
-    if len(topic.partitions) > world.options.partitions + 2 or is_unable:
+    if topic is None or len(topic.partitions) > world.options.partitions + 2 or is_unable:
         return ""
     world.source.grow(topic, len(topic.partitions) + 1)
     return f"{topic.name} to {len(topic.partitions)}"
@@ -119,9 +119,10 @@ def _delete(world: World, draw: random.Random) -> str:
     remote = world.target.topics
     able = [
         partition
-        for name, copy in world.topics.items()
-        for partition in world.source.topics[name].partitions
-        if copy in remote and partition.number < len(remote[copy].partitions) and partition.stable > partition.start
+        for partition in world.source.partitions_of(world.topics)
+        if (copy := world.topics[partition.topic]) in remote
+        and partition.number < len(remote[copy].partitions)
+        and partition.stable > partition.start
     ]
     if not able:
         return ""
@@ -130,6 +131,41 @@ def _delete(world: World, draw: random.Random) -> str:
     world.checker.deletes(partition, offset)
     partition.delete_before(offset)
     return f"records of {partition} up to {offset}"
+
+
+def _recreate(world: World, draw: random.Random) -> str:
+    """A topic of the source is deleted, and created again with other records, at once or later."""
+    source, names = world.source, list(world.topics)
+    if not all(name in source.topics for name in names):
+        return ""
+    name = draw.choice(names)
+    count = len(source.topics[name].partitions)
+    world.checker.renew(name)
+    source.delete(name)
+    world.forget(name)
+    seconds = draw.choice((0.0, duration(draw)))
+
+    def create() -> None:
+        source.create(name, count)
+        world.checker.renew(name)
+
+    world.later(seconds, create)
+    return f"{name} after {seconds:.2f} s"
+
+
+def _remake(world: World, draw: random.Random) -> str:
+    """A remote topic is deleted, and the flow creates it again; or an operator does so, at once."""
+    target = world.target
+    able = [name for name in world.topics.values() if name in target.topics]
+    if not able:
+        return ""
+    name = draw.choice(able)
+    count = len(target.topics[name].partitions)
+    target.delete(name)
+    is_created = draw.random() < 0.4
+    if is_created:
+        target.create(name, count)
+    return f"{name}{', and created' if is_created else ''}"
 
 
 FAULTS: dict[str, Fault] = {
@@ -144,4 +180,6 @@ FAULTS: dict[str, Fault] = {
     "unclean": _unclean,
     "storage": _storage,
     "delete": _delete,
+    "recreate": _recreate,
+    "remake": _remake,
 }
