@@ -27,7 +27,8 @@ from rich.table import Table
 
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings, load_settings
-from mm2py.connectors.context import FlowContext
+from mm2py.config.source import MirrorSourceConfig
+from mm2py.connectors.context import flow_context
 from mm2py.connectors.reach import Reach
 from mm2py.connectors.task_group import FlowGroup, GroupRequests
 from mm2py.core.herder.sharing import TOLERATED_RATIO, Work, flow_tasks
@@ -70,7 +71,7 @@ class MachineClock(SystemClock):
         return super().monotonic() - self._since_s
 
 
-class Copying(FlowGroup):
+class Copying(FlowGroup[MirrorSourceConfig]):
     """Stands for the source task group of a flow: it has a share, and copies nothing."""
 
     connector = "MirrorSourceConnector"
@@ -100,7 +101,8 @@ class FlowOnNode:
     def __init__(self, settings: FlowSettings, node: Node, partitions: Sequence[TopicPartition], load: Load) -> None:
         clock = MachineClock(since_s=0.7 * node.pid)
         events = EventLog(clock)
-        around = FlowContext(settings, Reach(settings.flow, clock, events, random.random), clock, events, random.random)
+        reach = Reach(settings.flow, clock, events, random.random)
+        around = flow_context(settings, reach, clock=clock, events=events, jitter=random.random)
         self.flow, self._load = str(settings.flow), load
         self._node, self._partitions = node, partitions
         self._clock = clock
@@ -108,13 +110,15 @@ class FlowOnNode:
         self._rates: dict[TopicPartition, float] = {}
         self._accounted_at = clock.monotonic()
         self._seen: tuple[object, FlowView] = (None, FlowView(settings.flow, FlowState.RUNNING))
-        self._group = Copying(around)
+        self._group = Copying(around.of(settings.source_connector))
         self.nodes = FlowNodes(around, lambda: node, self.view)
         self.nodes.own.mirrored = lambda: partitions
         self.membership = FlowMembership(around, lambda: node)
         self.membership.share.on_assignment = self.nodes.know
         self.membership.load = self.nodes.own.load
-        self.membership.leader.work = lambda: Work(*flow_tasks(settings), self.nodes.own.slots(), self.nodes.loads())
+        self.membership.leader.work = lambda: Work(
+            *flow_tasks(settings.source_connector), self.nodes.own.slots(), self.nodes.loads()
+        )
         self.membership.leader.load_of = self._load_of
         self.membership.begin([self._group])
 

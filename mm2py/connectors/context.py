@@ -17,6 +17,7 @@ from mm2py.config.worker import WorkerConfig
 from mm2py.connectors.control_writers import ControlWriters
 from mm2py.connectors.reach import Reach
 from mm2py.connectors.supervise import supervise
+from mm2py.core.herder.sharing import flow_tasks
 from mm2py.model.flow import Flow
 from mm2py.storage.unreadable_records import PassedOver
 from mm2py.telemetry.journal import EventLog
@@ -68,6 +69,30 @@ HerderContext: TypeAlias = FlowContext[FlowSettings]
 SourceContext: TypeAlias = FlowContext[MirrorSourceConfig]
 CheckpointContext: TypeAlias = FlowContext[MirrorCheckpointConfig]
 HeartbeatContext: TypeAlias = FlowContext[MirrorHeartbeatConfig]
+
+
+def flow_context(
+    settings: FlowSettings,
+    reach: Reach,
+    *,
+    clock: Clock,
+    events: EventLog,
+    jitter: Callable[[], float],
+    on_clusters: Callable[[str | None, str | None], None] = lambda _source, _target: None,
+) -> HerderContext:
+    """Return what the herder of a flow with these *settings* passes around, for all lives of its connectors."""
+    return FlowContext(
+        settings,
+        settings.flow,
+        settings.worker,
+        tasks=flow_tasks(settings.source_connector)[0],
+        drain_s=settings.source_connector.copying.settling_s,
+        reach=reach,
+        clock=clock,
+        events=events,
+        jitter=jitter,
+        on_clusters=on_clusters,
+    )
 
 
 class BackgroundLoop(ABC):

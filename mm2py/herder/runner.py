@@ -13,7 +13,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.connectors.checkpoint.group import CheckpointGroup
-from mm2py.connectors.context import FlowContext, HerderContext, SourceContext
+from mm2py.connectors.context import HerderContext, SourceContext, flow_context
 from mm2py.connectors.heartbeat import HeartbeatGroup
 from mm2py.connectors.known_clusters import KnownClusters
 from mm2py.connectors.measures import FlowMeasures
@@ -31,7 +31,6 @@ from mm2py.connectors.task_group import AnyGroup
 from mm2py.connectors.topics.acls import AclSync
 from mm2py.connectors.topics.configs import ConfigSync
 from mm2py.core.herder.reload import restarting_alone
-from mm2py.core.herder.sharing import flow_tasks
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.herder.requests import FlowRequests
 from mm2py.herder.sharing import FlowSharing
@@ -94,18 +93,7 @@ class FlowRunner:
         #: What prevents the flow from starting: state, error and hint.
         self._held: tuple[FlowState, str, str] | None = None
         config = settings.source_connector
-        context = FlowContext(
-            settings,
-            settings.flow,
-            settings.worker,
-            tasks=flow_tasks(config)[0],
-            drain_s=config.copying.settling_s,
-            reach=self.reach,
-            clock=clock,
-            events=events,
-            jitter=jitter,
-            on_clusters=on_clusters,
-        )
+        context = flow_context(settings, self.reach, clock=clock, events=events, jitter=jitter, on_clusters=on_clusters)
         #: The source group fills them, the checkpoint group reads them.
         self._translations = Translations(
             flow_runs=config.offset_syncs.flow_runs_max, partition_runs=config.offset_syncs.partition_runs_max

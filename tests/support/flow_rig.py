@@ -23,16 +23,9 @@ from mm2py.config.source import (
     TopicSyncSettings,
 )
 from mm2py.config.worker import StorageSettings, WorkerConfig
-from mm2py.connectors.context import (
-    BackgroundLoop,
-    CheckpointContext,
-    FlowContext,
-    HeartbeatContext,
-    HerderContext,
-    SourceContext,
-)
+from mm2py.connectors import context
+from mm2py.connectors.context import BackgroundLoop, CheckpointContext, HeartbeatContext, HerderContext, SourceContext
 from mm2py.connectors.reach import Reach
-from mm2py.core.herder.sharing import flow_tasks
 from mm2py.errors import ClusterUnreachableError, Mm2Error, Verdict
 from mm2py.model.acl import TopicAcl
 from mm2py.model.endpoint import ClusterEndpoint
@@ -125,18 +118,8 @@ class HopelessError(Mm2Error):
 
 def flow_context(clock: Clock, events: EventLog, settings: FlowSettings = SETTINGS) -> HerderContext:
     """Return what the herder of a flow with these settings hands around; all jitter is in the middle."""
-    copying = settings.source_connector.copying
-    return FlowContext(
-        settings,
-        settings.flow,
-        settings.worker,
-        tasks=flow_tasks(settings.source_connector)[0],
-        drain_s=copying.settling_s,
-        reach=Reach(settings.flow, clock, events, lambda: 0.5),
-        clock=clock,
-        events=events,
-        jitter=lambda: 0.5,
-    )
+    reach = Reach(settings.flow, clock, events, lambda: 0.5)
+    return context.flow_context(settings, reach, clock=clock, events=events, jitter=lambda: 0.5)
 
 
 def source_context(clock: Clock, events: EventLog, settings: FlowSettings = SETTINGS) -> SourceContext:
