@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from mm2py.config.layers import Layers
 from mm2py.config.resolve import FlowReader
 from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.model.endpoint import ClusterEndpoint
@@ -29,6 +30,10 @@ _OWNED: Final = {
 #: and the one for checkpoints.
 TASK_IDS: Final = f"{SOURCE}.transactional.id"
 OWNER_ID: Final = f"{CHECKPOINT}.transactional.id"
+#: What a connector's settings for clients at its source begin with.
+AT_SOURCE: Final = ("source.cluster.", "source.consumer.", "source.admin.", "consumer.")
+#: What a flow's lines begin with that its checkpoint connector has for itself.
+OF_CHECKPOINTS: Final = f"{CHECKPOINT}.own."
 
 
 @attrs.frozen
@@ -80,6 +85,25 @@ def shared_config(of: FlowReader, flow: Flow, source: ClusterEndpoint, target: C
         suffix=of.text("remote.topic.suffix"),
     )
     return ConnectorConfig(flow, of.flag("enabled"), source, target, policy, of.number("admin.timeout.ms"))
+
+
+def key_of_checkpoints(key: str, flow: Flow) -> str:
+    """Return the key of a *flow*'s line as its checkpoint connector has it for itself."""
+    return f"{flow}.{OF_CHECKPOINTS}{key.removeprefix(f'{flow}.')}"
+
+
+def of_checkpoints(layers: Layers, flow: Flow) -> Layers:
+    """
+    Return *layers* as the checkpoint connector of *flow* has them: what it says itself is over the flow's lines.
+
+    If it names the source's brokers, what the flow's other connectors say of clients there does not count.
+    """
+    stem = f"{flow}.{OF_CHECKPOINTS}"
+    own = {f"{flow}.{line.key.removeprefix(stem)}": line for line in layers.lines() if line.key.startswith(stem)}
+    clients = tuple(f"{flow}.{client}" for client in AT_SOURCE)
+    if any(f"{client}bootstrap.servers" in own for client in clients):
+        layers = layers.without(clients)
+    return layers.replaced({key: attrs.evolve(line, key=key) for key, line in own.items()})
 
 
 def topic_filter_settings(of: FlowReader) -> TopicFilterSettings:

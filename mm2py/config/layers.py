@@ -86,6 +86,12 @@ class Layers:
         fresh._lines = {**self._lines, **values}  # noqa: SLF001 - it is one of ours
         return fresh
 
+    def without(self, stems: tuple[str, ...]) -> Layers:
+        """Return the same lines but for those that begin with one of *stems*."""
+        fresh = copy.copy(self)
+        fresh._lines = {key: line for key, line in self._lines.items() if not key.startswith(stems)}  # noqa: SLF001 - it is one of ours
+        return fresh
+
     def renamed(self, values: Mapping[str, Value]) -> Layers:
         """Return the same lines, those in *values* under their new names unless such a line exists."""
         fresh = copy.copy(self)

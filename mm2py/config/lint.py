@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from mm2py.config.connector import OF_CHECKPOINTS
 from mm2py.config.keys.row import FORMS, Key, Kind, LineLevel, Place
 from mm2py.config.keys.security import KAFKAS_OWN, SECURITY
 from mm2py.config.keys.table import find_key, known_names, levels_of, misspelt_name, nearest_name
@@ -79,6 +80,7 @@ class Line:
 def classify(value: Value, aliases: Sequence[str]) -> Line:
     """Split a line's key and find its row."""
     level, owner, name = level_of(value.key, aliases)
+    name = name.removeprefix(OF_CHECKPOINTS) if level is LineLevel.FLOW else name
     row = find_key(level, name)
     if row is None and level is LineLevel.CLUSTER and (at_top := find_key(LineLevel.TOP, value.key)) is not None:
         # An alias may look like the first word of a setting.

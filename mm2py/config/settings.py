@@ -22,6 +22,7 @@ from mm2py.config.advice import (
     note_unread,
     note_unsynced,
 )
+from mm2py.config.connector import of_checkpoints
 from mm2py.config.explain import Effective, effective
 from mm2py.config.exposure import note_readable
 from mm2py.config.flow_settings import FlowSettings, flow_settings
@@ -271,8 +272,9 @@ def _elsewhere(layers: Layers, flows: Sequence[FlowSettings]) -> tuple[FlowSetti
 
 def _flow(layers: Layers, flow: Flow) -> FlowSettings | tuple[Problem, ...]:
     source, target = (flow_endpoint(layers, flow, side) for side in (Side.SOURCE, Side.TARGET))
+    checkpointed = flow_endpoint(of_checkpoints(layers, flow), flow, Side.SOURCE)
     again = tuple(clusters_named_again(layers, flow))
-    ends = (end for end in (source, target, *again) if isinstance(end, Problem))
+    ends = (end for end in (source, target, checkpointed, *again) if isinstance(end, Problem))
     problems = (
         *_judge_alias(flow, layers),
         *judge_renamed_source(layers, flow),
@@ -280,10 +282,11 @@ def _flow(layers: Layers, flow: Flow) -> FlowSettings | tuple[Problem, ...]:
         *judge_transforms(layers, flow),
         *judge_exactly_once(layers, flow),
     )
-    if isinstance(source, Problem) or isinstance(target, Problem) or problems:
+    if isinstance(source, Problem) or isinstance(target, Problem) or isinstance(checkpointed, Problem) or problems:
         return problems
     named_again = tuple(end for end in again if not isinstance(end, Problem))
-    return attrs.evolve(flow_settings(layers, flow, source, target), named_again=named_again)
+    settings = flow_settings(layers, flow, source, target, checkpointed=checkpointed)
+    return attrs.evolve(settings, named_again=named_again)
 
 
 def _tidied(problems: Iterable[Problem]) -> tuple[Problem, ...]:

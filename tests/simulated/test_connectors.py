@@ -37,7 +37,6 @@ def test_routers_see_what_the_policy_named(told: dict[str, Any]) -> None:
     assert told["names_routed_after_the_policy"] == {"orders": COUNT, "A.orders": None}
 
 
-@not_yet(reason="checkpoints are written for all topics of the pair's source connector")
 def test_a_checkpoint_connector_has_topics_of_its_own(told: dict[str, Any]) -> None:
     """What it does not select stays where the target's consumers have committed it."""
     assert told["checkpoints_of_fewer_topics"] == 5

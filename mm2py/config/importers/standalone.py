@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.connector import OWNER_ID, TASK_IDS, only_reader_of
+from mm2py.config.connector import AT_SOURCE, OWNER_ID, TASK_IDS, key_of_checkpoints, only_reader_of
 from mm2py.config.importers.lines import Imported, Lines, ParsedFile, read_files
 from mm2py.config.importers.mirus import SOURCE_CLASS as MIRUS
 from mm2py.config.importers.mirus import take_mirus
@@ -35,6 +35,8 @@ _SIMPLE_HEADERS = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _PACKAGE = "org.apache.kafka.connect.mirror."
 _SERVERS = "bootstrap.servers"
+#: What a checkpoint connector has for itself, beside what only it reads.
+_OF_CHECKPOINTS = ("topics", "topic.filter.class", "admin.timeout.ms", *AT_SOURCE)
 #: Why a connector's setting is not taken, by its name.
 _NOT_TAKEN = {
     "tasks.max": "without effect: tasks.max of the MirrorSourceConnector sets the number of copy tasks",
@@ -304,7 +306,7 @@ def _take_connector(
         elif _is_of_worker(name):
             yield Problem(entry.where, entry.key, "has no effect in a connector", "write it in the worker's file")
         elif owner is connector.kind:
-            yield from _take_line(lines, connector, name, entry)
+            yield from _take_line(lines, connector, group[0], name, entry)
         else:
             yield from _note_stray(entry, name, owner, owners)
 
@@ -336,19 +338,33 @@ def _is_read_elsewhere(name: str, connector: Connector, worker: ParsedFile) -> b
     return name.startswith(_CONVERTERS)
 
 
-def _take_line(lines: Lines, connector: Connector, name: str, entry: Entry) -> Iterator[Problem]:
+def _take_line(lines: Lines, connector: Connector, lead: Connector, name: str, entry: Entry) -> Iterator[Problem]:
     flow, kind = connector.flow, connector.kind
     if name == "enabled" and kind in _SWITCH:
         if entry.value.strip().lower() == "false":
             lines.take(f"{flow}.{_SWITCH[kind]}", entry)
-        return
-    mapped = name if name == "clusters" else f"{flow}.{name}"
-    before = lines.get(mapped)
+    elif name in _NOT_TAKEN and (name == "clusters" or kind is not ConnectorClass.SOURCE):
+        before = lines.get(name if name == "clusters" else f"{flow}.{name}")
+        if before is not None and before.value.strip() != entry.value.strip():
+            yield Problem(entry.where, entry.key, _NOT_TAKEN[name])
+        elif name == "clusters":
+            lines.take(name, entry)
+    elif kind is ConnectorClass.CHECKPOINT and connector is not lead and name.startswith(_OF_CHECKPOINTS):
+        lines.take(key_of_checkpoints(name, flow), entry)
+    elif connector is lead or only_reader_of(name) is not None or find_key(LineLevel.FLOW, name) is None:
+        lines.take(f"{flow}.{name}", entry)
+    else:
+        yield from _note_overruled(entry, name, lines.get(f"{flow}.{name}"), lead)
+
+
+def _note_overruled(entry: Entry, name: str, before: Entry | None, lead: Connector) -> Iterator[Problem]:
+    """Note a setting that counts as the flow's *lead* has it, where that makes a difference."""
+    row = find_key(LineLevel.FLOW, name)
     if before is not None and before.value.strip() != entry.value.strip():
-        message = _NOT_TAKEN.get(name, f"overruled by {before.where}: a flow has one such setting")
-        yield Problem(entry.where, entry.key, message)
-    elif name != "tasks.max" or kind is ConnectorClass.SOURCE:
-        lines.take(mapped, entry)
+        yield Problem(entry.where, entry.key, f"overruled by {before.where}: a flow has one such setting")
+    elif before is None and row is not None and entry.value.strip() != (row.default or ""):
+        message = f"without effect: a flow has one such setting, that of {lead.file.name}, which leaves it out"
+        yield Problem(entry.where, entry.key, message, f"write it in {lead.file.name}")
 
 
 def _modern(entry: Entry) -> tuple[str, Problem | None]:

@@ -1,0 +1,93 @@
+"""Connectors of one flow are configured each by itself, as in Connect: what one says is not taken for another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mm2py.config.importers.standalone import import_standalone
+from mm2py.config.settings import ConfigError, MirrorSettings, import_settings
+from tests.support.config_files import only_flow
+
+
+WORKER = "bootstrap.servers = target:9092\n"
+ENDS = "source.cluster.alias = A\ntarget.cluster.alias = B\n"
+SOURCE = f"name = s\nconnector.class = MirrorSourceConnector\n{ENDS}source.cluster.bootstrap.servers = source:9092\n"
+CHECKPOINT = f"name = c\nconnector.class = MirrorCheckpointConnector\n{ENDS}"
+HEARTBEAT = f"name = h\nconnector.class = MirrorHeartbeatConnector\n{ENDS}"
+
+Load = Callable[..., MirrorSettings]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """Return the reader of a worker with a connector of each class, each with lines of its own."""
+
+    def load(source: str = "", checkpoint: str = "", heartbeat: str = "") -> MirrorSettings:
+        texts = {"w": WORKER, "s": SOURCE + source, "c": CHECKPOINT + checkpoint, "h": HEARTBEAT + heartbeat}
+        for name, text in texts.items():
+            (tmp_path / f"{name}.properties").write_text(text)
+        worker, *connectors = (tmp_path / f"{name}.properties" for name in texts)
+        return import_settings(import_standalone(worker, connectors))
+
+    return load
+
+
+def test_checkpoints_have_topics_of_their_own(load: Load) -> None:
+    """Those that they do not name are those of the source connector."""
+    flow = only_flow(settings := load("topics = orders,clicks\n", "topics = orders\nadmin.timeout.ms = 7\n"))
+    other = only_flow(load("topics = orders\ntopics.exclude = o2\n", "topics.exclude = o1\n")).checkpoint_connector
+
+    assert flow.source_connector.topics.names == ("orders", "clicks")
+    assert (flow.checkpoint_connector.topics.names, flow.checkpoint_connector.admin_timeout_ms) == (("orders",), 7)
+    assert (flow.source_connector.admin_timeout_ms, settings.notes) == (60_000, ())
+    assert (other.topics.names, other.topics.exclude) == (("orders",), ("o1",))
+
+
+def test_checkpoints_reach_the_source_in_a_way_of_their_own(load: Load) -> None:
+    """Another principal, say, which need not read records; of the source connector's clients nothing is left then."""
+    own = "source.cluster.bootstrap.servers = source:9093\nconsumer.request.timeout.ms = 7\n"
+    flow = only_flow(load("source.consumer.request.timeout.ms = 9\n", own))
+    plain = only_flow(load("source.consumer.request.timeout.ms = 9\n", "consumer.client.id = c\n"))
+
+    source, checkpoint = flow.source_connector.source, flow.checkpoint_connector.source
+    assert (source.bootstrap_servers, source.request_timeout_ms) == (("source:9092",), 9)
+    assert (checkpoint.bootstrap_servers, checkpoint.request_timeout_ms) == (("source:9093",), 7)
+    assert flow.checkpoint_connector.target == flow.source_connector.target
+    assert (plain.checkpoint_connector.source.client_id, plain.source_connector.source.client_id) == ("c", "A->B")
+    assert plain.checkpoint_connector.source.request_timeout_ms == 9
+
+
+@pytest.mark.parametrize("file", ["checkpoint", "heartbeat"])
+@pytest.mark.parametrize(
+    "line", ["replication.policy.separator = _", "transforms = none", "copy.epoch.ms = 700", "remote.topic.prefix = x-"]
+)
+def test_what_another_connector_says_is_not_the_source_connector_s(load: Load, file: str, line: str) -> None:
+    """Records would get other names, or be changed; the line is named."""
+    settings = load(**{file: f"{line}\n"})
+
+    assert only_flow(settings).source_connector == only_flow(load()).source_connector
+    assert [str(note) for note in settings.notes] == [
+        (
+            f"{file[0]}.properties:5: {line.partition(' ')[0]}: without effect: a flow has one such setting, that of "
+            "s.properties, which leaves it out (write it in s.properties)"
+        )
+    ]
+
+
+def test_topics_of_heartbeats_select_nothing(load: Load) -> None:
+    """A MirrorHeartbeatConnector has none, in Java either."""
+    flow = only_flow(load(heartbeat="topics = none\n"))
+
+    assert (flow.source_connector.topics.names, flow.checkpoint_connector.topics.names) == ((".*",), (".*",))
+
+
+def test_what_checkpoints_cannot_have_is_refused_where_it_is_written(load: Load) -> None:
+    """The flow's own lines are fine."""
+    with pytest.raises(ConfigError) as refused:
+        load(checkpoint="topics = (\n")
+
+    assert [str(problem).partition(": ")[0] for problem in refused.value.problems] == ["c.properties:5"]
+    assert refused.value.problems[0].key == "topics"
