@@ -6,6 +6,7 @@ With them goes what is known of where records went, never later than the positio
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
@@ -54,6 +55,8 @@ class PositionWriter:
         self._translations = translations
         self._logs = logs
         self._commits = commits or Rounds(context.clock)
+        #: What was decided of a broken history while something older is being written comes after that in the log.
+        self._turn = asyncio.Lock()
 
     async def run(self) -> None:
         """Write what is due until cancelled."""
@@ -78,6 +81,10 @@ class PositionWriter:
 
     async def fence(self) -> None:
         """Have partitions that cannot be planned before written down as they stand, each with a producer of its own."""
+        async with self._turn:
+            await self._fence()
+
+    async def _fence(self) -> None:
         waiting = self._tasks.ledger.unfenced()
         if not waiting:
             return
@@ -96,6 +103,10 @@ class PositionWriter:
 
     async def write(self, *, is_interval_over: bool) -> bool:
         """Write the positions that are due; say whether all of them are safe now."""
+        async with self._turn:
+            return await self._write(is_interval_over=is_interval_over)
+
+    async def _write(self, *, is_interval_over: bool) -> bool:
         self._tasks.outcomes.measure()
         due = self._tasks.ledger.due_positions(is_interval_over=is_interval_over)
         # Translations are never older than the position: a resume finds the records after it.
@@ -133,6 +144,12 @@ class PositionWriter:
 
         Left beside the new position, it would translate offsets of the new copy to those of the former one.
         """
+        async with self._turn:
+            await self._start_over(positions, broken, cut)
+
+    async def _start_over(
+        self, positions: Collection[Position], broken: Collection[TopicPartition], cut: Collection[Position]
+    ) -> None:
         for source in broken:
             self._translations.forget(source)
         for position in cut:
