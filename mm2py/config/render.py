@@ -9,12 +9,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from mm2py.config.explain import Effective
+from mm2py.config.keys.ignored import IGNORED
 from mm2py.config.keys.row import Key, Kind, Section
 from mm2py.config.keys.table import SECTIONS
 from mm2py.config.settings import MirrorSettings
 from mm2py.model.flow import Flow
+
+
+_IGNORED: Final = (
+    "mm2py accepts these settings of Java's, which change nothing, and notes each line that sets one. Their types are "
+    "checked as in Java."
+)
 
 
 def explain(settings: MirrorSettings, flow: Flow | None = None) -> tuple[Effective, ...]:
@@ -26,7 +34,8 @@ def explain(settings: MirrorSettings, flow: Flow | None = None) -> tuple[Effecti
 def render_reference(page: str) -> str:
     """Return *page*, Markdown, with its sections from the first one of keys on as the table has them."""
     introduction, _, _ = page.partition(f"## {SECTIONS[0].title}\n")
-    return introduction + "\n".join(line for section in SECTIONS for line in _render_section(section))
+    lines = (*(line for section in SECTIONS for line in _render_section(section)), *_render_ignored())
+    return introduction + "\n".join(lines)
 
 
 def _render_section(section: Section) -> Iterator[str]:
@@ -39,9 +48,20 @@ def _render_section(section: Section) -> Iterator[str]:
     yield ""
 
 
+def _render_ignored() -> Iterator[str]:
+    yield "## Settings without effect\n"
+    yield f"{_IGNORED}\n"
+    yield "| settings | where | instead, or why not |"
+    yield "|---|---|---|"
+    for group in IGNORED:
+        names = ", ".join(f"`{key.full_name}`" for key in group.keys)
+        yield f"| {names} | {group.place.value} | {group.why} |"
+    yield ""
+
+
 def _render_row(key: Key) -> str:
     was = f" Also {', '.join(f'`{alias}`' for alias in key.aliases)}." if key.aliases else ""
-    text = key.doc + was if key.acts else f"*Not yet.* {key.doc}{was}"
+    text = key.doc + was
     kind = "any" if key.stem is not None and key.kind is Kind.STRING else key.kind.value
     cells = (f"`{key.full_name}`", kind, _render_default(key), key.place.value, text)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mm2py.config.keys.clients import ADMIN_KEYS, CONSUMER_KEYS, PRODUCER_KEYS
 from mm2py.config.keys.rest import REST
 from mm2py.config.keys.row import Key, Kind, Place, Section, at_least, not_empty, one_of
 from mm2py.config.keys.worker import WORKER
@@ -12,7 +11,6 @@ from mm2py.config.keys.worker import WORKER
 #: transaction could not be committed, however small it is.
 LEAST_TRANSACTION_MS = 10_000
 
-_NOT_YET = False
 
 _PROCESS = Section(
     "This process",
@@ -37,8 +35,6 @@ _PROCESS = Section(
         Key("metrics.topics.max", Kind.INT, "1000", Place.TOP,
             "How many rolled-up topics, and how many consumer groups, have metrics of their own; further ones are "
             "rolled up per flow.", check=at_least(0)),
-        Key("dedicated.mode.enable.internal.rest", Kind.BOOLEAN, "false", Place.TOP,
-            "Java's REST between nodes.", _NOT_YET),
         Key("config.providers", Kind.LIST, "", Place.TOP,
             "Names of value providers for `${name:path:key}` and `${name:key}`."),
         Key("config.providers.*", Kind.STRING, None, Place.TOP,
@@ -112,8 +108,6 @@ _CONSUMER = Section(
         *_connection_keys(Place.CONSUMER),
         Key("client.id", Kind.STRING, None, Place.CONSUMER,
             "Name shown to source brokers, for quotas and logs; the flow's name if unset."),
-        *CONSUMER_KEYS,
-        Key("*", Kind.STRING, None, Place.CONSUMER, "Any other setting of Java's consumer.", _NOT_YET),
     ),
 )  # fmt: skip
 
@@ -149,28 +143,8 @@ _PRODUCER = Section(
         Key("buffer.memory", Kind.LONG, None, Place.PRODUCER,
             "Bytes that one copy task may buffer, unless `copy.buffer.bytes` is set; at least 1 MiB.",
             check=at_least(0)),
-        *PRODUCER_KEYS,
-        Key("*", Kind.STRING, None, Place.PRODUCER, "Any other setting of Java's producer.", _NOT_YET),
-    ),
-)  # fmt: skip
-
-_ADMIN = Section(
-    "Administration",
-    "Written as `A.admin.KEY`, `A->B.source.admin.KEY`, `A->B.target.admin.KEY` or `A->B.admin.KEY`. mm2py "
-    "administers a cluster over the connections that it copies with, so their settings apply.",
-    ADMIN_KEYS,
-)
-
-_OTHER_CLIENTS = Section(
-    "Java's other clients",
-    "",
-    (
-        Key("source.*", Kind.STRING, None, Place.FLOW_ONLY, "Java's other clients of the source.", _NOT_YET),
-        Key("target.*", Kind.STRING, None, Place.FLOW_ONLY, "Java's other clients of the target.", _NOT_YET),
-        Key("consumer.override.*", Kind.STRING, None, Place.FLOW_ONLY, "Unused by Java's MirrorMaker.", _NOT_YET),
-        Key("admin.override.*", Kind.STRING, None, Place.FLOW_ONLY, "Unused by Java's MirrorMaker.", _NOT_YET),
     ),
 )  # fmt: skip
 
 FIRST_SECTIONS = (_PROCESS, REST, _CLUSTER)
-LAST_SECTIONS = (_CONSUMER, _PRODUCER, _ADMIN, WORKER, _OTHER_CLIENTS)
+LAST_SECTIONS = (_CONSUMER, _PRODUCER, WORKER)

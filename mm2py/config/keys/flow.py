@@ -22,7 +22,6 @@ from mm2py.config.keys.row import (
 )
 
 
-_NOT_YET = False
 _HOW_OFTEN = "How often; 0 or less is never."
 _JAVA = "org.apache.kafka.connect.mirror."
 _NEW_NAMES = "metrics have their names of legacy; Prometheus can rename them: mm2py docs metrics#kafka-43s-names"
@@ -37,7 +36,6 @@ _FLOW = Section(
         Key("tasks.max", Kind.INT, "1", Place.FLOW,
             "At most this many copy tasks share the flow's partitions; the first setting to raise for throughput.",
             check=at_least(1)),
-        Key("tasks.max.enforce", Kind.BOOLEAN, "true", Place.FLOW, "Deprecated by Kafka.", _NOT_YET),
         Key("admin.timeout.ms", Kind.LONG, "60000", Place.FLOW,
             "Time limit of one round of a periodic job: refreshing topics, listing consumer groups, synchronising "
             "topic configs, ACLs and group offsets. A round that takes longer is abandoned, logged as `step_failed`, "
@@ -58,21 +56,6 @@ _FLOW = Section(
         Key("remote.topic.suffix", Kind.STRING, "", Place.FLOW,
             "Text after a topic's name, in the same way: `.mirror` makes `orders.mirror` with `identity`.",
             check=topic_text_or_empty, aliases=("destination.topic.name.suffix",)),
-        Key("forwarding.admin.class", Kind.CLASS, "org.apache.kafka.clients.admin.ForwardingAdmin", Place.FLOW,
-            "Java class that creates and changes topics.", _NOT_YET),
-        Key("source.cluster.alias", Kind.STRING, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET,
-            remark=_ALIAS),
-        Key("target.cluster.alias", Kind.STRING, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET,
-            remark=_ALIAS),
-        Key("name", Kind.STRING, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET),
-        Key("connector.class", Kind.CLASS, None, Place.FLOW, "Filled in by MirrorMaker.", _NOT_YET),
-        Key("connector.plugin.version", Kind.STRING, None, Place.FLOW, "Version of Java's connectors.", _NOT_YET),
-        Key("metric.reporters", Kind.LIST, "org.apache.kafka.common.metrics.JmxReporter", Place.FLOW,
-            "Java metric reporters.", _NOT_YET),
-        Key("metric.names.formats", Kind.LIST, "legacy", Place.FLOW, "`legacy`, `new` or both; see [Kafka 4.3's "
-            "names](metrics.md#kafka-43s-names).", _NOT_YET, remark=_NEW_NAMES, fits=("legacy",)),
-        Key("config.action.reload", Kind.STRING, "restart", Place.FLOW,
-            "What a changed provider value does: `none` or `restart`.", _NOT_YET, one_of("none", "restart")),
     ),
 )  # fmt: skip
 
@@ -88,8 +71,6 @@ _SOURCE = Section(
         Key("topic.filter.class", Kind.CLASS, _JAVA + "DefaultTopicFilter", Place.FLOW,
             "Filter by name: `default`, Java's class name of it, or the dotted path of a Python class.",
             check=not_empty),
-        Key("consumer.poll.timeout.ms", Kind.LONG, "1000", Place.FLOW,
-            "Java's poll time-out.", _NOT_YET),
         Key("refresh.topics.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Look for new topics and partitions at the source while running."),
         Key("refresh.topics.interval.seconds", Kind.LONG, "600", Place.FLOW,
@@ -148,12 +129,6 @@ _SOURCE = Section(
         Key("offset.translation.partition.runs.max", Kind.LONG, "200000", Place.FLOW,
             "The same for one partition. Only compacted and transactional topics make many runs.",
             check=at_least(64)),
-        Key("use.incremental.alter.configs", Kind.STRING, None, Place.FLOW, "Removed in Kafka 4.0.", _NOT_YET,
-            remark="removed in Kafka 4.0: configurations are always altered incrementally"),
-        Key("add.source.alias.to.metrics", Kind.BOOLEAN, None, Place.FLOW, "Removed in Kafka 4.0.", _NOT_YET,
-            remark="removed in Kafka 4.0: metrics always name the source"),
-        Key("auto.include.jmx.reporter", Kind.BOOLEAN, None, Place.FLOW, "Removed in Kafka 4.0.", _NOT_YET,
-            remark="it is gone since Kafka 4.0"),
     ),
 )  # fmt: skip
 
@@ -269,15 +244,9 @@ _EXACTLY_ONCE = Section(
             "`required` refuses to run if `exactly.once.source.support` is not `enabled` for the target, or the "
             "source is read without `consumer.isolation.level=read_committed`.",
             check=one_of_in_any_case("requested", "required")),
-        Key("transaction.boundary", Kind.STRING, "poll", Place.FLOW_ONLY, "Where transactions end.", _NOT_YET,
-            one_of_in_any_case("poll", "interval", "connector"),
-            remark="each micro-batch of a transform is a transaction"),
-        Key("transaction.boundary.interval.ms", Kind.LONG, None, Place.FLOW_ONLY, "Their length.", _NOT_YET,
-            remark="each micro-batch of a transform is a transaction"),
         Key("offsets.storage.topic", Kind.STRING, None, Place.FLOW_ONLY,
             "Topic that stores this flow's positions in place of `offset.storage.topic`; Java MirrorMaker writes both, "
             "and believes this one.", check=topic_text),
-        Key("topic.creation.*", Kind.STRING, None, Place.FLOW_ONLY, "Connect's own topic creation.", _NOT_YET),
     ),
 )  # fmt: skip
 

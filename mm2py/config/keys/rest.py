@@ -7,7 +7,6 @@ import re
 from mm2py.config.keys.row import LAST_PORT, Key, Kind, Place, Section, one_of, one_of_in_any_case, port_from
 
 
-_NOT_YET = False
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _LISTENER = re.compile(r"(https?)://(\[[0-9a-fA-F:.%]+\]|[^\s\[\]:/]*)(?::([0-9]{1,5}))?/?", re.IGNORECASE)
 _PORTS = {"http": 8083, "https": 8443}
@@ -85,6 +84,5 @@ REST = Section(
             "default."),
         Key("access.control.allow.methods", Kind.LIST, "", Place.TOP,
             "Their allowed methods; GET, HEAD and POST if unset.", check=_methods),
-        Key("response.http.headers.config", Kind.STRING, "", Place.TOP, "Extra headers of answers.", _NOT_YET),
     ),
 )  # fmt: skip

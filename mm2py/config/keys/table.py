@@ -12,6 +12,7 @@ from mm2py.config.keys import cluster as rows_cluster
 from mm2py.config.keys import flow as rows_flow
 from mm2py.config.keys import security as rows_security
 from mm2py.config.keys import transform as rows_transform
+from mm2py.config.keys.ignored import IGNORED
 from mm2py.config.keys.row import FORMS, Key, LineLevel, Section
 
 
@@ -22,7 +23,11 @@ SECTIONS: tuple[Section, ...] = (
     rows_transform.TRANSFORMS,
     *rows_cluster.LAST_SECTIONS,
 )
-KEYS: tuple[Key, ...] = tuple(key for section in SECTIONS for key in section.keys)
+#: Those with an effect, each in its section, and those without.
+KEYS: tuple[Key, ...] = (
+    *(key for section in SECTIONS for key in section.keys),
+    *(key for group in IGNORED for key in group.keys),
+)
 
 _BY_FULL_NAME = {key.full_name: key for key in KEYS}
 _EXACT: dict[tuple[LineLevel, str], Key] = {}

@@ -5,9 +5,6 @@ from __future__ import annotations
 from mm2py.config.keys.row import Key, Kind, Place, Section, number_or_default, one_of, topic_text_or_empty
 
 
-_NOT_YET = False
-
-
 TRANSFORMS = Section(
     "Transforms, per flow",
     "Topics with a transform are mirrored record by record; all others unopened. See "
@@ -35,9 +32,5 @@ TRANSFORMS = Section(
             "Its replication factor when it is created; -1 takes the brokers' default.", check=number_or_default),
         Key("errors.deadletterqueue.context.headers.enable", Kind.BOOLEAN, "false", Place.FLOW,
             "Add headers, `__connect.errors.*`, with the origin of such a record and the error."),
-        Key("errors.retry.timeout", Kind.LONG, "0", Place.FLOW, "Connect's retries of transforms.", _NOT_YET),
-        Key("errors.retry.delay.max.ms", Kind.LONG, "60000", Place.FLOW, "Their longest pause.", _NOT_YET),
-        Key("errors.log.enable", Kind.BOOLEAN, "false", Place.FLOW, "Log failed records.", _NOT_YET),
-        Key("errors.log.include.messages", Kind.BOOLEAN, "false", Place.FLOW, "Log their content.", _NOT_YET),
     ),
 )  # fmt: skip

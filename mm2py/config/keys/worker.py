@@ -15,7 +15,6 @@ from mm2py.config.keys.row import (
 )
 
 
-_NOT_YET = False
 #: Records are copied as they are.
 _BYTES = ("org.apache.kafka.connect.converters.ByteArrayConverter", "ByteArrayConverter")
 #: Many files set a cluster's client settings without naming the client; Java uses them for Connect's own clients only.
@@ -36,8 +35,6 @@ WORKER = Section(
             "Its partitions when it is created; -1 takes the brokers' default.", check=number_or_default),
         Key("offset.storage.replication.factor", Kind.SHORT, "3", Place.WORKER_TOP,
             "Its replication factor when it is created; -1 takes the brokers' default.", check=number_or_default),
-        Key("offset.storage.*", Kind.STRING, None, Place.WORKER_TOP, "Its other configurations.", _NOT_YET),
-        Key("offset.flush.timeout.ms", Kind.LONG, "5000", Place.WORKER, "Java's flush time-out.", _NOT_YET),
         Key("group.id", Kind.STRING, None, Place.WORKER,
             "The group on the target cluster whose members share a flow; `A-mm2` if "
             "unset. Java MirrorMaker's workers use the same one. Flows from several sources need one each: if they "
@@ -46,7 +43,6 @@ WORKER = Section(
             "Makes this node a static member of those groups (KIP-345), as with Kafka's consumers; each node needs a "
             "value of its own. While it restarts within `session.timeout.ms`, its tasks wait for it; without it they "
             "move to other nodes. Java's Connect has no such setting.", check=instance_id),
-        Key("client.id", Kind.STRING, None, Place.WORKER, "Name of Connect's clients.", _NOT_YET),
         Key("session.timeout.ms", Kind.INT, "6000", Place.WORKER,
             "How long a node without heartbeats stays a member of those groups; then others take its tasks. Java's "
             "default is 10000; brokers refuse less than their `group.min.session.timeout.ms`, 6000.",
@@ -55,22 +51,12 @@ WORKER = Section(
             "How often a node sends heartbeats to its group, and how often one that waits for Java checks; at most a "
             "third of the session. Java's default is 3000.",
             check=at_least(1)),
-        Key("rebalance.timeout.ms", Kind.INT, "60000", Place.WORKER, "Connect group.", _NOT_YET),
-        Key("scheduled.rebalance.max.delay.ms", Kind.INT, "300000", Place.WORKER, "Connect group.", _NOT_YET),
-        Key("worker.sync.timeout.ms", Kind.INT, "3000", Place.WORKER_TOP, "Connect group.", _NOT_YET),
-        Key("worker.unsync.backoff.ms", Kind.INT, "300000", Place.WORKER_TOP, "Connect group.", _NOT_YET),
-        Key("connect.protocol", Kind.STRING, "sessioned", Place.WORKER, "Connect group.", _NOT_YET),
         Key("exactly.once.source.support", Kind.STRING, "disabled", Place.WORKER,
             "`enabled` writes records of topics with a transform in transactions, together with positions and dead "
             "letters, so that each is visible once to consumers with `isolation.level=read_committed`. Topics that "
             "are copied unopened need none: a restart determines what has arrived. `preparing` is the same as "
             "`disabled`.",
             check=one_of_in_any_case("disabled", "preparing", "enabled")),
-        Key("topic.tracking.enable", Kind.BOOLEAN, "true", Place.WORKER, "Connect status.", _NOT_YET),
-        Key("topic.tracking.allow.reset", Kind.BOOLEAN, "true", Place.WORKER, "Connect status.", _NOT_YET),
-        Key("internal.topics.automatic.creation.enable", Kind.BOOLEAN, "true", Place.WORKER,
-            "Whether Java creates Connect's topics.", _NOT_YET),
-        Key("inter.worker.*", Kind.STRING, None, Place.WORKER, "Signing between Java's nodes.", _NOT_YET),
         Key("status.storage.topic", Kind.STRING, None, Place.WORKER_TOP,
             "Topic on the target cluster where nodes that run the same flow report to each other, beside Connect's own "
             "records; `mm2-status.A.internal` if unset. A flow's only node writes nothing there.", check=topic_text),
@@ -78,56 +64,11 @@ WORKER = Section(
             "Its partitions when it is created; -1 takes the brokers' default.", check=number_or_default),
         Key("status.storage.replication.factor", Kind.SHORT, "3", Place.WORKER_TOP,
             "Its replication factor when it is created; -1 takes the brokers' default.", check=number_or_default),
-        Key("status.storage.*", Kind.STRING, None, Place.WORKER_TOP, "Its other configurations.", _NOT_YET),
         Key("config.storage.topic", Kind.STRING, None, Place.WORKER_TOP,
             "Topic on the target cluster that stores overrides by operators (pauses, limits, settings), beside "
             "Connect's own records; `mm2-configs.A.internal` if unset.", check=topic_text),
         Key("config.storage.replication.factor", Kind.SHORT, "3", Place.WORKER_TOP,
             "Its replication factor when the first override creates it; -1 takes the brokers' default.",
             check=number_or_default),
-        Key("config.storage.*", Kind.STRING, None, Place.WORKER_TOP, "Its other configurations.", _NOT_YET),
-        Key("plugin.path", Kind.LIST, None, Place.WORKER, "Where Java finds plugins.", _NOT_YET),
-        Key("plugin.discovery", Kind.STRING, "hybrid_warn", Place.WORKER, "How Java finds plugins.", _NOT_YET),
-        Key("request.timeout.ms", Kind.INT, "40000", Place.WORKER, "Connect's clients.", _NOT_YET,
-            remark=_OWN.format("request.timeout.ms")),
-        Key("metadata.max.age.ms", Kind.LONG, "300000", Place.WORKER, "Connect's clients.", _NOT_YET,
-            remark=_OWN.format("metadata.max.age.ms")),
-        Key("admin.listeners", Kind.LIST, None, Place.WORKER, "Addresses of Connect's admin REST.", _NOT_YET),
-        Key("client.dns.lookup", Kind.STRING, "use_all_dns_ips", Place.WORKER, "Connect's clients.", _NOT_YET),
-        Key("connections.max.idle.ms", Kind.LONG, "540000", Place.WORKER, "Connect's clients.", _NOT_YET),
-        Key("connector.client.config.override.policy", Kind.STRING, "All", Place.WORKER,
-            "Which overrides connectors may make.", _NOT_YET),
-        Key("metadata.recovery.strategy", Kind.STRING, "rebootstrap", Place.WORKER, "Connect's clients.", _NOT_YET),
-        Key("metadata.recovery.rebootstrap.trigger.ms", Kind.LONG, "300000", Place.WORKER,
-            "Connect's clients.", _NOT_YET),
-        Key("metric.reporters", Kind.LIST, "org.apache.kafka.common.metrics.JmxReporter", Place.WORKER,
-            "Java metric reporters.", _NOT_YET),
-        Key("metrics.num.samples", Kind.INT, "2", Place.WORKER, "Connect's clients.", _NOT_YET),
-        Key("metrics.recording.level", Kind.STRING, "INFO", Place.WORKER, "Connect's clients.", _NOT_YET),
-        Key("metrics.sample.window.ms", Kind.LONG, "30000", Place.WORKER, "Connect's clients.", _NOT_YET),
-        Key("receive.buffer.bytes", Kind.INT, "32768", Place.WORKER, "Connect's clients.", _NOT_YET,
-            remark=_OWN.format("receive.buffer.bytes")),
-        Key("send.buffer.bytes", Kind.INT, "131072", Place.WORKER, "Connect's clients.", _NOT_YET,
-            remark=_OWN.format("send.buffer.bytes")),
-        Key("reconnect.backoff.ms", Kind.LONG, "50", Place.WORKER, "Connect's clients.", _NOT_YET,
-            remark=_OWN.format("reconnect.backoff.ms")),
-        Key("reconnect.backoff.max.ms", Kind.LONG, "1000", Place.WORKER, "Connect's clients.", _NOT_YET,
-            remark=_OWN.format("reconnect.backoff.max.ms")),
-        Key("retry.backoff.ms", Kind.LONG, "100", Place.WORKER, "Connect's clients.", _NOT_YET,
-            remark=_OWN.format("retry.backoff.ms")),
-        Key("retry.backoff.max.ms", Kind.LONG, "1000", Place.WORKER, "Connect's clients.", _NOT_YET,
-            remark=_OWN.format("retry.backoff.max.ms")),
-        Key("rest.extension.classes", Kind.LIST, "", Place.WORKER, "Java classes of Connect's REST.", _NOT_YET),
-        Key("socket.connection.setup.timeout.ms", Kind.LONG, "10000", Place.WORKER, "Connect's clients.", _NOT_YET,
-            remark=_OWN.format("socket.connection.setup.timeout.ms")),
-        Key("socket.connection.setup.timeout.max.ms", Kind.LONG, "30000", Place.WORKER, "Connect's clients.", _NOT_YET),
-        Key("topic.creation.enable", Kind.BOOLEAN, "true", Place.WORKER,
-            "Whether connectors may create topics.", _NOT_YET),
-        Key("key.converter*", Kind.STRING, None, Place.WORKER_TOP, "Connect converters.", _NOT_YET),
-        Key("value.converter*", Kind.STRING, None, Place.WORKER_TOP, "Connect converters.", _NOT_YET),
-        Key("header.converter*", Kind.STRING, None, Place.WORKER_TOP, "Connect converters.", _NOT_YET),
-        Key("key.converter", Kind.CLASS, None, Place.FLOW, "Connect converter.", _NOT_YET, fits=_BYTES),
-        Key("value.converter", Kind.CLASS, None, Place.FLOW, "Connect converter.", _NOT_YET, fits=_BYTES),
-        Key("header.converter", Kind.CLASS, None, Place.FLOW, "Connect converter.", _NOT_YET, fits=_BYTES),
     ),
 )  # fmt: skip

@@ -63,7 +63,7 @@ def _key(lines: str) -> str:
             "B.producer.linger.ms = 5",
             (
                 "batches travel unopened and are sent at once; the source's fetch.min.bytes and fetch.max.wait.ms "
-                "collect more of them"
+                "collect more"
             ),
         ),
         ("B.producer.acks = 1", "copying always waits for all in-sync replicas"),
