@@ -164,7 +164,7 @@ class Views:
         if end is None or there is None or checker.is_younger(there, ago_s):
             return 0
         copied = checker.copied(there)
-        return max(0, copied.before(end) - copied.upto(there.end))
+        return max(0, copied.before(end) - copied.proven(there.end))
 
     def _end(self, source: Partition, ago_s: float) -> int | None:
         """Return up to where a partition could be read *ago_s* ago, None if it was not there."""

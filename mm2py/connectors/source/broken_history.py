@@ -68,8 +68,9 @@ _EVENTS = {
 }
 
 
-#: What was found of a partition, and at which topics, by their ids.
-About = tuple[HistoryBreak, str | None, str | None]
+#: What was found of a partition, and at which topics, by their ids; of removed records, up to where: while that cannot
+#: be stored the source may remove more.
+About = tuple[HistoryBreak, str | None, str | None, int | None]
 #: The ids of a partition's topics, at the source and at the target.
 Ids = dict[TopicPartition, tuple[str | None, str | None]]
 
@@ -85,7 +86,9 @@ class _Case:
 
     @property
     def about(self) -> About:
-        return self.finding.kind, self.look.topic_id, self.look.remote_topic_id
+        is_removal = isinstance(self.act, GoOn) and self.finding.kind in (HistoryBreak.EXPIRED, HistoryBreak.PURGED)
+        removed_to = self.look.log_start if is_removal else None
+        return self.finding.kind, self.look.topic_id, self.look.remote_topic_id, removed_to
 
 
 class BrokenHistory(BackgroundLoop):

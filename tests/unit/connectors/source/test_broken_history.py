@@ -30,6 +30,7 @@ from mm2py.telemetry.events import (
     ClusterRecovered,
     PartitionStopped,
     RemoteTopicRecreated,
+    SourceRecordsExpired,
     SourceTopicRecreated,
     StepFailed,
 )
@@ -106,6 +107,30 @@ async def test_a_finding_that_is_not_stored_before_the_group_restarts_is_told_on
     assert group.events.of(PartitionStopped) == ()
     assert [position.next_upstream for position in written.positions] == [0]
     assert undone == {}
+
+
+async def test_what_is_removed_while_a_finding_cannot_be_stored_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 30 copied, the source removes ten more records, and 20 before the target takes the position: 30 are gone."""
+    written, starts = Written(BrokerConnectionError("B", "b:9092", "refused")), iter((40, 40, 60))
+
+    async def look(_: BrokenHistory, states: Collection[PartitionState]) -> list[tuple[PartitionState, Observation]]:
+        start = next(starts)
+        written.error = written.error if start == 40 else None
+        return [(state, Observation("id-1", start, 100, None, 30)) for state in states]
+
+    monkeypatch.setattr(BrokenHistory, "_look", look)
+    async with running(partitions=1, tasks_max=1) as group:
+        context = source_context(group.tasks._clock, group.events)
+        life = SimpleNamespace(tasks=group.tasks, writer=written, topics=TOPICS)
+        await asyncio.sleep(10)
+        (state,) = group.tasks.ledger.states.values()
+        group.tasks.doubts.question(state, Ended.OUT_OF_RANGE, PartitionFailure("out of range"))
+        truth = asyncio.create_task(BrokenHistory(context, cast("SourceLife", life)).run())
+        await asyncio.sleep(30)
+        truth.cancel()
+
+    assert [(it.lost, it.goes_on_at) for it in group.events.of(SourceRecordsExpired)] == [(10, 40), (30, 60)]
+    assert [position.next_upstream for position in written.positions] == [60]
 
 
 async def test_a_finding_that_cannot_be_stored_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
