@@ -44,8 +44,6 @@ class CopySettings:
     shutdown_ms: int
     epoch_ms: int
     drain_ms: int
-    restart_backoff_ms: int
-    restart_backoff_max_ms: int
     #: The consumer group at the source where partitions without a position start; empty where there is none.
     start_group: str = ""
     #: The timestamp from which partitions without a position are copied; None leaves it to `auto_offset_reset`.
@@ -91,9 +89,6 @@ class OffsetSyncSettings:
     location: str = "source"
     topic_replication_factor: int = 3
     lag_max: int = 100
-    #: How many runs are kept in memory, of 32 bytes each.
-    flow_runs_max: int = 2_000_000
-    partition_runs_max: int = 200_000
 
 
 @attrs.frozen
@@ -161,8 +156,6 @@ def copy_settings(of: FlowReader) -> CopySettings:
         shutdown_ms=of.number("task.shutdown.graceful.timeout.ms"),
         epoch_ms=of.number("copy.epoch.ms"),
         drain_ms=of.number("copy.drain.ms"),
-        restart_backoff_ms=of.number("copy.restart.backoff.ms"),
-        restart_backoff_max_ms=of.number("copy.restart.backoff.max.ms"),
         start_group=of.text("copy.start.group"),
         start_timestamp_ms=timestamp_ms(since) if (since := of.text("start.timestamp")) else None,
         is_exactly_once=of.text("exactly.once.source.support").lower() == "enabled",
@@ -202,8 +195,6 @@ def offset_sync_settings(of: FlowReader) -> OffsetSyncSettings:
         location=of.text("offset-syncs.topic.location"),
         topic_replication_factor=of.number("offset-syncs.topic.replication.factor"),
         lag_max=of.number("offset.lag.max"),
-        flow_runs_max=of.number("offset.translation.runs.max"),
-        partition_runs_max=of.number("offset.translation.partition.runs.max"),
     )
 
 
@@ -237,8 +228,7 @@ def _buffer_bytes(of: FlowReader) -> int:
 
 def _coalesced_bytes(of: FlowReader) -> int:
     size = of.number_if_set("producer.batch.size")
-    is_ours = size is None or of.number_if_set("copy.coalesce.batch.bytes") is not None
-    return of.number("copy.coalesce.batch.bytes") if is_ours or size is None else size
+    return CopyLimits().coalesce_batch_bytes if size is None else size
 
 
 def _remote_factor(text: str) -> int | None:

@@ -95,10 +95,8 @@ class FlowRunner:
         config = settings.source_connector
         context = flow_context(settings, self.reach, clock=clock, events=events, jitter=jitter, on_clusters=on_clusters)
         #: The source group fills them, the checkpoint group reads them.
-        self._translations = Translations(
-            flow_runs=config.offset_syncs.flow_runs_max, partition_runs=config.offset_syncs.partition_runs_max
-        )
-        self.reverse = ReverseFlow(config, clock)
+        self._translations = Translations()
+        self.reverse = ReverseFlow(settings.flow, clock)
         #: They outlive this runner, if the daemon keeps them.
         self._measures = measures or FlowMeasures(clock)
         self._measures.is_source_away = lambda: self.reach.is_away(settings.flow.source)
@@ -150,8 +148,6 @@ class FlowRunner:
             target,
             lambda: remote_names_of(config),
             topic=config.offset_storage.topic,
-            flow_runs=config.offset_syncs.flow_runs_max,
-            partition_runs=config.offset_syncs.partition_runs_max,
             clock=clock,
         )
         return CurrentTranslations(self.live_translations, read)

@@ -41,9 +41,6 @@ _LEAST = {
     "copy.buffer.bytes": 65536,
     "copy.partition.buffer.bytes": 65536,
     "copy.coalesce.below.bytes": 0,
-    "copy.coalesce.batch.bytes": 1,
-    "copy.restart.backoff.ms": 1,
-    "copy.restart.backoff.max.ms": 1,
     "refresh.topics.interval.seconds": 1,
     "sync.topic.configs.interval.seconds": 1,
     "emit.checkpoints.interval.seconds": 1,
@@ -62,7 +59,7 @@ _MOST = {
     "copy.drain.ms": 3_600_000,
     "copy.buffer.bytes": 65536,
     "copy.coalesce.below.bytes": _INT,
-    "copy.coalesce.batch.bytes": _INT,
+    "B.producer.batch.size": _INT,
     "refresh.topics.interval.seconds": 86_400,
     "tasks.max": 1000,
 }

@@ -71,8 +71,6 @@ SETTINGS = FlowSettings(
             shutdown_ms=5_000,
             epoch_ms=round(EPOCH_S * 1000),
             drain_ms=round(DRAIN_S * 1000),
-            restart_backoff_ms=1_000,
-            restart_backoff_max_ms=60_000,
         ),
         limits=CopyLimits(),
         topic_sync=TopicSyncSettings(),

@@ -133,8 +133,8 @@ _PRODUCER = Section(
             "When brokers abort a transaction that is still open, with `exactly.once.source.support`. Less than "
             f"{LEAST_TRANSACTION_MS} counts as that.", check=at_least(1)),
         Key("batch.size", Kind.INT, None, Place.PRODUCER,
-            "Largest size of merged batches, unless `copy.coalesce.batch.bytes` is set. All other batches stay as the "
-            "source's producers made them.", check=at_least(0), least=1),
+            "Largest size of merged batches, 262144 bytes if unset. All other batches stay as the source's producers "
+            "made them.", check=at_least(0), least=1),
         Key("compression.type", Kind.STRING, "source", Place.PRODUCER,
             "Codec of batches at the target: `none`, `gzip`, `snappy`, `lz4` or `zstd`. Batches with another one are "
             "opened and recompressed, which costs many times the CPU. By default they stay unopened, as the source's "

@@ -122,13 +122,6 @@ _SOURCE = Section(
         Key("offset.lag.max", Kind.LONG, "100", Place.FLOW,
             "After this many records of a partition an offset sync is written at once. A partition with fewer records "
             "gets one after it was idle for an epoch.", check=at_least(0)),
-        Key("offset.translation.runs.max", Kind.LONG, "2000000", Place.FLOW,
-            "How many runs of consecutive records the flow remembers for translating offsets, of 32 bytes of memory "
-            "each. Beyond that the older ones are merged, and old offsets are translated less precisely, never ahead "
-            "(not in Java MirrorMaker).", check=at_least(1000)),
-        Key("offset.translation.partition.runs.max", Kind.LONG, "200000", Place.FLOW,
-            "The same for one partition. Only compacted and transactional topics make many runs.",
-            check=at_least(64)),
     ),
 )  # fmt: skip
 
@@ -193,15 +186,10 @@ _COPY = Section(
             "Bytes of batches of one partition that may be buffered.", check=at_least(65536)),
         Key("copy.coalesce.below.bytes", Kind.INT, "2048", Place.FLOW,
             "Batches smaller than this that wait in a backlog are merged; 0 disables merging.", check=at_least(0)),
-        Key("copy.coalesce.batch.bytes", Kind.INT, "262144", Place.FLOW,
-            "Largest size of merged batches.", check=at_least(1)),
         Key("catch.up.latency.ms", Kind.LONG, "-1", Place.FLOW,
             "How many milliseconds longer the target's brokers may take to answer because partitions catch up. If they "
             "take longer, those that are behind are copied more slowly, the others as ever; 10 is hardly noticed by "
             "other producers. -1 copies a backlog as fast as possible.", check=at_least_1_or("no bound")),
-        Key("copy.restart.backoff.ms", Kind.LONG, "1000", Place.FLOW,
-            "First pause before a failed copy task is planned again; it doubles each time.", check=at_least(1)),
-        Key("copy.restart.backoff.max.ms", Kind.LONG, "60000", Place.FLOW, "Longest such pause.", check=at_least(1)),
         Key("copy.start.group", Kind.STRING, "", Place.FLOW,
             "Another mirror's consumer group at the source: a partition without a position starts at this group's "
             "committed offset, or without one, as `start.timestamp` or `auto.offset.reset` says."),

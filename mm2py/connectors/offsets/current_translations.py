@@ -41,15 +41,12 @@ class StoredTranslations:
         names: Callable[[], Callable[[str], str]],
         *,
         topic: str,
-        flow_runs: int,
-        partition_runs: int,
         clock: Clock,
     ) -> None:
         #: What is known of them; None before something was read.
         self.translations: Translations | None = None
         self._flow = flow
         self._names = names
-        self._sizes = (flow_runs, partition_runs)
         self._clock = clock
         self._cluster = cluster
         self._log = TopicLog(cluster, topic)
@@ -89,8 +86,7 @@ class StoredTranslations:
         self._has_news |= found is not None and not isinstance(found, UnreadableRecord)
 
     async def _made(self) -> Translations:
-        flow_runs, partition_runs = self._sizes
-        translations = Translations(flow_runs=flow_runs, partition_runs=partition_runs)
+        translations = Translations()
         translations.load(self._stored.chunks.values())
         name_remote = self._names()
         sources = list(self._stored.positions)

@@ -20,15 +20,14 @@ from mm2py.wire.cluster import Cluster
 
 
 class ReverseFlow:
-    """The flow in the other direction of the one that *config* is for, as far as this node knows it."""
+    """The flow in the other direction of *flow*, as far as this node knows it."""
 
-    def __init__(self, config: MirrorSourceConfig, clock: Clock) -> None:
+    def __init__(self, flow: Flow, clock: Clock) -> None:
         #: Returns its translations in memory, None while they do not count, or if this node does not run it.
         self.live: Callable[[], Translations | None] = lambda: None
         #: Its config in this node's file; None if it is not there.
         self.config: MirrorSourceConfig | None = None
-        self._flow = config.flow
-        self._sizes = config.offset_syncs
+        self._flow = flow
         self._clock = clock
 
     def translations(self, source: Cluster, policy: ReplicationPolicy) -> CurrentTranslations:
@@ -45,8 +44,6 @@ class ReverseFlow:
             source,
             partial(self._names_at_source, policy),
             topic=f"mm2-offsets.{other.source}.internal" if config is None else config.offset_storage.topic,
-            flow_runs=self._sizes.flow_runs_max,
-            partition_runs=self._sizes.partition_runs_max,
             clock=self._clock,
         )
 

@@ -9,6 +9,7 @@ beyond the position do no harm: the resume finds the same.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 import attrs
 
@@ -22,6 +23,11 @@ from mm2py.model.positions import Position
 from mm2py.model.run_chunk import KeptChunk, chunk_key, encode_chunk
 from mm2py.model.topic import is_other_topic
 from mm2py.wire.topic_log import LogRecord
+
+
+#: How many runs are kept in memory, of a flow and of one partition.
+FLOW_RUNS: Final = 2_000_000
+PARTITION_RUNS: Final = 200_000
 
 
 def chunk_record(flow: Flow, kept: KeptChunk) -> LogRecord:
@@ -41,11 +47,11 @@ class Translations:
     """
     Translates offsets that groups commit: always that of the next record to read.
 
-    Partitions have their name on the side of the offset. There are at most *flow_runs* runs, and *partition_runs* of
-    one partition; beyond that old ones are merged (`RunIndex.coarsen`).
+    Partitions have their name on the side of the offset. There are at most *flow_runs* runs, of 32 bytes each, and
+    *partition_runs* of one partition; beyond that old ones are merged (`RunIndex.coarsen`).
     """
 
-    def __init__(self, *, flow_runs: int, partition_runs: int) -> None:
+    def __init__(self, *, flow_runs: int = FLOW_RUNS, partition_runs: int = PARTITION_RUNS) -> None:
         self._flow_runs = flow_runs
         self._partition_runs = partition_runs
         self._known: dict[TopicPartition, _Known] = {}

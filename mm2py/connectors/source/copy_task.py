@@ -31,6 +31,8 @@ from mm2py.telemetry.events import CopyTaskLost, CopyTaskRecovered
 
 #: Far longer than an epoch takes, however clocks of machines differ, and far less than brokers remember producers.
 _VOID_AFTER_MS = 4 * 3_600_000
+#: Pauses before a lost epoch is planned again.
+_PAUSES = Backoff(1.0, 60.0)
 
 
 class Planner(Protocol):
@@ -89,14 +91,13 @@ class CopyTask:
         self._name_by_policy = name_by_policy
         #: What its records go through; None where it copies batches unopened.
         self._transform = transform
-        self._config = config = context.config
+        self._config = context.config
         self._planner = planner
         self._accounts = accounts
         self._epochs = epochs
         self._clock = context.clock
         self._events = context.events
         self._jitter = context.jitter
-        self._backoff = Backoff(config.copying.restart_backoff_ms / 1000, config.copying.restart_backoff_max_ms / 1000)
         self._made_at = self._clock.monotonic()
         self._poked = asyncio.Event()
         self._epoch = 0
@@ -187,7 +188,7 @@ class CopyTask:
                 raise
             self._lost_in_a_row += 1
             self._last_error = str(error)
-            pause_s = self._backoff.pause_s(self._lost_in_a_row, self._jitter())
+            pause_s = _PAUSES.pause_s(self._lost_in_a_row, self._jitter())
             self._events.emit(CopyTaskLost(self._config.flow, self.task, self._epoch, str(error), pause_s))
             await self._back_off(pause_s)
             return False
@@ -273,7 +274,7 @@ class CopyTask:
         quiet_ms = plan.longest_ms + plan.drain_ms if lost.may_still_write else plan.drain_ms
         now = self._clock.monotonic()
         self._quiet_until = now + quiet_ms / 1000
-        pause_s = quiet_ms / 1000 + self._backoff.pause_s(self._lost_in_a_row, self._jitter())
+        pause_s = quiet_ms / 1000 + _PAUSES.pause_s(self._lost_in_a_row, self._jitter())
         self._events.emit(CopyTaskLost(plan.flow, plan.task, plan.epoch, lost.cause, pause_s))
         self._accounts.account_lost(plan, lost.cause, retry_at=now + pause_s, quiet_until=self._quiet_until)
         return pause_s

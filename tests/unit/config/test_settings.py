@@ -103,8 +103,6 @@ def test_the_defaults_are_mirror_makers(config: ConfigFile) -> None:
             shutdown_ms=5_000,
             epoch_ms=10_000,
             drain_ms=5_000,
-            restart_backoff_ms=1_000,
-            restart_backoff_max_ms=60_000,
         ),
         limits=CopyLimits(),
         admin_timeout_ms=60_000,
@@ -143,9 +141,7 @@ copy.drain.ms = 102
 copy.buffer.bytes = 70001
 copy.partition.buffer.bytes = 70002
 copy.coalesce.below.bytes = 0
-copy.coalesce.batch.bytes = 70003
-copy.restart.backoff.ms = 103
-copy.restart.backoff.max.ms = 104
+B.producer.batch.size = 70003
 A.consumer.auto.offset.reset = latest
 A.consumer.isolation.level = read_committed
 A.consumer.fetch.min.bytes = 11
@@ -200,8 +196,6 @@ _EVERY_FIELD = _flow(
         shutdown_ms=10,
         epoch_ms=501,
         drain_ms=102,
-        restart_backoff_ms=103,
-        restart_backoff_max_ms=104,
     ),
     limits=CopyLimits(
         reads_committed=True,
@@ -235,12 +229,9 @@ def test_every_key_with_effect_reaches_its_field(config: ConfigFile) -> None:
         ("B.producer.buffer.memory = 70000000\nB.producer.batch.size = 500000", 70_000_000, 500_000),
         ("B.producer.buffer.memory = 32768", 1_048_576, 262_144),
         (
-            (
-                "B.producer.buffer.memory = 70000000\nB.producer.batch.size = 500000\n"
-                "copy.buffer.bytes = 80000000\ncopy.coalesce.batch.bytes = 600000"
-            ),
+            ("B.producer.buffer.memory = 70000000\nB.producer.batch.size = 500000\ncopy.buffer.bytes = 80000000"),
             80_000_000,
-            600_000,
+            500_000,
         ),
     ],
 )

@@ -72,9 +72,7 @@ async def rig() -> AsyncIterator[OtherNodeRig]:
         def names() -> Callable[[str], str]:
             return partial(f"B.{made.prefix}{{}}".format)
 
-        read = partial(
-            StoredTranslations, BACK, cluster, names, topic=TOPIC, flow_runs=1000, partition_runs=1000, clock=clock
-        )
+        read = partial(StoredTranslations, BACK, cluster, names, topic=TOPIC, clock=clock)
         made = OtherNodeRig(brokers, cluster, clock, CurrentTranslations(lambda: made.live, read))
         yield made
 
