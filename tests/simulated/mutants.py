@@ -31,6 +31,7 @@ from mm2py.connectors.reach import Reach
 from mm2py.connectors.source.copy_task import CopyTask
 from mm2py.connectors.source.group import SourceGroup
 from mm2py.connectors.source.holders import Holders
+from mm2py.connectors.source.outcomes import Outcomes
 from mm2py.connectors.source.position_writer import PositionWriter
 from mm2py.connectors.source.positions import Positions
 from mm2py.connectors.topics import remote_topics
@@ -342,6 +343,17 @@ def _restless() -> None:
     _replace(Backoff, "pause_s", lambda *_: 0.0)
 
 
+def _hoarded() -> None:
+    """What each epoch came to is kept for good."""
+    whole = Outcomes.account
+
+    def account(self: Outcomes, *it: Any, **more: Any) -> Any:
+        vars(self).setdefault("_kept", []).append(it)
+        return whole(self, *it, **more)
+
+    _replace(Outcomes, "account", account)
+
+
 def _unclosed() -> None:
     """A connection that is not needed any more stays open."""
     whole = BrokerConnection.close
@@ -361,6 +373,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
         _unsequenced, _hasty, _shuffled, _refused, _void, _impatient,
         _unclaimed, _unguarded, _unfenced, _uncompared, _unreleased, _greedy, _ungrown,
         _ahead, _rewound, _carried, _untranslated, _old_lag, _level, _deaf, _healthy, _restless, _unclosed,
+        _hoarded,
     )
 }  # fmt: skip
 
@@ -385,6 +398,7 @@ SHOWN_BY: dict[str, dict[str, Any]] = {
     "impatient": {"faults": ("executor",), "minutes": 3.0},
     "void": _ASLEEP,
     "carried": {"both": True},
+    "hoarded": {"nodes": 1, "rounds": 2, "minutes": 2.0, "epoch_ms": 1_000, "faults": ()},
     "unreleased": _HELD,
     **dict.fromkeys(("unguarded", "unfenced", "uncompared"), _CONTENDED),
 }

@@ -15,6 +15,8 @@ from tests.simulated.faults import FAULTS, SELDOM, SURVIVED
 #: How many of the runs have a fault of those that come beside the others; how many have clusters of one broker, a
 #: flow that leads back, and faults while flows start.
 _SELDOM, _ONE_BROKER, _FROM_THE_START = 0.08, 0.06, 0.2
+#: How many of those with one node have two rounds.
+_ROUNDS = 0.15
 
 
 def _names(some: Iterable[str]) -> tuple[str, ...]:
@@ -32,6 +34,8 @@ class Options:
     seed: int = 0
     nodes: int = 1
     minutes: float = 10.0
+    #: How often faults begin again once all is well; what nodes keep then must not be more than the time before.
+    rounds: int = 1
     partitions: int = 6
     #: Batches a second and partition.
     rate: float = 2.0
@@ -85,9 +89,10 @@ def swarm(seed: int) -> Options:
     brokers = 1 if seldom.random() < _ONE_BROKER else 3
     count = draw.choice((1, 2, 3, 5, len(SURVIVED)))
     beside = [it for it in SELDOM if seldom.random() < _SELDOM]
+    nodes = draw.choice((1, 2, 2, 3))
     return Options(
         seed=seed,
-        nodes=draw.choice((1, 2, 2, 3)),
+        nodes=nodes,
         minutes=draw.choice((3.0, 5.0, 8.0)),
         partitions=draw.choice((1, 2, 4)),
         rate=draw.choice((0.2, 0.5, 1.5)),
@@ -101,4 +106,5 @@ def swarm(seed: int) -> Options:
         brokers=brokers,
         starts_s=2.0 if seldom.random() < _FROM_THE_START else 20.0,
         on_recreated=seldom.choice(("earliest", "re-create")) if "recreate" in beside else "fail",
+        rounds=2 if nodes == 1 and seldom.random() < _ROUNDS else 1,
     )

@@ -13,6 +13,7 @@ _KILLS = '{"seed": 3, "minutes": 1, "partitions": 1, "faults": ["kill"], "fault_
 #: The source is out of reach of the only node, soon and for long.
 _AWAY = '{"seed": 1, "minutes": 1.5, "partitions": 1, "rate": 0.5, "faults": ["away"], "fault_every_s": 8}'
 _LOST = '{"seed": 1, "minutes": 2, "partitions": 1, "rate": 0.5, "faults": ["executor"], "fault_every_s": 10}'
+_TWICE = '{"seed": 1, "minutes": 1, "rounds": 2, "partitions": 1, "rate": 0.5, "epoch_ms": 1000}'
 
 
 @pytest.mark.timeout(600)
@@ -22,6 +23,7 @@ _LOST = '{"seed": 1, "minutes": 2, "partitions": 1, "rate": 0.5, "faults": ["exe
         *((it, _KILLS) for it in ("short", "fresh", "ahead")),
         *((it, _AWAY) for it in ("level", "deaf", "healthy", "old-lag")),
         ("impatient", _LOST),
+        ("hoarded", _TWICE),
     ],
 )
 def test_a_broken_rule_is_noticed(mutant: str, options: str) -> None:

@@ -40,6 +40,7 @@ from tests.simulated.faults import FAULTS, LOSING, UNGUARDED
 from tests.simulated.journal import Journal
 from tests.simulated.log import Partition
 from tests.simulated.loop import Host, LivelockError, SimClock, SimLoop
+from tests.simulated.memory import Memory
 from tests.simulated.network import Network
 from tests.simulated.node import SimNode
 from tests.simulated.operators import FLOW, Operators
@@ -108,7 +109,11 @@ class World:
         self.target.on_append = lambda partition, batch: self._appended(self.target, partition, batch)
         self.nodes = {name: self._node(name) for name in [f"n{it}" for it in range(options.nodes)]}
         self.workload = Workload(self, self.source, options.seed)
+        self.workloads = [self.workload]
+        if options.both:
+            self.workloads.append(Workload(self, self.target, f"back {options.seed}"))
         self.faults: list[str] = []
+        self._plan, self._numbers = random.Random(f"plan {options.seed}"), itertools.count()
         #: Until when hardly anything happens.
         self.rests_until = 0.0
         #: What is broken, by number, and how it is mended.
@@ -118,6 +123,7 @@ class World:
         self.operators = Operators(self)
         self.views = Views(self)
         self.failback = Failback(self)
+        self.memory = Memory(self.nodes, self.checker.fail)
         self.costs = Costs(self.network, (self.source, self.target), flows=len(self.checkers))
 
     def _cluster(self, name: str) -> Cluster:
@@ -184,19 +190,25 @@ class World:
         for node in self.nodes.values():
             node.start()
         self.operators.begin()
-        work = [
-            self.outside.start(self.workload.produce(), "producers"),
-            self.outside.start(self.workload.consume(), "consumers"),
-        ]
         if "B" in self.checkers:
             for name in TOPICS:
                 self.target.create(name, self.options.partitions)
-            there = Workload(self, self.target, f"back {self.options.seed}")
-            work.append(self.outside.start(there.produce(), "producers there"))
+        watching = self.outside.start(self._watch(), "watch")
+        for _ in range(self.options.rounds):
+            await self._go_through()
+            self.memory.look()
+        watching.cancel()
+        await self._end()
+
+    async def _go_through(self) -> None:
+        """Have all be in motion and faults happen for the minutes of a round; then all must become well."""
+        self.operators.is_peace = False
+        work = [self.outside.start(it.produce(), "producers") for it in self.workloads]
+        work.append(self.outside.start(self.workload.consume(), "consumers"))
+        if "B" in self.checkers:
             work.append(self.outside.start(self.failback.live(), "movers"))
         if self.options.faults:
             work.append(self.outside.start(self._break(), "faults"))
-        watching = self.outside.start(self._watch(), "watch")
         await asyncio.sleep(self.options.minutes * 60)
         if self.rests_until > self.loop.time():
             await asyncio.sleep(self.rests_until + 60 - self.loop.time())
@@ -208,8 +220,6 @@ class World:
             await self._check_operators()
         self.operators.undo()
         await self._converge()
-        watching.cancel()
-        await self._end()
 
     async def _watch(self) -> None:
         """Stop at the first violation; what is checked once a second is checked here."""
@@ -343,9 +353,9 @@ class World:
     # Faults.
 
     async def _break(self) -> None:
-        options, plan = self.options, random.Random(f"plan {self.options.seed}")
+        options, plan = self.options, self._plan
         await asyncio.sleep(options.starts_s)
-        for number in itertools.count():
+        for number in self._numbers:
             await asyncio.sleep(plan.expovariate(1 / options.fault_every_s))
             if self.rests_until > self.loop.time():
                 await asyncio.sleep(self.rests_until - self.loop.time())
