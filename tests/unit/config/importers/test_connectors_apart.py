@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mm2py.config.explain import MASK, node_settings
 from mm2py.config.importers.standalone import import_standalone
 from mm2py.config.settings import ConfigError, MirrorSettings, import_settings
+from mm2py.model.flow import Flow
 from tests.support.config_files import only_flow
 
 
@@ -44,6 +46,21 @@ def test_checkpoints_have_topics_of_their_own(load: Load) -> None:
     assert (flow.checkpoint_connector.topics.names, flow.checkpoint_connector.admin_timeout_ms) == (("orders",), 7)
     assert (flow.source_connector.admin_timeout_ms, settings.notes) == (60_000, ())
     assert (other.topics.names, other.topics.exclude) == (("orders",), ("o1",))
+
+
+def test_what_checkpoints_have_for_themselves_is_explained(load: Load) -> None:
+    """With its line; nodes that share the flow compare it, too. A secret is masked."""
+    settings = load("topics = orders\n", "topics = o.*\nsource.cluster.sasl.jaas.config = secret\n")
+    rows = {row.key: (row.value, row.origin) for row in settings.effective if row.key.startswith("MirrorCheckpoint")}
+
+    assert rows == {
+        "MirrorCheckpointConnector.topics": ("o.*", "c.properties:5, topics"),
+        "MirrorCheckpointConnector.source.cluster.sasl.jaas.config": (
+            MASK,
+            "c.properties:6, source.cluster.sasl.jaas.config",
+        ),
+    }
+    assert node_settings(settings.effective, Flow("A", "B")).own.keys() == rows.keys()
 
 
 def test_checkpoints_reach_the_source_in_a_way_of_their_own(load: Load) -> None:
