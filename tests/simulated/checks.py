@@ -114,6 +114,8 @@ class Checker:
         #: Whether acknowledged records may be lost, and of which partitions they were.
         self.is_unclean = False
         self._rewound: dict[TopicPartition, None] = {}
+        #: Where operators have had partitions begin: of what is before, runs that were not stored then are not known.
+        self._altered_to: dict[TopicPartition, int] = {}
         #: Where operators have asked partitions to begin; it is so once a position says it.
         self._awaited: dict[TopicPartition, int] = {}
         #: Where partitions begin whose remote topic was not there when that was altered.
@@ -357,6 +359,7 @@ class Checker:
         copied = self.copied(remote) if remote is not None else None
         if self._is_asked_for(position.source, position.next_upstream):
             del self._awaited[position.source]
+            self._altered_to[position.source] = max(position.next_upstream, self._altered_to.get(position.source, 0))
             self._positions[position.source] = position.next_upstream
             if copied is None:
                 self._altered[position.source] = position.next_upstream
@@ -440,7 +443,8 @@ class Checker:
             known = self._target.coordinator.groups.get(group)
             at = known.offsets.get(key, (0, ""))[0] if known is not None else 0
             # What is deleted behind a group need not be translated exactly.
-            if offset < max(source.start, compared_to.get(TopicPartition(source.topic, number), 0)):
+            place = TopicPartition(source.topic, number)
+            if offset < max(source.start, compared_to.get(place, 0), self._altered_to.get(place, 0)):
                 continue
             if (missing := copied.before(offset) - copied.next_from(at)) > 0:
                 late.append(f"{group} at {at} of {remote}, {missing} records behind")

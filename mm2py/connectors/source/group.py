@@ -313,7 +313,23 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         self._events.emit(FlowDrained(self.flow, records, self._clock.monotonic() - begun, is_written))
         if not late:
             await self._epochs.settle(self.flow)  # nothing writes, but what is prepared still waits
+        if self.requests.is_still:
+            await self._until_nothing_writes(life)
         return not late
+
+    async def _until_nothing_writes(self, life: SourceLife) -> None:
+        """Wait until what a lost epoch has sent has arrived: operators may alter the offsets of what has stopped."""
+
+        async def wait() -> None:
+            await self._epochs.settle(self.flow)
+            await life.tasks.ledger.until_quiet(tuple(life.tasks.ledger.states))
+
+        async with asyncio.TaskGroup() as waits:
+            quiet = waits.create_task(wait(), name=f"{self.task}/lost epochs")
+            goes_on = self.requests.until(lambda: self.requests.is_leaving or not self.requests.is_still)
+            others = waits.create_task(goes_on, name=f"{self.task}/requests")
+            await asyncio.wait({quiet, others}, return_when=asyncio.FIRST_COMPLETED)
+            await _cancel([quiet, others])
 
     def _has_new_share(self, life: SourceLife) -> bool:
         return self.requests.share != life.tasks.holders.share

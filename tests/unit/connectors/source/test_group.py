@@ -155,6 +155,42 @@ async def test_a_drain_that_lost_an_epoch_does_not_pass_for_a_clean_one(
 ) -> None:
     """The target may hold more than the positions say, until an epoch has found out."""
 
+    group, life = _losing(lost_epoch)
+    async with asyncio.TaskGroup() as running:
+        running.create_task(group._copy(life, [], is_settled=True))
+        await asyncio.sleep(drained_after_s)
+        group.requests.drain(within_s=EPOCH_S)
+    (drained,) = group._events.of(FlowDrained)
+
+    assert group.has_lost is has_lost
+    assert drained.positions_written is not has_lost
+
+
+@pytest.mark.parametrize("then", ["nothing", "it is resumed", "the node drains"])
+async def test_a_group_has_stopped_once_no_lost_epoch_can_write(then: str) -> None:
+    """What a lost epoch has sent arrives before an operator may alter offsets; a drain, or a resume, does not wait."""
+    group, life = _losing(0)
+    async with asyncio.TaskGroup() as running:
+        copying = running.create_task(group._copy(life, [], is_settled=True))
+        await asyncio.sleep(EPOCH_S * 1.1)
+        (quiet_until,) = {state.quiet_until for state in life.tasks.ledger.states.values()}
+        group.requests.want(Wanted.STOPPED)
+        await asyncio.sleep(EPOCH_S * 0.1)
+        if then == "it is resumed":
+            group.requests.want(Wanted.RUNNING)
+        elif then == "the node drains":
+            group.requests.drain(within_s=EPOCH_S)
+        begun = asyncio.get_running_loop().time()
+        await copying
+    took_s = asyncio.get_running_loop().time() - begun
+
+    assert took_s == pytest.approx(quiet_until - begun if then == "nothing" else 0.0, abs=0.01)
+    assert quiet_until - begun > 1
+
+
+def _losing(lost_epoch: int) -> tuple[SourceGroup, SourceLife]:
+    """Make a group, and a life of it in which an epoch is lost."""
+
     def script(plan: EpochPlan) -> Answer:
         return EpochLostError(plan.name, "Spark was shut down") if plan.epoch == lost_epoch else copied(plan)
 
@@ -173,15 +209,8 @@ async def test_a_drain_that_lost_an_epoch_does_not_pass_for_a_clean_one(
         topics=SimpleNamespace(refresh_forever=_forever),
         keeper=SimpleNamespace(adopt=None),
     )
-    async with asyncio.TaskGroup() as running:
-        group._watch_clusters_forever = _forever  # type: ignore[method-assign]
-        running.create_task(group._copy(cast("SourceLife", life), [], is_settled=True))
-        await asyncio.sleep(drained_after_s)
-        group.requests.drain(within_s=EPOCH_S)
-    (drained,) = events.of(FlowDrained)
-
-    assert group.has_lost is has_lost
-    assert drained.positions_written is not has_lost
+    group._watch_clusters_forever = _forever  # type: ignore[method-assign]
+    return group, cast("SourceLife", life)
 
 
 async def test_a_loop_beside_copying_that_fails_counts_as_a_fall_of_the_group() -> None:
