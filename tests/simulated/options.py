@@ -14,7 +14,7 @@ from tests.simulated.faults import FAULTS, SELDOM, SURVIVED
 
 #: How many of the runs have a fault of those that come beside the others; how many have clusters of one broker, a
 #: flow that leads back, and faults while flows start.
-_SELDOM, _ONE_BROKER, _FROM_THE_START = 0.08, 0.06, 0.2
+_SELDOM, _ONE_BROKER, _BOTH, _FROM_THE_START = 0.08, 0.06, 0.06, 0.2
 #: How many of those with one node have two rounds.
 _ROUNDS = 0.15
 
@@ -56,7 +56,7 @@ class Options:
     brokers: int = 3
     #: Whether nodes run a file's flow ("dedicated"), or connectors that are created by REST ("worker").
     mode: str = "dedicated"
-    #: Whether a flow leads back as well, from topics of the same names at B.
+    #: Whether a flow leads back as well, from topics of the same names at B; not where nodes are workers.
     both: bool = False
     #: What the flow does with a source topic that was created again: `copy.on.source.recreated`.
     on_recreated: str = "fail"
@@ -69,6 +69,11 @@ class Options:
     def is_worker(self) -> bool:
         """Whether nodes are Connect workers."""
         return self.mode == "worker"
+
+    @property
+    def leads_back(self) -> bool:
+        """Whether there are flows both ways."""
+        return self.both and not self.is_worker
 
     def to_json(self) -> str:
         """Return what is not as by default, in JSON."""
@@ -90,7 +95,7 @@ def swarm(seed: int) -> Options:
     count = draw.choice((1, 2, 3, 5, len(SURVIVED)))
     beside = [it for it in SELDOM if seldom.random() < _SELDOM]
     nodes = draw.choice((1, 2, 2, 3))
-    return Options(
+    drawn = Options(
         seed=seed,
         nodes=nodes,
         minutes=draw.choice((3.0, 5.0, 8.0)),
@@ -108,3 +113,5 @@ def swarm(seed: int) -> Options:
         on_recreated=seldom.choice(("earliest", "re-create")) if "recreate" in beside else "fail",
         rounds=2 if nodes == 1 and seldom.random() < _ROUNDS else 1,
     )
+    # How much a node with flows both ways keeps grows with the groups that its other flow finds.
+    return attrs.evolve(drawn, both=drawn.rounds == 1 and seldom.random() < _BOTH)

@@ -60,13 +60,13 @@ def node_file(options: Options, name: str, source: str, target: str, *, is_chang
         **_policies(options),
         "offset.storage.partitions": 5,
     }
-    if options.both:
+    if options.leads_back:
         settings |= {"B->A.enabled": "true", "B->A.topics": ",".join(TOPICS), "A.offset.flush.interval.ms": 5_000}
     if options.static:
         settings["B.group.instance.id"] = name
     if options.transactions:
         settings["A.consumer.isolation.level"] = "read_committed"
-        if options.both:
+        if options.leads_back:
             settings["B.consumer.isolation.level"] = "read_committed"
     return mm2_properties(source, target, **settings)
 

@@ -102,7 +102,7 @@ class World:
         self.checker.group = settings.flow_group(options)
         self.checker.is_unclean = any(kind in options.faults for kind in LOSING)
         self.checkers = {"A": self.checker}
-        if options.both:
+        if options.leads_back:
             self.checkers["B"] = back = Checker(self.target, self.source, _BACK, settings.POSITIONS_BACK)
             back.group = "B-mm2"
         self.source.on_append = lambda partition, batch: self._appended(self.source, partition, batch)

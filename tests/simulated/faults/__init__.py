@@ -17,8 +17,8 @@ LOSING = ("unclean",)
 #: While its ids are forbidden a node that was replaced may write old positions: that is reported, and no fault of it.
 UNGUARDED = ("ids",)
 #: Those that a swarm draws beside the others, and seldom: of the others each is as frequent as without them.
-SELDOM = ("away", "hang", "executor", "refused", "late", "recreate", "remake")
-#: Those that no swarm draws yet, as what their runs bring is not all looked into; options have them by name.
-BY_NAME = ("delete", "storage", "reload")
+SELDOM = (
+    "away", "hang", "executor", "refused", "late", "recreate", "remake", "delete", "storage", "reload",
+)  # fmt: skip
 #: Those that a flow survives without a trace.
-SURVIVED = tuple(name for name in FAULTS if name not in (*LOSING, *UNGUARDED, *SELDOM, *BY_NAME))
+SURVIVED = tuple(name for name in FAULTS if name not in (*LOSING, *UNGUARDED, *SELDOM))
