@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tests.simulated.cluster import Cluster
 from tests.simulated.loop import SimTask
@@ -16,7 +16,7 @@ from tests.simulated.network import Network
 
 #: A second and node; nodes that start beside brokers that are down come to some 50.
 _MOST_ATTEMPTS = 120
-#: A second, of all nodes; three that start come to some 180.
+#: A second, of all nodes, beside those that carry records; three that start come to some 180.
 _MOST_REQUESTS = 1_000
 #: Of a node and flow; with three brokers on each side there are some 50.
 _MOST_CONNECTIONS = 120
@@ -27,14 +27,18 @@ _MOST_TASKS, _LOOKS = 400, 10
 class Costs:
     """Compares what there was at two moments."""
 
-    def __init__(self, network: Network, clusters: tuple[Cluster, ...], *, flows: int) -> None:
-        self._network, self._clusters, self._flows = network, clusters, flows
+    def __init__(
+        self, network: Network, clusters: tuple[Cluster, ...], *, flows: int, records: Callable[[], int]
+    ) -> None:
+        """Create them; *records* says how many were copied."""
+        self._network, self._clusters, self._flows, self._records = network, clusters, flows, records
         self._at, self._requests, self._looks = 0.0, 0, 0
         self._attempts: collections.Counter[str] = collections.Counter()
 
     def look(self) -> Iterator[str]:
         """Return what was too much since the last look."""
         now, requests = self._network.loop.time(), sum(sum(it.counts.values()) for it in self._clusters)
+        requests -= self._records()  # a remote topic that was lost is filled again as fast as that goes
         seconds = max(1.0, now - self._at)
         for machine, attempts in (self._network.attempts - self._attempts).items():
             if attempts > _MOST_ATTEMPTS * seconds:

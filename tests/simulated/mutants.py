@@ -384,6 +384,7 @@ _CONTENDED: dict[str, Any] = {
     "nodes": 2, "partitions": 2, "rate": 0.5, "minutes": 3.0, "fault_every_s": 2.0, "latency_s": 0.02,
     "epoch_ms": 1_000, "faults": ("slow", "freeze", "clock", "drain", "worker", "kill"), "transactions": True,
 }  # fmt: skip
+_WOKEN: dict[str, Any] = {**_CONTENDED, "faults": _CONTENDED["faults"][:-1]}
 #: What is given away is in the hands of a worker that hangs.
 _HELD: dict[str, Any] = {
     "nodes": 3, "partitions": 4, "faults": (*("hang",) * 9, "drain"), "fault_every_s": 4.0, "epoch_ms": 10_000,
@@ -400,5 +401,6 @@ SHOWN_BY: dict[str, dict[str, Any]] = {
     "carried": {"both": True},
     "hoarded": {"nodes": 1, "rounds": 2, "minutes": 2.0, "epoch_ms": 1_000, "faults": ()},
     "unreleased": _HELD,
-    **dict.fromkeys(("unguarded", "unfenced", "uncompared"), _CONTENDED),
+    **dict.fromkeys(("unguarded", "unfenced"), _CONTENDED),
+    "uncompared": _WOKEN,
 }

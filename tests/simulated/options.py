@@ -110,7 +110,7 @@ def swarm(seed: int) -> Options:
         min_isr=min(brokers, draw.choice((1, 1, 2))),
         brokers=brokers,
         starts_s=2.0 if seldom.random() < _FROM_THE_START else 20.0,
-        on_recreated=seldom.choice(("earliest", "re-create")) if "recreate" in beside else "fail",
+        on_recreated=seldom.choice(("earliest", "re-create")),
         rounds=2 if nodes == 1 and seldom.random() < _ROUNDS else 1,
     )
     # How much a node with flows both ways keeps grows with the groups that its other flow finds.

@@ -124,7 +124,12 @@ class World:
         self.views = Views(self)
         self.failback = Failback(self)
         self.memory = Memory(self.nodes, self.checker.fail)
-        self.costs = Costs(self.network, (self.source, self.target), flows=len(self.checkers))
+        self.costs = Costs(
+            self.network,
+            (self.source, self.target),
+            flows=len(self.checkers),
+            records=lambda: sum(it.records for it in self.checkers.values()),
+        )
 
     def _cluster(self, name: str) -> Cluster:
         cluster = Cluster(
