@@ -36,7 +36,8 @@ class Certainty:
         self._group = f"group {context.config.group_id} at {context.flow.target}"
         self._interval_s = interval_s
         self._certain_s = context.config.worker.session_ms / 1000 * _CERTAIN_SHARE
-        #: None while this node has no share that others could get, or knows of no other member.
+        #: When the group was asked what it has answered; None while this node has no share that others could get, or
+        #: knows of no other member.
         self._answered_at: float | None = None
         self._is_joining = asyncio.Event()
 
@@ -48,9 +49,9 @@ class Certainty:
     def _silent_s(self) -> float:
         return 0.0 if self._answered_at is None else self._clock.monotonic() - self._answered_at
 
-    def note(self) -> None:
-        """Record that the group has answered that we are its member."""
-        self._answered_at = self._clock.monotonic()
+    def note(self, asked_at: float) -> None:
+        """Record that the group has answered that we are its member to what it was asked at that time."""
+        self._answered_at = max(asked_at, self._answered_at or asked_at)
 
     def forget(self) -> None:
         """Record that there is nothing that others could get."""
@@ -83,7 +84,7 @@ class Certainty:
             await self._clock.sleep(self._interval_s)
             asked_at = self._clock.monotonic()
             if self._is_joining.is_set() and place.is_in and await self._is_known(place):
-                self._answered_at = max(asked_at, self._answered_at or asked_at)
+                self.note(asked_at)
 
     async def _is_known(self, place: Membership) -> bool:
         try:

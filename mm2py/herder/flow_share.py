@@ -82,7 +82,7 @@ class FlowShare:
         self._is_doubted = False
         self._taken_at: float | None = None
         self._told: Occupied | None = None
-        self._unguarded_by = ""
+        self._unguarded_by = 0
 
     @property
     def is_empty(self) -> bool:
@@ -142,6 +142,8 @@ class FlowShare:
             for group in self.groups:
                 group.requests.depose()
                 group.requests.give(NO_SHARE)
+        elif self._was_ours:
+            self.held |= self._share  # nobody came, so the groups go on with it until they have released it
         if not self._settings.refuses:
             share = whole_share(self._tasks)
         lost, gained = self.held - share, share - self._share
@@ -151,7 +153,7 @@ class FlowShare:
         before, self.shared, self._assigned_at = self.shared, shared, self._clock.monotonic()
         self._share, self.held = share, self.held | share
         self._tell_shares(before, shared)
-        self._was_ours, self._unguarded_by = False, ""
+        self._was_ours, self._unguarded_by = False, 0
         self._context.writers.is_guarding = self._settings.refuses
         self._writer.hold(share.tasks or self.held.tasks)
         self._give(share, shared, member_id)
@@ -236,7 +238,7 @@ class FlowShare:
         now, was_ours = self._clock.monotonic(), self._was_ours
         self._lose()
         self._taken_at = now if self._taken_at is None else self._taken_at
-        self._unguarded_by = ""
+        self._unguarded_by = 0
         if self._settings.refuses:
             why, hint = _why_elsewhere(self._context.config, taken)
             for group in self.groups:
@@ -263,10 +265,9 @@ class FlowShare:
 
     def go_unguarded(self, error: BrokerAnsweredError) -> None:
         """Work without membership, as no other member is known: report what is missing, and retry."""
-        event = _unguarded(self._context.config, self._context.reach, error)
-        if self._unguarded_by != event.error:
-            self._unguarded_by = event.error
-            self._context.events.emit(event)
+        if self._unguarded_by != error.code:
+            self._unguarded_by = error.code
+            self._context.events.emit(_unguarded(self._context.config, self._context.reach, error))
         self._context.writers.is_guarding = False
         self._writer.unguard()
         if self._taken_at is None:

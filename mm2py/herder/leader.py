@@ -76,6 +76,8 @@ class GroupLeader:
         #: What a member has to do, as far as this node knows.
         self.load_of: Callable[[Candidate], NodeLoad] = lambda member: member.load
         self._members: dict[str, Candidate] = {}
+        #: The generation of the last assignment.
+        self._generation = -1
         self._balanced_at = 0.0
         self._round = 0
         #: The assignment as it will be once all that moves is released, one member after the other, and the inputs that
@@ -120,6 +122,7 @@ class GroupLeader:
         if not await self._fence(cluster, tasks_without_holder(work.tasks, members.values())):
             shared = without_gains(shared, members)
         self._members = {it: attrs.evolve(who, held=shared.share_of(it)) for it, who in members.items()}
+        self._generation = generation
         self._balanced_at, self._is_due = self._clock.monotonic(), False
         raw = encode_shared_flow(shared, min([VERSION, *(who.version for who in members.values())]))
         return dict.fromkeys(joined, raw)
@@ -147,6 +150,11 @@ class GroupLeader:
             return False
         self._writers.give_up_fencing(tasks, failed)
         return True
+
+    def follow(self, shared: SharedFlow) -> None:
+        """Lead no more if another member has assigned what is *shared*."""
+        if shared.generation != self._generation:
+            self.forget()
 
     def forget(self) -> None:
         """Lead no more."""

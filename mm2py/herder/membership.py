@@ -206,6 +206,7 @@ class FlowMembership:
                 raise
             self._certainty.forget()
             self.share.go_unguarded(error)
+            self._must_join = True  # an answer to a heartbeat would not bring back what we were assigned
 
     def _gives_up(self) -> bool:
         """Whether the flow has failed permanently here. If only its source group has, checkpoints continue while this
@@ -252,7 +253,7 @@ class FlowMembership:
             return Heartbeat.REBALANCE
         beat = await place.beat()
         if beat is not Heartbeat.LOST:
-            self._certainty.note()
+            self._certainty.note(place.asked_at)
         return beat
 
     async def _go_on(self, place: Membership, *, was_doubted: bool) -> None:
@@ -291,12 +292,13 @@ class FlowMembership:
             raw = await place.join(encode_candidate(candidate), partial(self._assign, before=before))
         if raw is None:
             return False
-        self._certainty.note()
+        self._certainty.note(place.asked_at)
         if known_as and place.member_id != known_as:
             # The coordinator had forgotten us: others may have had what we said that we hold.
             self.share.begin_again()
             self._join_again()
         shared = self._decoded(raw)
+        self.leader.follow(shared)
         # A static member comes back without a rebalance. Others learn of it once it works: more may be on their way.
         self._came_back = self._settings.instance != "" and not known_as and place.member_id not in shared.nodes
         if self._came_back and self.is_ready:

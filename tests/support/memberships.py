@@ -61,7 +61,7 @@ class Place:
     #: Set once the coordinator answers again.
     silent: asyncio.Event | None = None
 
-    #: What our joins end with.
+    #: What our joins and heartbeats end with.
     failure: Exception | None = None
     #: Set once the coordinator answers our next join: it waits for other members.
     held_back: asyncio.Event | None = None
@@ -71,6 +71,10 @@ class Place:
     its: Any = None
     #: Whether another process joined under our `group.instance.id`.
     is_fenced: bool = False
+
+    @property
+    def asked_at(self) -> float:
+        return asyncio.get_running_loop().time()
 
     async def look(self) -> GroupMembers:
         if isinstance(self.group, ErrorCode):
@@ -92,6 +96,8 @@ class Place:
     async def beat(self) -> Heartbeat:
         if self.silent is not None:
             await self.silent.wait()
+        if self.failure is not None:
+            raise self.failure
         if self.is_fenced:
             self.is_fenced = self.is_in = False
             raise error_of(ErrorCode.FENCED_INSTANCE_ID, "B", "Heartbeat", "A-mm2")

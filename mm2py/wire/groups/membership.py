@@ -89,6 +89,8 @@ class Membership:
         self._beside = Coordinator(cluster, group, GROUP_KEY, f"{_PURPOSE} beside a join")
         self._member_id = ""
         self._generation = -1
+        #: When it was asked what was answered last; answers may be late.
+        self.asked_at = 0.0
 
     @property
     def is_in(self) -> bool:
@@ -235,8 +237,10 @@ class Membership:
 
         patience = Patience(self._cluster.clock, _PATIENCE_S)
         while True:
+            asked_at = self._cluster.clock.monotonic()
             answer = await self._coordinator.ask(request, name, error, within_s=within_s)
             if not isinstance(answer, BrokerAnsweredError) or answer.code in _AGAIN:
+                self.asked_at = asked_at
                 return answer
             if patience.is_over_for(answer.code):
                 return answer

@@ -102,10 +102,23 @@ async def test_a_wait_that_rounding_left_moves_the_clock() -> None:
     clock = _TurningClock(now_s=1_000_000.1)
     settings = changed(SETTINGS, worker=attrs.evolve(SETTINGS.worker, session_ms=10_000))
     certainty = Certainty(flow_context(clock, EventLog(clock), settings), 3.0)
-    certainty.note()
+    certainty.note(clock.monotonic())
     watching = asyncio.create_task(certainty.watch(()))
     for _ in range(10):
         await asyncio.sleep(0)
     watching.cancel()
 
     assert not certainty.is_certain
+
+
+def test_a_late_answer_is_as_old_as_its_question() -> None:
+    """The network held the answer to a join back for longer than a session: others have had the share since."""
+    clock = ManualClock(now_s=1_000.0)
+    certainty = Certainty(flow_context(clock, EventLog(clock)), 3.0)
+    asked_at = clock.monotonic()
+    certainty.note(asked_at)
+    at_once = certainty.is_certain
+    clock.now_s += 20
+    certainty.note(asked_at)
+
+    assert (at_once, certainty.is_certain) == (True, False)

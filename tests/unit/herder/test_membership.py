@@ -286,3 +286,44 @@ async def test_a_flow_whose_source_group_is_down_for_good_is_left_to_other_nodes
     assert left == (False, False, True, 2)
     assert "failed on this node" in why
     assert again == (True, True)
+
+
+async def test_a_member_that_was_refused_for_a_moment_has_its_share_again(run: Run) -> None:
+    """
+    Its right to the group is missing for less than a session, so that the group knows it still: meanwhile it copies
+    all, and says so once, whatever it asks. Heartbeats that are answered again do not tell what it was assigned.
+    """
+    async with run(NOBODY) as (place, group, events):
+        place.others = {"other": encode_candidate(Candidate(THERE))}
+        await asyncio.sleep(4)
+        before = group.share
+        place.failure = error_of(ErrorCode.GROUP_AUTHORIZATION_FAILED, "B", "Heartbeat", "A-mm2")
+        await asyncio.sleep(2)
+        place.failure = error_of(ErrorCode.GROUP_AUTHORIZATION_FAILED, "B", "JoinGroup", "A-mm2")
+        await asyncio.sleep(2)
+        meanwhile = group.share
+        place.failure = None
+        await asyncio.sleep(4)
+        after = group.share
+
+    assert len(before.tasks) == 1
+    assert meanwhile == whole_share(TASKS)
+    assert after == before
+    assert len(events.of(FlowUnguarded)) == 1
+
+
+async def test_a_drained_node_that_was_forgotten_and_is_alone_holds_what_it_has_not_released(run: Run) -> None:
+    """Its groups go on as nobody came, until they have ended what it is to give up; only then may others have it."""
+    async with run(NOBODY) as (place, group, _events):
+        await asyncio.sleep(4)
+        place.answer, place.its._is_drained = Heartbeat.LOST, True
+        await asyncio.sleep(4)
+        place.answer = Heartbeat.REBALANCE
+        await asyncio.sleep(4)
+        group.released.set()
+        await asyncio.sleep(4)
+
+    assert not group.is_deposed
+    assert [None if it is None else it.held for it in place.joins] == [
+        NO_SHARE, NO_SHARE, whole_share(TASKS), NO_SHARE
+    ]  # fmt: skip

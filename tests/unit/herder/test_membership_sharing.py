@@ -180,6 +180,9 @@ async def test_what_nobody_holds_is_fenced_before_it_is_given_away(brokers: Fake
     brokers.answers = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 100
     begun, withheld = clock.monotonic(), await assigned()
     first = (leader.must_repeat, clock.monotonic() - begun)
+    leader.follow(SharedFlow(2, {}, {}))
+    led_by_another = leader.must_repeat
+    await assigned()
     brokers.answers = []
     given, opened = await assigned(), {it.transactional_id for _, it in brokers.requests_of(INIT)}
     brokers.answers = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1_000
@@ -188,7 +191,7 @@ async def test_what_nobody_holds_is_fenced_before_it_is_given_away(brokers: Fake
         rounds += 1
     (unguarded,) = events.of(ControlWritesUnguarded)
 
-    assert (withheld, first[0]) == (held["a"], True)
+    assert (withheld, first[0], led_by_another) == (held["a"], True, False)
     assert first[1] == pytest.approx(2.0, abs=0.1)
     assert given == share == whole_share(TASKS)
     assert opened == {"A-mm2-MirrorSourceConnector-1"}
