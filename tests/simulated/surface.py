@@ -259,6 +259,14 @@ def shown(which: str) -> str:
     return known_names() if which == "names" else Surface(which).run()
 
 
+def shown_apart(which: str) -> str:
+    """Return what a process of its own has shown, in which sets have the same order each time."""
+    command = [sys.executable, "-m", "tests.simulated.surface", which]
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    root = Path(__file__).parents[2]
+    return subprocess.run(command, cwd=root, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
 def main() -> None:
     """Print one of them, or write them all."""
     for which in sys.argv[1:]:
@@ -267,8 +275,7 @@ def main() -> None:
         os._exit(0)  # nodes that were stopped are not to be cleaned up
     FOLDER.mkdir(exist_ok=True)
     for which in WHICH:
-        command = [sys.executable, "-m", "tests.simulated.surface", which]
-        (FOLDER / f"{which}.txt").write_text(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        (FOLDER / f"{which}.txt").write_text(shown_apart(which))
 
 
 if __name__ == "__main__":

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-from tests.simulated.surface import FOLDER, WHICH
+from tests.simulated.surface import FOLDER, WHICH, shown_apart
 
 
 @pytest.mark.parametrize("which", WHICH)
@@ -19,7 +15,4 @@ def test_what_users_rely_on_is_as_it_was(which: str) -> None:
 
     `python -m tests.simulated.surface` writes the files again: the difference belongs into the change that brings it.
     """
-    command = [sys.executable, "-m", "tests.simulated.surface", which]
-    said = subprocess.run(command, cwd=Path(__file__).parents[2], check=True, stdout=subprocess.PIPE, text=True).stdout
-
-    assert said.splitlines() == (FOLDER / f"{which}.txt").read_text().splitlines()
+    assert shown_apart(which).splitlines() == (FOLDER / f"{which}.txt").read_text().splitlines()
