@@ -100,6 +100,8 @@ class Operators:
             was = before[what]
             if answer is None or answer.status >= _BUG:
                 self._unsure_until[what] = now + _UNSURE_S
+            elif answer.is_ok and request.spares and (was is None or was[1] in request.spares):
+                self._known |= {} if was is None else {what: was}
             elif answer.is_ok and self._unsure_until.get(what, 0.0) < now:
                 self._known[what] = (now, value) if was is None or was[1] != value else was
             elif not answer.is_ok and was is not None:

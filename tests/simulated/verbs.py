@@ -61,6 +61,8 @@ class Request:
     path: str
     body: object = None
     brings: Mapping[str, object] = attrs.field(factory=dict)
+    #: What was so stays as it is: a flow that is paused leaves those of its connectors alone that are stopped.
+    spares: tuple[object, ...] = ()
 
 
 @attrs.frozen
@@ -89,7 +91,8 @@ def _held(verb: str, wanted: Wanted) -> Verb:
     def ask(connectors: Connectors, draw: random.Random) -> list[Request]:
         if draw.random() < 0.4:
             both = dict.fromkeys(("source", "checkpoints"), wanted)
-            return [Request("PUT", f"{AT_FLOW}/{verb}", brings=both)]
+            spares = (Wanted.DELETED, *([Wanted.STOPPED] if wanted is Wanted.PAUSED else []))
+            return [Request("PUT", f"{AT_FLOW}/{verb}", brings=both, spares=spares)]
         which = _one(draw)
         return [Request("PUT", connectors.at(which, f"/{verb}"), brings={which: wanted})]
 
