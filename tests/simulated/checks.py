@@ -66,7 +66,7 @@ class Copied:
         """Return how many source records lie before a downstream offset, and are not to be copied again after it."""
         at = bisect.bisect_left(self.marks, (downstream_end,))
         if at == len(self.marks):
-            return self.count
+            return min(self.count, self.marks[-1][1]) if self.marks else 0
         last, count, first = self.marks[at]
         # Records of a batch are consecutive. Before it some may be missing, or copying has gone back.
         within = count - (last + 1 - max(first, downstream_end))
