@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import random
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
+
+from prometheus_client import Metric, ProcessCollector
 
 from mm2py import daemon
 from mm2py.herder import control, group_members, membership
 from mm2py.model.herder.node import Node
 from mm2py.pipeline.copy import epoch as copying
 from mm2py.rest import server
+from mm2py.telemetry import metrics
 from mm2py.wire import addresses
 from tests.simulated.epochs import NoSpark, SimEpochs
 from tests.simulated.http import open_listener
@@ -38,6 +41,15 @@ def _worker_name() -> str:
     return host.name if host is not None else "nowhere"
 
 
+class _AnyProcess(ProcessCollector):
+    """What a process is measured by, all of it alike: an answer of another length takes another time on its way."""
+
+    def collect(self) -> Iterable[Metric]:
+        for metric in super().collect():
+            metric.samples = [sample._replace(value=1.0) for sample in metric.samples]
+            yield metric
+
+
 @contextlib.contextmanager
 def tamed(seed: int) -> Iterator[None]:
     """Have nothing of the product see the machine that this runs on, its chance, or its threads."""
@@ -58,6 +70,8 @@ def tamed(seed: int) -> Iterator[None]:
             (daemon, "_tune_garbage_collector", lambda: None),
             (membership, "is_alive", lambda _: True),
             (group_members, "is_alive", lambda _: True),
+            (metrics, "ProcessCollector", _AnyProcess),
+            (metrics, "platform", SimpleNamespace(python_version=lambda: "3")),
             (copying, "worker_name", _worker_name),
             (copying, "_cpu_s", lambda: 0.0),
             (copying, "_rss_bytes", lambda: 0),
