@@ -184,7 +184,7 @@ def _key(place: Place, why: str, text: str) -> Key:
     return Key(
         name,
         Kind[kind.upper()] if kind and not words else Kind.STRING,
-        default if has_default else None,
+        default.replace(",", ", ") if has_default else None,
         place,
         "Without effect in mm2py.",
         acts=False,
