@@ -163,7 +163,13 @@ class Outcomes:
         if is_other_topic(planned.topic_id, before.topic_id):
             return  # its outcome belongs to an earlier topic with the name
         accounted = progress.account(
-            before, partition, elapsed_s=ended.took_s, now=ended.at, wall_ms=ended.wall_ms, jitter=ended.jitter
+            before,
+            partition,
+            elapsed_s=ended.took_s,
+            now=ended.at,
+            wall_ms=ended.wall_ms,
+            jitter=ended.jitter,
+            is_told=fetches > 0,
         )
         after = ledger.states[planned.source] = self._with_newest_end(accounted.state, before, ended)
         if ended.plan.transactions is not None and after.position > before.position:

@@ -216,14 +216,19 @@ def account(
     now: float,
     wall_ms: int,
     jitter: float,
+    is_told: bool = False,
 ) -> Accounted:
     """
-    Apply an epoch's outcome to a partition; *outcome* is None if it did nothing and learnt nothing.
+    Apply an epoch's outcome to a partition; *outcome* is None if it did nothing and learnt nothing. If *is_told*, that
+    is because its broker has answered that there is nothing new.
 
     *now* is the clock's monotonic time, *wall_ms* its wall time, *jitter* the random part of the next pause.
     """
     if outcome is None:
-        return Accounted(_faded(state))
+        # Whatever interrupted it is over, although nothing came of it: there is nothing left to copy.
+        is_back = is_told and state.stage is PartitionStage.BACKING_OFF and not state.is_unsure and state.lag == 0
+        back = attrs.evolve(_copying(state, is_unsure=False), failure=None, ended=Ended.OK) if is_back else state
+        return Accounted(_faded(back))
     moved = _counted(state, outcome, elapsed_s, wall_ms)
     if state.is_questioned:
         # It is already in question; the epoch's ending may have another cause.

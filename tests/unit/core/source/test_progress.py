@@ -98,6 +98,33 @@ def test_rates_are_smoothed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "is_told", "stage"),
+    [
+        ({}, True, PartitionStage.COPYING),
+        ({}, False, PartitionStage.BACKING_OFF),
+        ({"log": LogOffsets(high_watermark=11)}, True, PartitionStage.BACKING_OFF),
+        ({"is_unsure": True}, True, PartitionStage.BACKING_OFF),
+        ({"stage": PartitionStage.STOPPED}, True, PartitionStage.STOPPED),
+    ],
+    ids=["level", "not asked", "behind", "unsure", "stopped"],
+)
+def test_an_interruption_is_over_once_nothing_is_left_to_copy(
+    changes: dict[str, object], is_told: bool, stage: PartitionStage
+) -> None:
+    """Nothing may come for days; the partition would be reported as held up all the while."""
+    failure = PartitionFailure("no answer", "look", "Silent")
+    paused = {"stage": PartitionStage.BACKING_OFF, "failures": 3, "failed_at": 5.0, "retry_at": 9.0, "failure": failure}
+    level = {"position": 10, "is_unsure": False, "log": LogOffsets(high_watermark=10), "ended": Ended.INTERRUPTED}
+    before = state(**{**paused, **level, **changes})
+
+    after = account(before, None, elapsed_s=2.0, now=NOW, wall_ms=WALL_MS, jitter=0.5, is_told=is_told).state
+
+    assert after.stage is stage
+    is_over = stage is PartitionStage.COPYING
+    assert (after.failure, after.failures, after.retry_at) == ((None, 0, 0.0) if is_over else (failure, 3, 9.0))
+
+
+@pytest.mark.parametrize(
     ("before", "told", "stage", "retry_at", "occurrence"),
     [
         pytest.param(
