@@ -17,8 +17,6 @@ from mm2py.config.layers import Side
 from mm2py.config.settings import FlowSettings
 from mm2py.core.findings import Finding, Level
 from mm2py.model.acl import Operation
-from mm2py.model.herder.node_status import status_topic
-from mm2py.model.herder.stored_overrides import overrides_topic
 from mm2py.model.synced import synced_topic
 from mm2py.policy.replication import ReplicationPolicy
 
@@ -76,7 +74,7 @@ def internal_topics(settings: FlowSettings, policy: ReplicationPolicy) -> list[I
     overrides, beats = settings.worker.config_storage, settings.heartbeat_connector
     found = [
         InternalTopic(
-            Side.TARGET, overrides.topic or overrides_topic(source), "config.storage.replication.factor",
+            Side.TARGET, overrides.topic, "config.storage.replication.factor",
             overrides.replication_factor, "overrides",
         )
     ]  # fmt: skip
@@ -109,7 +107,7 @@ def _of_nodes(settings: FlowSettings) -> Iterator[InternalTopic]:
         Side.TARGET, storage.topic, setting, storage.replication_factor, "positions", storage.partitions, is_vital=True
     )
     yield InternalTopic(
-        Side.TARGET, status.topic or status_topic(source), "status.storage.replication.factor",
+        Side.TARGET, status.topic, "status.storage.replication.factor",
         status.replication_factor, "what nodes report to each other", status.partitions, is_of_nodes=True,
     )  # fmt: skip
     if settings.source_connector.topic_sync.configs_enabled or settings.source_connector.topic_sync.acls_enabled:
@@ -150,10 +148,7 @@ def needs(
 
 
 def _transactional_ids(settings: FlowSettings) -> tuple[str, str]:
-    group, membership = settings.group_id, settings.worker
-    return f"{membership.task_ids or f'{group}-MirrorSourceConnector'}-*", membership.owner_id or (
-        f"connect-cluster-{group}"
-    )
+    return f"{settings.worker.task_ids}-*", settings.worker.owner_id
 
 
 def _of_groups(settings: FlowSettings, groups: tuple[str, ...]) -> Iterator[Need]:

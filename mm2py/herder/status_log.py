@@ -11,7 +11,7 @@ from mm2py.connectors.context import HerderContext
 from mm2py.connectors.supervise import in_passing
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition
-from mm2py.model.herder.node_status import PARTITION, status_key, status_topic
+from mm2py.model.herder.node_status import PARTITION, status_key
 from mm2py.storage.internal_topics import report_expiry
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
@@ -35,7 +35,7 @@ class StatusLog:
         self._settings = context.config
         self._flow = context.flow
         self._cluster = cluster
-        self.topic = self._settings.worker.status_storage.topic or status_topic(self._flow.source)
+        self.topic = self._settings.worker.status_storage.topic
         self._log = TopicLog(cluster, self.topic)
         #: False after a failure: topic and leader are then looked up before the next use.
         self.is_open = False

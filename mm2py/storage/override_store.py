@@ -27,7 +27,6 @@ from mm2py.model.herder.stored_overrides import (
     decode_overrides,
     encode_overrides,
     overrides_key,
-    overrides_topic,
 )
 from mm2py.model.topic import is_other_topic
 from mm2py.storage.internal_topics import SMALLEST_SEGMENTS, report_expiry
@@ -105,7 +104,7 @@ class OverrideStore:
     @property
     def topic(self) -> str:
         """Return the name of the topic."""
-        return self._settings.worker.config_storage.topic or overrides_topic(self.flow.source)
+        return self._settings.worker.config_storage.topic
 
     @property
     def flow(self) -> Flow:
