@@ -1,10 +1,11 @@
 """
 Notices within seconds that a cluster does not answer, however long requests to it may take.
 
-One of its brokers is asked every two seconds, by one flow of the node for all that come to it in the same way. While
-none answers, another one is asked each second, on a connection of its own: that one broker is frozen, or that a request
-which takes long is in front of the question, is no absence. A late answer is one all the same; but what has been silent
-is back only once it answers promptly, so that a slow cluster does not come and go.
+One of its brokers is asked every two seconds, by one flow of the node for all that come to it in the same way. If that
+flow begins again meanwhile, or gives its tasks away, the next one goes on from there. While no broker answers, another
+one is asked each second, on a connection of its own: that one broker is frozen, or that a request which takes long is
+in front of the question, is no absence. A late answer is one all the same; but what has been silent is back only once
+it answers promptly, so that a slow cluster does not come and go.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Final
 import attrs
 
 from mm2py.clock import Clock
+from mm2py.connectors.known_clusters import Pulse, Silence
 from mm2py.connectors.reach import Reach
 from mm2py.errors import ClusterSilentError, Mm2Error
 from mm2py.pipeline.spark.patience import Patience
@@ -65,16 +67,17 @@ class ClusterPulse:
     async def _watch(self, cluster: Cluster) -> None:
         while True:
             await self._clock.sleep(_EVERY_S)
-            with self._reach.pulse(cluster.alias, _EVERY_S) as is_ours:
-                if is_ours:
-                    await self._ask(cluster)
+            with self._reach.pulse(cluster.alias, _EVERY_S) as pulse:
+                if pulse is not None:
+                    await self._ask(cluster, pulse)
 
-    async def _ask(self, cluster: Cluster) -> None:
+    async def _ask(self, cluster: Cluster, pulse: Pulse) -> None:
         """Ask a cluster until something comes of it, and report that it is away while nothing does."""
-        begun = since = self._clock.monotonic()
+        begun = self._clock.monotonic()
+        silence = pulse.silence or Silence(begun, _SILENT_S)
+        since, patience = silence.since, Patience(silence.left_s, self._clock)
         async with asyncio.TaskGroup() as tasks:
             questions = _Questions(cluster, self._clock, tasks)
-            patience = Patience(_SILENT_S, self._clock)
             while (answer := await questions.answer()) is None:
                 if (heard_at := self._reach.heard_at(cluster.alias)) > since:  # another step was answered
                     patience, since = Patience(_SILENT_S, self._clock), heard_at
@@ -82,7 +85,9 @@ class ClusterPulse:
                     error = ClusterSilentError(cluster.alias, ",".join(cluster.servers()), _NO_ANSWER)
                     self._reach.failed(_STEP, error, begun=since)
                     patience = Patience(_SILENT_S, self._clock)
+                pulse.silence = Silence(since, patience.left_s)
             questions.end()
+        pulse.silence = None
         if answer.error is None:
             self._reach.answered([cluster.alias], _STEP, begun=answer.begun)
         elif self._reach.heard_at(cluster.alias) <= begun:

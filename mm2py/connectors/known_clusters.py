@@ -16,9 +16,14 @@ from weakref import WeakValueDictionary
 
 import attrs
 
+from mm2py.clock import Clock
 from mm2py.errors import BrokerConnectionError, ClusterSilentError, ClusterUnreachableError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError
+
+
+#: Another flow asks within the interval of a pulse, and so much. What was silent longer ago says nothing of now.
+_LATE_S = 1.0
 
 
 @attrs.frozen
@@ -37,15 +42,32 @@ class Learnt:
         return bool(self.error)
 
 
+@attrs.frozen
+class Silence:
+    """Since when a cluster has not answered, and for how long it may be asked in vain until it is away."""
+
+    since: float
+    left_s: float
+
+
+@attrs.define(eq=False)
+class Pulse:
+    """The question whether a cluster is there, which one flow at a time asks for all; a silence outlasts it."""
+
+    silence: Silence | None = None
+    is_taken: bool = False
+    asked_at: float = -math.inf
+    let_go_at: float = -math.inf
+
+
 @attrs.define(eq=False)
 class _Known:
     """What is known of one place, or of those that come to it in one way; None of one that was never asked."""
 
     learnt: Learnt | None = None
-    #: When it last answered a question of any flow, when one last asked for its pulse, and whether one waits for it.
+    #: When it last answered a question of any flow.
     heard_at: float = -math.inf
-    pulse_at: float = -math.inf
-    is_pulse_taken: bool = False
+    pulse: Pulse = attrs.field(factory=Pulse)
 
     def learn(self, new: Learnt) -> None:
         """Take what is *new*, since when it has been so."""
@@ -108,11 +130,11 @@ class ClustersOfFlow:
         learnt = self._failing(error).learnt
         return -math.inf if learnt is None or learnt.is_away else learnt.since
 
-    def answered(self, alias: str, now: float) -> None:
-        """Record that a cluster answers, to a flow that it lets in."""
+    def answered(self, alias: str, now: float, heard_at: float) -> None:
+        """Record that a cluster answers, to a flow that it lets in, and that it was *heard* at that time or later."""
         for known in self._of(alias):
             known.learn(Learnt(now, self))
-            known.heard_at = now
+            known.heard_at = max(known.heard_at, heard_at)
 
     def failed(self, error: BrokerConnectionError | ClusterUnreachableError, hint: str, now: float) -> None:
         """Record that a cluster does not answer; or that it does, and does not let the flow in."""
@@ -126,17 +148,19 @@ class ClustersOfFlow:
         return self._of(alias)[1].heard_at
 
     @contextmanager
-    def pulse(self, alias: str, now: float, every_s: float) -> Iterator[bool]:
-        """Return whether it is this flow's turn to ask a cluster for its pulse, until the end of the block."""
-        way_in = self._of(alias)[1]
-        if way_in.is_pulse_taken or now < way_in.pulse_at + every_s:
-            yield False
+    def pulse(self, alias: str, clock: Clock, every_s: float) -> Iterator[Pulse | None]:
+        """Return a cluster's pulse if it is this flow's turn to ask for it, until the end of the block."""
+        pulse, now = self._of(alias)[1].pulse, clock.monotonic()
+        if pulse.is_taken or now < pulse.asked_at + every_s:
+            yield None
             return
-        way_in.is_pulse_taken, way_in.pulse_at = True, now
+        if now > pulse.let_go_at + every_s + _LATE_S:
+            pulse.silence = None
+        pulse.is_taken, pulse.asked_at = True, now
         try:
-            yield True
+            yield pulse
         finally:
-            way_in.is_pulse_taken = False
+            pulse.is_taken, pulse.let_go_at = False, clock.monotonic()
 
     def forget(self) -> None:
         """Forget what this flow was the last to learn: it does not find out any more when that changes."""

@@ -14,7 +14,7 @@ from typing import TypeVar
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.connectors.known_clusters import ClustersOfFlow, KnownClusters
+from mm2py.connectors.known_clusters import ClustersOfFlow, KnownClusters, Pulse
 from mm2py.core.backoff import Backoff
 from mm2py.errors import (
     AdminTimeoutError,
@@ -119,9 +119,9 @@ class Reach:
         """Return when a cluster last answered any flow of the node."""
         return self._known.heard_at(alias)
 
-    def pulse(self, alias: str, every_s: float) -> AbstractContextManager[bool]:
-        """Return whether this flow is to ask a cluster for its pulse now, of all flows of the node."""
-        return self._known.pulse(alias, self._clock.monotonic(), every_s)
+    def pulse(self, alias: str, every_s: float) -> AbstractContextManager[Pulse | None]:
+        """Return a cluster's pulse if this flow is to ask for it now, of all flows of the node."""
+        return self._known.pulse(alias, self._clock, every_s)
 
     def view(self) -> tuple[ClusterView, ...]:
         """Return the known state of both clusters."""
@@ -154,16 +154,20 @@ class Reach:
     def answered(self, clusters: Iterable[str], step: str = "", *, begun: float = math.inf) -> None:
         """Record that *clusters* responded, and that *step* is no longer refused. What a step got that was *begun*
         before its cluster went away a moment ago may have been on its way then, and is no sign that it is back; nor is
-        what took seconds of one that was silent.
+        what took seconds of one that was silent. A step that asks several may have waited long for one of them: what
+        the others answered may be as old as its beginning.
         """
         self._refusals.pop(step, None)
-        now = self._clock.monotonic()
-        for alias in clusters:
+        now, answering = self._clock.monotonic(), tuple(clusters)
+        heard_at = min(begun, now) if len(answering) > 1 else now
+        for alias in answering:
             self._asked.add(alias)
             away_since = self._known.away_since(alias)
-            if begun < away_since > now - _BRIEF_S or (self._known.is_silent(alias) and now - begun > PROMPT_S):
+            if begun < away_since > now - _BRIEF_S or heard_at < away_since:
                 continue
-            self._known.answered(alias, now)
+            if self._known.is_silent(alias) and now - begun > PROMPT_S:
+                continue
+            self._known.answered(alias, now, heard_at)
             self._in_vain.pop(alias, None)
             if (absence := self._absences.pop(alias, None)) is not None and absence.is_told:
                 away_s = now - absence.since

@@ -150,7 +150,7 @@ class Views:
             if mute_s < (_UNREACHABLE_AT_START_S if flow.state is FlowState.STARTING else _UNREACHABLE_AFTER_S):
                 continue
             if flow.state is FlowState.RUNNING:
-                yield f"the flow is running; {alias} has not answered for {mute_s:.0f} s"
+                yield f"the flow {flow.flow} is running; {alias} has not answered for {mute_s:.0f} s"
             if not reasons_unhealthy(view):
                 yield f"it is healthy; {alias} has not answered for {mute_s:.0f} s"
             if alias == flow.flow.source:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import attrs
@@ -84,6 +85,8 @@ class PulseRig:
     clock: StoppingClock
     known: KnownClusters = attrs.field(factory=KnownClusters)
     flows: list[Reach] = attrs.field(factory=list)
+    #: After how many seconds a flow begins again.
+    life_s: float = math.inf
 
     @property
     def reach(self) -> Reach:
@@ -107,10 +110,16 @@ class PulseRig:
         self.flows.append(reach)
         async with Cluster(endpoint, self.clock, opener=self.brokers.open) as cluster, asyncio.TaskGroup() as tasks:
             reach.answered(["A"])
-            watch = tasks.create_task(ClusterPulse(reach, self.clock, [cluster]).run())
+            watch = tasks.create_task(self._live(ClusterPulse(reach, self.clock, [cluster])))
             await asyncio.sleep(7)
             yield cluster
             watch.cancel()
+
+    async def _live(self, pulse: ClusterPulse) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.life_s):
+                    await pulse.run()
 
     async def until(self, is_so: Callable[[], bool], *, within_s: float) -> float:
         """Wait until *is_so*; return how long that took, *within_s* if it did not become so."""
@@ -187,6 +196,45 @@ async def test_what_another_step_is_answered_counts(rig: PulseRig) -> None:
         for _ in range(60):
             await asyncio.sleep(3)
             await rig.reach.once("write", ["A"], lambda: asyncio.sleep(1))
+
+    assert rig.told == (0, 0)
+
+
+async def test_a_step_that_waited_for_another_cluster_is_no_answer(rig: PulseRig) -> None:
+    """A answers the first half of a step and freezes; the other half has to wait for B, until seconds later."""
+    async with rig.watching():
+
+        async def ask_both() -> None:
+            await asyncio.sleep(1)
+            rig.brokers.frozen = {0, 1, 2}
+            await asyncio.sleep(4.5)
+
+        await rig.reach.once("refresh topics", ["A", "B"], ask_both)
+        noticed_s = await rig.until(lambda: rig.reach.is_away("A"), within_s=60)
+
+    assert noticed_s <= 3
+
+
+async def test_a_silence_outlasts_the_life_that_noticed_it(rig: PulseRig) -> None:
+    """A flow begins again every few seconds, as it loses its tasks and gets them: each life goes on from the last."""
+    rig.life_s = 4.5
+    async with rig.watching():
+        rig.brokers.frozen = {0, 1, 2}
+        noticed_s = await rig.until(lambda: rig.reach.is_away("A"), within_s=60)
+
+    assert noticed_s <= 15
+
+
+async def test_a_silence_of_long_ago_says_nothing_of_now(rig: PulseRig) -> None:
+    """Flows stop while a cluster does not answer; the one that runs a minute later gives it all of its time."""
+    reach = Reach(Flow("A", "B"), rig.clock, rig.events, lambda: 0.5)
+    async with Cluster(rig.brokers.endpoint, rig.clock, opener=rig.brokers.open) as cluster:
+        rig.brokers.frozen = {0, 1, 2}
+        for _ in range(2):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(6.5):
+                    await ClusterPulse(reach, rig.clock, [cluster]).run()
+            await asyncio.sleep(60)
 
     assert rig.told == (0, 0)
 
