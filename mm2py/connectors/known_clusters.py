@@ -130,11 +130,11 @@ class ClustersOfFlow:
         learnt = self._failing(error).learnt
         return -math.inf if learnt is None or learnt.is_away else learnt.since
 
-    def answered(self, alias: str, now: float, heard_at: float) -> None:
-        """Record that a cluster answers, to a flow that it lets in, and that it was *heard* at that time or later."""
+    def answered(self, alias: str, now: float) -> None:
+        """Record that a cluster answers, to a flow that it lets in."""
         for known in self._of(alias):
             known.learn(Learnt(now, self))
-            known.heard_at = max(known.heard_at, heard_at)
+            known.heard_at = now
 
     def failed(self, error: BrokerConnectionError | ClusterUnreachableError, hint: str, now: float) -> None:
         """Record that a cluster does not answer; or that it does, and does not let the flow in."""

@@ -154,20 +154,19 @@ class Reach:
     def answered(self, clusters: Iterable[str], step: str = "", *, begun: float = math.inf) -> None:
         """Record that *clusters* responded, and that *step* is no longer refused. What a step got that was *begun*
         before its cluster went away a moment ago may have been on its way then, and is no sign that it is back; nor is
-        what took seconds of one that was silent. A step that asks several may have waited long for one of them: what
-        the others answered may be as old as its beginning.
+        what took seconds of one that was silent. A step that asks several says nothing of one of which something is
+        known: it may have waited long for another one, or have had nothing to ask.
         """
         self._refusals.pop(step, None)
         now, answering = self._clock.monotonic(), tuple(clusters)
-        heard_at = min(begun, now) if len(answering) > 1 else now
         for alias in answering:
             self._asked.add(alias)
             away_since = self._known.away_since(alias)
-            if begun < away_since > now - _BRIEF_S or heard_at < away_since:
+            if begun < away_since > now - _BRIEF_S or (self._known.is_silent(alias) and now - begun > PROMPT_S):
                 continue
-            if self._known.is_silent(alias) and now - begun > PROMPT_S:
+            if len(answering) > 1 and self._known.look(alias) is not None:
                 continue
-            self._known.answered(alias, now, heard_at)
+            self._known.answered(alias, now)
             self._in_vain.pop(alias, None)
             if (absence := self._absences.pop(alias, None)) is not None and absence.is_told:
                 away_s = now - absence.since

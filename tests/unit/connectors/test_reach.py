@@ -95,6 +95,15 @@ async def test_an_answer_on_its_way_makes_no_recovery(reach: Reach, clock: Manua
     assert (len(events.of(ClusterUnreachable)), len(events.of(ClusterRecovered))) == (1, 1)
 
 
+async def test_a_step_for_both_clusters_is_no_sign_of_one_that_is_away(reach: Reach) -> None:
+    """A flow without partitions asks neither cluster where they begin; another step waits for the other one alone."""
+    reach.failed("look", AWAY)
+
+    await reach.once("look where partitions begin", ["A", "B"], answering("nothing to ask"))
+
+    assert (reach.is_away("A"), reach.is_away("B")) == (False, True)
+
+
 def test_failing_and_answering_by_turns_makes_no_noise(reach: Reach, clock: ManualClock, events: EventLog) -> None:
     """
     A broker takes no more connections (max.connections): what has one works, all else fails after ten seconds.
