@@ -17,8 +17,8 @@ from mm2py.cli.command import ArgumentsError, read_flow, run, whole_number
 from mm2py.cli.parsers import Parser
 from mm2py.cli.sheets import Note, Part, Sheet, clean, show, text
 from mm2py.clock import Clock, SystemClock
-from mm2py.config.importers.standalone import import_standalone
-from mm2py.config.settings import FlowSettings, MirrorSettings, import_settings, load_settings
+from mm2py.config.connectors import standalone_settings
+from mm2py.config.settings import FlowSettings, MirrorSettings, load_settings
 from mm2py.connectors.plugins import remote_names_of
 from mm2py.core.herder.connector_offsets import PartitionOffsets
 from mm2py.errors import ClusterUnreachableError, Mm2Error
@@ -155,7 +155,7 @@ async def read_settings(
     `ConfigError` with all problems. See `load_settings` for *targets* and *overrides*.
     """
     if options.connector:
-        return import_settings(import_standalone(options.file, options.connector), overrides=overrides)
+        return standalone_settings(options.file, options.connector, overrides=overrides)
     # A pipe, as of <(sops -d mm2.properties), can be read only once.
     if not options.file.is_file() or worker_group(options.file) is None:
         return load_settings(options.file, targets=targets, overrides=overrides)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from mm2py.cli.mirror_maker import act, add_common_arguments
 from mm2py.cli.parsers import KafkaToolParser
-from mm2py.config.importers.standalone import import_standalone
-from mm2py.config.settings import MirrorSettings, import_settings
+from mm2py.config.connectors import standalone_settings
+from mm2py.config.settings import MirrorSettings
 
 
 def make_parser(prog: str = "connect-standalone") -> argparse.ArgumentParser:
@@ -33,8 +33,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "connect-standal
     options = make_parser(prog).parse_args(arguments)
 
     def load() -> MirrorSettings:
-        imported = import_standalone(options.worker, options.connectors)
-        return import_settings(imported, overrides=dict(options.override))
+        return standalone_settings(options.worker, options.connectors, overrides=dict(options.override))
 
     return act(options, load, files=(options.worker, *options.connectors))
 

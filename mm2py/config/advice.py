@@ -10,7 +10,6 @@ from typing import Final
 
 import attrs
 
-from mm2py.config.connector import key_of_checkpoints
 from mm2py.config.keys.cluster import LEAST_TRANSACTION_MS
 from mm2py.config.keys.row import Key, LineLevel, Place, trimmed
 from mm2py.config.keys.security import PROTOCOLS
@@ -47,7 +46,6 @@ def note_unread(
     *flows* are those that some node runs, *enabled* those of them that mirror topics.
     """
     read = _read_lines(lines, flows, enabled)
-    read |= {key_of_checkpoints(key, flow) for flow in enabled for key in read if key.startswith(f"{flow}.")}
     ends = {alias for flow in flows for alias in (flow.source, flow.target)}
     for line in lines:
         row, value = line.row, line.value

@@ -6,7 +6,6 @@ from typing import Final
 
 import attrs
 
-from mm2py.config.layers import Layers
 from mm2py.config.resolve import FlowReader
 from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.model.endpoint import ClusterEndpoint
@@ -25,15 +24,18 @@ _OWNED: Final = {
     ),
     HEARTBEAT: ("emit.heartbeats", "heartbeats.topic"),
 }
-
-#: A flow's lines that only a distributed worker's connectors have: what the transactional ids of copy tasks begin with,
-#: and the one for checkpoints.
-TASK_IDS: Final = f"{SOURCE}.transactional.id"
-OWNER_ID: Final = f"{CHECKPOINT}.transactional.id"
-#: What a connector's settings for clients at its source begin with.
-AT_SOURCE: Final = ("source.cluster.", "source.consumer.", "source.admin.", "consumer.")
-#: What a flow's lines begin with that its checkpoint connector has for itself.
-OF_CHECKPOINTS: Final = f"{CHECKPOINT}.own."
+#: Stems of those that all read: what clients are made with, and how remote topics are named.
+_SHARED: Final = (
+    "enabled",
+    "admin.",
+    "consumer.",
+    "producer.",
+    "source.",
+    "target.",
+    "replication.policy.",
+    "remote.topic.",
+)
+_SELECTION: Final = ("topics", "topic.filter.class")
 
 
 @attrs.frozen
@@ -75,6 +77,19 @@ def only_reader_of(name: str) -> str | None:
     return next((connector for connector, stems in _OWNED.items() if name.startswith(stems)), None)
 
 
+def reader_of(name: str) -> str:
+    """Return the first connector that reads setting *name*."""
+    return only_reader_of(name) or SOURCE
+
+
+def is_read_by(name: str, connector: str) -> bool:
+    """Whether *connector* reads setting *name*, by the name of its class."""
+    if connector not in _OWNED:
+        return only_reader_of(name) is None
+    also = _SELECTION if connector == CHECKPOINT else ()
+    return name.startswith((*_OWNED[connector], *_SHARED, *also))
+
+
 def shared_config(of: FlowReader, flow: Flow, source: ClusterEndpoint, target: ClusterEndpoint) -> ConnectorConfig:
     """Read what a flow's connectors have in common."""
     policy = PolicySettings(
@@ -85,25 +100,6 @@ def shared_config(of: FlowReader, flow: Flow, source: ClusterEndpoint, target: C
         suffix=of.text("remote.topic.suffix"),
     )
     return ConnectorConfig(flow, of.flag("enabled"), source, target, policy, of.number("admin.timeout.ms"))
-
-
-def key_of_checkpoints(key: str, flow: Flow) -> str:
-    """Return the key of a *flow*'s line as its checkpoint connector has it for itself."""
-    return f"{flow}.{OF_CHECKPOINTS}{key.removeprefix(f'{flow}.')}"
-
-
-def of_checkpoints(layers: Layers, flow: Flow) -> Layers:
-    """
-    Return *layers* as the checkpoint connector of *flow* has them: what it says itself is over the flow's lines.
-
-    If it names the source's brokers, what the flow's other connectors say of clients there does not count.
-    """
-    stem = f"{flow}.{OF_CHECKPOINTS}"
-    own = {f"{flow}.{line.key.removeprefix(stem)}": line for line in layers.lines() if line.key.startswith(stem)}
-    clients = tuple(f"{flow}.{client}" for client in AT_SOURCE)
-    if any(f"{client}bootstrap.servers" in own for client in clients):
-        layers = layers.without(clients)
-    return layers.replaced({key: attrs.evolve(line, key=key) for key, line in own.items()})
 
 
 def topic_filter_settings(of: FlowReader) -> TopicFilterSettings:

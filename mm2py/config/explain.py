@@ -8,13 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from mm2py.config.connector import key_of_checkpoints
 from mm2py.config.keys.row import Key, Kind, LineLevel, Place
 from mm2py.config.keys.security import KAFKAS_OWN
 from mm2py.config.keys.table import KEYS, find_key
 from mm2py.config.layers import Layers, Side, Value, spellings
 from mm2py.config.lint import Line
-from mm2py.model.connector_offset import CHECKPOINT
 from mm2py.model.flow import Flow
 from mm2py.model.herder.node_settings import NodeSettings
 
@@ -69,7 +67,6 @@ def effective(layers: Layers, flows: Sequence[Flow], lines: Sequence[Line]) -> I
                 ways = spellings(key, flow, side)
                 yield from _value_of(layers, attrs.evolve(key, name=f"{side.value}.{key.name}"), str(flow), ways)
         yield from _of_rows_for_many(lines, str(flow))
-        yield from _of_checkpoints(lines, flow)
 
 
 def node_settings(rows: Iterable[Effective], flow: Flow) -> NodeSettings:
@@ -122,15 +119,6 @@ def _of_rows_for_many(lines: Sequence[Line], owner: str) -> Iterator[Effective]:
             continue
         name = line.name if line.level is not LineLevel.CLUSTER else value.key
         yield Effective(owner, name, shown(line.row, value.key, value), value.origin, line.row.acts, is_changed=True)
-
-
-def _of_checkpoints(lines: Sequence[Line], flow: Flow) -> Iterator[Effective]:
-    """Return what a flow's checkpoint connector has for itself."""
-    for line in lines:
-        value = line.value
-        if line.row is not None and value.key == key_of_checkpoints(line.name, flow):
-            name, text = f"{CHECKPOINT}.{line.name}", shown(line.row, line.name, value)
-            yield Effective(str(flow), name, text, value.origin, line.row.acts, is_changed=True)
 
 
 def shown(key: Key, name: str, value: Value) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from mm2py.config.checkpoint import MirrorCheckpointConfig, checkpoint_config
-from mm2py.config.connector import ConnectorConfig, of_checkpoints, shared_config
+from mm2py.config.connector import ConnectorConfig, shared_config
 from mm2py.config.heartbeat import MirrorHeartbeatConfig, heartbeat_config
 from mm2py.config.layers import Layers
 from mm2py.config.resolve import FlowReader, NamedAgain
@@ -55,19 +55,15 @@ class FlowSettings:
         return self.worker.group_id
 
 
-def flow_settings(
-    layers: Layers, flow: Flow, source: ClusterEndpoint, target: ClusterEndpoint, *, checkpointed: ClusterEndpoint
-) -> FlowSettings:
-    """Read all settings of *flow*; *checkpointed* is how its checkpoint connector reaches the source."""
-    of, of_groups = FlowReader(layers, flow), FlowReader(of_checkpoints(layers, flow), flow)
+def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: ClusterEndpoint) -> FlowSettings:
+    """Read all settings of *flow*."""
+    of = FlowReader(layers, flow)
     shared = shared_config(of, flow, source, target)
     transforms = read_transforms(layers, flow, error_settings(of))
     return FlowSettings(
         flow=flow,
         source_connector=source_config(of, shared, transforms),
-        checkpoint_connector=checkpoint_config(
-            of_groups, shared_config(of_groups, flow, checkpointed, target), transforms
-        ),
+        checkpoint_connector=checkpoint_config(of, shared, transforms),
         heartbeat_connector=heartbeat_config(of, shared),
         worker=worker_config(of, flow),
     )

@@ -13,7 +13,6 @@ from typing import Final
 
 import attrs
 
-from mm2py.config.connector import OF_CHECKPOINTS
 from mm2py.config.keys.row import FORMS, Key, Kind, LineLevel, Place
 from mm2py.config.keys.security import KAFKAS_OWN, SECURITY
 from mm2py.config.keys.table import find_key, known_names, levels_of, misspelt_name, nearest_name
@@ -30,6 +29,7 @@ _NUMBERS_AND_FLAGS = {Kind.BOOLEAN, Kind.SHORT, Kind.INT, Kind.LONG}
 _ROLES = ("consumer", "producer")
 _UNKNOWN: Final = "unknown key, ignored"
 _WITHOUT_EFFECT: Final = "accepted, without effect in this version"
+_IDLE: Final = (_UNKNOWN, _WITHOUT_EFFECT)
 _LOOKS_LIKE_ANOTHER: Final = "unknown key, refused because it resembles a known one, and Java would ignore it"
 #: What the names of classes begin with whose settings are known: policies that keep names have none.
 _WELL_KNOWN: Final = (
@@ -80,7 +80,6 @@ class Line:
 def classify(value: Value, aliases: Sequence[str]) -> Line:
     """Split a line's key and find its row."""
     level, owner, name = level_of(value.key, aliases)
-    name = name.removeprefix(OF_CHECKPOINTS) if level is LineLevel.FLOW else name
     row = find_key(level, name)
     if row is None and level is LineLevel.CLUSTER and (at_top := find_key(LineLevel.TOP, value.key)) is not None:
         # An alias may look like the first word of a setting.
@@ -109,7 +108,7 @@ def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Seq
     """Check *document* and its effective *lines*, including overrides."""
     problems = [Problem(f"{document.name}:{bad.line}", "", bad.message) for bad in document.malformed]
     notes = list(note_document(document))
-    idle: dict[str, list[tuple[Value, Problem]]] = {_UNKNOWN: [], _WITHOUT_EFFECT: []}
+    idle: dict[tuple[str, str], list[tuple[Value, Problem]]] = {}
     entries = {(document.where(entry), entry.written or entry.key): entry for entry in document.entries}
     is_open = _names_plugin(lines)
     for line in lines:
@@ -121,8 +120,9 @@ def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Seq
             continue
         for note in _note_line(line, entry, aliases):
             # Lines that an importer sets itself are of the document as a whole, and are left out later.
-            if note.message in idle and line.value.where != document.name:
-                idle[note.message].append((line.value, note))
+            if note.message in _IDLE and line.value.where != document.name:
+                file = line.value.where.rpartition(":")[0] or next((it for _, it in idle), "")
+                idle.setdefault((note.message, file), []).append((line.value, note))
             else:
                 notes.append(note)
     notes.extend(note for found in idle.values() for note in _joined(found))
@@ -297,7 +297,7 @@ def _is_without_effect(line: Line) -> bool:
 
 
 def _joined(found: Sequence[tuple[Value, Problem]]) -> Iterator[Problem]:
-    """Return the notes on lines that merely do nothing, all for one reason, in one note; few hints stay apart."""
+    """Return the notes on lines of a file that do nothing, all for one reason, in one note; few hints stay apart."""
     hinted = [note for _, note in found if note.hint]
     apart = hinted if len(hinted) <= _FEW else []
     yield from apart

@@ -8,7 +8,7 @@ there is a problem.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, cast
 
 import attrs
@@ -28,7 +28,7 @@ _ADDRESS = re.compile(r"(?:[0-9a-zA-Z%._-]*://)?(\[[0-9a-fA-F:.%]+\]|[0-9a-zA-Z%
 HEARTBEAT_INTERVAL = "emit.heartbeats.interval.seconds"
 #: How often topics and groups are listed if the file does not say; Java's default of 600 s is for all that it reads.
 _LOOK_INTERVAL_S = 30.0
-#: What a flow's lines begin with that say how a connector names a cluster which the flow reaches by other addresses.
+#: What the lines begin with that say how a connector names its target, which is reached by other addresses.
 NAMED_AGAIN: Final = "named.again"
 
 
@@ -142,7 +142,7 @@ def cluster_endpoint(layers: Layers, alias: str) -> ClusterEndpoint | Problem:
 
 @attrs.frozen
 class NamedAgain:
-    """How a connector names one of the flow's clusters, by other addresses than those that are used: the flow runs if
+    """How a connector names one of its flow's clusters, by other addresses than those that are used: the flow runs if
     that is the same cluster.
     """
 
@@ -152,18 +152,17 @@ class NamedAgain:
     endpoint: ClusterEndpoint
 
 
-def clusters_named_again(layers: Layers, flow: Flow) -> Iterator[NamedAgain | Problem]:
-    """Read how connectors name the flow's clusters by other addresses than those that are used."""
-    for side, alias in (("source", flow.source), ("target", flow.target)):
-        stem = f"{flow}.{NAMED_AGAIN}.{side}."
-        for line in layers.lines():
-            if line.key.startswith(stem) and line.key.endswith(".key"):
-                owner = line.key.removesuffix(".key")
-                end, where = cluster_endpoint(layers, owner), layers.get(f"{owner}.where")
-                if isinstance(end, Problem):
-                    yield end
-                else:
-                    yield NamedAgain(line.text, where.text if where else "", attrs.evolve(end, alias=alias))
+def target_named_again(layers: Layers, flow: Flow) -> NamedAgain | Problem | None:
+    """Read how a connector names its target by other addresses than those that are used; None if it does not."""
+    owner = f"{flow}.{NAMED_AGAIN}"
+    servers = layers.get(f"{owner}.bootstrap.servers")
+    if servers is None:
+        return None
+    end = cluster_endpoint(layers, owner)
+    if isinstance(end, Problem):
+        return end
+    where = servers.where.rpartition(":")[0] or servers.where
+    return NamedAgain(servers.written or servers.key, where, attrs.evolve(end, alias=flow.target))
 
 
 def _reach(layers: Layers, alias: str, flow: Flow | None, side: Side) -> ClusterEndpoint | Problem:

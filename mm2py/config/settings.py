@@ -22,11 +22,10 @@ from mm2py.config.advice import (
     note_unread,
     note_unsynced,
 )
-from mm2py.config.connector import of_checkpoints
 from mm2py.config.explain import Effective, effective
 from mm2py.config.exposure import note_readable
 from mm2py.config.flow_settings import FlowSettings, flow_settings
-from mm2py.config.importers.lines import Imported
+from mm2py.config.importers.lines import Imported, in_order
 from mm2py.config.keys.row import LineLevel
 from mm2py.config.keys.table import find_key, nearest
 from mm2py.config.layers import Layers, Side, level_of
@@ -38,11 +37,12 @@ from mm2py.config.providers import Machine, Stamps
 from mm2py.config.references import resolve_references
 from mm2py.config.resolve import (
     FlowReader,
+    NamedAgain,
     cluster_aliases,
     cluster_endpoint,
-    clusters_named_again,
     flow_endpoint,
     running_flows,
+    target_named_again,
 )
 from mm2py.config.rest import RestSettings, judge_rest, note_rest, rest_settings
 from mm2py.config.security import carries_secrets, encrypts_traffic, is_on_this_machine
@@ -131,7 +131,7 @@ def import_settings(
     """
 
     given = _Given(
-        imported.files[0],
+        imported.path,
         imported.named,
         imported.document,
         (),
@@ -162,11 +162,11 @@ def _import(imported: Imported, given: _Given, live: _Lines, owners: _Lines) -> 
     except ConfigError as error:
         # Problems without a line of the user's follow from those that the import reports already.
         others = [found for problem in error.problems if (found := imported.as_written(problem)) is not None]
-        problems = _tidied((*imported.problems, *others)) or error.problems
-        raise ConfigError(imported.in_order(problems), _noted(imported, error.notes), error.provided) from error
+        problems = tidied((*imported.problems, *others)) or error.problems
+        raise ConfigError(in_order(problems, imported.named), _noted(imported, error.notes), error.provided) from error
     notes = _noted(imported, settings.notes)
     if imported.problems:
-        raise ConfigError(imported.in_order(_tidied(imported.problems)), notes, settings.provided)
+        raise ConfigError(in_order(tidied(imported.problems), imported.named), notes, settings.provided)
     return attrs.evolve(settings, notes=notes)
 
 
@@ -209,7 +209,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
     if not problems and not given.may_be_idle:
         problems.extend(_judge_flows(document, flows, layers, targets))
     if problems:
-        raise ConfigError(_tidied(resolved.without_effects(problems)), notes, resolved.files)
+        raise ConfigError(tidied(resolved.without_effects(problems)), notes, resolved.files)
 
     of, rest = FlowReader(layers, None), rest_settings(layers)
     clusters = {alias: end for alias in aliases if isinstance(end := cluster_endpoint(layers, alias), ClusterEndpoint)}
@@ -272,9 +272,8 @@ def _elsewhere(layers: Layers, flows: Sequence[FlowSettings]) -> tuple[FlowSetti
 
 def _flow(layers: Layers, flow: Flow) -> FlowSettings | tuple[Problem, ...]:
     source, target = (flow_endpoint(layers, flow, side) for side in (Side.SOURCE, Side.TARGET))
-    checkpointed = flow_endpoint(of_checkpoints(layers, flow), flow, Side.SOURCE)
-    again = tuple(clusters_named_again(layers, flow))
-    ends = (end for end in (source, target, checkpointed, *again) if isinstance(end, Problem))
+    again = target_named_again(layers, flow)
+    ends = (end for end in (source, target, again) if isinstance(end, Problem))
     problems = (
         *_judge_alias(flow, layers),
         *judge_renamed_source(layers, flow),
@@ -282,14 +281,13 @@ def _flow(layers: Layers, flow: Flow) -> FlowSettings | tuple[Problem, ...]:
         *judge_transforms(layers, flow),
         *judge_exactly_once(layers, flow),
     )
-    if isinstance(source, Problem) or isinstance(target, Problem) or isinstance(checkpointed, Problem) or problems:
+    if isinstance(source, Problem) or isinstance(target, Problem) or problems:
         return problems
-    named_again = tuple(end for end in again if not isinstance(end, Problem))
-    settings = flow_settings(layers, flow, source, target, checkpointed=checkpointed)
-    return attrs.evolve(settings, named_again=named_again)
+    settings = flow_settings(layers, flow, source, target)
+    return attrs.evolve(settings, named_again=(again,) if isinstance(again, NamedAgain) else ())
 
 
-def _tidied(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+def tidied(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Sort problems in the file's order, one for each key of a line: the first one is closest to the cause."""
     kept: dict[tuple[str, str, str], Problem] = {}
     for problem in problems:

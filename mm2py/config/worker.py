@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
-from mm2py.config.connector import OWNER_ID, TASK_IDS
-from mm2py.config.keys.row import trimmed
 from mm2py.config.layers import Layers
 from mm2py.config.resolve import FlowReader, running_flows
-from mm2py.model.connector_offset import SOURCE
+from mm2py.model.connector_offset import CHECKPOINT, SOURCE
 from mm2py.model.flow import Flow
 from mm2py.model.herder.node_status import status_topic
 from mm2py.model.herder.stored_overrides import overrides_topic
@@ -54,16 +54,10 @@ def worker_config(of: FlowReader, flow: Flow) -> WorkerConfig:
     group = of.text("group.id")
     others = (other for other in running_flows(of.layers) if other.target == flow.target and other != flow)
     is_shared = bool(group) and any(FlowReader(of.layers, other).flag("enabled") for other in others)
-    # As connectors of a distributed worker have it.
-    of_flow, task_ids, owner_id = (of.layers.get(f"{flow}.{key}") for key in ("group.id", TASK_IDS, OWNER_ID))
-    if of_flow is not None:
-        group, is_shared = trimmed(of_flow.text), False
     worker = _of_group(of, f"{group}-{flow.source}" if is_shared else group or f"{flow.source}-mm2")
     return attrs.evolve(
         worker,
         instance=of.text("group.instance.id") if worker.refuses else "",
-        task_ids=worker.task_ids if task_ids is None else task_ids.text,
-        owner_id=worker.owner_id if owner_id is None else owner_id.text,
         config_storage=StorageSettings(
             of.text("config.storage.topic") or overrides_topic(flow.source),
             of.number("config.storage.replication.factor"),
@@ -73,6 +67,22 @@ def worker_config(of: FlowReader, flow: Flow) -> WorkerConfig:
             of.number("status.storage.replication.factor"),
             of.number("status.storage.partitions"),
         ),
+    )
+
+
+def of_connectors(config: WorkerConfig, group: str, flow: Flow, names: Mapping[str, str]) -> WorkerConfig:
+    """
+    Return the *config* of a worker of *group* for one of its flows, whose connectors have *names*, by their classes.
+
+    Each flow has a group of its own, whatever other flows the worker has: they come and go. Its transactional ids are
+    those of Java's tasks (KIP-618), which may have their permissions, and are kept out.
+    """
+    own = f"{group}-{flow.source}"
+    return attrs.evolve(
+        config,
+        group_id=own,
+        task_ids=f"{group}-{names.get(SOURCE, SOURCE)}",
+        owner_id=f"{group}-{names[CHECKPOINT]}-0" if CHECKPOINT in names else f"connect-cluster-{own}",
     )
 
 

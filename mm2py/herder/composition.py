@@ -7,20 +7,22 @@ A connector that does not fit is left out, and never stops the others.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import attrs
 
-from mm2py.config.importers.distributed import import_distributed, parsed, waiting
+from mm2py.config.connectors import Part, combined, read_part, worker_settings
+from mm2py.config.importers.distributed import parsed
 from mm2py.config.importers.lines import ParsedFile
-from mm2py.config.importers.standalone import Connector, ConnectorClass, classify
+from mm2py.config.importers.standalone import Connector, ConnectorClass, classify, judge_beside
 from mm2py.config.providers import Stamp
-from mm2py.config.settings import ConfigError, MirrorSettings, Problem, import_settings
+from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem
 from mm2py.connectors.plugins import unusable_classes
-from mm2py.core.herder.overrides import SOURCE
 from mm2py.herder.replication_loops import judged
+from mm2py.model.connector_offset import CHECKPOINT, SOURCE
 from mm2py.model.flow import Flow
 from mm2py.model.herder.connector_configs import StoredConnector
 
@@ -29,6 +31,7 @@ Configs = Mapping[str, Mapping[str, str]]
 Connectors = Mapping[str, StoredConnector]
 
 _ALIAS: Final = "source.cluster.alias"
+_ORDER: Final = tuple(ConnectorClass)
 #: What a connector's settings begin with that say which flow it is of.
 _ENDS: Final = ("source.cluster.", "target.cluster.")
 _CLASSES: Final = frozenset(
@@ -71,6 +74,8 @@ class Composition:
 
     settings: MirrorSettings
     places: Mapping[str, Place] = attrs.field(factory=dict)
+    #: The flow that each valid connector would be alone.
+    alone: Mapping[str, FlowSettings] = attrs.field(factory=dict)
     idle: Mapping[str, Idle] = attrs.field(factory=dict)
 
 
@@ -78,48 +83,86 @@ def compose(path: Path, worker: ParsedFile, configs: Configs, *, is_strict: bool
     """Return the settings with all of *configs* that fit; where some contradict each other, earlier ones count. Raise
     ConfigError if the worker's file is invalid by itself.
     """
+    alone = worker_settings(worker, {worker.name: path}, is_distributed=True)
+    if alone.notes and is_strict:
+        raise ConfigError(alone.notes)
+    found = {name: classify(parsed(name, config)) for name, config in configs.items()}
+    idle = {name: _unusable(configs[name], one) for name, one in found.items() if isinstance(one, Problem)}
+    ours = [one for one in found.values() if isinstance(one, Connector)]
+    parts, awaited = list[Part](), dict[Path, Stamp]()
+    for one in sorted(ours, key=lambda one: _ORDER.index(one.kind)):
+        try:
+            parts.append(read_part(one, worker, {worker.name: path}, ours, is_distributed=True))
+        except ConfigError as error:
+            idle[one.name] = Idle(Idleness.INVALID, error.problems)
+            awaited |= error.provided
+    fitting = list[Part]()
+    for part in parts:
+        flows = {it.connector.flow for it in fitting if it.connector.group == SOURCE}
+        problems = _beside(fitting, part.connector)
+        if part.connector.group == CHECKPOINT and part.connector.flow not in flows:
+            idle[part.connector.name] = Idle(Idleness.WAITING, (_waits(part.connector),))
+        elif problems:
+            idle[part.connector.name] = Idle(Idleness.INVALID, problems)
+        else:
+            fitting.append(part)
+    group = worker.entries["group.id"].value.strip()
+    settings, accepted = _without_loops(partial(combined, alone, group=group), fitting, idle, is_strict=is_strict)
+    places = {it.connector.name: Place(it.connector.flow, it.connector.group) for it in accepted}
+    flows_alone = {part.connector.name: part.flow for part in parts if part.flow is not None}
+    return Composition(attrs.evolve(settings, provided={**awaited, **settings.provided}), places, flows_alone, idle)
 
-    def load(some: Configs) -> MirrorSettings:
-        imported = import_distributed(path, worker, some)
-        settings = import_settings(imported)
-        if not settings.flows:
-            settings = attrs.evolve(settings, notes=imported.notes)
+
+def _beside(accepted: Sequence[Part], one: Connector) -> tuple[Problem, ...]:
+    others = [part.connector for part in accepted]
+    return tuple(judge_beside([*others, one])) or tuple(_judge_positions(others, one))
+
+
+def _judge_positions(others: Sequence[Connector], one: Connector) -> Iterator[Problem]:
+    """Refuse two sources of one alias: a worker's positions lie in one topic, by alias."""
+    for other in others if one.group == SOURCE else ():
+        if other.group == SOURCE and other.flow.source == one.flow.source and other.flow != one.flow:
+            message = f"{other.name} has a source called {one.flow.source}, and another target.cluster.alias"
+            hint = "a worker has one target: give both connectors the same alias for it"
+            yield Problem(one.name, _ALIAS, message, hint)
+
+
+def _waits(one: Connector) -> Problem:
+    return Problem(one.name, "", f"waits for a MirrorSourceConnector of {one.flow}", "create it, in the same worker")
+
+
+def _without_loops(
+    combine: Callable[[Sequence[Part]], MirrorSettings],
+    parts: Sequence[Part],
+    idle: dict[str, Idle],
+    *,
+    is_strict: bool,
+) -> tuple[MirrorSettings, Sequence[Part]]:
+    """Return the settings of those *parts* that do not feed each other, and which these are; others become *idle*."""
+
+    def load(some: Sequence[Part]) -> MirrorSettings:
+        settings = combine(some)
         if (notes := judged(settings).notes) and is_strict:
             raise ConfigError(notes)
         return settings
 
-    found = {name: classify(parsed(name, config)) for name, config in configs.items()}
-    idle = {name: _unusable(configs[name], one) for name, one in found.items() if isinstance(one, Problem)}
-    kinds = list(ConnectorClass)
-    ours = sorted((one for one in found.values() if isinstance(one, Connector)), key=lambda one: kinds.index(one.kind))
-    idle |= {name: Idle(Idleness.WAITING, (problem,)) for name, problem in waiting(configs).items()}
-    accepted = {one.file.name: configs[one.file.name] for one in ours if one.file.name not in idle}
     try:
-        settings = load(accepted)
+        return load(parts), parts
     except ConfigError:
-        wanted, accepted, settings, awaited = accepted, {}, load({}), dict[Path, Stamp]()
-        for name, config in wanted.items():
-            more = {**accepted, name: config}
-            if name in (without := waiting(more)):
-                idle[name] = Idle(Idleness.WAITING, (without[name],))
-                continue
-            try:
-                settings, accepted = load(more), more
-            except ConfigError as error:
-                idle[name] = Idle(Idleness.INVALID, error.problems)
-                awaited |= error.provided
-        settings = attrs.evolve(settings, provided={**awaited, **settings.provided})
-    places = {one.file.name: Place(one.flow, _group(one)) for one in ours if one.file.name in accepted}
-    return Composition(settings, places, idle)
+        settings, accepted = combine(()), list[Part]()
+    for part in parts:
+        try:
+            settings = load([*accepted, part])
+        except ConfigError as error:
+            idle[part.connector.name] = Idle(Idleness.INVALID, error.problems)
+        else:
+            accepted.append(part)
+    return settings, accepted
 
 
 def _unusable(config: Mapping[str, str], problem: Problem) -> Idle:
     is_foreign = problem.key == "connector.class" and bool(config.get("connector.class", "").strip())
     return Idle(Idleness.FOREIGN if is_foreign else Idleness.INVALID, (problem,))
-
-
-def _group(connector: Connector) -> str:
-    return SOURCE if connector.kind is ConnectorClass.MIRUS else connector.kind.value
 
 
 Composed = Callable[[Connectors], Composition]
@@ -138,30 +181,21 @@ def own_problems(
         config = {**config, _ALIAS: "source"}
     now = composed({**others, name: StoredConnector(config)})
     own = now.idle.get(name)
-    if own is not None and own.why is Idleness.WAITING:  # it is judged as beside what it waits for
-        own = _apart(name, config, composed).idle.get(name)
-    problems += () if own is None else own.problems
+    problems += () if own is None or own.why is Idleness.WAITING else own.problems
     if "connector.class" in config and (own is None or own.why is not Idleness.FOREIGN):
         problems += _unusable_classes(name, config, composed)
     return problems, now
-
-
-def _apart(name: str, config: Mapping[str, str], composed: Composed) -> Composition:
-    """Return what a connector comes to without others, but for the source connector that a checkpoint one needs."""
-    ends = {key: text for key, text in config.items() if key.startswith(_ENDS)}
-    source = {} if name not in waiting({name: config}) else {**ends, "connector.class": ConnectorClass.SOURCE.value}
-    beside = {f"{name} source": StoredConnector(source)} if source else {}
-    return composed({**beside, name: StoredConnector(config)})
 
 
 def _unusable_classes(name: str, config: Mapping[str, str], composed: Composed) -> list[Problem]:
     """Return which classes of a connector cannot be loaded, whatever else is wrong with it."""
     needed = {key: text for key, text in config.items() if key.startswith(_ENDS) or key in {"name", *_CLASSES}}
     for some in (config, {**needed, "connector.class": config["connector.class"]}):
-        for settings in _apart(name, some, composed).settings.flows if _CLASSES & config.keys() else ():
+        found = composed({name: StoredConnector(some)}).alone.get(name) if _CLASSES & config.keys() else None
+        if found is not None:
             return [
                 Problem(name, error.key, f"{error.class_name}: {error.reason}", error.hint)
-                for error in unusable_classes(settings)
+                for error in unusable_classes(found)
                 if error.key in config
             ]
     return []

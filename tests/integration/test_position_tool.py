@@ -18,8 +18,8 @@ import pytest
 from mm2py.cli import main as command
 from mm2py.cli.exit_code import ExitCode
 from mm2py.clock import SystemClock
-from mm2py.config.importers.standalone import import_standalone
-from mm2py.config.settings import FlowSettings, import_settings, load_settings
+from mm2py.config.connectors import standalone_settings
+from mm2py.config.settings import FlowSettings, load_settings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.ports import HOST
 from mm2py.herder.connect_worker import read_worker_settings
@@ -356,7 +356,7 @@ async def test_mirus_is_taken_over_where_it_stopped(
         refused = await offsets("import", *files, "--from-mirus", stored)
     done = await offsets("import", *files, "--from-mirus", stored)
     shown = await offsets("export", *files)
-    imported = import_settings(import_standalone(worker, [connector]))
+    imported = standalone_settings(worker, [connector])
     if is_distributed:
         imported = (await read_worker_settings(worker, SystemClock())).settings
     settings = imported.flows[0]

@@ -1,41 +1,28 @@
 """
-A distributed worker of Kafka Connect, and the connectors in its config topic, as lines of an ``mm2.properties``.
-
-The connectors are the same as a standalone worker's, and are converted by the same rules. The worker's file names the
-topics: positions of all flows lie in `offset.storage.topic`.
+The file of a distributed worker of Kafka Connect, the connectors in its config topic, and which of their settings are
+secret.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from mm2py.config.explain import MASK, might_be_secret
-from mm2py.config.importers.lines import Imported, Lines, ParsedFile, read_files
-from mm2py.config.importers.standalone import Connector, ConnectorClass, classify, take_connectors
+from mm2py.config.importers.lines import ParsedFile, read_files
 from mm2py.config.keys.row import LineLevel
 from mm2py.config.keys.security import KAFKAS_OWN
 from mm2py.config.keys.table import find_key
 from mm2py.config.layers import OVERRIDE, Layers
-from mm2py.config.problem import Problem
 from mm2py.config.properties import Document, Entry
 from mm2py.config.providers import Machine
 from mm2py.config.references import PROVIDERS, resolve_references
 from mm2py.config.worker import StorageSettings
 
 
-NAME: Final = "distributed worker"
-#: Required by Connect as well.
-_REQUIRED: Final = {
-    "bootstrap.servers": "the brokers of the target",
-    "group.id": "the name of the worker's group",
-    "config.storage.topic": "the topic with the connectors' configs",
-    "offset.storage.topic": "the topic with positions",
-    "status.storage.topic": "the topic with the nodes' statuses",
-}
 #: What is used of the file before it becomes settings.
 _USED_AT_ONCE: Final = ("bootstrap.servers", "group.id", "config.storage.topic", "config.storage.replication.factor")
 _SIDES: Final = ("source.", "target.", "destination.")
@@ -66,24 +53,6 @@ def _resolved(name: str, entries: Mapping[str, Entry]) -> dict[str, Entry]:
     return {key: attrs.evolve(entries[key], value=line.text) for key, line in lines.items()}
 
 
-def import_distributed(path: Path, worker: ParsedFile, connectors: Mapping[str, Mapping[str, str]]) -> Imported:
-    """Convert the *worker* read from *path* and its *connectors*, by name. Nothing is raised; problems are in the
-    result, those of a connector with its name as their place.
-    """
-    lines = Lines(NAME)
-    problems, notes = take_connectors(
-        lines, worker, [parsed(name, config) for name, config in connectors.items()], is_distributed=True
-    )
-    return Imported((path,), lines.document(), (*_missing(worker), *problems), tuple(notes), may_be_idle=True)
-
-
-def _missing(worker: ParsedFile) -> Iterator[Problem]:
-    for key, what in _REQUIRED.items():
-        entry = worker.entries.get(key)
-        if not worker.problems and (entry is None or not entry.value.strip()):
-            yield Problem(worker.name, key, f"missing: {what}", f"add {key} = …, as Kafka Connect requires")
-
-
 def config_storage(worker: ParsedFile) -> StorageSettings:
     """Return the topic with the connectors' configs, of a *worker* without problems."""
     factor = worker.entries.get("config.storage.replication.factor")
@@ -100,20 +69,6 @@ def parsed(name: str, config: Mapping[str, str]) -> ParsedFile:
     """Return a stored connector like a parsed file."""
     entries = {key: Entry(key, value, 0, where=name) for key, value in {**config, "name": name}.items()}
     return ParsedFile(name, entries)
-
-
-def waiting(connectors: Mapping[str, Mapping[str, str]]) -> dict[str, Problem]:
-    """Return the checkpoint connectors without a source connector of their flow: checkpoints depend on it."""
-    found = [classify(parsed(name, config)) for name, config in connectors.items()]
-    ours = [one for one in found if isinstance(one, Connector)]
-    sources = {one.flow for one in ours if one.kind in {ConnectorClass.SOURCE, ConnectorClass.MIRUS}}
-    return {
-        one.file.name: Problem(
-            one.file.name, "", f"waits for a MirrorSourceConnector of {one.flow}", "create it, in the same worker"
-        )
-        for one in ours
-        if one.kind is ConnectorClass.CHECKPOINT and one.flow not in sources
-    }
 
 
 # Secrets.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +27,8 @@ _ALIASED_SERVERS = re.compile(r"write \S+\.bootstrap\.servers")
 class Imported:
     """The lines that files were converted to, with problems and notes about the files themselves."""
 
-    files: tuple[Path, ...]
+    #: The files by the names that lines have for them, in the user's order.
+    named: Mapping[str, Path]
     document: Document
     problems: tuple[Problem, ...] = ()
     notes: tuple[Problem, ...] = ()
@@ -35,19 +36,9 @@ class Imported:
     may_be_idle: bool = False
 
     @property
-    def named(self) -> dict[str, Path]:
-        """The files by the names that lines have for them."""
-        return dict(zip(_names(self.files), self.files, strict=True))
-
-    def in_order(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
-        """Return *problems* file by file, as the user named the files."""
-        places = {name: number for number, name in enumerate(_names(self.files))}
-
-        def place(problem: Problem) -> int:
-            name = problem.where if problem.where in places else problem.where.rpartition(":")[0]
-            return places.get(name, -1)
-
-        return tuple(sorted(problems, key=place))
+    def path(self) -> Path:
+        """The first file."""
+        return next(iter(self.named.values()))
 
     def as_written(self, problem: Problem) -> Problem | None:
         """Return *problem* in terms of the user's file; None if it concerns a line that the user did not write."""
@@ -68,6 +59,17 @@ class Imported:
                 key, hint = problem.key.removeprefix(stem), problem.hint.replace(stem, "")
                 return attrs.evolve(problem, key=key, hint=hint)
         return problem
+
+
+def in_order(problems: Iterable[Problem], named: Iterable[str]) -> tuple[Problem, ...]:
+    """Return *problems* file by file, as the user *named* the files."""
+    places = {name: number for number, name in enumerate(named)}
+
+    def place(problem: Problem) -> int:
+        name = problem.where if problem.where in places else problem.where.rpartition(":")[0]
+        return places.get(name, -1)
+
+    return tuple(sorted(problems, key=place))
 
 
 class Lines:
@@ -111,6 +113,11 @@ class ParsedFile:
 def read_files(*paths: Path) -> tuple[ParsedFile, ...]:
     """Read properties files, or connectors' JSON as posted to Kafka Connect; each gets a distinct name."""
     return tuple(_read(path, name) for path, name in zip(paths, _names(paths), strict=True))
+
+
+def named_files(*paths: Path) -> dict[str, Path]:
+    """Return files by the names that lines have for them."""
+    return dict(zip(_names(paths), paths, strict=True))
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

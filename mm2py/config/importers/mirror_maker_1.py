@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.importers.lines import VERBATIM, Imported, Lines, ParsedFile, read_files, seconds_of
+from mm2py.config.importers.lines import VERBATIM, Imported, Lines, ParsedFile, named_files, read_files, seconds_of
 from mm2py.config.layers import is_client_key
 from mm2py.config.problem import Problem
 
@@ -102,7 +102,8 @@ def import_legacy(options: LegacyOptions) -> Imported:
     lines.set(f"{source}.consumer.auto.offset.reset", "latest")
     notes.extend(_notes(options, consumer, producer, source))
     problems.extend(_judge_options(options))
-    return Imported((options.consumer_config, options.producer_config), lines.document(), tuple(problems), tuple(notes))
+    named = named_files(options.consumer_config, options.producer_config)
+    return Imported(named, lines.document(), tuple(problems), tuple(notes))
 
 
 def _take_client(lines: Lines, file: ParsedFile, alias: str, client: str) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.config.importers.standalone import import_standalone
-from mm2py.config.settings import import_settings, load_settings
+from mm2py.config.connectors import standalone_settings
+from mm2py.config.settings import load_settings
 from tests.support.config_files import BASE
 
 
@@ -99,7 +99,7 @@ def test_imported_files_are_noted_each_for_itself(tmp_path: Path) -> None:
     )
     worker.chmod(0o644)
     connector.chmod(0o644)
-    settings = import_settings(import_standalone(worker, [connector]))
+    settings = standalone_settings(worker, [connector])
     (note,) = [str(note) for note in settings.notes if "may read it" in str(note)]
 
     assert note.startswith(f"{connector}: ")

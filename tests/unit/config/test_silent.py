@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.config.importers.standalone import import_standalone
+from mm2py.config.connectors import standalone_settings
 from mm2py.config.keys.row import LineLevel
 from mm2py.config.keys.table import find_key, known_names, misspelt_name
 from mm2py.config.problem import ConfigError, Problem
-from mm2py.config.settings import MirrorSettings, import_settings
+from mm2py.config.settings import MirrorSettings
 from tests.support.config_files import BASE, ConfigFile
 
 
@@ -371,7 +371,7 @@ def _standalone(folder: Path, line: str) -> MirrorSettings:
     worker.write_text("bootstrap.servers = b:9092\nvalue.converter = ByteArrayConverter\n")
     worker.write_text(worker.read_text() + "key.converter = ByteArrayConverter\n")
     connector.write_text(f"{_CONNECTOR}{line}\n")
-    return import_settings(import_standalone(worker, [connector]))
+    return standalone_settings(worker, [connector])
 
 
 def test_a_slip_in_another_format_is_named_as_it_is_written(tmp_path: Path) -> None:

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from mm2py.config.connectors import standalone_settings
 from mm2py.config.explain import MASK, node_settings
-from mm2py.config.importers.standalone import import_standalone
-from mm2py.config.settings import ConfigError, MirrorSettings, import_settings
+from mm2py.config.settings import ConfigError, MirrorSettings
 from mm2py.model.flow import Flow
 from tests.support.config_files import only_flow
 
 
 WORKER = "bootstrap.servers = target:9092\n"
 ENDS = "source.cluster.alias = A\ntarget.cluster.alias = B\n"
-SOURCE = f"name = s\nconnector.class = MirrorSourceConnector\n{ENDS}source.cluster.bootstrap.servers = source:9092\n"
-CHECKPOINT = f"name = c\nconnector.class = MirrorCheckpointConnector\n{ENDS}"
+SERVERS = "source.cluster.bootstrap.servers = source:9092\n"
+SOURCE = f"name = s\nconnector.class = MirrorSourceConnector\n{ENDS}{SERVERS}"
+CHECKPOINT = f"name = c\nconnector.class = MirrorCheckpointConnector\n{ENDS}{SERVERS}"
 HEARTBEAT = f"name = h\nconnector.class = MirrorHeartbeatConnector\n{ENDS}"
 
 Load = Callable[..., MirrorSettings]
@@ -32,20 +33,20 @@ def load(tmp_path: Path) -> Load:
         for name, text in texts.items():
             (tmp_path / f"{name}.properties").write_text(text)
         worker, *connectors = (tmp_path / f"{name}.properties" for name in texts)
-        return import_settings(import_standalone(worker, connectors))
+        return standalone_settings(worker, connectors)
 
     return load
 
 
 def test_checkpoints_have_topics_of_their_own(load: Load) -> None:
-    """Those that they do not name are those of the source connector."""
+    """What they do not say is Kafka's default."""
     flow = only_flow(settings := load("topics = orders,clicks\n", "topics = orders\nadmin.timeout.ms = 7\n"))
     other = only_flow(load("topics = orders\ntopics.exclude = o2\n", "topics.exclude = o1\n")).checkpoint_connector
 
     assert flow.source_connector.topics.names == ("orders", "clicks")
     assert (flow.checkpoint_connector.topics.names, flow.checkpoint_connector.admin_timeout_ms) == (("orders",), 7)
     assert (flow.source_connector.admin_timeout_ms, settings.notes) == (60_000, ())
-    assert (other.topics.names, other.topics.exclude) == (("orders",), ("o1",))
+    assert (other.topics.names, other.topics.exclude) == ((".*",), ("o1",))
 
 
 def test_what_checkpoints_have_for_themselves_is_explained(load: Load) -> None:
@@ -54,18 +55,18 @@ def test_what_checkpoints_have_for_themselves_is_explained(load: Load) -> None:
     rows = {row.key: (row.value, row.origin) for row in settings.effective if row.key.startswith("MirrorCheckpoint")}
 
     assert rows == {
-        "MirrorCheckpointConnector.topics": ("o.*", "c.properties:5, topics"),
-        "MirrorCheckpointConnector.source.cluster.sasl.jaas.config": (
+        "MirrorCheckpointConnector.topics": ("o.*", "c.properties:6, topics"),
+        "MirrorCheckpointConnector.source.sasl.jaas.config": (
             MASK,
-            "c.properties:6, source.cluster.sasl.jaas.config",
+            "c.properties:7, source.cluster.sasl.jaas.config",
         ),
     }
     assert node_settings(settings.effective, Flow("A", "B")).own.keys() == rows.keys()
 
 
 def test_checkpoints_reach_the_source_in_a_way_of_their_own(load: Load) -> None:
-    """Another principal, say, which need not read records; of the source connector's clients nothing is left then."""
-    own = "source.cluster.bootstrap.servers = source:9093\nconsumer.request.timeout.ms = 7\n"
+    """Another principal, say, which need not read records; nothing of the source connector's clients counts."""
+    own = "source.consumer.bootstrap.servers = source:9093\nconsumer.request.timeout.ms = 7\n"
     flow = only_flow(load("source.consumer.request.timeout.ms = 9\n", own))
     plain = only_flow(load("source.consumer.request.timeout.ms = 9\n", "consumer.client.id = c\n"))
 
@@ -74,24 +75,37 @@ def test_checkpoints_reach_the_source_in_a_way_of_their_own(load: Load) -> None:
     assert (checkpoint.bootstrap_servers, checkpoint.request_timeout_ms) == (("source:9093",), 7)
     assert flow.checkpoint_connector.target == flow.source_connector.target
     assert (plain.checkpoint_connector.source.client_id, plain.source_connector.source.client_id) == ("c", "A->B")
-    assert plain.checkpoint_connector.source.request_timeout_ms == 9
+    assert plain.checkpoint_connector.source.request_timeout_ms == 30_000
 
 
 @pytest.mark.parametrize("file", ["checkpoint", "heartbeat"])
-@pytest.mark.parametrize(
-    "line", ["replication.policy.separator = _", "transforms = none", "copy.epoch.ms = 700", "remote.topic.prefix = x-"]
-)
+@pytest.mark.parametrize("line", ["transforms = none", "copy.epoch.ms = 700"])
 def test_what_another_connector_says_is_not_the_source_connector_s(load: Load, file: str, line: str) -> None:
-    """Records would get other names, or be changed; the line is named."""
+    """Records would be changed; the line is named."""
     settings = load(**{file: f"{line}\n"})
+    (note,) = settings.notes
+
+    assert only_flow(settings) == only_flow(load())
+    assert note.key == line.partition(" ")[0]
+    assert f"{note.message} ({note.hint})" == (
+        "without effect: only a MirrorSourceConnector reads it (write it in s.properties)"
+    )
+
+
+@pytest.mark.parametrize("line", ["replication.policy.separator = _", "remote.topic.prefix = x-"])
+def test_checkpoints_of_topics_that_are_not_made_are_noted(load: Load, line: str) -> None:
+    """Each connector names remote topics by its own settings, as in Connect."""
+    settings = load(checkpoint=f"{line}\n")
 
     assert only_flow(settings).source_connector == only_flow(load()).source_connector
     assert [str(note) for note in settings.notes] == [
         (
-            f"{file[0]}.properties:5: {line.partition(' ')[0]}: without effect: a flow has one such setting, that of "
-            "s.properties, which leaves it out (write it in s.properties)"
+            "c.properties: replication.policy.class: it names remote topics otherwise than s.properties: there are no "
+            "checkpoints of those that s.properties makes (write the same replication.policy.* and remote.topic.* in "
+            "both)"
         )
     ]
+    assert load(f"{line}\n", f"{line}\n").notes == ()
 
 
 def test_topics_of_heartbeats_select_nothing(load: Load) -> None:
@@ -106,5 +120,5 @@ def test_what_checkpoints_cannot_have_is_refused_where_it_is_written(load: Load)
     with pytest.raises(ConfigError) as refused:
         load(checkpoint="topics = (\n")
 
-    assert [str(problem).partition(": ")[0] for problem in refused.value.problems] == ["c.properties:5"]
+    assert [str(problem).partition(": ")[0] for problem in refused.value.problems] == ["c.properties:6"]
     assert refused.value.problems[0].key == "topics"

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.config.importers.distributed import import_distributed, masked, read_worker, unmasked
+from mm2py.config.connectors import combined, read_part, worker_settings
+from mm2py.config.importers.distributed import masked, parsed, read_worker, unmasked
+from mm2py.config.importers.standalone import Connector, classify
 from mm2py.config.problem import Problem
-from mm2py.config.settings import MirrorSettings, import_settings
+from mm2py.config.settings import MirrorSettings
 from mm2py.config.worker import WorkerConfig
-from tests.support.config_files import problems_of, refusals_of
+from tests.support.config_files import problems_of
 
 
 Load = Callable[..., MirrorSettings]
@@ -51,7 +53,13 @@ def load(tmp_path: Path) -> Load:
         path = tmp_path / "worker.properties"
         path.write_text(worker)
         found = read_worker(path, {key.replace("_", "."): value for key, value in overrides.items()})
-        return import_settings(import_distributed(path, found, connectors or {}))
+        named = {found.name: path}
+        ours = [
+            one for name, it in (connectors or {}).items() if isinstance(one := classify(parsed(name, it)), Connector)
+        ]
+        alone = worker_settings(found, named, is_distributed=True)
+        parts = [read_part(one, found, named, ours, is_distributed=True) for one in ours]
+        return combined(alone, parts, group=found.entries["group.id"].value)
 
     return write_and_load
 
@@ -159,13 +167,6 @@ def test_a_connector_cannot_change_the_process(load: Load, key: str, value: str)
             "write it in the worker's file",
         )
     }
-
-
-def test_two_sources_of_one_alias_are_refused(load: Load) -> None:
-    """Their positions would lie under the same keys."""
-    (refused,) = refusals_of(load, {"one": SOURCE, "two": {**SOURCE, "target.cluster.alias": "south"}})
-
-    assert refused.startswith("two: source.cluster.alias: one has a source called west")
 
 
 _SECRETS = {

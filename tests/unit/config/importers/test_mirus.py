@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.config.importers.standalone import import_standalone
-from mm2py.config.settings import ConfigError, MirrorSettings, import_settings
+from mm2py.config.connectors import standalone_settings
+from mm2py.config.settings import ConfigError, MirrorSettings
 from mm2py.connectors.plugins import remote_names_of, selected_topics
 from mm2py.herder.replication_loops import judged
 from tests.support.config_files import only_flow, refusals_of
@@ -68,7 +68,7 @@ def load(tmp_path: Path) -> Load:
     def write_and_load(connector: str = CONNECTOR, worker: str = WORKER, name: str = "mirus.properties") -> object:
         (tmp_path / "worker.properties").write_text(worker)
         (tmp_path / name).write_text(connector)
-        return import_settings(import_standalone(tmp_path / "worker.properties", [tmp_path / name]))
+        return standalone_settings(tmp_path / "worker.properties", [tmp_path / name])
 
     return write_and_load  # type: ignore[return-value]
 

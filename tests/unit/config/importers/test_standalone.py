@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.config.importers.lines import Imported
-from mm2py.config.importers.standalone import import_standalone
-from mm2py.config.settings import FlowSettings, MirrorSettings, import_settings
+from mm2py.config.connectors import standalone_settings
+from mm2py.config.settings import FlowSettings, MirrorSettings
 from tests.support.config_files import only_flow, problems_of, refusals_of
 
 
@@ -55,25 +54,26 @@ HEARTBEAT = f"name = heartbeat\n{_CLASS}MirrorHeartbeatConnector\n{_ENDS}"
 
 
 @pytest.fixture
-def read(tmp_path: Path) -> Callable[..., Imported]:
-    """Write a worker's file and connectors' files, by their names, and import them."""
+def read(tmp_path: Path) -> Load:
+    """Write a worker's file and connectors' files, by their names, and load them."""
 
-    def write_and_import(worker: str, files: Mapping[str, str]) -> Imported:
+    def write_and_load(worker: str, files: Mapping[str, str], **overrides: str) -> MirrorSettings:
         (tmp_path / "worker.properties").write_text(worker)
         for name, text in files.items():
             (tmp_path / name).write_text(text)
-        return import_standalone(tmp_path / "worker.properties", [tmp_path / name for name in files])
+        connectors = [tmp_path / name for name in files]
+        return standalone_settings(tmp_path / "worker.properties", connectors, overrides=overrides)
 
-    return write_and_import
+    return write_and_load
 
 
 @pytest.fixture
-def load(read: Callable[..., Imported]) -> Load:
+def load(read: Load) -> Load:
     """Load a worker's file and connectors' files, named ``1.properties`` and so on."""
 
     def load(worker: str, *connectors: str, **overrides: str) -> MirrorSettings:
         files = {f"{number}.properties": text for number, text in enumerate(connectors, 1)}
-        return import_settings(read(worker, files), overrides=overrides)
+        return read(worker, files, **overrides)
 
     return load
 
@@ -83,9 +83,9 @@ def _groups(flow: FlowSettings) -> tuple[bool, bool, bool]:
     return is_enabled, is_enabled and checkpoints.is_emitted, flow.heartbeat_connector.is_emitted
 
 
-def test_the_files_that_kip_382_prints_run(read: Callable[..., Imported]) -> None:
+def test_the_files_that_kip_382_prints_run(read: Load) -> None:
     """KIP-382's worker and connector are a flow from upstream to target, without a problem and without a note."""
-    flow = only_flow(settings := import_settings(read(KIP_WORKER, {"connector.properties": KIP_CONNECTOR})))
+    flow = only_flow(settings := read(KIP_WORKER, {"connector.properties": KIP_CONNECTOR}))
 
     assert str(flow.flow) == "upstream->target"
     assert (flow.source.bootstrap_servers, flow.target.bootstrap_servers) == (("host1:9092",), ("host2:9092",))
@@ -93,9 +93,9 @@ def test_the_files_that_kip_382_prints_run(read: Callable[..., Imported]) -> Non
     assert settings.notes == ()
 
 
-def test_the_json_that_kip_382_posts_runs(read: Callable[..., Imported]) -> None:
+def test_the_json_that_kip_382_posts_runs(read: Load) -> None:
     """A connector as it is posted to Connect will do; its old spelling is noted with the line."""
-    settings = import_settings(read(KIP_WORKER, {"source.json": KIP_JSON}))
+    settings = read(KIP_WORKER, {"source.json": KIP_JSON})
 
     assert str(only_flow(settings).flow) == "us-west->us-east"
     assert only_flow(settings).source.bootstrap_servers == ("us-west-host1:9091",)
@@ -104,11 +104,11 @@ def test_the_json_that_kip_382_posts_runs(read: Callable[..., Imported]) -> None
     ]
 
 
-def test_json_with_the_config_inside(read: Callable[..., Imported]) -> None:
+def test_json_with_the_config_inside(read: Load) -> None:
     """The body of POST /connectors has the config in an object of its own; numbers count as texts."""
     own = '"connector.class": "MirrorSource", "tasks.max": 3, "source.cluster.bootstrap.servers": "a:1"'
     text = f'{{"name": "s", "config": {{{own}, "source.cluster.alias": "A"}}}}'
-    config = only_flow(import_settings(read(WORKER, {"s.json": text}))).source_connector
+    config = only_flow(read(WORKER, {"s.json": text})).source_connector
 
     assert (str(config.flow), config.copying.tasks_max, config.source.bootstrap_servers) == ("A->target", 3, ("a:1",))
 
@@ -121,9 +121,9 @@ def test_json_with_the_config_inside(read: Callable[..., Imported]) -> None:
         ('{"name": "s",\n"topics": ["a"], "connector.class": "MirrorSource"}', "s.json:2: topics: a connector's"),
     ],
 )
-def test_json_that_is_no_connector(read: Callable[..., Imported], text: str, message: str) -> None:
+def test_json_that_is_no_connector(read: Load, text: str, message: str) -> None:
     """What cannot be read as a connector is a problem with its place."""
-    refusals = refusals_of(lambda: import_settings(read(WORKER, {"s.json": text})))
+    refusals = refusals_of(lambda: read(WORKER, {"s.json": text}))
 
     assert any(refusal.startswith(message) for refusal in refusals)
 
@@ -452,7 +452,7 @@ def test_a_missing_file_is_the_only_problem(tmp_path: Path) -> None:
     """Nothing is said that only follows from a file that could not be read."""
     (tmp_path / "worker.properties").write_text(WORKER)
     files = tmp_path / "worker.properties", [tmp_path / "none.properties"]
-    problems = problems_of(lambda: import_settings(import_standalone(*files)))
+    problems = problems_of(lambda: standalone_settings(*files))
 
     assert [problem.message for problem in problems] == ["cannot be read: No such file or directory"]
 
@@ -464,7 +464,7 @@ def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
     for file, text in zip(files, (SOURCE, "name = other\n"), strict=True):
         file.parent.mkdir()
         file.write_text(text)
-    problems = problems_of(lambda: import_settings(import_standalone(tmp_path / "worker.properties", files)))
+    problems = problems_of(lambda: standalone_settings(tmp_path / "worker.properties", files))
 
     assert [problem.where for problem in problems] == [str(files[1])]
 

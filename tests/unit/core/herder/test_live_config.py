@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mm2py.config.connectors import standalone_settings
 from mm2py.config.importers.mirror_maker_1 import LegacyOptions, import_legacy
-from mm2py.config.importers.standalone import import_standalone
 from mm2py.config.keys.table import KEYS
 from mm2py.config.settings import ConfigError, MirrorSettings, import_settings, load_settings
 from mm2py.core.herder.live_config import (
@@ -305,7 +305,7 @@ def test_a_standalone_worker_s_connector_takes_settings(tmp_path: Path) -> None:
         "key.converter = org.apache.kafka.connect.converters.ByteArrayConverter\n"
         "value.converter = org.apache.kafka.connect.converters.ByteArrayConverter\n"
     )
-    flow, file = Flow("east", "west"), import_settings(import_standalone(worker, [connector]))
+    flow, file = Flow("east", "west"), standalone_settings(worker, [connector])
     overrides = put_config(NO_OVERRIDES, flow, SOURCE, {"topics": "new", "tasks.max": "2"}, file)
     assert file.with_live is not None
 

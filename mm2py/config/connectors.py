@@ -1,0 +1,302 @@
+"""
+The settings that a worker of Kafka Connect and its connectors come to.
+
+Each connector is read and judged by itself, as Connect does it, with the worker's file and nothing else. Then those of
+a pair become one flow: they share a group of nodes, and where records went is known to all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+import attrs
+
+from mm2py.config.connector import ConnectorConfig, is_read_by, only_reader_of, reader_of
+from mm2py.config.explain import Effective
+from mm2py.config.flow_settings import FlowSettings
+from mm2py.config.importers.lines import ParsedFile, in_order, named_files, read_files
+from mm2py.config.importers.standalone import (
+    Connector,
+    ConnectorClass,
+    classify,
+    import_connector,
+    import_worker,
+    judge_beside,
+)
+from mm2py.config.problem import ConfigError, Problem
+from mm2py.config.providers import Stamp
+from mm2py.config.resolve import NamedAgain
+from mm2py.config.settings import MirrorSettings, import_settings, tidied
+from mm2py.config.worker import of_connectors
+from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE
+from mm2py.model.flow import Flow
+
+
+_ORDER: Final = tuple(ConnectorClass)
+#: The line with a cluster's brokers in a connector.
+_SERVERS: Final = {"source": "source.cluster.bootstrap.servers", "target": "producer.override.bootstrap.servers"}
+
+_Lines = Mapping[str, str]
+_Loaded = TypeVar("_Loaded")
+
+
+@attrs.frozen
+class Part:
+    """A connector, with the settings that it has by itself."""
+
+    connector: Connector
+    settings: MirrorSettings
+
+    @property
+    def flow(self) -> FlowSettings | None:
+        """Its flow, None if it is switched off."""
+        return next(iter(self.settings.flows), None)
+
+    @property
+    def config(self) -> ConnectorConfig | None:
+        return None if self.flow is None else self.flow.config_of(self.connector.group)
+
+
+def standalone_settings(
+    worker_file: Path, connector_files: Sequence[Path], *, overrides: Mapping[str, str] | None = None
+) -> MirrorSettings:
+    """Return the settings of a standalone worker's file and its connectors' files. *overrides* are written as in an
+    ``mm2.properties``. Raise ConfigError with all problems.
+    """
+    files = named_files(worker_file, *connector_files)
+    worker, *others = read_files(worker_file, *connector_files)
+    found = [classify(file) for file in others if not file.problems]
+    connectors = [one for one in found if isinstance(one, Connector)]
+    refused = _Refused([problem for file in others for problem in file.problems])
+    refused.problems += [one for one in found if isinstance(one, Problem)]
+    alone = refused.tried(partial(worker_settings, worker, files, overrides))
+    tried = [refused.tried(partial(read_part, one, worker, files, connectors, overrides)) for one in connectors]
+    parts = [part for part in tried if part is not None]
+    refused.problems += judge_beside(connectors)
+    if not refused.problems:
+        refused.problems += _judge_whole(connectors, worker_file)
+    if alone is None or refused.problems:
+        raise refused.error(files)
+    group = _text(worker, "group.id")
+    return combined(alone, parts, files=tuple(files), group=group if len({part.flow for part in parts}) > 1 else "")
+
+
+def worker_settings(
+    worker: ParsedFile,
+    named: Mapping[str, Path],
+    overrides: Mapping[str, str] | None = None,
+    *,
+    is_distributed: bool = False,
+) -> MirrorSettings:
+    """Return the settings of a worker without connectors. Raise ConfigError with all problems of its file."""
+    imported = import_worker(worker, named, is_distributed=is_distributed)
+    lines = {key: text for key, text in (overrides or {}).items() if "->" not in key}
+    return attrs.evolve(import_settings(imported, overrides=lines), notes=imported.notes)
+
+
+def read_part(
+    connector: Connector,
+    worker: ParsedFile,
+    named: Mapping[str, Path],
+    connectors: Iterable[Connector],
+    overrides: Mapping[str, str] | None = None,
+    *,
+    is_distributed: bool = False,
+) -> Part:
+    """Return a connector with the settings that it has by itself; notes refer to other *connectors* of its flow. Raise
+    ConfigError with all problems.
+    """
+    beside = [other for other in connectors if other.flow == connector.flow and other is not connector]
+    imported = import_connector(connector, worker, named, beside, is_distributed=is_distributed)
+    return Part(connector, import_settings(imported, overrides=_of_flow(overrides or {}, connector.flow, connectors)))
+
+
+def _judge_whole(connectors: Sequence[Connector], worker_file: Path) -> Iterator[Problem]:
+    sources = {connector.flow for connector in connectors if connector.group == SOURCE}
+    for connector in connectors:
+        if connector.group == CHECKPOINT and connector.flow not in sources:
+            line = connector.file.entries["connector.class"]
+            message = f"checkpoints of {connector.flow} depend on its MirrorSourceConnector in the same process"
+            yield Problem(line.where, line.key, message, "name the MirrorSourceConnector's file as well")
+    if not connectors:
+        yield Problem(worker_file.name, "", "No source->target replication flows.", "name a connector's file")
+
+
+def _of_flow(lines: _Lines, flow: Flow, connectors: Iterable[Connector]) -> dict[str, str]:
+    """Return *lines* without those of other flows."""
+    others = tuple(f"{one.flow}." for one in connectors if one.flow != flow)
+    return {key: text for key, text in lines.items() if not key.startswith(others)}
+
+
+def _of_part(lines: _Lines, part: Part) -> dict[str, str]:
+    """Return those of *lines*, set for its flow, that the connector reads first, and those of clusters."""
+    own = f"{part.connector.flow}."
+    mine = {key: reader_of(key.removeprefix(own)) == part.connector.group for key in lines if key.startswith(own)}
+    return {key: text for key, text in lines.items() if mine.get(key, "->" not in key)}
+
+
+def combined(
+    worker: MirrorSettings, parts: Sequence[Part], *, files: Sequence[str] = (), group: str = ""
+) -> MirrorSettings:
+    """
+    Return the settings of a *worker* without connectors, with those of its connectors.
+
+    Notes come in the order of *files*. With the name of a worker's *group*, each flow has a group of its own.
+    """
+    parts = sorted(parts, key=lambda part: _ORDER.index(part.connector.kind))
+    of_flows: dict[Flow, list[Part]] = {}
+    for part in parts:
+        of_flows.setdefault(part.connector.flow, []).append(part)
+    flows = {flow: found for flow, its in of_flows.items() if (found := _flow(flow, its, group)) is not None}
+    clusters = {alias: end for part in parts for alias, end in part.settings.clusters.items()}
+
+    def changed(change: Callable[[MirrorSettings, _Lines], MirrorSettings], lines: _Lines) -> MirrorSettings:
+        of_worker = {key: text for key, text in lines.items() if "->" not in key}
+        refused = _Refused()
+        alone = refused.tried(partial(change, worker, of_worker))
+        others = []
+        for part in parts:
+            settings = refused.tried(partial(change, part.settings, _of_part(lines, part)))
+            others += [attrs.evolve(part, settings=settings)] if settings is not None else []
+        if alone is None or refused.problems:
+            raise refused.error(files)
+        return combined(alone, others, files=files, group=group)
+
+    return attrs.evolve(
+        worker,
+        clusters=clusters or worker.clusters,
+        flows=tuple(flows.values()),
+        notes=_notes(worker, parts, files),
+        effective=(
+            *(row for row in worker.effective if not row.owner),
+            *(row for flow in flows for row in _effective(flow, of_flows[flow])),
+        ),
+        provided={
+            path: stamp for one in (worker, *(it.settings for it in parts)) for path, stamp in one.provided.items()
+        },
+        with_live=lambda lines: changed(_with_live, lines),
+        with_owners=lambda lines: changed(_with_owners, lines),
+    )
+
+
+def _with_live(settings: MirrorSettings, lines: _Lines) -> MirrorSettings:
+    return settings if settings.with_live is None else settings.with_live(lines)
+
+
+def _with_owners(settings: MirrorSettings, lines: _Lines) -> MirrorSettings:
+    return settings if settings.with_owners is None else settings.with_owners(lines)
+
+
+def _flow(flow: Flow, parts: Sequence[Part], group: str) -> FlowSettings | None:
+    """Return the flow that the connectors of a pair are; None if all are switched off."""
+    found = {part.connector.group: part.flow for part in parts if part.flow is not None}
+    lead = next(iter(found.values()), None)
+    if lead is None:
+        return None
+    source = lead.source_connector if SOURCE in found else attrs.evolve(lead.source_connector, is_enabled=False)
+    checkpoint = found.get(CHECKPOINT, lead).checkpoint_connector
+    names = {part.connector.group: part.connector.name for part in parts}
+    return attrs.evolve(
+        lead,
+        source_connector=source,
+        checkpoint_connector=attrs.evolve(checkpoint, is_enabled=source.is_enabled, transforms=source.transforms),
+        heartbeat_connector=found.get(HEARTBEAT, lead).heartbeat_connector,
+        worker=of_connectors(lead.worker, group, flow, names) if group else lead.worker,
+        named_again=tuple(_named_again(lead, parts)),
+    )
+
+
+def _named_again(lead: FlowSettings, parts: Sequence[Part]) -> Iterator[NamedAgain]:
+    """Return how connectors name the clusters of their flow otherwise than its first one."""
+    seen = {(end.alias, end.bootstrap_servers) for end in (lead.source, lead.target)}
+    for part in parts:
+        if part.flow is None or part.config is None:
+            continue
+        ends = [("target", part.config.target)]
+        if part.connector.group != HEARTBEAT:  # it never uses the source
+            ends.append(("source", part.config.source))
+        named = [NamedAgain(_SERVERS[side], part.connector.file.name, end) for side, end in ends]
+        for one in (*part.flow.named_again, *named):
+            place = (one.endpoint.alias, one.endpoint.bootstrap_servers)
+            if place not in seen:
+                seen.add(place)
+                yield one
+
+
+def _effective(flow: Flow, parts: Sequence[Part]) -> Iterator[Effective]:
+    """Return the settings of a flow: each as the connector has it that reads it first, and what the checkpoint
+    connector has otherwise.
+    """
+    rows = {
+        part.connector.group: {row.key: row for row in part.settings.effective if row.owner == str(flow)}
+        for part in parts
+        if part.flow is not None
+    }
+    lead = next(iter(rows.values()))
+    for key, row in lead.items():
+        yield rows.get(only_reader_of(key) or "", lead).get(key, row)
+    own = rows.get(CHECKPOINT, {})
+    for key, row in own.items() if own is not lead else ():
+        is_shared = only_reader_of(key) is None and is_read_by(key, CHECKPOINT)
+        if is_shared and row.is_changed and (key not in lead or lead[key].value != row.value):
+            yield attrs.evolve(row, key=f"{CHECKPOINT}.{key}")
+
+
+def _notes(worker: MirrorSettings, parts: Sequence[Part], files: Sequence[str]) -> tuple[Problem, ...]:
+    """Return the notes of all: those of the worker's file, and of what is not of any file, if no connector makes use of
+    it.
+    """
+    if not parts:
+        return worker.notes
+    notes = dict.fromkeys(note for part in parts for note in part.settings.notes)
+    own = tuple(part.connector.file.name for part in parts)
+    shared = set[Problem].intersection(*(set(part.settings.notes) for part in parts))
+    kept = [note for note in notes if note in shared or note.where.rpartition(":")[0] in own or note.where in own]
+    return in_order([*kept, *_note_naming(parts)], files)
+
+
+def _note_naming(parts: Sequence[Part]) -> Iterator[Problem]:
+    """Note checkpoints of other remote topics than those that the source connector makes."""
+    sources = {part.connector.flow: part for part in parts if part.connector.group == SOURCE}
+    for part in parts:
+        source = sources.get(part.connector.flow)
+        if part.connector.group != CHECKPOINT or source is None or source.config is None or part.config is None:
+            continue
+        if part.config.policy != source.config.policy:
+            name = source.connector.file.name
+            message = (
+                f"it names remote topics otherwise than {name}: there are no checkpoints of those that {name} makes"
+            )
+            hint = "write the same replication.policy.* and remote.topic.* in both"
+            yield Problem(part.connector.file.name, "replication.policy.class", message, hint)
+
+
+def _text(worker: ParsedFile, key: str) -> str:
+    entry = worker.entries.get(key)
+    return entry.value.strip() if entry is not None else ""
+
+
+class _Refused:
+    """The problems of several settings, each of which may be invalid."""
+
+    def __init__(self, problems: Iterable[Problem] = ()) -> None:
+        self.problems = list(problems)
+        self._notes: dict[Problem, None] = {}
+        self._provided = dict[Path, Stamp]()
+
+    def tried(self, load: Callable[[], _Loaded]) -> _Loaded | None:
+        """Return what *load* returns; None if that is refused."""
+        try:
+            return load()
+        except ConfigError as error:
+            self.problems += error.problems
+            self._notes |= dict.fromkeys(error.notes)
+            self._provided |= error.provided
+            return None
+
+    def error(self, files: Iterable[str]) -> ConfigError:
+        """Return all problems as one error, in the order of *files*."""
+        return ConfigError(in_order(tidied(self.problems), files), tuple(self._notes), self._provided)
