@@ -52,7 +52,7 @@ class Operators:
         self._undoing: asyncio.Task[None] | None = None
         #: When offsets may have been altered last.
         self.altered_at = -math.inf
-        #: Whether it is at the end of the run that things are undone.
+        #: Whether it is at the end of a round that things are undone; what still waits for its turn is not asked then.
         self.is_peace = False
 
     def begin(self) -> None:
@@ -85,7 +85,7 @@ class Operators:
 
     async def _ask_all(self, node: SimNode, requests: list[Request]) -> None:
         async with self._turn:
-            for request in requests:
+            for request in requests if not self.is_peace else ():
                 await self._ask(node, request)
 
     async def _ask(self, node: SimNode, request: Request) -> Answer | None:
@@ -153,7 +153,7 @@ class Operators:
         body = {"offsets": [{"partition": place, "offset": {"offset": last}}]}
         partition = TopicPartition(topic, source.number)
         async with self._turn:
-            if not await self._is_done(
+            if self.is_peace or not await self._is_done(
                 node, Request("PUT", self._at.at("source", "/stop"), brings={"source": Wanted.STOPPED})
             ):
                 return
