@@ -229,7 +229,7 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         topics.on_missing = tasks.doubts.miss
         topics.positions = lambda: positions.known
         tasks.doubts.break_listeners.append(shared.begin_again)
-        positions.is_copied_here = lambda partition: partition in tasks.ledger.states
+        positions.is_copied_here = lambda it: it in tasks.ledger.states and not tasks.ledger.is_new(it)
         positions.is_kept_here = shared.is_kept_here
         positions.is_deposed = lambda: self.requests.is_deposed
         positions.is_alone = lambda: tasks.holders.is_alone and self._applied == tasks.holders.share

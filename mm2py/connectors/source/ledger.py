@@ -145,8 +145,16 @@ class Ledger:
             elif (renewed := progress.renew(state, wall_ms=wall_ms)) is not state:
                 self.states[source] = renewed
 
-    def take_over(self, asked: Iterable[PartitionState], fenced: Iterable[Position]) -> None:
-        """Take over the positions of other nodes whose claims came before those of this one, for states as *asked*."""
+    def is_new(self, source: TopicPartition) -> bool:
+        """Whether a partition is to be copied here and has no position yet: another node may begin it meanwhile."""
+        state = self.states.get(source)
+        return state is not None and state.written is None
+
+    def take_over(self, asked: Iterable[PartitionState], fenced: Iterable[Position]) -> list[Position]:
+        """Take over the positions of other nodes whose claims came before those of this one, for states as *asked*;
+        return them.
+        """
+        taken = []
         before = {state.source: state.standing for state in asked}
         for position in fenced:
             state = self.states.get(position.source)  # another node may have it by now
@@ -154,6 +162,8 @@ class Ledger:
                 continue
             if attrs.evolve(state.standing, producer=position.producer) != position:
                 self.states[state.source] = due.take_over(state, position)
+                taken.append(position)
+        return taken
 
     def note_unfenced(self, states: Iterable[PartitionState], failure: PartitionFailure) -> None:
         """Note why the positions of *states* could not be written."""

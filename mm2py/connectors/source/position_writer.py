@@ -98,7 +98,11 @@ class PositionWriter:
                 raise
 
         fenced = await self._reach.once("begin positions", self._target, fence)
-        self._tasks.ledger.take_over(waiting, fenced or ())
+        for position in self._tasks.ledger.take_over(waiting, fenced or ()):
+            # What another node has copied meanwhile, it has stored: this node would write over it what it knew before.
+            remote_topic = self._tasks.ledger.states[position.source].remote_topic
+            runs = self._positions.runs_of(position.source)
+            self._translations.renew(position.source, runs, position, remote_topic)
         self._tasks.note_fenced(fenced or ())
 
     async def write(self, *, is_interval_over: bool) -> bool:
@@ -112,8 +116,10 @@ class PositionWriter:
         # Translations are never older than the position: a resume finds the records after it.
         moved = {*(position.source for position in due), *self._tasks.ledger.take_committed()}
         changes = self._translations.take_changes(None if is_interval_over else sorted(moved))
-        # What another node copies, that node writes.
-        changes = [change for change in changes if self._positions.is_kept_here(change.source)]
+        # What another node copies, that node writes; it may do so of what begins here and has no position yet.
+        new = {change.source for change in changes if self._tasks.ledger.is_new(change.source)}
+        self._translations.put_back(change for change in changes if change.source in new)
+        changes = [it for it in changes if it.source not in new and self._positions.is_kept_here(it.source)]
         if not due and not changes:
             self._reach.succeeded(WRITE_POSITIONS)
             if is_interval_over:

@@ -332,7 +332,8 @@ class Positions:
         await self._read_on()
         if self.is_alone():  # `follow` has nothing to tell of what this node wrote itself
             self._changed.clear()
-            self._stored.chunks.clear()
+            asked = {state.source for state in states}
+            self._stored.chunks = {key: chunk for key, chunk in self._stored.chunks.items() if key[0] in asked}
         copied = [state for state in states if not state.is_transformed]
         claims = [await self._claim(state) for state in copied if self._given(state) is None]
         if claims:
@@ -347,6 +348,10 @@ class Positions:
         await self.write(given if self._config.copying.is_exactly_once else [*given, *transformed])
         self._spare = None
         return [*given, *transformed]
+
+    def runs_of(self, source: TopicPartition) -> list[KeptChunk]:
+        """Return what is new of where the records of a partition went that another node has copied, after a `fence`."""
+        return [chunk for chunk in self._stored.chunks.values() if chunk.source == source]
 
     async def _claim(self, state: PartitionState) -> Position:
         """

@@ -168,5 +168,5 @@ class ShareKeeper(BackgroundLoop):
     def is_kept_here(self, source: TopicPartition) -> bool:
         """Whether this node writes what the positions topic lacks of a partition."""
         if source in self._tasks.ledger.states:
-            return True
+            return not self._tasks.ledger.is_new(source)
         return self._tasks.holders.share.is_owner and source not in self._topics.latest.places

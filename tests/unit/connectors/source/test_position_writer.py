@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import cast
 
 import attrs
@@ -12,13 +12,41 @@ import pytest
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.source.position_writer import PositionWriter
 from mm2py.connectors.source.positions import Positions
+from mm2py.core.offsets.stored_runs import cut_chunk
+from mm2py.core.offsets.translation import RunIndex, Translated
 from mm2py.core.source.progress import PartitionState
+from mm2py.model.epoch import PartitionOutcome, ProducerMark, Run
+from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
+from mm2py.model.run_chunk import KeptChunk
+from mm2py.wire.topic_log import LogRecord
 from tests.support.flow_rig import source_context
 from tests.support.source_tasks import running
 
 
 _ANOTHER = "another-topic-of-names"
+
+
+class SharedLog:
+    """The positions topic, where another node has begun a partition, and stored where its records went."""
+
+    def __init__(self, begun: Position, runs: KeptChunk) -> None:
+        self.steps: list[Sequence[LogRecord]] = []
+        self._begun, self._runs = begun, runs
+
+    def is_kept_here(self, _source: TopicPartition) -> bool:
+        return True
+
+    def runs_of(self, _source: TopicPartition) -> list[KeptChunk]:
+        return [self._runs]
+
+    async def ready(self) -> None: ...
+
+    async def write(self, _positions: Collection[Position], before: Sequence[Sequence[LogRecord]] = ()) -> None:
+        self.steps += before
+
+    async def fence(self, _states: Collection[PartitionState]) -> tuple[Position, ...]:
+        return (self._begun,)
 
 
 class SlowLog:
@@ -70,3 +98,34 @@ async def test_what_was_decided_stands_over_what_is_being_written(
                 await asyncio.sleep(1)
 
     assert [it.topic_id for it in log.written] == (["id-1", _ANOTHER] if is_fence else [_ANOTHER, _ANOTHER])
+
+
+async def test_nothing_is_said_of_records_that_another_node_has_copied_meanwhile() -> None:
+    """
+    A node is stalled before it could write where a partition begins; another one begins and copies it.
+
+    As the first one goes on, what it knew would replace where the records went: groups would be set far back. It takes
+    over what the other one has stored, with its position.
+    """
+    async with running(partitions=1, tasks_max=1) as group:
+        tasks, translations = group.tasks, Translations(flow_runs=10, partition_runs=10)
+        (state,) = tasks.ledger.states.values()
+        source, new = state.source, attrs.evolve(state, position=0, downstream=-1, written=None, producer=None)
+        index = RunIndex(0, 0, is_origin=True)
+        index.take(0, [Run(0, 0, 700)], 700, 700)
+        begun = Position(source, 700, 699, state.topic_id, ProducerMark(1, 0, 700)).at(state.remote_topic)
+        log = SharedLog(begun, KeptChunk(source, 0, state.topic_id, cut_chunk(index, 0)))
+        context = source_context(tasks._clock, group.events)
+        writer = PositionWriter(context, tasks, cast("Positions", log), translations, logs=())
+        tasks.drain()
+        await asyncio.sleep(10)
+        tasks.ledger.states[source] = new
+        translations.adopt({source: Position(source, 0, -1, state.topic_id)}, {source: state.remote_topic})
+        await writer.write(is_interval_over=True)
+        early = list(log.steps)
+        await writer.fence()
+        translations.account(PartitionOutcome(source, 800, 799, is_unsure=False, runs=[Run(700, 700, 100)]), 700)
+
+        assert not any(early)
+        assert tasks.ledger.states[source].position == 700
+        assert translations.downstream(source, 350) == Translated(350)

@@ -137,6 +137,19 @@ async def test_what_a_node_wrote_itself_is_not_kept_for_others(target: Target) -
     assert [it.source.partition for it in await node.follow()] == [9]
 
 
+async def test_what_another_node_has_copied_is_taken_over_with_where_it_went(target: Target) -> None:
+    """A node that was to begin a partition is stalled; another one begins and copies it, and ends. It is alone then."""
+    node, other = target.node(), target.node()
+    node.is_alone = lambda: True
+    await node.read()
+    (begun,) = await other.fence([state(0)])
+    copied, runs = attrs.evolve(begun, next_upstream=200), KeptChunk(begun.source, 0)
+    await other.write([copied], [[chunk_record(SETTINGS.flow, runs)]])
+    fenced = await node.fence([state(0)])
+
+    assert (fenced, node.runs_of(begun.source)) == ([copied], [runs])
+
+
 async def test_what_a_node_wrote_itself_is_in_memory_once(target: Target) -> None:
     """
     It reads its own positions back, of tens of thousands of partitions, and of those that are gone.
