@@ -120,8 +120,27 @@ class SimFuture(asyncio.Future):  # type: ignore[type-arg]
         return self._number
 
 
+def _nothing() -> None:
+    """Stand for what a cancelled timer has let go."""
+
+
+class SimHandle(asyncio.Handle):
+    """A callback that is made at once, and can do without what asyncio knows for debugging."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], loop: SimLoop,
+        context: contextvars.Context | None,
+    ) -> None:  # fmt: skip
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop, self._callback, self._args = loop, callback, args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+
 class SimTimer(asyncio.TimerHandle):
-    """A timer that is made at once: there are more of them than of anything else."""
+    """As `SimHandle`: there are more timers than of anything else."""
 
     __slots__ = ()
 
@@ -133,6 +152,14 @@ class SimTimer(asyncio.TimerHandle):
         self._loop, self._callback, self._args, self._when = loop, callback, args, when
         self._cancelled, self._scheduled = False, True
         self._repr = self._source_traceback = None
+
+    def cancel(self) -> None:
+        """Drop it; it stays armed until its time, or until many are dropped."""
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback, self._args = _nothing, ()
+            if self._scheduled:
+                self._loop._timer_cancelled_count += 1
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -173,29 +200,39 @@ class SimLoop(asyncio.BaseEventLoop):
         self._ready.extend(handles)
 
     def _run_once(self) -> None:
-        ready = self._ready
-        self._expire_timers(ready)
+        """Run turns until the loop is stopped: asyncio asks for one, and most time would go into asking."""
+        ready, host_of = self._ready, HOST
+        while True:
+            self._begin_turn(ready)
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if handle._cancelled:
+                    continue
+                context = handle._context
+                host = context.get(host_of)
+                if host is None or host.is_up:
+                    self.turns += 1
+                    try:
+                        context.run(handle._callback, *handle._args)
+                    except (SystemExit, KeyboardInterrupt):
+                        raise
+                    except BaseException:  # noqa: BLE001 - as asyncio does
+                        self._failed(handle)
+                elif not host.is_dead:
+                    host.park(handle)
+            if self._stopping:
+                return
+
+    def _begin_turn(self, ready: collections.deque[asyncio.Handle]) -> None:
+        timers = self._timers
+        if not ready or (timers and timers[0][0] <= self._now):
+            self._expire_timers(ready)
         self._turns_now += 1
         self._now += _TURN_S
         if self._turns_now > _TURNS_AT_ONCE:
             raise LivelockError(f"at {self._now:.3f} s: {list(ready)[:5]}")
         if len(ready) > 1:
             self._mix(ready)
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if handle._cancelled:
-                continue
-            host = handle._context.get(HOST)
-            if host is None or host.is_up:
-                self.turns += 1
-                try:
-                    handle._context.run(handle._callback, *handle._args)
-                except (SystemExit, KeyboardInterrupt):
-                    raise
-                except BaseException:  # noqa: BLE001 - as asyncio does
-                    self._failed(handle)
-            elif not host.is_dead:
-                host.park(handle)
 
     def _failed(self, handle: asyncio.Handle) -> None:
         name = getattr(handle._callback, "__qualname__", handle._callback)
@@ -205,7 +242,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Have *callback* run in the next turn."""
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = SimHandle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
@@ -226,36 +263,40 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _expire_timers(self, ready: collections.deque[asyncio.Handle]) -> None:
         """Let time jump if nothing is ready, and take the timers that are due."""
-        timers = self._timers
+        timers, pop = self._timers, heapq.heappop
         if self._timer_cancelled_count > 1_000 and self._timer_cancelled_count * 2 > len(timers):
             timers[:] = [it for it in timers if not it[2]._cancelled]
             heapq.heapify(timers)
             self._timer_cancelled_count = 0
         while timers and timers[0][2]._cancelled:
-            heapq.heappop(timers)[2]._scheduled = False
+            pop(timers)[2]._scheduled = False
         if not ready:
             if not timers:
                 raise LivelockError("nothing is ready, and no timer is armed")
             if timers[0][0] > self._now:
                 self._now, self._turns_now = timers[0][0], 0
-        while timers and timers[0][0] <= self._now:
-            handle = heapq.heappop(timers)[2]
+        now = self._now
+        while timers and timers[0][0] <= now:
+            handle = pop(timers)[2]
             handle._scheduled = False
             if not handle._cancelled:
                 ready.append(handle)
 
     def _mix(self, ready: collections.deque[asyncio.Handle]) -> None:
         """Draw whose turn it is among hosts; each one's callbacks stay in their order."""
-        first = ready[0]._context.get(HOST)
-        if all(handle._context.get(HOST) is first for handle in ready):
-            return
         by_host: dict[Host | None, collections.deque[asyncio.Handle]] = {}
         for handle in ready:
-            by_host.setdefault(handle._context.get(HOST), collections.deque()).append(handle)
+            host = handle._context.get(HOST)
+            if host in by_host:
+                by_host[host].append(handle)
+            else:
+                by_host[host] = collections.deque((handle,))
+        if len(by_host) == 1:
+            return
         ready.clear()
-        lines = list(by_host.values())
+        lines, draw = list(by_host.values()), self.random.random
         while lines:
-            line = lines[int(self.random.random() * len(lines))]
+            line = lines[int(draw() * len(lines))]
             ready.append(line.popleft())
             if not line:
                 lines.remove(line)
@@ -314,5 +355,6 @@ class SimClock:
     def monotonic(self) -> float:
         return self._loop.time()
 
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
+        """Return what waits so long."""
+        return asyncio.sleep(seconds)

@@ -76,26 +76,30 @@ class Direction:
         if self.is_over or self._end is not None:
             return
         net = self.network
-        quality, now = net.quality(self.way), net.loop.time()
+        loop = net.loop
+        quality = net.qualities.get(self.way, net.usual) if net.qualities else net.usual
+        now = loop._now
         self._free_at = max(self._free_at, now) + len(data) / quality.bytes_per_s
         at = self._free_at + quality.latency_s + net.random.random() * quality.spread_s
         self._last_at = at = max(self._last_at, at)
         self._flying.append(data)
-        net.loop.call_at(at, self._arrive, context=self.there.context)
+        loop.call_at(at, self._arrive, context=self.there.context)
 
     def _arrive(self) -> None:
         if self.is_over:
             return
-        if self.network.is_blocked(self.way):
+        net = self.network
+        if net.blocked and self.way in net.blocked:
             self._waiting += 1
-            self.network.held.setdefault(self.way, []).append(self)
+            net.held.setdefault(self.way, []).append(self)
             return
-        if self.not_before > self.network.loop.time():
-            self.network.loop.call_at(self.not_before, self._arrive, context=self.there.context)
+        if self.not_before and self.not_before > net.loop.time():
+            net.loop.call_at(self.not_before, self._arrive, context=self.there.context)
             return
         if self._flying:
             self.deliver(self._flying.popleft())
-        self._end_if_empty()
+        if self._end is not None:
+            self._end_if_empty()
 
     def heal(self) -> None:
         for _ in range(self._waiting):
@@ -114,7 +118,8 @@ class Direction:
             )
 
     def _end_if_empty(self) -> None:
-        if self._end is not None and not self._flying and not self.is_over:
+        assert self._end is not None
+        if not self._flying and not self.is_over:
             self.is_over = True
             self._end()
 
