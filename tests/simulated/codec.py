@@ -1,7 +1,7 @@
 """
 aiokafka's schemas as straight code: what a schema says field by field, and again for each value, is written out once.
 
-A model spends most of its time on them otherwise. `test_codec.py` compares the bytes.
+Model and product spend most of a run's time on them otherwise. `test_codec.py` compares the bytes.
 """
 
 from __future__ import annotations
@@ -249,22 +249,45 @@ class _Encoder(_Code):
 
 
 @functools.cache
-def decoder(kind: Any) -> Callable[[bytes, int], Any]:
-    """Return what reads a struct of a *kind*, one of aiokafka's classes of structs, from bytes and an offset on."""
+def reader(kind: Any) -> Callable[[bytes, int], tuple[Any, int]]:
+    """
+    Return what reads a struct of a *kind*, one of aiokafka's classes of structs, from bytes and an offset on, and says
+    where it ends.
+    """
     code = _Decoder()
     names = code.fields(kind.SCHEMA.fields)
     values = ", ".join(f"{field!r}: {name}" for field, name in zip(kind.SCHEMA.names, names, strict=True))
     made = code.made("data, at", f"return {{{values}}}, at")
 
-    def decode(data: bytes, at: int) -> Any:
+    def read(data: bytes, at: int) -> tuple[Any, int]:
         values, end = made(data, at)
-        if end != len(data):
-            raise ValueError(f"{kind.__name__} ends at {end} of {len(data)} bytes")
         found = object.__new__(kind)
         found.__dict__ = values
+        return found, end
+
+    return read
+
+
+@functools.cache
+def decoder(kind: Any) -> Callable[[bytes, int], Any]:
+    """Return what reads a struct that all bytes from an offset on belong to."""
+    read = reader(kind)
+
+    def decode(data: bytes, at: int) -> Any:
+        found, end = read(data, at)
+        if end != len(data):
+            raise ValueError(f"{kind.__name__} ends at {end} of {len(data)} bytes")
         return found
 
     return decode
+
+
+def decoded(kind: Any, data: BytesIO | bytes) -> Any:
+    """Return the struct that comes next in *data*, as aiokafka's `Struct.decode`."""
+    stream = BytesIO(data) if isinstance(data, bytes) else data
+    found, end = reader(kind)(stream.getvalue(), stream.tell())
+    stream.seek(end)
+    return found
 
 
 @functools.cache

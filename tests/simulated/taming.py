@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from aiokafka.protocol.struct import Struct
 from prometheus_client import Metric, ProcessCollector
 
 from mm2py import daemon
@@ -19,6 +20,7 @@ from mm2py.pipeline.copy import epoch as copying
 from mm2py.rest import server
 from mm2py.telemetry import metrics
 from mm2py.wire import addresses
+from tests.simulated.codec import decoded, encoded
 from tests.simulated.epochs import NoSpark, SimEpochs
 from tests.simulated.http import open_listener
 from tests.simulated.loop import HOST, Host
@@ -76,6 +78,9 @@ def tamed(seed: int) -> Iterator[None]:
             (copying, "_cpu_s", lambda: 0.0),
             (copying, "_rss_bytes", lambda: 0),
             (addresses, "socket", SocketModule),
+            # The same bytes, for a fraction of the time.
+            (Struct, "encode", encoded),
+            (Struct, "decode", classmethod(decoded)),
             (server, "open_listener", open_listener),
             (random, "Random", Seeded),
             (secrets, "token_hex", lambda n=8: f"{draw.getrandbits(n * 8):0{n * 2}x}"),

@@ -11,7 +11,7 @@ from aiokafka.protocol.types import Array, Boolean, Bytes, CompactBytes, Float64
 
 from mm2py.wire.requests import Uuid
 from tests.simulated import requests
-from tests.simulated.codec import decoder, encoder
+from tests.simulated.codec import decoded, decoder, encoder
 
 
 _STRUCTS = [struct for struct, _ in requests.STRUCTS.values()]
@@ -49,6 +49,17 @@ def test_bytes_are_those_of_the_schema(kind: Any) -> None:
         assert encoder(kind)(struct) == raw
         assert decoder(kind)(b"head" + raw, 4) == kind.decode(BytesIO(raw))
         assert encoder(kind)(decoder(kind)(raw, 0)) == raw
+
+
+def test_what_follows_a_struct_is_left_in_the_stream() -> None:
+    """As aiokafka leaves it: a header is read, then the answer after it."""
+    kind = requests.STRUCTS[0, 7][0]
+    raw = kind(None, -1, 1_000, []).encode()
+    stream = BytesIO(memoryview(b"head" + raw + b"more"))
+    stream.seek(4)
+
+    assert decoded(kind, stream) == kind.decode(BytesIO(raw))
+    assert stream.read() == b"more"
 
 
 def test_what_is_left_over_is_noticed() -> None:
