@@ -44,6 +44,10 @@ class Line:
 
     def received(self, data: bytes) -> None:
         """Take bytes; a whole request is worked on when those before it are answered."""
+        if not self._bytes and len(data) > 4 and _SIZE.unpack_from(data)[0] == len(data) - 4:
+            self._queue.append(data[4:])  # as it is nearly always
+            self._go_on()
+            return
         self._bytes += data
         while len(self._bytes) >= 4:
             (size,) = _SIZE.unpack_from(self._bytes)

@@ -26,17 +26,30 @@ _REPLACED = ("cli/", "client/", "verify/", "devkit/", "pipeline/spark/", "pipeli
 def codes_in(answer: Any) -> Iterator[int]:
     """Return the error codes in an answer, wherever its schema has one."""
     names = answer.SCHEMA.names
-    for name, kind in zip(names, answer.SCHEMA.fields, strict=True):
-        yield from _codes(name, kind, getattr(answer, name))
+    for at, within in _coded(answer.SCHEMA):
+        yield from _codes(getattr(answer, names[at]), within)
 
 
-def _codes(name: str, kind: Any, value: Any) -> Iterator[int]:
-    if name == "error_code":
+def _codes(value: Any, within: Any) -> Iterator[int]:
+    if within is None:
         yield int(value)
-    elif isinstance(kind, Array) and isinstance(kind.array_of, Schema):
-        for row in value or ():
-            for inner, inner_kind, field in zip(kind.array_of.names, kind.array_of.fields, row, strict=False):
-                yield from _codes(inner, inner_kind, field)
+        return
+    for row in value or ():
+        for at, deeper in within:
+            if at < len(row):
+                yield from _codes(row[at], deeper)
+
+
+@functools.cache
+def _coded(schema: Any) -> tuple[tuple[int, Any], ...]:
+    """Return which fields of a row have codes: None for one that is a code, else where rows within it have them."""
+    found: list[tuple[int, Any]] = []
+    for at, (name, kind) in enumerate(zip(schema.names, schema.fields, strict=True)):
+        if name == "error_code":
+            found.append((at, None))
+        elif isinstance(kind, Array) and isinstance(kind.array_of, Schema) and (within := _coded(kind.array_of)):
+            found.append((at, within))
+    return tuple(found)
 
 
 @functools.cache

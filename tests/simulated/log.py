@@ -94,7 +94,7 @@ class Partition:
     @property
     def stable(self) -> int:
         """The last stable offset."""
-        return min([self.high_watermark, *self.open.values()])
+        return min(self.high_watermark, *self.open.values()) if self.open else self.high_watermark
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
         """Whether the leader knows of an open transaction of that producer, so that no coordinator is asked of it."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.herder.overrides import Wanted
+from mm2py.model.state import MirrorView
 from tests.simulated import settings
 from tests.simulated.faults.kind import duration
 from tests.simulated.http import Answer, ask
@@ -183,11 +184,14 @@ class Operators:
 
     # What must come of it.
 
-    def forgotten(self, node: SimNode, calm_since: float) -> list[str]:
-        """Return what a node does not show of what operators asked for, though it has been able to hear of it."""
+    def forgotten(self, node: SimNode, view: MirrorView, calm_since: float) -> list[str]:
+        """
+        Return what a node, whose *view* is given, does not show of what operators asked for, though it has been able to
+        hear of it.
+        """
         now = self._world.loop.time()
         control = node.node.control if node.node is not None else None
-        if control is None or FLOW not in {it.flow for it in node.view().flows}:
+        if control is None or FLOW not in {it.flow for it in view.flows}:
             return []
         overrides, found = control.overrides(FLOW), []
         for what, (at, value) in self._known.items():

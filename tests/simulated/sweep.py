@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import json
 import os
 import select
@@ -12,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 import attrs
 import psutil
 
+from tests.simulated import codec, requests
 from tests.simulated.options import Options
 from tests.simulated.world import Result, execute
 
@@ -78,6 +81,7 @@ def run_apart(options: Options, *, keeps: bool = False, broken: Callable[[], Non
 
 def run_all(runs: Iterable[Run], *, jobs: int = 1) -> Iterator[tuple[Run, Result]]:
     """Do so many *runs* at a time, and return each with its result as it ends."""
+    _prepare()
     left, children = iter(runs), dict[int, _Child]()
     while True:
         while len(children) < jobs and (run := next(left, None)) is not None:
@@ -92,6 +96,17 @@ def run_all(runs: Iterable[Run], *, jobs: int = 1) -> Iterator[tuple[Run, Result
                 yield child.run, child.result()
         for child in children.values() if not ready else ():
             child.end_if_late()
+
+
+@functools.cache
+def _prepare() -> None:
+    """Make what each run needs before there are any: schemas as code, and a heap that no collection looks through."""
+    for kind, _ in requests.STRUCTS.values():
+        for struct in (kind, kind.RESPONSE_TYPE):
+            codec.reader(struct)
+            codec.encoder(struct)
+    gc.collect()
+    gc.freeze()
 
 
 def _run(run: Run, writer: int) -> None:

@@ -110,9 +110,10 @@ class Views:
         self._asked_at = self._world.loop.time()
         for node in self._world.nodes.values():
             if node.is_able and node.node is not None:
-                for lie in self._lies(node, node.view()):
+                view = node.view()
+                for lie in self._lies(node, view):
                     self._world.checker.fail(f"{node.name} says {lie}")
-                for lost in self._world.operators.forgotten(node, self.calm_since):
+                for lost in self._world.operators.forgotten(node, view, self.calm_since):
                     self._world.checker.fail(f"at {node.name} {lost}")
 
     def _lies(self, node: SimNode, view: MirrorView) -> Iterator[str]:

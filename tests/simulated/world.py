@@ -316,7 +316,7 @@ class World:
         await asyncio.sleep(_REMEMBERED_S)
         for node in self.nodes.values():
             node.start()
-            for lost in self.operators.forgotten(node, self.views.calm_since):
+            for lost in self.operators.forgotten(node, node.view(), self.views.calm_since):
                 self.checker.fail(f"at peace, at {node.name} {lost}")
 
     async def _be_quiet(self, until: float) -> None:
