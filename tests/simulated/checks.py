@@ -72,6 +72,12 @@ class Copied:
         within = count - (last + 1 - max(first, downstream_end))
         return within if first < downstream_end else min(within, self.marks[at - 1][1] if at else 0)
 
+    def read_by(self, downstream: int) -> int:
+        """Return how many source records who has read on to *downstream* has read, if some of them come once more."""
+        at = bisect.bisect_left(self.marks, (downstream,))
+        within = self.upto(downstream) if at < len(self.marks) and self.marks[at][2] < downstream else 0
+        return max((within, *(count for _, count, _ in self.marks[:at])))
+
     def next_from(self, downstream: int) -> int:
         """Return the number of the source record that who reads on at *downstream* gets, the end's if none is left."""
         at = bisect.bisect_left(self.marks, (downstream,))

@@ -63,7 +63,7 @@ class Failback:
         offset = self._draw.randint(at, max(at, partition.stable))
         cluster.coordinator.group(_NAME).offsets[partition.topic, partition.number] = offset, ""
         key = name, source.number
-        read = copied.upto(offset) if is_away else copied.before(offset)
+        read = copied.read_by(offset) if is_away else copied.before(offset)
         self._read[key] = max(read, self._read.get(key, 0))
         if not is_away:
             self._stood[key] = offset
