@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from mm2py.core.offsets.known_offsets import KnownOffsets, is_void, stored_index
+from mm2py.core.offsets.known_offsets import KnownOffsets, follow_back, is_void, stored_index
 from mm2py.core.offsets.stored_runs import changed_chunks, chunk_count, cut_chunk
 from mm2py.core.offsets.translation import RunIndex, Translation, Untranslated
 from mm2py.model.epoch import Ended, PartitionOutcome
@@ -119,6 +119,10 @@ class Translations:
                 self._runs -= len(known.index) if known.index is not None else 0
                 known.index = stored_index(kept or (), position)
                 self._runs += len(known.index) if known.index is not None else 0
+            else:
+                before = len(known.index)
+                follow_back(known.index, position)
+                self._runs += len(known.index) - before
         self._is_ready = True
 
     def account(self, outcome: PartitionOutcome, begun_at: int) -> None:

@@ -68,7 +68,8 @@ def stored_index(kept: Iterable[KeptChunk], position: Position) -> RunIndex | No
     Make the index of a partition of what was *kept* of it and of its *position*; None where there is nothing to tell.
 
     What was kept of another topic of the name is of no use, nor what was kept before the target lost records, even if
-    they are copied again by now. Java's position leaves the index as it is: what Java copied lies behind its end.
+    they are copied again by now; and what an operator has set a position back before, only up to there. Java's position
+    leaves the index as it is: what Java copied lies behind its end.
     """
     index = put_together(one for one in kept if not is_other_topic(one.topic_id, position.topic_id))
     if index is not None:
@@ -78,8 +79,17 @@ def stored_index(kept: Iterable[KeptChunk], position: Position) -> RunIndex | No
     end = position.downstream + 1
     if index is None or is_void(index, position):
         return RunIndex(position.next_upstream, end, is_origin=position.downstream < 0)
+    follow_back(index, position)
     index.take(position.next_upstream, (), position.next_upstream, end)
     return index
+
+
+def follow_back(index: RunIndex, position: Position) -> None:
+    """Forget where records went that are copied once more by a *position* that was set back: to groups, where they come
+    last would be the place now, and where they came first again after a restart.
+    """
+    if position.downstream is not None and index.is_set_back(position.next_upstream, position.downstream + 1):
+        index.go_back(position.next_upstream, position.downstream + 1)
 
 
 def is_void(known: RunIndex | SyncSlots, position: Position) -> bool:

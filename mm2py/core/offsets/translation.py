@@ -225,6 +225,15 @@ class RunIndex:
             self._cut(upstream)
         self.go_on(upstream, end)
 
+    def is_set_back(self, upstream: int, end: int) -> bool:
+        """Whether records from *upstream* on are copied once more, to *end* of the target or after it: known ones went
+        before that.
+        """
+        if upstream >= self.covered_to or end < self.end:
+            return False
+        last = next((at for at in reversed(range(len(self))) if self.spans[at] == self.counts[at]), None)
+        return last is not None and self.starts[last] + self.spans[last] > upstream
+
     def _take_one_by_one(self, begun_at: int, runs: Runs) -> None:
         for run in runs:
             self._take_ascending(min(begun_at, run.upstream), Runs([run]))

@@ -133,6 +133,18 @@ def test_a_second_life_gives_up_what_another_node_has_copied_again() -> None:
     assert frozen._runs == 1
 
 
+def test_a_second_life_gives_up_what_an_operator_has_set_back() -> None:
+    """It was stopped, and its offsets were altered: what is in memory counts as little as what is stored."""
+    translations = begun()
+    translations.account(outcome(Run(0, 0, 100), position=100), 0)
+    stored = restarted(translations, position=50, downstream=99)
+    translations.adopt({SOURCE: Position(SOURCE, 50, 99, "one")}, REMOTE_OF)
+
+    for one in (translations, stored):
+        assert one.downstream(SOURCE, 49) == Translated(49)
+        assert one.downstream(SOURCE, 80) == Translated(100, Precision.END)
+
+
 def test_a_second_life_gives_up_what_is_void_by_the_position_alone() -> None:
     """The other node removed what was known, and was killed before it had written where the new copy's records go."""
     frozen = begun()
