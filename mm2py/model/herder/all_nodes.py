@@ -24,6 +24,9 @@ from mm2py.model.state import (
 
 
 _RUNNING: Final = (FlowState.RUNNING, FlowState.HAS_FAILURES)
+#: A report of a node as old as this, which reports every ten seconds or more often, says nothing of its lag now. Nodes
+#: that cannot write reports themselves do not read those of others, and none counts as silent for that.
+_OLD_MS: Final = 30_000
 
 
 def node_view(
@@ -138,6 +141,8 @@ def _tells_lag(view: FlowView, node: NodeView) -> bool:
     """Whether it is known how far a node is behind, if it copies; one that runs without partitions has none to copy."""
     if not node.assigned:
         return True
+    if node.heard_ms is not None and node.heard_ms > _OLD_MS:
+        return False
     state, partitions = (view.state, len(view.partitions)) if node.is_this else (node.state, node.partitions)
     return (node.is_this or node.is_counted) and (partitions > 0 or state in _RUNNING)
 

@@ -116,8 +116,21 @@ def test_a_flow_is_level_when_all_of_its_nodes_are(
         ({"state": FlowState.RUNNING, "partitions": 0, "lag": None}, True),
         ({"state": FlowState.STARTING, "partitions": 0, "lag": None, "assigned": ()}, True),
         ({"answers": False}, False),
+        ({"heard_ms": 9_000}, True),
+        ({"heard_ms": 31_000}, False),
+        ({"heard_ms": 31_000, "assigned": (), "partitions": 0}, True),
     ],
-    ids=["it copies", "it starts", "it stopped", "it has no partitions", "it has no tasks", "it is silent"],
+    ids=[
+        "it copies",
+        "it starts",
+        "it stopped",
+        "it has no partitions",
+        "it has no tasks",
+        "it is silent",
+        "it reported a moment ago",
+        "its report is old",
+        "its report is old, and it has no tasks",
+    ],
 )
 def test_a_lag_is_exact_once_each_node_that_copies_has_told_its_own(change: dict[str, Any], is_exact: bool) -> None:
     """One that starts has not read where its partitions are: they may be far behind."""
