@@ -82,10 +82,11 @@ class GroupMembers:
 
 @attrs.frozen
 class CommittedOffset:
-    """A group's committed offset for a partition."""
+    """A group's committed offset for a partition. `topic_id` says of which topic of the name it is, None if unknown."""
 
     offset: int
     metadata: str = ""
+    topic_id: str | None = attrs.field(default=None, eq=False)
 
 
 class OffsetAtTarget(enum.Enum):

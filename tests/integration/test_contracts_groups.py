@@ -18,9 +18,10 @@ from mm2py.wire.groups.requests import (
     FindCoordinatorRequest_v4,
     HeartbeatRequest_v3,
     ListGroupsRequest_v5,
+    OffsetCommitRequest_v10,
     OffsetFetchRequest_v8,
 )
-from mm2py.wire.requests import answer, flexible
+from mm2py.wire.requests import MetadataRequest_v11, answer, flexible
 from tests.support.contracts import Side, contract
 from tests.support.eventually import eventually
 
@@ -72,6 +73,34 @@ async def member(it: Side, by: int = 0, **more: Any) -> tuple[int, str]:
     answer = await it.ask(join(it, asked.member_id, **more), by=by)
     await it.ask(sync(it, answer.generation_id, answer.member_id, {answer.member_id: b"share"}), by=by)
     return answer.generation_id, answer.member_id
+
+
+def commit_by_ids(
+    it: Side, *rows: tuple[str, int, int], generation: int = -1, member: str = "", text: str = "text"
+) -> OffsetCommitRequest_v10:
+    topics = [(topic_id, [(number, offset, -1, text, {})], {}) for topic_id, number, offset in rows]
+    return OffsetCommitRequest_v10(it.prefix, generation, member, None, topics, {})
+
+
+@contract
+async def test_offsets_by_topic_ids(it: Side) -> None:
+    """An offset for a topic that was deleted is refused, though another one has its name by now."""
+    name = it.prefix
+    former = await it.known(name, 2)
+    await found(it)
+    await it.ask(commit_by_ids(it, (former, 0, 5), generation=3, member="m"))
+    await it.ask(commit_by_ids(it, (former, 0, 5)))
+    await it.ask(commit_by_ids(it, (former, 9, 5)))
+    await it.ask(commit_by_ids(it, (former, 1, 5), text="x" * 5_000))
+    await it.ask(commit_by_ids(it, (former, 1, 5), generation=3, member="m"))
+    await shown(it)
+    await it.ask(DeleteTopicsRequest_v1([name], 30_000))
+    gone = MetadataRequest_v11([(None, name, {})], False, False, {})
+    await it.read(gone, notes=lambda answer: answer.topics[0][0])
+    present = await it.known(name, 2)
+    await it.ask(commit_by_ids(it, (former, 0, 7)))
+    await it.ask(commit_by_ids(it, (present, 1, 3)))
+    await shown(it)
 
 
 @contract

@@ -19,14 +19,18 @@ from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnre
 from mm2py.model.acl import Operation, operations_of
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset, GroupDescription, GroupListing, GroupType
+from mm2py.model.topic import is_other_topic
 from mm2py.wire.answers import by_asked
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of, needs_lookup
 from mm2py.wire.groups.requests import (
+    NO_GENERATION,
+    NO_MEMBER,
     ConsumerGroupDescribeRequest,
     DescribeGroupsRequest,
     FindCoordinatorsRequest,
     ListGroupsRequest,
+    OffsetCommitByIdsRequest,
     OffsetFetchRequest,
 )
 from mm2py.wire.patience import Patience, may_last
@@ -39,9 +43,6 @@ Offsets = Mapping[TopicPartition, CommittedOffset]
 _PURPOSE = "groups"
 _GROUPS_PER_REQUEST = 500
 _NO_OFFSET = -1
-#: An admin's commit comes from no generation and no member; a coordinator accepts it only while the group is empty.
-_NO_GENERATION = -1
-_NO_MEMBER = ""
 _DEFAULT_RETENTION = -1
 _CONSUMER_PROTOCOL = "consumer"
 #: The version of DescribeGroups from which on it tells what one may do (KIP-430).
@@ -200,26 +201,18 @@ class Groups:
         """
         Commit *offsets* for an empty group; return per partition None or the broker's error.
 
-        A group that has members is refused with UNKNOWN_MEMBER_ID: that is Kafka's own compare-and-set. *may_send* is
-        asked right before each attempt; if it says no at the first one, the error is OPERATION_NOT_ATTEMPTED.
+        A group that has members is refused with UNKNOWN_MEMBER_ID: that is Kafka's own compare-and-set. An offset of a
+        topic whose name another one has by now is refused with UNKNOWN_TOPIC_ID. *may_send* is asked right before each
+        attempt; if it says no at the first one, the error is OPERATION_NOT_ATTEMPTED.
         """
-        topics: dict[str, list[tuple[int, int, str]]] = {}
-        for tp, committed in offsets.items():
-            topics.setdefault(tp.topic, []).append((tp.partition, committed.offset, committed.metadata))
-        rows = list(topics.items())
-        request = OffsetCommitRequest(group, _NO_GENERATION, _NO_MEMBER, _DEFAULT_RETENTION, rows)
         name, failures = "OffsetCommit", list[Failure]()
 
         async def commit(node: int, _groups: Sequence[str]) -> Mapping[str, dict[TopicPartition, int] | Failure]:
-            if not may_send():
-                return {group: self._error(ErrorCode.OPERATION_NOT_ATTEMPTED, name, group)}
-            response = await self._send(node, request)
-            if isinstance(response, Failure):
-                failures.append(response)
-                return {group: response}
-            codes = {
-                TopicPartition(topic, number): code for topic, rows in response.topics for number, code, *_ in rows
-            }
+            codes = await self._commit_at(node, group, offsets, may_send)
+            if isinstance(codes, Failure):
+                if codes.code != ErrorCode.OPERATION_NOT_ATTEMPTED:
+                    failures.append(codes)
+                return {group: codes}
             # A coordinator that moved says so in each partition's code.
             moved = next((code for code in codes.values() if needs_lookup(code)), None)
             if moved is None:
@@ -234,6 +227,46 @@ class Groups:
         silent = int(ErrorCode.UNKNOWN_SERVER_ERROR)
         codes = {tp: answer.get(tp, silent) for tp in offsets}
         return {tp: self._error(code, name, f"{group} {tp}") if code else None for tp, code in codes.items()}
+
+    async def _commit_at(
+        self, node: int, group: str, offsets: Offsets, may_send: Callable[[], bool]
+    ) -> dict[TopicPartition, int] | Failure:
+        """Commit *offsets* once; return per partition the broker's error code."""
+        if not may_send():
+            return self._error(ErrorCode.OPERATION_NOT_ATTEMPTED, "OffsetCommit", group)
+        names = {it.topic_id: tp.topic for tp, it in offsets.items()}
+        if None in names:
+            return await self._commit_by_names(node, group, offsets, may_send)
+        response = await self._send(node, OffsetCommitByIdsRequest(group, offsets))
+        if not isinstance(response, Failure):
+            rows = ((names.get(topic_id, ""), some) for topic_id, some, *_ in response.topics)
+            return {TopicPartition(topic, number): code for topic, some in rows for number, code, *_ in some}
+        if response.code != ErrorCode.UNSUPPORTED_VERSION:
+            return response
+        return await self._commit_by_names(node, group, offsets, may_send)
+
+    async def _commit_by_names(
+        self, node: int, group: str, offsets: Offsets, may_send: Callable[[], bool]
+    ) -> dict[TopicPartition, int] | Failure:
+        """Do so at a broker before 4.1: a topic that is replaced after this look gets what was meant for it."""
+        await self._cluster.refresh_metadata({tp.topic for tp in offsets})
+        topics: dict[str, list[tuple[int, int, str]]] = {}
+        codes: dict[TopicPartition, int] = {}
+        for tp, it in offsets.items():
+            if is_other_topic(it.topic_id, self._cluster.topic_id(tp.topic)):
+                codes[tp] = int(ErrorCode.UNKNOWN_TOPIC_ID)
+            else:
+                topics.setdefault(tp.topic, []).append((tp.partition, it.offset, it.metadata))
+        if not topics:
+            return codes
+        if not may_send():
+            return self._error(ErrorCode.OPERATION_NOT_ATTEMPTED, "OffsetCommit", group)
+        request = OffsetCommitRequest(group, NO_GENERATION, NO_MEMBER, _DEFAULT_RETENTION, list(topics.items()))
+        response = await self._send(node, request)
+        if isinstance(response, Failure):
+            return response
+        answered = {TopicPartition(topic, number): code for topic, rows in response.topics for number, code, *_ in rows}
+        return codes | answered
 
     # Coordinators.
 

@@ -10,7 +10,7 @@ static members (KIP-345) only how they join.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from aiokafka.errors import IncompatibleBrokerVersion
@@ -26,12 +26,17 @@ from aiokafka.protocol.commit import OffsetFetchRequest_v3
 from aiokafka.protocol.coordination import FindCoordinatorRequest_v1
 from aiokafka.protocol.types import Array, Boolean, Bytes, Int8, Int16, Int32, Int64, Schema, String
 
+from mm2py.model.flow import TopicPartition
+from mm2py.model.group import CommittedOffset
 from mm2py.wire.requests import THROTTLE, Uuid, answer, by_topic, flexible, rows
 
 
 #: What a coordinator is looked up for.
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
+#: An admin's commit comes from no generation and no member; a coordinator accepts it only while the group is empty.
+NO_GENERATION: Final = -1
+NO_MEMBER: Final = ""
 
 
 _COORDINATORS = rows(
@@ -292,6 +297,51 @@ class OffsetFetchRequest(Request[OffsetFetchRequest_v3 | OffsetFetchRequest_v8])
             return request_struct_class(groups, False, {})  # noqa: FBT003 - a field of the protocol
         (group,) = _only_one(self._groups, "OffsetFetch v8, which came with Kafka 3.0")
         return request_struct_class(group, None)
+
+
+_NO_EPOCH: Final = -1
+
+
+_BY_ID = ("topic_id", Uuid)
+_DONE = rows("topics", _BY_ID, rows("partitions", ("partition", Int32), ("error_code", Int16)))
+_COMMITS = rows(
+    "topics",
+    _BY_ID,
+    rows("partitions", ("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", String())),
+)
+
+
+class OffsetCommitRequest_v10(RequestStruct):  # noqa: N801
+    """Topics by their ids (KIP-848): an offset of one that is gone is refused, whatever has its name by now."""
+
+    API_KEY = 8
+    API_VERSION = 10
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = answer(8, 10, flexible(THROTTLE, _DONE))
+    SCHEMA = flexible(
+        ("group", String()),
+        ("generation_id", Int32),
+        ("member_id", String()),
+        ("group_instance_id", String()),
+        _COMMITS,
+    )
+
+
+class OffsetCommitByIdsRequest(Request[OffsetCommitRequest_v10]):
+    """An admin's commit of *offsets*, each of which says of which topic it is; brokers from 4.1 on take it."""
+
+    API_KEY = 8
+
+    def __init__(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        self._group = group
+        self._topics: dict[str | None, list[Any]] = {}
+        for tp, it in offsets.items():
+            row: Any = tp.partition, it.offset, _NO_EPOCH, it.metadata, {}
+            self._topics.setdefault(it.topic_id, []).append(row)
+
+    def build(self, request_struct_class: Any) -> Any:
+        topics: list[Any] = [(topic_id, some, {}) for topic_id, some in self._topics.items()]
+        return request_struct_class(self._group, NO_GENERATION, NO_MEMBER, None, topics, {})
 
 
 def _only_one(groups: Sequence[str], needed: str) -> Sequence[str]:

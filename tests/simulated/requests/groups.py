@@ -15,6 +15,7 @@ from mm2py.wire.groups.requests import (
     DescribeGroupsRequest_v4,
     HeartbeatRequest_v3,
     ListGroupsRequest_v5,
+    OffsetCommitRequest_v10,
     OffsetFetchRequest_v8,
 )
 from tests.simulated.coordination import Caller, Group, GroupState, Joining
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 _UNKNOWN = -(2**31)
 #: offset.metadata.max.bytes.
 _LONGEST_TEXT = 4096
-#: Since which versions a commit's answer says for how long its client is throttled, a description what the client may
-#: do and who is a static member, a list in which state a group is, and an answer has the offsets of many groups.
-_THROTTLED, _OPERATIONS, _INSTANCES, _STATES, _MANY = 3, 3, 4, 4, 8
+#: Since which versions a commit's answer says for how long its client is throttled, and topics have their ids there, a
+#: description what the client may do and who is a static member, a list in which state a group is, and an answer has
+#: the offsets of many groups.
+_THROTTLED, _BY_IDS, _OPERATIONS, _INSTANCES, _STATES, _MANY = 3, 10, 3, 4, 4, 8
 _CLASSIC, _CONSUMER = "classic", "consumer"
 
 
@@ -154,24 +156,31 @@ def _fetch_offsets(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
 
 def _commit(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
     cluster = broker.cluster
-    code, found = _group(broker, it.consumer_group)
-    caller = Caller(it.consumer_group_generation_id, it.consumer_id, None)
-    code = int(code or cluster.coordinator.commit(found, caller))
+    has_ids = it.API_VERSION >= _BY_IDS
+    tags: tuple[Any, ...] = ({},) if has_ids else ()
+    name, generation, member = (getattr(it, field) for field in it.SCHEMA.names[:3])
+    code, found = _group(broker, name)
+    code = int(code or cluster.coordinator.commit(found, Caller(generation, member, None)))
+    if has_ids and code == ErrorCode.ILLEGAL_GENERATION and name not in cluster.coordinator.groups:
+        code = int(ErrorCode.GROUP_ID_NOT_FOUND)
+    unknown = int(ErrorCode.UNKNOWN_TOPIC_ID if has_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     topics = []
-    for topic, rows in it.topics:
+    for called, rows, *_ in it.topics:
+        known = cluster.by_id.get(called) if has_ids else cluster.topics.get(called)
         codes = []
-        for number, offset, text in rows:
+        for number, offset, *rest in rows:
+            text = rest[1] if has_ids else rest[0]
             own = code
-            if cluster.partition(topic, number) is None:
-                own = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if known is None or number >= len(known.partitions):
+                own = unknown if known is None else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             elif not code and len(text or "") > _LONGEST_TEXT:
                 own = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             elif not code:
                 found = cluster.coordinator.group(found.name)
-                found.offsets[topic, number] = offset, text or ""
-            codes.append((number, own))
-        topics.append((topic, codes))
-    return it.RESPONSE_TYPE(0, topics) if it.API_VERSION >= _THROTTLED else it.RESPONSE_TYPE(topics)
+                found.offsets[known.name, number] = offset, text or ""
+            codes.append((number, own, *tags))
+        topics.append((called, codes, *tags))
+    return it.RESPONSE_TYPE(0, topics, *tags) if it.API_VERSION >= _THROTTLED else it.RESPONSE_TYPE(topics)
 
 
 KINDS = (
@@ -183,5 +192,5 @@ KINDS = (
     Kind(_describe_consumer_groups, (ConsumerGroupDescribeRequest_v0,)),
     Kind(_list_groups, (ListGroupsRequest_v2, ListGroupsRequest_v5)),
     Kind(_fetch_offsets, (OffsetFetchRequest_v3, OffsetFetchRequest_v8)),
-    Kind(_commit, (OffsetCommitRequest_v2, OffsetCommitRequest_v3)),
+    Kind(_commit, (OffsetCommitRequest_v2, OffsetCommitRequest_v3, OffsetCommitRequest_v10)),
 )

@@ -17,6 +17,7 @@ from tests.support.fake_brokers import (
     DESCRIBE,
     FIND_COORDINATOR,
     LIST,
+    OFFSET_COMMIT,
     OFFSET_FETCH,
     OLD_VERSIONS,
     Answer,
@@ -27,7 +28,9 @@ from tests.support.fake_brokers import (
 )
 
 
-PLACE = TopicPartition("t", 0)
+PLACE, OTHER = TopicPartition("t", 0), TopicPartition("u", 0)
+#: Ids of topics: of the former and the present `PLACE`, and of `OTHER`.
+OLD, NEW, THIRD = (f"AAAAAAAAAAAAAAAAAAAAA{last}" for last in "Qgw")
 
 
 @pytest.fixture
@@ -239,6 +242,36 @@ async def test_a_commit_follows_its_coordinator_and_is_refused_for_members(
     assert brokers.committed("a") == {PLACE: 5}
     assert [error and error.name for error in refused.values()] == ["UNKNOWN_MEMBER_ID"]
     assert brokers.committed("busy") == {}
+
+
+async def test_an_offset_is_committed_for_the_topic_that_it_is_of(brokers: FakeBrokers, groups: Groups) -> None:
+    """
+    A topic is deleted and created again. What was meant for the former one is refused by the broker, which is told the
+    id; before a broker that takes names only its topics are asked for, and nothing is sent.
+    """
+    brokers.topics = {PLACE.topic: FakeTopic([FakePartition()], NEW), OTHER.topic: FakeTopic([FakePartition()], THIRD)}
+    both = {PLACE: CommittedOffset(5, "", OLD), OTHER: CommittedOffset(6, "", THIRD)}
+    refused = [await groups.commit("a", both)]
+    brokers.versions = {**brokers.versions, OFFSET_COMMIT: (2, 9)}
+    brokers.break_connections()
+    refused += [await groups.commit("b", both)]
+    brokers.requests.clear()
+    refused += [await groups.commit("c", {PLACE: CommittedOffset(5, "", OLD)})]
+
+    assert [error and error.name for answers in refused for error in answers.values()] == [
+        "UNKNOWN_TOPIC_ID", None, "UNKNOWN_TOPIC_ID", None, "UNKNOWN_TOPIC_ID",
+    ]  # fmt: skip
+    assert brokers.committed("a") == brokers.committed("b") == {OTHER: 6}
+    assert brokers.requests_of(OFFSET_COMMIT) == []
+
+
+async def test_an_offset_of_an_unknown_topic_is_committed_by_its_name(brokers: FakeBrokers, groups: Groups) -> None:
+    """Java's positions do not say to which topic records went."""
+    brokers.topics = {PLACE.topic: FakeTopic([FakePartition()], NEW), OTHER.topic: FakeTopic([FakePartition()], THIRD)}
+    written = await groups.commit("a", {PLACE: CommittedOffset(5), OTHER: CommittedOffset(6, "", OLD)})
+
+    assert [error and error.name for error in written.values()] == [None, "UNKNOWN_TOPIC_ID"]
+    assert brokers.committed("a") == {PLACE: 5}
 
 
 async def test_a_cluster_that_is_away_is_raised(brokers: FakeBrokers, groups: Groups) -> None:
