@@ -17,6 +17,7 @@ from mm2py.errors import Mm2Error
 from mm2py.model.flow import TopicPartition
 from mm2py.model.foreign import LONGEST_TOPIC
 from mm2py.model.kafka_text import pack_text, unpack_text, unpack_versioned
+from mm2py.model.positions import REMOTE_TOPIC_ID_HEADER, Headers, topic_id_in
 
 
 VERSION: Final = 0
@@ -43,7 +44,8 @@ class Checkpoint:
     """
     How far a group has read, at the source (`upstream`) and at the target (`downstream`): the next offset to read.
 
-    `remote` is the topic-partition at the target. It prints as Java's does.
+    `remote` is the topic-partition at the target, and `topic_id` of which topic of that name it is, if known. It prints
+    as Java's does.
     """
 
     group: str
@@ -51,6 +53,7 @@ class Checkpoint:
     upstream: int
     downstream: int
     metadata: str = ""
+    topic_id: str | None = attrs.field(default=None, eq=False)
 
     def __str__(self) -> str:
         return (
@@ -74,7 +77,13 @@ def encode_checkpoint(checkpoint: Checkpoint) -> tuple[bytes, bytes]:
     return checkpoint_key(checkpoint.group, checkpoint.remote), value
 
 
-def decode_checkpoint(key: bytes | None, value: bytes | None) -> Checkpoint:
+def checkpoint_headers(checkpoint: Checkpoint) -> tuple[tuple[str, bytes], ...]:
+    """Return the headers of the record of *checkpoint*, which Java does not read."""
+    topic_id = checkpoint.topic_id
+    return () if topic_id is None else ((REMOTE_TOPIC_ID_HEADER, topic_id.encode()),)
+
+
+def decode_checkpoint(key: bytes | None, value: bytes | None, headers: Headers = ()) -> Checkpoint:
     """Parse a record. Raise `MalformedCheckpointError` if it is invalid, or of an unknown version."""
     if key is None or value is None:
         raise MalformedCheckpointError("it has no key" if key is None else "it has no value")
@@ -89,4 +98,5 @@ def decode_checkpoint(key: bytes | None, value: bytes | None) -> Checkpoint:
     if len(topic) > LONGEST_TOPIC:
         raise MalformedCheckpointError("no topic has so long a name")
     metadata, _ = unpack_text(value, _VALUE.size, MalformedCheckpointError)
-    return Checkpoint(group, TopicPartition(topic, partition), upstream, downstream, metadata)
+    topic_id = topic_id_in(headers, REMOTE_TOPIC_ID_HEADER)
+    return Checkpoint(group, TopicPartition(topic, partition), upstream, downstream, metadata, topic_id)

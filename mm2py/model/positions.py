@@ -33,6 +33,7 @@ from mm2py.model.foreign import (
     whole,
     words,
 )
+from mm2py.model.topic import is_other_topic
 
 
 #: Where in the target's log the last replicated record is, in decimal.
@@ -98,6 +99,11 @@ class Position:
         """Name the remote topic, if that has no id."""
         return self if self.remote_topic_id is not None else attrs.evolve(self, remote_topic=remote_topic)
 
+    def is_of_others(self, topic_id: str | None, remote_topic_id: str | None) -> bool:
+        """Whether it is of another source or remote topic than those with these ids; an unknown one may be any."""
+        pairs = (self.topic_id, topic_id), (self.remote_topic_id, remote_topic_id)
+        return any(is_other_topic(own, other) for own, other in pairs)
+
     @property
     def producer_identity(self) -> tuple[int, int] | None:
         return self.producer.identity if self.producer is not None else None
@@ -154,9 +160,9 @@ def decode_position(
         source,
         max(0, offset + 1),
         _number(headers, DOWNSTREAM_HEADER),
-        _topic_id(headers, TOPIC_ID_HEADER),
+        topic_id_in(headers, TOPIC_ID_HEADER),
         _producer(headers, PRODUCER_HEADER),
-        _topic_id(headers, REMOTE_TOPIC_ID_HEADER),
+        topic_id_in(headers, REMOTE_TOPIC_ID_HEADER),
         _leader(headers),
         _number(headers, SEARCH_HEADER),
         _producer(headers, CLAIM_HEADER),
@@ -215,7 +221,8 @@ def _leader(headers: Headers) -> LeaderMark | None:
     return LeaderMark(epoch, since) if epoch <= INT32_MOST and since <= OFFSET_MOST else None
 
 
-def _topic_id(headers: Headers, name: str) -> str | None:
+def topic_id_in(headers: Headers, name: str) -> str | None:
+    """Return the topic id in the last header of that *name*; None if there is none, or it is invalid."""
     text = _last(headers, name)
     return text.decode() if text and _TOPIC_ID.fullmatch(text) else None
 

@@ -11,6 +11,7 @@ import attrs
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings
 from mm2py.connectors.checkpoint.group import CheckpointGroup
+from mm2py.connectors.offsets.translations import CopiedTopics
 from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
 from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint
 from mm2py.model.flow import TopicPartition
@@ -34,6 +35,8 @@ class Shift:
     why_not: Untranslated | None = None
     #: What came from a topic of another name than the policy tells.
     came_from: Mapping[TopicPartition, TopicPartition] = attrs.field(factory=dict)
+    #: Of which topics that is, topic by topic.
+    copied: Mapping[str, CopiedTopics] = attrs.field(factory=dict)
 
     async def refresh(self) -> None:
         """Know all that there is to know."""
@@ -49,6 +52,9 @@ class Shift:
         return Translated(max(0, offset + self.by_topic[place.topic]), self.precision)
 
     upstream = downstream
+
+    def topics_of(self, place: TopicPartition) -> CopiedTopics:
+        return self.copied.get(place.topic, CopiedTopics())
 
 
 NOTHING = Shift({})

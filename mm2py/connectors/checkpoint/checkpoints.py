@@ -17,14 +17,22 @@ from mm2py.connectors.checkpoint.own_moves import OwnMoves
 from mm2py.connectors.context import CheckpointContext
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.current_translations import CurrentTranslations
+from mm2py.connectors.offsets.translations import CopiedTopics
 from mm2py.connectors.plugins import policy_of, remote_names_of, topic_filter_of
 from mm2py.core.checkpoint.checkpoints import Emission, LogRange, judge_checkpoint
 from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
 from mm2py.errors import BrokerAnsweredError
-from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint, encode_checkpoint
+from mm2py.model.checkpoint import (
+    Checkpoint,
+    MalformedCheckpointError,
+    checkpoint_headers,
+    decode_checkpoint,
+    encode_checkpoint,
+)
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
 from mm2py.model.state import GroupOffsetView
+from mm2py.model.topic import is_other_topic
 from mm2py.policy.plugins import CustomClassError
 from mm2py.policy.replication import keeps_names
 from mm2py.storage.internal_topics import kept_log, small_segments
@@ -53,6 +61,9 @@ _NO_RANGE = "the target did not return its log's offsets"
 #: gone there. The group has not read up to it: carried on by the other direction, it would skip them there, too.
 _AT_LOG_START = "mm2py: log start"
 
+#: The ids of topics at one moment, by their names.
+_Ids = Mapping[str, str | None]
+
 
 @attrs.frozen
 class _Place:
@@ -65,6 +76,8 @@ class _Place:
     translation: Translation
     #: Whether its records came from the target.
     is_back: bool
+    #: For which topic of its name at the target that is; None if that is unknown.
+    topic_id: str | None = None
 
     @property
     def translated(self) -> Translated | None:
@@ -110,6 +123,7 @@ class Checkpoints:
         self._config = config = context.config
         self._passed_over = context.passed_over
         self._source = Groups(source)
+        self._at_source = source
         self._target = target
         self._policy = policy_of(config)
         self._name_remote = remote_names_of(config)
@@ -129,6 +143,8 @@ class Checkpoints:
         self._knows_history = True
         self._refused: set[str] = set()
         self._own_moves = OwnMoves(self._source)
+        #: The topics that groups read in the last round.
+        self._read_topics: frozenset[str] = frozenset()
 
     def last_of(self, group: str) -> dict[TopicPartition, int]:
         """Return the offsets at the target that the last checkpoints of *group* hold."""
@@ -168,7 +184,7 @@ class Checkpoints:
             async for records in chunks:
                 for record in records:
                     try:
-                        self._remember(decode_checkpoint(record.key, record.value))
+                        self._remember(decode_checkpoint(record.key, record.value, record.headers))
                     except MalformedCheckpointError as error:
                         malformed.append((record, error.reason))
                 await self._clock.sleep(0)  # there may be a million
@@ -191,8 +207,7 @@ class Checkpoints:
         if self.log.is_look_due:
             await self.log.look()
         await self._own_moves.describe()
-        committed_by = await self._source.committed(groups)
-        places = await self._places_of(committed_by)
+        committed_by, places = await self._find_places(groups)
         self._follow_places(places)
         back = {(place.group, place.source): place.committed.offset for place in places if place.is_back}
         await self._own_moves.take(back, committed_by)
@@ -252,6 +267,7 @@ class Checkpoints:
             place.committed.offset,
             min(translated.offset, held.end),
             place.committed.metadata,
+            place.topic_id,
         )
         emission = judge_checkpoint(
             last, new, end=held.end, is_exact=translated.is_exact, knows_history=self._knows_history
@@ -264,11 +280,61 @@ class Checkpoints:
         """Return the last checkpoints, except those beyond the current end of the target's log."""
         last = [checkpoint for by_remote in self._last.values() for checkpoint in by_remote.values()]
         ends = await self.ends_of({checkpoint.remote for checkpoint in last})
-        true = [it for it in last if it.downstream <= ends.get(it.remote, -1)]
+        true = [
+            it
+            for it in last
+            if it.downstream <= ends.get(it.remote, -1)
+            and not is_other_topic(it.topic_id, self._target.topic_id(it.remote.topic))
+        ]
         self._unwritten = {(it.group, it.remote) for it in last} - {(it.group, it.remote) for it in true}
         return _records(true, self._clock.wall_ms())
 
     # Reading.
+
+    async def _find_places(
+        self, groups: Collection[str]
+    ) -> tuple[Mapping[str, Offsets | BrokerAnsweredError], list[_Place]]:
+        """
+        Read and translate what *groups* have committed, as far as all of it is of the topics that there are.
+
+        A topic of the source may be deleted and created again between two of these steps, and a remote one after its
+        translations were made. So ids are asked for before offsets are read, and after they are translated.
+        """
+        while True:
+            asked = self._read_topics
+            before = await _ids(self._at_source, asked)
+            committed_by = await self._source.committed(groups)
+            self._read_topics = frozenset(filter(self._is_of_flow, _topics_in(committed_by.values())))
+            if self._read_topics <= asked:
+                break
+        places = await self._places_of(committed_by)
+        after = await _ids(self._at_source, self._read_topics)
+        there = await _ids(self._target, {place.remote.topic for place in places})
+        return committed_by, [self._checked(place, (before, after), there) for place in places]
+
+    def _is_of_flow(self, topic: str) -> bool:
+        """Whether offsets of a topic may be translated; of one that a custom class does not expect, `_place` tells."""
+        with suppress(CustomClassError):
+            return not self._policy.is_internal_topic(topic) and (
+                self._filter.takes_topic(topic) or self._is_from_target(topic)
+            )
+        return False
+
+    def _checked(self, place: _Place, here: tuple[_Ids, _Ids], there: _Ids) -> _Place:
+        """Return *place* with the id of its topic at the target, untranslated if any topic is another one by now."""
+        source, remote_id = place.source, there.get(place.remote.topic)
+        if place.is_back:
+            origin = self._back.source_of(source)
+            copied = self._back.topics_of(origin) if origin is not None else CopiedTopics()
+            source_id, topic_id = copied.remote_id, copied.source_id
+        else:
+            copied = self._forward.topics_of(source)
+            source_id, topic_id = copied.source_id, copied.remote_id
+        is_other = is_other_topic(topic_id, remote_id) or any(
+            is_other_topic(source_id, ids.get(source.topic)) for ids in here
+        )
+        translation = Untranslated.OTHER_TOPIC if is_other else place.translation
+        return attrs.evolve(place, translation=translation, topic_id=topic_id or remote_id)
 
     async def _places_of(self, committed_by: Mapping[str, Offsets | BrokerAnsweredError]) -> list[_Place]:
         """Translate what groups have committed. A group whose coordinator fails is skipped."""
@@ -300,10 +366,7 @@ class Checkpoints:
 
     async def _refresh_back(self, offsets_of_groups: Iterable[Offsets | BrokerAnsweredError]) -> None:
         """Refresh the reverse translation if a group reads topics that came from the target."""
-        topics = {
-            tp.topic for offsets in offsets_of_groups if not isinstance(offsets, BrokerAnsweredError) for tp in offsets
-        }
-        if any(map(self._is_from_target, topics)):
+        if any(map(self._is_from_target, _topics_in(offsets_of_groups))):
             await self._reach.done("read the way back", [self._config.flow.source], self._back.refresh)
 
     def _place(self, group: str, source: TopicPartition, committed: CommittedOffset) -> _Place | None:
@@ -379,7 +442,7 @@ class Checkpoints:
             if checkpoint is not None and offset is not None and is_wanted:
                 is_read = not place.is_back or offset <= checkpoint.downstream
                 metadata = checkpoint.metadata if is_read else _AT_LOG_START
-                wanted.setdefault(place.group, {})[place.remote] = CommittedOffset(offset, metadata)
+                wanted.setdefault(place.group, {})[place.remote] = CommittedOffset(offset, metadata, place.topic_id)
                 if place.is_back and place.translated is not None and place.translated.precision is not Precision.END:
                     back.setdefault(place.group, {})[place.source] = place.committed.offset
             view = _viewed(place, offset, held)
@@ -394,7 +457,21 @@ def _step_of(group: str) -> str:
 
 
 def _records(checkpoints: Iterable[Checkpoint], wall_ms: int) -> list[LogRecord]:
-    return [LogRecord(*encode_checkpoint(one), partition=_PARTITION, timestamp_ms=wall_ms) for one in checkpoints]
+    return [
+        LogRecord(*encode_checkpoint(one), checkpoint_headers(one), partition=_PARTITION, timestamp_ms=wall_ms)
+        for one in checkpoints
+    ]
+
+
+def _topics_in(offsets_of_groups: Iterable[Offsets | BrokerAnsweredError]) -> set[str]:
+    return {tp.topic for offsets in offsets_of_groups if not isinstance(offsets, BrokerAnsweredError) for tp in offsets}
+
+
+async def _ids(cluster: Cluster, topics: Collection[str]) -> _Ids:
+    """Return the ids that *topics* have now."""
+    if topics:
+        await cluster.refresh_metadata(topics)
+    return {topic: cluster.topic_id(topic) for topic in topics}
 
 
 def _viewed(place: _Place, offset: int | None, held: LogRange | None) -> GroupOffsetView:

@@ -21,6 +21,7 @@ from mm2py.core.checkpoint.checkpoints import AtTarget, Offsets, due_offsets, ju
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset, GroupDescription
+from mm2py.model.topic import is_other_topic
 from mm2py.telemetry.events import GroupOffsetsSynced, GroupSyncResumed, GroupSyncSkipped
 from mm2py.wire.error_codes import ErrorCode, is_retriable
 from mm2py.wire.groups.consumer_groups import Groups
@@ -41,6 +42,9 @@ _JOINED = (
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.STALE_MEMBER_EPOCH,
 )
+
+#: The topic is not there any more.
+_GONE = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 Described = GroupDescription | BrokerAnsweredError
 Committed = Offsets | BrokerAnsweredError
@@ -72,6 +76,7 @@ class GroupOffsets:
     a. Nothing is written for a group that a successful description does not show to be empty or absent.
     b. Nothing is set back, unless the settings say so.
     c. Nothing is sent while another node may own the flow, nor over offsets that moved since they were judged.
+    d. An offset is for the topic that it was translated for, and for no other of that name.
     """
 
     def __init__(
@@ -99,6 +104,8 @@ class GroupOffsets:
         self._events = context.events
         self._reach = context.reach
         self._seen: dict[str, dict[TopicPartition, int]] = {}
+        #: What was written last. Brokers before 4.1 may have taken it for the next topic of the name.
+        self._written: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         #: Groups whose last write failed as it does while a coordinator moves.
         self._delayed: set[str] = set()
 
@@ -132,6 +139,7 @@ class GroupOffsets:
         for gone in self.states.keys() - wanted.keys():
             del self.states[gone]
             self._seen.pop(gone, None)
+            self._written.pop(gone, None)
         self._delayed &= wanted.keys()
         self._groups.keep(wanted)
         described = await self._groups.describe(wanted)
@@ -140,7 +148,7 @@ class GroupOffsets:
         queue = []
         for group, offsets in wanted.items():
             state, current = self._judge(group, offsets, described[group], committed[group])
-            due = self._due(offsets, current, ends) if state.is_writable else {}
+            due = self._due(group, offsets, current, ends) if state.is_writable else {}
             if due:
                 queue.append(group)
             else:
@@ -169,7 +177,7 @@ class GroupOffsets:
         described = (await self._groups.describe([group]))[group]
         ends = await self._ends_behind({group: offsets}, {group: committed})
         state, current = self._judge(group, offsets, described, committed)
-        due = self._due(offsets, current, ends) if state.is_writable else {}
+        due = self._due(group, offsets, current, ends) if state.is_writable else {}
         if not due:
             self._note(group, state, current, _errors(described, committed))
             return True
@@ -181,7 +189,8 @@ class GroupOffsets:
         answers = await self._groups.commit(
             group, due, lambda: self._may_write() and self._clock.monotonic() <= sent_by
         )
-        errors = [error for error in answers.values() if error is not None]
+        # What is of a topic that is gone by now is nothing to write any more: the next round knows of its successor.
+        errors = [error for error in answers.values() if error is not None and error.code not in _GONE]
         if any(error.code == ErrorCode.OPERATION_NOT_ATTEMPTED for error in errors):
             return False
         if group not in self._delayed and any(is_retriable(error.code) for error in errors):
@@ -189,19 +198,28 @@ class GroupOffsets:
             return False
         self._delayed.discard(group)
         written = {tp: due[tp] for tp, error in answers.items() if error is None}
+        self._written[group] = {**self._written.get(group, {}), **written}
         if any(error.code in _JOINED for error in errors):
             self._note(group, AtTarget.ACTIVE, current)
         elif errors:
             self._note(group, AtTarget.REFUSED, {**current, **written}, errors[:1])
         else:
-            self._note(group, AtTarget.IDLE, {**current, **written}, has_written=True)
-            self._events.emit(GroupOffsetsSynced(self._flow, group, len(written)))
-        return True
+            self._note(group, AtTarget.IDLE, {**current, **written}, has_written=bool(written))
+            if written:
+                self._events.emit(GroupOffsetsSynced(self._flow, group, len(written)))
+        return written.keys() == due.keys()
 
     def _due(
-        self, offsets: Offsets, current: Offsets, ends: Mapping[TopicPartition, int]
+        self, group: str, offsets: Offsets, current: Offsets, ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, CommittedOffset]:
-        return due_offsets(offsets, current, may_rewind=self._may_rewind, ends=ends)
+        written = self._written.get(group, {})
+        astray = {
+            tp
+            for tp, it in written.items()
+            if tp in offsets and is_other_topic(it.topic_id, offsets[tp].topic_id) and current.get(tp) == it
+        }
+        own = {tp: it for tp, it in current.items() if tp not in astray}
+        return due_offsets(offsets, own, may_rewind=self._may_rewind, ends=ends)
 
     async def _ends_behind(
         self, wanted: Mapping[str, Offsets], committed: Mapping[str, Committed]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 from mm2py.clock import Clock
-from mm2py.connectors.offsets.translations import Translations
+from mm2py.connectors.offsets.translations import CopiedTopics, Translations
 from mm2py.core.offsets.translation import Translation, Untranslated
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import Flow, TopicPartition
@@ -141,3 +141,8 @@ class CurrentTranslations:
         """Translate an offset of the *source* partition, or return why not."""
         known = self._known
         return Untranslated.NOT_MIRRORED if known is None else known.downstream(source, offset)
+
+    def topics_of(self, source: TopicPartition) -> CopiedTopics:
+        """Return of which topics the translations of a *source* partition are."""
+        known = self._known
+        return CopiedTopics() if known is None else known.topics_of(source)

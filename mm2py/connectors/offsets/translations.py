@@ -36,11 +36,20 @@ def chunk_record(flow: Flow, kept: KeptChunk) -> LogRecord:
     return LogRecord(key, None if kept.chunk is None else encode_chunk(kept.chunk, kept.topic_id))
 
 
+@attrs.frozen
+class CopiedTopics:
+    """Of which topics a translation is: the ids of source and remote topic, as far as they are known."""
+
+    source_id: str | None = None
+    remote_id: str | None = None
+
+
 @attrs.define(eq=False)
 class _Known(KnownOffsets):
-    """What is known of one source partition, and of which topic of its name."""
+    """What is known of one source partition, and of which topics of its names."""
 
     topic_id: str | None = None
+    remote_topic_id: str | None = None
 
 
 class Translations:
@@ -88,6 +97,11 @@ class Translations:
         """Return the source partition of a *remote* one, None for one that the flow does not write."""
         return self._source_of.get(remote)
 
+    def topics_of(self, source: TopicPartition) -> CopiedTopics:
+        """Return of which topics the translations of a *source* partition are."""
+        known = self._known.get(source)
+        return CopiedTopics() if known is None else CopiedTopics(known.topic_id, known.remote_topic_id)
+
     def _unknown(self) -> Untranslated:
         return Untranslated.NOT_MIRRORED if self._is_ready else Untranslated.NOT_READY
 
@@ -103,7 +117,7 @@ class Translations:
 
     def adopt(self, positions: Mapping[TopicPartition, Position], remote_of: Mapping[TopicPartition, str]) -> None:
         """Translate for the partitions of *remote_of* from now on, which are copied from *positions* on. Translations
-        of a re-created topic are dropped.
+        of a re-created topic, on either side, are dropped.
         """
         for source, remote_topic in remote_of.items():
             self._source_of[TopicPartition(remote_topic, source.partition)] = source
@@ -111,10 +125,11 @@ class Translations:
             if position is None:
                 continue
             known, kept = self._known.get(source), self._kept.pop(source, None)
-            if known is not None and is_other_topic(known.topic_id, position.topic_id):
+            if known is not None and position.is_of_others(known.topic_id, known.remote_topic_id):
                 self.forget(source)
             known = self._known.setdefault(source, _Known())
             known.topic_id = position.topic_id or known.topic_id
+            known.remote_topic_id = position.remote_topic_id or known.remote_topic_id
             if known.index is None or (kept is not None and _is_newer(kept, known.index, position)):
                 self._runs -= len(known.index) if known.index is not None else 0
                 known.index = stored_index(kept or (), position)
@@ -190,7 +205,8 @@ class Translations:
         known = self._known.get(source)
         chunks = {chunk.number: chunk for chunk in changed if chunk.chunk is not None}
         removed = {chunk.number for chunk in changed if chunk.chunk is None}
-        if known is not None and known.index is not None and not is_other_topic(known.topic_id, position.topic_id):
+        is_same = known is not None and not position.is_of_others(known.topic_id, known.remote_topic_id)
+        if known is not None and known.index is not None and is_same:
             left = set(range(chunk_count(known.index))) - removed - chunks.keys()
             chunks |= {it: KeptChunk(source, it, known.topic_id, cut_chunk(known.index, it)) for it in left}
         self.forget(source)

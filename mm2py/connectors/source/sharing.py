@@ -22,7 +22,6 @@ from mm2py.core.source.progress import PartitionState
 from mm2py.model.flow import TopicPartition
 from mm2py.model.herder.share import Share
 from mm2py.model.run_chunk import KeptChunk
-from mm2py.model.topic import is_other_topic
 from mm2py.telemetry.events import PositionsRead
 from mm2py.wire.cluster import Cluster
 
@@ -90,7 +89,8 @@ class ShareKeeper(BackgroundLoop):
         stored = {
             it: at
             for it, at in {**positions.known, **fresh}.items()
-            if (state := tasks.ledger.states.get(it)) is None or not is_other_topic(state.topic_id, at.topic_id)
+            if (state := tasks.ledger.states.get(it)) is None
+            or not at.is_of_others(state.topic_id, state.remote_topic_id)
         }
         self._translations.adopt(stored, remote_of)
         await self._clock.sleep(0)

@@ -19,6 +19,7 @@ import attrs
 from mm2py.model.checkpoint import Checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset, GroupDescription, GroupType, OffsetAtTarget
+from mm2py.model.topic import is_other_topic
 
 
 @attrs.frozen
@@ -40,6 +41,7 @@ class Emission(enum.Enum):
     REWOUND = "the group went back at the source"
     ADVANCED = "its downstream offset advanced"
     TARGET_SHORTER = "the target's log ends before the last one"
+    OTHER_TOPIC = "the last one is of another topic of that name: the remote topic was created again"
     CORRECTED = "the record is known to lie before the last one: the remote topic was created again"
     EMPTY = "nothing of this partition is mirrored yet, so that Java has no checkpoint of it"
     UNCHANGED = "its downstream offset is unchanged"
@@ -52,7 +54,10 @@ class Emission(enum.Enum):
         return self in _DUE
 
 
-_DUE = frozenset({Emission.FIRST, Emission.REWOUND, Emission.ADVANCED, Emission.TARGET_SHORTER, Emission.CORRECTED})
+_DUE = frozenset({
+    Emission.FIRST, Emission.OTHER_TOPIC, Emission.REWOUND, Emission.ADVANCED, Emission.TARGET_SHORTER,
+    Emission.CORRECTED,
+})  # fmt: skip
 
 
 def judge_checkpoint(
@@ -64,10 +69,12 @@ def judge_checkpoint(
     An exact translation is the same after a restart. An estimate is not: without knowledge of the history it might be
     lower than what was written before. So only of an exact one a lower offset says that what was written is wrong.
     """
-    if last is None and new.upstream == new.downstream == end == 0:
-        return Emission.EMPTY
     if last is None:
-        return Emission.FIRST if is_exact or knows_history else Emission.UNCERTAIN
+        is_empty = new.upstream == new.downstream == end == 0
+        is_certain = is_exact or knows_history
+        return Emission.EMPTY if is_empty else Emission.FIRST if is_certain else Emission.UNCERTAIN
+    if is_other_topic(last.topic_id, new.topic_id):
+        return Emission.OTHER_TOPIC
     if new.upstream < last.upstream:
         return Emission.REWOUND
     if new.downstream >= last.downstream:

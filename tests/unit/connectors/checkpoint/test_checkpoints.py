@@ -12,6 +12,7 @@ from mm2py.config.flow_settings import FlowSettings
 from mm2py.connectors.checkpoint import checkpoints
 from mm2py.connectors.checkpoint.checkpoints import Checkpoints
 from mm2py.connectors.measures import FlowMeasures
+from mm2py.connectors.offsets.translations import CopiedTopics
 from mm2py.connectors.reach import Reach
 from mm2py.core.offsets.translation import Precision, Untranslated
 from mm2py.model.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
@@ -33,6 +34,8 @@ TOPIC = "A.checkpoints.internal"
 HERE, THERE = TopicPartition("foo", 0), TopicPartition("A.foo", 0)
 #: `B.bar` on A came from `bar` on B.
 ABROAD, HOME = TopicPartition("B.bar", 0), TopicPartition("bar", 0)
+#: The ids of a topic, and of the one that has its name afterwards.
+OLD, NEW = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 
 
 @attrs.define(eq=False)
@@ -156,6 +159,50 @@ async def test_a_topic_that_may_not_be_read_means_caution(rig: CheckpointsRig) -
     assert len(rig.events.of(CheckpointsUnreadable)) == 1
     assert estimated == [("old", 1, 1)]
     assert await rig.offsets() == [("old", 1, 1), ("g", 40, 35)]
+
+
+async def test_what_was_copied_to_a_topic_that_is_gone_is_not_translated_to_the_next(rig: CheckpointsRig) -> None:
+    """
+    A remote topic is created again, and filled. A round comes before the flow has noticed: its checkpoint would lead
+    into the new topic. The first of that one is due then, however much further the former was, and by an estimate, too;
+    a restart in between changes nothing.
+    """
+    rig.forward.copied = {HERE.topic: CopiedTopics(None, OLD)}
+    await rig.made.read()
+    found = [await rig.made.emit_once(["g"])]
+    rig.target.topics[THERE.topic] = FakeTopic([FakePartition(end=100)], NEW)
+    found += [await rig.made.emit_once(["g"])]
+    rig.forward.copied = {HERE.topic: CopiedTopics(None, NEW)}
+    rig.forward.by_topic, rig.forward.precision = {HERE.topic: -30}, Precision.END
+    rig.choose()
+    await rig.made.read()
+    found += [await rig.made.emit_once(["g"])]
+
+    assert await rig.offsets() == [("g", 40, 35), ("g", 40, 10)]
+    assert [it.wanted for it in found] == [{"g": {THERE: CommittedOffset(at, "m")}} if at else {} for at in (35, 0, 10)]
+    assert [it.wanted["g"][THERE].topic_id for it in found if it.wanted] == [OLD, NEW]
+    assert found[1].views["g"][0].why == Untranslated.OTHER_TOPIC.value
+
+
+async def test_an_offset_of_a_topic_that_is_gone_is_not_translated_as_the_next_s(rig: CheckpointsRig) -> None:
+    """
+    A source topic is deleted after a group's offset in it was read, and created again; another node copies that one,
+    and its translations are known before the round goes on.
+    """
+    rig.source.topics = {HERE.topic: FakeTopic([FakePartition(end=100)], OLD)}
+    await rig.made.read()
+
+    def create_again(node: int, request: Any) -> Any:
+        answer = rig.source.plainly(node, request)
+        rig.source.topics = {HERE.topic: FakeTopic([FakePartition(end=100)], NEW)}
+        rig.forward.copied = {HERE.topic: CopiedTopics(NEW, None)}
+        return answer
+
+    await rig.made.emit_once(["g"])
+    rig.source.script(OFFSET_FETCH, create_again)
+    found = [await rig.made.emit_once(["g"]), await rig.made.emit_once(["g"])]
+
+    assert [it.wanted for it in found] == [{}, {"g": {THERE: CommittedOffset(35, "m")}}]
 
 
 async def test_one_group_s_failure_is_its_own(rig: CheckpointsRig) -> None:

@@ -25,6 +25,8 @@ from tests.support.flow_rig import FLOW, SETTINGS, changed, checkpoint_context
 
 REMOTE = TopicPartition("A.foo", 0)
 OTHER = TopicPartition("A.foo", 1)
+#: The remote topic's id, and that of the one that has its name afterwards.
+OLD, NEW = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 
 
 class Target(FakeBrokers):
@@ -378,3 +380,44 @@ async def test_an_offset_that_the_target_s_log_no_longer_holds_is_corrected(rig:
 
     assert kept == {REMOTE: 900}
     assert rig.target.committed("g") == {REMOTE: 100}
+
+
+async def test_nothing_is_committed_for_a_topic_that_has_only_the_name(rig: GroupOffsetsRig) -> None:
+    """
+    A remote topic is deleted and created again.
+
+    A round has translated a group's offset before that, and its sync comes after it. The next round knows of the new
+    topic, of which less is copied.
+    """
+    wanted = {"g": {REMOTE: CommittedOffset(100, "", OLD), OTHER: CommittedOffset(7)}}
+    rig.target.topics = {REMOTE.topic: FakeTopic([FakePartition(), FakePartition()], NEW)}
+    settled = [await rig.offsets.sync_once(wanted)]
+    settled += [await rig.offsets.sync_once(wanted)]
+    before = rig.target.committed("g")
+    settled += [await rig.offsets.sync_once({"g": {REMOTE: CommittedOffset(30, "", NEW)}})]
+
+    assert settled == [frozenset(), frozenset(), {"g"}]
+    assert before == {OTHER: 7}
+    assert rig.target.committed("g")[REMOTE] == 30
+    assert rig.events.of(GroupSyncSkipped) == ()
+
+
+async def test_what_an_old_broker_took_for_the_next_topic_is_set_right(rig: GroupOffsetsRig) -> None:
+    """
+    A broker before 4.1 takes a topic's name. The topic is created again between the look at its id and the commit, so
+    that the new one has the offset of the former. It is longer than that soon; and still nothing is set back else.
+    """
+
+    def create_again() -> None:
+        rig.target.topics = {REMOTE.topic: FakeTopic([FakePartition(), FakePartition()], NEW)}
+
+    rig.target.versions = {**rig.target.versions, OFFSET_COMMIT: (2, 9)}
+    rig.target.topics = {REMOTE.topic: FakeTopic([FakePartition(), FakePartition()], OLD)}
+    rig.target.before[OFFSET_COMMIT] = create_again
+    await rig.offsets.sync_once({"g": {REMOTE: CommittedOffset(100, "", OLD)}})
+    astray = rig.target.committed("g")
+    for offset in (30, 20):
+        await rig.offsets.sync_once({"g": {REMOTE: CommittedOffset(offset, "", NEW)}})
+
+    assert astray == {REMOTE: 100}
+    assert rig.target.committed("g") == {REMOTE: 30}

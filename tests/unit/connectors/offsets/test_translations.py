@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from mm2py.connectors.offsets.translations import Translations
+from mm2py.connectors.offsets.translations import CopiedTopics, Translations
 from mm2py.core.offsets import stored_runs as kept_runs
 from mm2py.core.offsets.translation import Precision, Translated, Untranslated
 from mm2py.model.epoch import Ended, PartitionOutcome, Run
@@ -192,6 +192,21 @@ def test_a_topic_recreated_while_running_is_forgotten() -> None:
     assert translations._runs == 0
     assert translations.downstream(SOURCE, 0) == Translated(10)
     assert translations.downstream(SOURCE, 5) == Translated(10, Precision.END)
+
+
+def test_what_went_to_a_remote_topic_that_was_created_again_is_forgotten() -> None:
+    """A position that names another remote topic is of another copy."""
+    translations = made()
+    translations.adopt({SOURCE: Position(SOURCE, 0, -1, "one", remote_topic_id="there")}, REMOTE_OF)
+    translations.account(outcome(Run(0, 0, 10), position=10), 0)
+    translations.adopt({SOURCE: Position(SOURCE, 10, 9, "one")}, REMOTE_OF)
+    before = translations.downstream(SOURCE, 4), translations.topics_of(SOURCE)
+    translations.adopt({SOURCE: Position(SOURCE, 4, -1, "one", remote_topic_id="again")}, REMOTE_OF)
+
+    assert before == (Translated(4), CopiedTopics("one", "there"))
+    assert translations.downstream(SOURCE, 4) == Translated(0)
+    assert translations.topics_of(SOURCE) == CopiedTopics("one", "again")
+    assert translations.topics_of(TopicPartition("other", 0)) == CopiedTopics()
 
 
 def test_a_second_life_takes_over_what_another_node_has_stored_of_the_new_topic() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from mm2py.core.checkpoint.checkpoints import (
@@ -54,6 +55,17 @@ def test_what_makes_a_checkpoint_due(last: tuple[int, int] | None, new: tuple[in
 
     assert judge_checkpoint(before, checkpoint(*new), end=100) is expected
     assert judge_checkpoint(before, checkpoint(*new), end=100, is_exact=False) is of_estimate
+
+
+@pytest.mark.parametrize("new", [(9, 9), (10, 10), (12, 9), (12, 12), (0, 0)])
+def test_the_first_of_another_topic_is_due_whatever_was_before(new: tuple[int, int]) -> None:
+    """The remote topic was created again: what was written is of the former one, which may have been longer."""
+    last = attrs.evolve(checkpoint(10, 10), topic_id="one")
+    of_same, of_other = (attrs.evolve(checkpoint(*new), topic_id=topic_id) for topic_id in ("one", "two"))
+
+    for is_exact in (True, False):
+        assert judge_checkpoint(last, of_other, end=100, is_exact=is_exact) is Emission.OTHER_TOPIC
+        assert judge_checkpoint(last, of_same, end=100, is_exact=is_exact) is not Emission.OTHER_TOPIC
 
 
 def test_what_was_never_mirrored_has_no_checkpoint() -> None:
