@@ -22,6 +22,7 @@ from mm2py.errors import BrokerAnsweredError
 from mm2py.model.checkpoint import Checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
+from mm2py.model.topic import is_other_topic
 from mm2py.policy import lineage
 from mm2py.policy.replication import ReplicationPolicy
 from mm2py.wire.cluster import Cluster
@@ -151,7 +152,8 @@ class MirrorClient:
 
         One group by its name gives its offsets by remote topic-partition, none where it has no checkpoint. A compiled
         pattern, which must match the whole name, or several names give the offsets of each group that has
-        checkpoints, in one reading (KIP-1239).
+        checkpoints, in one reading (KIP-1239). mm2py's checkpoints say of which topic they are: one of a remote topic
+        that has been deleted and created again is none.
 
         Raises `TopicMissingError` if there are no checkpoints of that cluster, `ReadingTookTooLongError`, TypeError or
         ValueError for an invalid argument. Records that cannot be parsed are ignored.
@@ -170,9 +172,11 @@ class MirrorClient:
 
         async with self._in_time(topic, timeout_s):
             await self._feed(topic, RecordKind.CHECKPOINT, take)
+            ids = await self._ids({at.remote.topic for at in latest.values() if at.topic_id is not None})
         found: dict[str, Offsets] = {}
         for at in latest.values():
-            found.setdefault(at.group, {})[at.remote] = CommittedOffset(at.downstream, at.metadata)
+            if not is_other_topic(at.topic_id, ids.get(at.remote.topic)):
+                found.setdefault(at.group, {})[at.remote] = CommittedOffset(at.downstream, at.metadata, at.topic_id)
         return found.get(group, {}) if isinstance(group, str) else found
 
     async def committed_offsets(self, group: str) -> Offsets:
@@ -224,6 +228,9 @@ class MirrorClient:
             elif not {positions, syncs} & here:
                 raise TopicMissingError(self._cluster.alias, syncs, _SYNC.value)
             name_remote = name_remote or functools.partial(policy.format_remote_topic, source_alias)
+            gathered.forget_other_remotes(
+                name_remote, await self._ids({name_remote(it.topic) for it in gathered.stored})
+            )
             ends = await self._ends(remote_partitions(gathered.known(), name_remote).values())
         return OffsetTranslation(gathered, name_remote, ends)
 
@@ -233,6 +240,12 @@ class MirrorClient:
             async for chunk in chunks:
                 for record in chunk:
                     take(record)
+
+    async def _ids(self, topics: Collection[str]) -> dict[str, str | None]:
+        """Return the ids that *topics* have now."""
+        if topics:
+            await self._cluster.refresh_metadata(topics)
+        return {topic: self._cluster.topic_id(topic) for topic in topics}
 
     async def _ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the ends of those *partitions* that are there."""

@@ -66,6 +66,24 @@ class KnownPartitions:
             if is_other_topic(kept.topic_id, ids.get(kept.source.topic)):
                 del stored.chunks[key]
 
+    def forget_other_remotes(self, name_remote: Callable[[str], str], ids: Mapping[str, str | None]) -> None:
+        """Forget where records went if the remote topic has been created again since; *ids* are the present ones."""
+        stored = self._stored
+        for source, position in list(stored.positions.items()):
+            if not is_other_topic(position.remote_topic_id, ids.get(name_remote(source.topic))):
+                continue
+            del stored.positions[source]
+            for topic in self._syncs:
+                topic.pop(source, None)
+        for key, kept in list(stored.chunks.items()):
+            if kept.source not in stored.positions:
+                del stored.chunks[key]
+
+    @property
+    def stored(self) -> Collection[TopicPartition]:
+        """The source partitions that flows have left positions of."""
+        return self._stored.positions.keys()
+
     def known(self) -> dict[TopicPartition, _Known]:
         """Put together what is known of each source partition. An index is of no use without a position."""
         found: dict[TopicPartition, _Known] = {}

@@ -16,7 +16,7 @@ from mm2py.client.mirror_client import MirrorClient
 from mm2py.client.records import Malformed, RecordKind
 from mm2py.core.offsets.translation import Precision, Translated
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
-from mm2py.model.checkpoint import Checkpoint, checkpoint_key, encode_checkpoint
+from mm2py.model.checkpoint import Checkpoint, checkpoint_headers, checkpoint_key, encode_checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
 from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
@@ -29,6 +29,8 @@ from tests.support.fake_brokers import FETCH, METADATA, FakeBrokers, advance, to
 CHECKPOINTS = "A.checkpoints.internal"
 ORDERS = TopicPartition("A.orders", 0)
 BILLS = TopicPartition("A.bills", 3)
+#: The id of a topic, and that of the one that has its name afterwards.
+OLD, NEW = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 
 
 @pytest.fixture
@@ -92,6 +94,18 @@ async def test_remote_consumer_offsets(brokers: FakeBrokers, client: MirrorClien
 
     assert offsets == {ORDERS: CommittedOffset(7), BILLS: CommittedOffset(3, "by hand")}
     assert await client.remote_consumer_offsets("nobody", "A") == {}
+
+
+async def test_a_checkpoint_of_a_topic_that_is_gone_is_none(brokers: FakeBrokers, client: MirrorClient) -> None:
+    """The remote topic was created again since: a group would skip records of that one. Java's do not say of which."""
+    for group, topic_id in (("ours", OLD), ("java", None)):
+        at = Checkpoint(group, ORDERS, 10, 5, topic_id=topic_id)
+        await write(brokers, LogRecord(*encode_checkpoint(at), checkpoint_headers(at)))
+    before = await client.remote_consumer_offsets(["ours", "java"], "A")
+    brokers.topics["A.orders"].topic_id = NEW
+
+    assert before == {"ours": {ORDERS: CommittedOffset(5)}, "java": {ORDERS: CommittedOffset(5)}}
+    assert await client.remote_consumer_offsets(["ours", "java"], "A") == {"java": {ORDERS: CommittedOffset(5)}}
 
 
 async def test_offsets_of_several_groups_come_in_one_reading(brokers: FakeBrokers, client: MirrorClient) -> None:

@@ -159,6 +159,22 @@ def test_a_topic_that_was_created_again(present: str | None, is_known: bool) -> 
     assert answer == (Translated(58, EXACT) if is_known else Untranslated.NOT_MIRRORED)
 
 
+@pytest.mark.parametrize(("present", "is_known"), [(SAME, True), ("other", False), (None, True)])
+def test_a_remote_topic_that_was_created_again(present: str | None, is_known: bool) -> None:
+    """What was copied to one that is gone is not in its successor, until the flow has stored where it is now."""
+    gathered = KnownPartitions("A")
+    key, value, headers = encode_position("A", Position(ORDERS, 152, 99, remote_topic_id=SAME))
+    gathered.take_position(LogRecord(key, value, tuple(headers), 0, 0, 0))
+    gathered.take_position(runs(*INDEX))
+    gathered.begin_syncs()
+    gathered.take_sync(sync(40, 40))
+    gathered.forget_other_remotes("A.{}".format, {REMOTE.topic: present})
+    known = OffsetTranslation(gathered, "A.{}".format, {})
+
+    answer = known.downstream(ORDERS, 110)
+    assert answer == (Translated(58, EXACT) if is_known else Untranslated.NOT_MIRRORED)
+
+
 def test_remote_topics_may_be_named_otherwise() -> None:
     """A router names a topic before the replication policy does."""
     gathered = KnownPartitions("A")
