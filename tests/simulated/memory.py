@@ -2,8 +2,8 @@
 How much a node keeps: the sizes of all collections that it can reach, by the attribute or the variable that has them.
 
 Two moments of peace, with hundreds of records and dozens of faults between them, are compared: what is bounded by
-topics, partitions, groups and brokers is no larger the second time. Rings (`deque` with a length) and columns are
-bounded by themselves. Of several nodes each has another part each time, so only a single one is looked at.
+topics, partitions, groups and brokers is no larger the second time. Rings (`deque` with a length), slots and columns
+are bounded by themselves. Of several nodes each has another part each time, so only a single one is looked at.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from typing import Any
 from tests.simulated.node import SimNode
 
 
-#: By so much a collection may be larger the second time: what is under way differs.
+#: By so much for each partition a collection may be larger the second time: what is under way differs, and a node that
+#: has just started knows little of what moves.
 _MORE = 16
+#: Of a length that never changes.
+_FIXED = ("SyncSlots._slots",)
 _GROWING = (dict, list, set, collections.deque)
 #: What is looked into; a topic-partition is a tuple of a kind of its own.
 _COLLECTIONS = (*_GROWING, tuple, frozenset, collections.OrderedDict, collections.defaultdict, collections.Counter)
@@ -43,7 +46,7 @@ def sizes(node: SimNode) -> collections.Counter[str]:
         seen[id(it)] = it
         if isinstance(it, collections.deque) and it.maxlen is not None:
             continue
-        if isinstance(it, _GROWING):
+        if isinstance(it, _GROWING) and place not in _FIXED:
             found[place] += len(it)
         if type(it) in _COLLECTIONS:
             left += [(inner, f"{place}[]") for inner in _within(it)]
@@ -86,15 +89,18 @@ def _attributes(it: object) -> Iterator[tuple[str, object]]:
 class Memory:
     """Compares the moments of peace of a run."""
 
-    def __init__(self, nodes: dict[str, SimNode], fail: Callable[[str], None]) -> None:
-        self._nodes, self._fail = nodes, fail
+    def __init__(
+        self, nodes: dict[str, SimNode], fail: Callable[[str], None], *, partitions: Callable[[], int]
+    ) -> None:
+        """Create it; *partitions* says how many are mirrored."""
+        self._nodes, self._fail, self._partitions = nodes, fail, partitions
         self._before: dict[str, collections.Counter[str]] = {}
 
     def look(self) -> None:
         """Note what the node has; one that has far more of something than the last time has a leak."""
         for node in self._nodes.values() if len(self._nodes) == 1 else ():
-            now, before = sizes(node), self._before.get(node.name)
+            now, before, more = sizes(node), self._before.get(node.name), _MORE * self._partitions()
             for place, count in now.items():
-                if before is not None and count > (was := before[place]) * 1.5 + _MORE:
+                if before is not None and count > (was := before[place]) * 1.5 + more:
                     self._fail(f"{node.name} keeps {count} of {place}; the last time all was well it was {was}")
             self._before[node.name] = now

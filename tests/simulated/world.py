@@ -123,7 +123,8 @@ class World:
         self.operators = Operators(self)
         self.views = Views(self)
         self.failback = Failback(self)
-        self.memory = Memory(self.nodes, self.checker.fail)
+        mirrored = self.source.partitions_of
+        self.memory = Memory(self.nodes, self.checker.fail, partitions=lambda: len(mirrored(TOPICS)))
         self.costs = Costs(
             self.network,
             (self.source, self.target),

@@ -17,9 +17,8 @@ LOSING = ("unclean",)
 #: While its ids are forbidden a node that was replaced may write old positions: that is reported, and no fault of it.
 UNGUARDED = ("ids",)
 #: Those that a swarm draws beside the others, and seldom: of the others each is as frequent as without them.
-SELDOM = ("away", "hang", "executor", "refused", "late", "delete", "storage", "reload")
-#: Those that no swarm draws yet: after a remote topic was created again a group may be put to what a record was in the
-#: former one, for good. Options have them by name.
-BY_NAME = ("recreate", "remake")
+SELDOM = (
+    "away", "hang", "executor", "refused", "late", "recreate", "remake", "delete", "storage", "reload",
+)  # fmt: skip
 #: Those that a flow survives without a trace.
-SURVIVED = tuple(name for name in FAULTS if name not in (*LOSING, *UNGUARDED, *SELDOM, *BY_NAME))
+SURVIVED = tuple(name for name in FAULTS if name not in (*LOSING, *UNGUARDED, *SELDOM))
