@@ -67,7 +67,7 @@ def main() -> int:
         is_file = arguments.options.endswith(".json") and file.exists()
         return _one(Bug.read(file).options if is_file else Options.from_json(json.loads(arguments.options)), arguments)
     if arguments.bugs:
-        return max([_bug(bug) for bug in bug_base()], default=0)
+        return _bugs(arguments)
     return Sweep(arguments).run()
 
 
@@ -100,8 +100,13 @@ def _print_counts(title: str, counts: dict[str, int]) -> None:
     print(f"{title}: {', '.join(f'{name} {count}' for name, count in collections.Counter(counts).most_common())}")
 
 
-def _bug(bug: Bug) -> int:
-    result = run_apart(bug.options)
+def _bugs(arguments: argparse.Namespace) -> int:
+    known = {bug.options: bug for bug in bug_base()}
+    done = run_all(map(Run, known), jobs=arguments.jobs)
+    return max([_bug(known[run.options], result) for run, result in done], default=0)
+
+
+def _bug(bug: Bug, result: Result) -> int:
     print(f"{bug.name}: {'FAILS AGAIN' if result.violations else 'well'} in {result.cpu_s} s ({bug.sentence})")
     if result.violations:
         _explain(bug.options, result, tries=0)
