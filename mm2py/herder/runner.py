@@ -17,9 +17,10 @@ from mm2py.connectors.context import HerderContext, SourceContext, flow_context
 from mm2py.connectors.heartbeat import HeartbeatGroup
 from mm2py.connectors.known_clusters import KnownClusters
 from mm2py.connectors.measures import FlowMeasures
-from mm2py.connectors.offsets.current_translations import CurrentTranslations, StoredTranslations
+from mm2py.connectors.offsets.offset_sync_store import OffsetSyncStore
 from mm2py.connectors.offsets.offset_syncs import OffsetSyncs
 from mm2py.connectors.offsets.reverse import ReverseFlow
+from mm2py.connectors.offsets.stored_translations import StoredTranslations
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.plugins import remote_names_of
 from mm2py.connectors.reach import Reach
@@ -139,7 +140,7 @@ class FlowRunner:
             measures=self._measures,
         )
 
-    def _translations_at(self, clock: Clock, target: Cluster) -> CurrentTranslations:
+    def _translations_at(self, clock: Clock, target: Cluster) -> OffsetSyncStore:
         """Return what is known of where the flow's records went."""
         config = self.settings.source_connector
         read = partial(
@@ -150,7 +151,7 @@ class FlowRunner:
             topic=config.offset_storage.topic,
             clock=clock,
         )
-        return CurrentTranslations(self.live_translations, read)
+        return OffsetSyncStore(self.live_translations, read)
 
     def live_translations(self) -> Translations | None:
         """Return the translations in memory; None while they do not count, because this node does not follow all that

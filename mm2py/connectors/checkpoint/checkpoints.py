@@ -16,7 +16,7 @@ import attrs
 from mm2py.connectors.checkpoint.own_moves import OwnMoves
 from mm2py.connectors.context import CheckpointContext
 from mm2py.connectors.measures import FlowMeasures
-from mm2py.connectors.offsets.current_translations import CurrentTranslations
+from mm2py.connectors.offsets.offset_sync_store import OffsetSyncStore
 from mm2py.connectors.offsets.translations import CopiedTopics
 from mm2py.connectors.plugins import policy_of, remote_names_of, topic_filter_of
 from mm2py.core.checkpoint.checkpoints import Emission, LogRange, judge_checkpoint
@@ -111,8 +111,8 @@ class Checkpoints:
         source: Cluster,
         target: Cluster,
         *,
-        forward: CurrentTranslations,
-        back: CurrentTranslations,
+        forward: OffsetSyncStore,
+        back: OffsetSyncStore,
         measures: FlowMeasures,
         writer: FencedWriter | None = None,
     ) -> None:

@@ -17,7 +17,7 @@ from mm2py.connectors.checkpoint.checkpoints import Checkpoints, Round
 from mm2py.connectors.checkpoint.group_offsets import GroupOffsets, Standing, Synced
 from mm2py.connectors.context import CheckpointContext
 from mm2py.connectors.measures import FlowMeasures
-from mm2py.connectors.offsets.current_translations import CurrentTranslations
+from mm2py.connectors.offsets.offset_sync_store import OffsetSyncStore
 from mm2py.connectors.plugins import group_filter_of, policy_of
 from mm2py.connectors.supervise import until_set
 from mm2py.connectors.task_group import FlowGroup
@@ -49,8 +49,8 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
         self,
         context: CheckpointContext,
         *,
-        forward: Callable[[Cluster], CurrentTranslations],
-        way_back: Callable[[Cluster, ReplicationPolicy], CurrentTranslations],
+        forward: Callable[[Cluster], OffsetSyncStore],
+        way_back: Callable[[Cluster, ReplicationPolicy], OffsetSyncStore],
         measures: FlowMeasures | None = None,
     ) -> None:
         """Create a group. *forward* returns the translations for `Checkpoints` that the target cluster may have to be

@@ -10,7 +10,8 @@ from functools import partial
 
 from mm2py.clock import Clock
 from mm2py.config.source import MirrorSourceConfig
-from mm2py.connectors.offsets.current_translations import CurrentTranslations, StoredTranslations
+from mm2py.connectors.offsets.offset_sync_store import OffsetSyncStore
+from mm2py.connectors.offsets.stored_translations import StoredTranslations
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.plugins import remote_names_of
 from mm2py.model.flow import Flow
@@ -30,9 +31,9 @@ class ReverseFlow:
         self._flow = flow
         self._clock = clock
 
-    def translations(self, source: Cluster, policy: ReplicationPolicy) -> CurrentTranslations:
+    def translations(self, source: Cluster, policy: ReplicationPolicy) -> OffsetSyncStore:
         """Return what is known of where records of our *source* came from."""
-        return CurrentTranslations(self._live_now, partial(self._stored, source, policy))
+        return OffsetSyncStore(self._live_now, partial(self._stored, source, policy))
 
     def _live_now(self) -> Translations | None:
         return self.live()  # a reload replaces it

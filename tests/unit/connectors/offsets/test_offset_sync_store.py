@@ -9,7 +9,8 @@ from functools import partial
 import attrs
 import pytest
 
-from mm2py.connectors.offsets.current_translations import CurrentTranslations, StoredTranslations
+from mm2py.connectors.offsets.offset_sync_store import OffsetSyncStore
+from mm2py.connectors.offsets.stored_translations import StoredTranslations
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.core.offsets.translation import Precision, Translated, Untranslated
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
@@ -34,7 +35,7 @@ class OtherNodeRig:
     brokers: FakeBrokers
     cluster: Cluster
     clock: LoopClock
-    kept: CurrentTranslations
+    kept: OffsetSyncStore
     #: What this node has in memory, if it follows the flow.
     live: Translations | None = None
     #: What the other node's routers put before a topic's name.
@@ -73,7 +74,7 @@ async def rig() -> AsyncIterator[OtherNodeRig]:
             return partial(f"B.{made.prefix}{{}}".format)
 
         read = partial(StoredTranslations, BACK, cluster, names, topic=TOPIC, clock=clock)
-        made = OtherNodeRig(brokers, cluster, clock, CurrentTranslations(lambda: made.live, read))
+        made = OtherNodeRig(brokers, cluster, clock, OffsetSyncStore(lambda: made.live, read))
         yield made
 
 
