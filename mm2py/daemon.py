@@ -234,8 +234,8 @@ class MirrorMaker:
 
     async def _run(self) -> None:
         settings = self.settings
-        flows = tuple(str(flow.flow) for flow in settings.flows if flow.is_enabled)
-        heartbeats_only = tuple(str(flow.flow) for flow in settings.flows if not flow.is_enabled)
+        flows = tuple(str(flow.flow) for flow in settings.flows if flow.reads_source)
+        heartbeats_only = tuple(str(flow.flow) for flow in settings.flows if not flow.reads_source)
         self.events.emit(DaemonStarted(mm2py.__version__, os.getpid(), flows, heartbeats_only))
         self._changes.report_notes()
         begun, is_drained = self._clock.monotonic(), False

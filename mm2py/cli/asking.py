@@ -77,7 +77,7 @@ class MirrorFile:
 
     def only_target(self) -> str:
         """Return the cluster that need not be named, because it is the target of all flows."""
-        targets = {settings.flow.target for settings in self.settings.flows if settings.is_enabled}
+        targets = {settings.flow.target for settings in self.settings.flows if settings.reads_source}
         if len(targets) != 1:
             raise ArgumentsError(f"name the cluster with --cluster; the file has {', '.join(self.settings.clusters)}")
         return targets.pop()

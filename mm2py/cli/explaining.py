@@ -24,7 +24,7 @@ _WIDEST = 44
 def find_flows(settings: MirrorSettings, name: str) -> Sequence[Flow] | None:
     """Return the flow called *name*, or the enabled ones if it is empty; None if there is no such flow."""
     if not name:
-        return [flow.flow for flow in settings.flows if flow.is_enabled]
+        return [flow.flow for flow in settings.flows if flow.reads_source]
     try:
         wanted = read_flow(name)
     except argparse.ArgumentTypeError:

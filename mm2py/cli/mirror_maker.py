@@ -223,13 +223,13 @@ def _validate(settings: MirrorSettings, files: Sequence[Path], *, is_json: bool)
     if refused:
         return _refuse(files, refused, settings.notes, is_json=is_json)
     if is_json:
-        flows_json = [{"flow": str(flow.flow), "is_enabled": flow.is_enabled} for flow in settings.flows]
+        flows_json = [{"flow": str(flow.flow), "is_enabled": flow.reads_source} for flow in settings.flows]
         show_json(verdict_json(files, ExitCode.OK, (), settings.notes) | {"flows": flows_json})
         return ExitCode.OK
     for note in settings.notes:
         print(f"note: {note}")
-    flows = ", ".join(str(flow.flow) for flow in settings.flows if flow.is_enabled)
-    others = ", ".join(str(flow.flow) for flow in settings.flows if not flow.is_enabled)
+    flows = ", ".join(str(flow.flow) for flow in settings.flows if flow.reads_source)
+    others = ", ".join(str(flow.flow) for flow in settings.flows if not flow.reads_source)
     only = f"; only heartbeats: {others}" if others else ""
     print(f"{', '.join(map(str, files))}: no problems; flows: {flows or 'none'}{only}")
     return ExitCode.OK

@@ -28,6 +28,19 @@ class MirrorCheckpointConfig(ConnectorConfig):
     #: Whether a group's offsets at the target may be set back.
     sync_rewinds: bool = False
     topic_replication_factor: int = 3
+    #: The cluster that stores the offset syncs, if the source connector runs elsewhere: source or target.
+    syncs_location: str = "source"
+
+    @property
+    def syncs_at(self) -> tuple[str, str]:
+        """The cluster that stores the offset syncs, source or target, and the other one's alias, which names them."""
+        is_at_source = self.syncs_location == "source"
+        return self.syncs_location, self.flow.target if is_at_source else self.flow.source
+
+    @property
+    def is_run(self) -> bool:
+        """Whether there is anything to do."""
+        return self.is_enabled and self.is_emitted
 
 
 def checkpoint_config(of: FlowReader, shared: ConnectorConfig, transforms: FlowTransforms) -> MirrorCheckpointConfig:
@@ -49,4 +62,5 @@ def checkpoint_config(of: FlowReader, shared: ConnectorConfig, transforms: FlowT
         sync_interval_s=sync_interval_s,
         sync_rewinds=of.flag("sync.group.offsets.rewind.enabled"),
         topic_replication_factor=of.number("checkpoints.topic.replication.factor"),
+        syncs_location=of.text("offset-syncs.topic.location"),
     )

@@ -35,7 +35,8 @@ _SHARED: Final = (
     "replication.policy.",
     "remote.topic.",
 )
-_SELECTION: Final = ("topics", "topic.filter.class")
+#: What a checkpoint connector has of its own of what a source connector reads, too.
+_ALSO: Final = ("topics", "topic.filter.class", "offset-syncs.topic.location")
 
 
 @attrs.frozen
@@ -86,7 +87,7 @@ def is_read_by(name: str, connector: str) -> bool:
     """Whether *connector* reads setting *name*, by the name of its class."""
     if connector not in _OWNED:
         return only_reader_of(name) is None
-    also = _SELECTION if connector == CHECKPOINT else ()
+    also = _ALSO if connector == CHECKPOINT else ()
     return name.startswith((*_OWNED[connector], *_SHARED, *also))
 
 

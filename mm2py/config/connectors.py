@@ -30,7 +30,7 @@ from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.providers import Stamp
 from mm2py.config.resolve import NamedAgain
 from mm2py.config.settings import MirrorSettings, import_settings, tidied
-from mm2py.config.worker import of_connectors
+from mm2py.config.worker import of_connectors, of_process
 from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.model.flow import Flow
 
@@ -76,8 +76,9 @@ def standalone_settings(
     tried = [refused.tried(partial(read_part, one, worker, files, connectors, overrides)) for one in connectors]
     parts = [part for part in tried if part is not None]
     refused.problems += judge_beside(connectors)
-    if not refused.problems:
-        refused.problems += _judge_whole(connectors, worker_file)
+    if not connectors and not refused.problems:
+        message = "No source->target replication flows."
+        refused.problems.append(Problem(worker_file.name, "", message, "name a connector's file"))
     if alone is None or refused.problems:
         raise refused.error(files)
     group = _text(worker, "group.id")
@@ -112,17 +113,6 @@ def read_part(
     beside = [other for other in connectors if other.flow == connector.flow and other is not connector]
     imported = import_connector(connector, worker, named, beside, is_distributed=is_distributed)
     return Part(connector, import_settings(imported, overrides=_of_flow(overrides or {}, connector.flow, connectors)))
-
-
-def _judge_whole(connectors: Sequence[Connector], worker_file: Path) -> Iterator[Problem]:
-    sources = {connector.flow for connector in connectors if connector.group == SOURCE}
-    for connector in connectors:
-        if connector.group == CHECKPOINT and connector.flow not in sources:
-            line = connector.file.entries["connector.class"]
-            message = f"checkpoints of {connector.flow} depend on its MirrorSourceConnector in the same process"
-            yield Problem(line.where, line.key, message, "name the MirrorSourceConnector's file as well")
-    if not connectors:
-        yield Problem(worker_file.name, "", "No source->target replication flows.", "name a connector's file")
 
 
 def _of_flow(lines: _Lines, flow: Flow, connectors: Iterable[Connector]) -> dict[str, str]:
@@ -163,7 +153,12 @@ def combined(
             others += [attrs.evolve(part, settings=settings)] if settings is not None else []
         if alone is None or refused.problems:
             raise refused.error(files)
-        return combined(alone, others, files=files, group=group)
+        settings = combined(alone, others, files=files, group=group)
+        gone = flows.keys() - {one.flow for one in settings.flows}
+        if gone:
+            hint = "stop or delete the connector instead"
+            raise ConfigError(tuple(Problem("", "", f"{flow} would have nothing to do", hint) for flow in gone))
+        return settings
 
     return attrs.evolve(
         worker,
@@ -191,20 +186,23 @@ def _with_owners(settings: MirrorSettings, lines: _Lines) -> MirrorSettings:
 
 
 def _flow(flow: Flow, parts: Sequence[Part], group: str) -> FlowSettings | None:
-    """Return the flow that the connectors of a pair are; None if all are switched off."""
+    """Return the flow that the connectors of a pair are; None if there is nothing for them to do."""
     found = {part.connector.group: part.flow for part in parts if part.flow is not None}
     lead = next(iter(found.values()), None)
     if lead is None:
         return None
     source = lead.source_connector if SOURCE in found else attrs.evolve(lead.source_connector, is_enabled=False)
     checkpoint = found.get(CHECKPOINT, lead).checkpoint_connector
+    beats = found.get(HEARTBEAT, lead).heartbeat_connector
+    if not (source.is_enabled or checkpoint.is_run or beats.is_emitted):
+        return None
     names = {part.connector.group: part.connector.name for part in parts}
     return attrs.evolve(
         lead,
         source_connector=source,
-        checkpoint_connector=attrs.evolve(checkpoint, is_enabled=source.is_enabled, transforms=source.transforms),
-        heartbeat_connector=found.get(HEARTBEAT, lead).heartbeat_connector,
-        worker=of_connectors(lead.worker, group, flow, names) if group else lead.worker,
+        checkpoint_connector=attrs.evolve(checkpoint, transforms=source.transforms),
+        heartbeat_connector=beats,
+        worker=of_connectors(lead.worker, group, flow, names) if group else of_process(lead.worker, names),
         named_again=tuple(_named_again(lead, parts)),
     )
 

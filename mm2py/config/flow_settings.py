@@ -34,6 +34,11 @@ class FlowSettings:
         return self.source_connector.is_enabled
 
     @property
+    def reads_source(self) -> bool:
+        """Whether its nodes share it: it does more than to emit heartbeats."""
+        return self.is_enabled or self.checkpoint_connector.is_run
+
+    @property
     def source(self) -> ClusterEndpoint:
         return self.source_connector.source
 

@@ -17,7 +17,17 @@ from mm2py.config.settings import FlowSettings, MirrorSettings
 from mm2py.connectors.plugins import group_filter_of, policy_of, selected_topics
 from mm2py.connectors.reached import Reached, finding_of, hurried_cluster, limited, reach
 from mm2py.core.findings import CheckedFlow, Finding, Level
-from mm2py.core.needs import Allowed, InternalTopic, Need, Resource, internal_topics, lacking, named, needs
+from mm2py.core.needs import (
+    Allowed,
+    InternalTopic,
+    Need,
+    Resource,
+    internal_topics,
+    lacking,
+    named,
+    needs,
+    needs_of_syncs,
+)
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.acl import Operation
 from mm2py.model.endpoint import ClusterEndpoint
@@ -93,9 +103,9 @@ class FlowCheck:
         """Ask both sides; whatever goes wrong is a finding of this flow."""
         settings = self._settings
         source, target = self._sides[Side.SOURCE], self._sides[Side.TARGET]
-        used = (source, target) if settings.is_enabled else (target,)
+        used = (source, target) if settings.reads_source else (target,)
         away = tuple(it.checked.alias for it in used if it.cluster is None)
-        checked = CheckedFlow(settings.flow, settings.is_enabled, away)
+        checked = CheckedFlow(settings.flow, settings.reads_source, away)
         try:
             checked = await self._checked(checked)
         except Mm2Error as error:
@@ -115,12 +125,12 @@ class FlowCheck:
             checked = attrs.evolve(
                 checked, topics=len(remote_of), partitions=sum(source.partitions[topic] for topic in remote_of)
             )
-            if settings.checkpoint_connector.is_emitted:
-                found = await self._groups(source)
-                groups, checked = found or (), attrs.evolve(checked, groups=None if found is None else len(found))
             if target.cluster is not None:
                 there = sum(remote in target.partitions for remote in remote_of.values())
                 checked = attrs.evolve(checked, remote_topics=there)
+        if settings.checkpoint_connector.is_run and source.cluster is not None:
+            found = await self._groups(source)
+            groups, checked = found or (), attrs.evolve(checked, groups=None if found is None else len(found))
         self._note_same_cluster(source, target)
         internal = internal_topics(settings, policy)
         for side in Side:
@@ -161,7 +171,7 @@ class FlowCheck:
 
     def _note_same_cluster(self, source: Reached, target: Reached) -> None:
         cluster_id = source.checked.cluster_id
-        if self._settings.is_enabled and cluster_id is not None and cluster_id == target.checked.cluster_id:
+        if self._settings.reads_source and cluster_id is not None and cluster_id == target.checked.cluster_id:
             flow = self._settings.flow
             self._add(Level.WARNING, f"{flow.source} and {flow.target} are one cluster, with the id {cluster_id}")
 
@@ -175,11 +185,11 @@ class FlowCheck:
         if there.cluster is None:
             return
         wanted = list(self._missing(side, there, remote_of, internal))
-        here = [
-            need
-            for need in needs(self._settings, internal, list(remote_of), list(remote_of.values()), groups)
-            if need.side is side and need.names
-        ]
+        asked = (
+            *needs(self._settings, internal, list(remote_of), list(remote_of.values()), groups),
+            *needs_of_syncs(self._settings, policy_of(self._settings.checkpoint_connector)),
+        )
+        here = [need for need in asked if need.side is side and need.names]
         try:
             async with limited(self._ends[side]):
                 for finding in self._uncreatable(there, wanted, await self._tried(there, wanted)):

@@ -81,35 +81,34 @@ def internal_topics(settings: FlowSettings, policy: ReplicationPolicy) -> list[I
     if beats.is_emitted:
         setting, factor = "heartbeats.topic.replication.factor", beats.topic_replication_factor
         found.append(InternalTopic(Side.TARGET, policy.heartbeats_topic(), setting, factor, "heartbeats"))
-    if not settings.is_enabled:
-        return found
-    found += _of_nodes(settings)
+    if settings.is_enabled:
+        found += _of_positions(settings)
+    if settings.reads_source:
+        status = settings.worker.status_storage
+        found.append(
+            InternalTopic(
+                Side.TARGET, status.topic, "status.storage.replication.factor",
+                status.replication_factor, "what nodes report to each other", status.partitions, is_of_nodes=True,
+            )
+        )  # fmt: skip
     checkpoints, syncs = settings.checkpoint_connector, settings.source_connector.offset_syncs
-    if checkpoints.is_emitted:
+    if checkpoints.is_run:
         setting, factor = "checkpoints.topic.replication.factor", checkpoints.topic_replication_factor
         found.append(InternalTopic(Side.TARGET, policy.checkpoints_topic(source), setting, factor, "checkpoints"))
-    if syncs.is_emitted:
+    if settings.is_enabled and syncs.is_emitted:
         side, other = (Side.SOURCE, target) if syncs.location == "source" else (Side.TARGET, source)
         setting, factor = "offset-syncs.topic.replication.factor", syncs.topic_replication_factor
         found.append(InternalTopic(side, policy.offset_syncs_topic(other), setting, factor, "offset syncs"))
     return found
 
 
-def _of_nodes(settings: FlowSettings) -> Iterator[InternalTopic]:
-    """Return the topics by which a node knows what it, and others, have done."""
-    source, storage, status = (
-        settings.flow.source,
-        settings.source_connector.offset_storage,
-        settings.worker.status_storage,
-    )
+def _of_positions(settings: FlowSettings) -> Iterator[InternalTopic]:
+    """Return the topics by which a node knows what it, and others, have copied and set."""
+    source, storage = settings.flow.source, settings.source_connector.offset_storage
     setting = "offset.storage.replication.factor"
     yield InternalTopic(
         Side.TARGET, storage.topic, setting, storage.replication_factor, "positions", storage.partitions, is_vital=True
     )
-    yield InternalTopic(
-        Side.TARGET, status.topic, "status.storage.replication.factor",
-        status.replication_factor, "what nodes report to each other", status.partitions, is_of_nodes=True,
-    )  # fmt: skip
     if settings.source_connector.topic_sync.configs_enabled or settings.source_connector.topic_sync.acls_enabled:
         purpose = "sync.topic.configs.enabled and sync.topic.acls.enabled"
         yield InternalTopic(Side.TARGET, synced_topic(source), setting, storage.replication_factor, purpose)
@@ -122,9 +121,26 @@ def needs(
     """Return what the flow needs to mirror *topics* to *remote_topics*, and to translate *groups*."""
     for own in internal:
         yield Need(own.side, Resource.TOPIC, (own.name,), _OWN, own.purpose, is_vital=own.is_vital)
-    if not settings.is_enabled:
-        return
-    sync, sources, remotes = settings.source_connector.topic_sync, tuple(sorted(topics)), tuple(sorted(remote_topics))
+    if settings.is_enabled:
+        yield from _of_records(settings, tuple(sorted(topics)), tuple(sorted(remote_topics)))
+    if settings.reads_source:
+        yield Need(
+            Side.TARGET, Resource.TRANSACTIONAL_ID, _transactional_ids(settings),
+            frozenset({Operation.DESCRIBE, Operation.WRITE}), "refusing writes of a node that was replaced",
+        )  # fmt: skip
+        yield from _of_groups(settings, tuple(sorted(groups)))
+
+
+def needs_of_syncs(settings: FlowSettings, policy: ReplicationPolicy) -> Iterator[Need]:
+    """Return what a checkpoint connector needs of the offset syncs that a source connector elsewhere writes."""
+    if settings.reads_source and not settings.is_enabled:
+        side, other = settings.checkpoint_connector.syncs_at
+        yield Need(Side(side), Resource.TOPIC, (policy.offset_syncs_topic(other),), _READS, "offset syncs")
+
+
+def _of_records(settings: FlowSettings, sources: tuple[str, ...], remotes: tuple[str, ...]) -> Iterator[Need]:
+    """Return what the source connector needs of the topics that it mirrors."""
+    sync = settings.source_connector.topic_sync
     yield Need(Side.SOURCE, Resource.TOPIC, sources, _READS, "records", is_vital=True)
     written = _OWN | (
         {Operation.DELETE} if settings.source_connector.broken_history.on_source_recreated == "re-create" else set()
@@ -140,25 +156,21 @@ def needs(
         acls = frozenset({Operation.DESCRIBE})
         yield Need(Side.SOURCE, Resource.CLUSTER, ("",), acls, "sync.topic.acls.enabled")
         yield Need(Side.TARGET, Resource.CLUSTER, ("",), acls | {Operation.ALTER}, "sync.topic.acls.enabled")
-    yield Need(
-        Side.TARGET, Resource.TRANSACTIONAL_ID, _transactional_ids(settings),
-        frozenset({Operation.DESCRIBE, Operation.WRITE}), "refusing writes of a node that was replaced",
-    )  # fmt: skip
-    yield from _of_groups(settings, tuple(sorted(groups)))
 
 
-def _transactional_ids(settings: FlowSettings) -> tuple[str, str]:
-    return f"{settings.worker.task_ids}-*", settings.worker.owner_id
+def _transactional_ids(settings: FlowSettings) -> tuple[str, ...]:
+    own = settings.worker.owner_id
+    return (f"{settings.worker.task_ids}-*", own) if settings.is_enabled else (own,)
 
 
 def _of_groups(settings: FlowSettings, groups: tuple[str, ...]) -> Iterator[Need]:
     describe, read = frozenset({Operation.DESCRIBE}), frozenset({Operation.READ})
     yield Need(Side.TARGET, Resource.GROUP, (settings.group_id,), read, "sharing the flow between nodes")
-    if settings.source_connector.copying.start_group:
+    if settings.is_enabled and settings.source_connector.copying.start_group:
         yield Need(
             Side.SOURCE, Resource.GROUP, (settings.source_connector.copying.start_group,), describe, "copy.start.group"
         )
-    if settings.checkpoint_connector.is_emitted:
+    if settings.checkpoint_connector.is_run:
         yield Need(Side.SOURCE, Resource.GROUP, groups, describe, "checkpoints")
         if settings.checkpoint_connector.is_synced:
             yield Need(Side.TARGET, Resource.GROUP, groups, read | describe, "sync.group.offsets.enabled")

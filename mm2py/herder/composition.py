@@ -22,7 +22,7 @@ from mm2py.config.providers import Stamp
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem
 from mm2py.connectors.plugins import unusable_classes
 from mm2py.herder.replication_loops import judged
-from mm2py.model.connector_offset import CHECKPOINT, SOURCE
+from mm2py.model.connector_offset import SOURCE
 from mm2py.model.flow import Flow
 from mm2py.model.herder.connector_configs import StoredConnector
 
@@ -45,8 +45,6 @@ class Idleness(enum.Enum):
     #: It is of a class that mm2py does not have.
     FOREIGN = "foreign"
     INVALID = "invalid"
-    #: A checkpoint connector without a source connector of its flow.
-    WAITING = "waiting"
 
 
 @attrs.frozen
@@ -98,11 +96,7 @@ def compose(path: Path, worker: ParsedFile, configs: Configs, *, is_strict: bool
             awaited |= error.provided
     fitting = list[Part]()
     for part in parts:
-        flows = {it.connector.flow for it in fitting if it.connector.group == SOURCE}
-        problems = _beside(fitting, part.connector)
-        if part.connector.group == CHECKPOINT and part.connector.flow not in flows:
-            idle[part.connector.name] = Idle(Idleness.WAITING, (_waits(part.connector),))
-        elif problems:
+        if problems := _beside(fitting, part.connector):
             idle[part.connector.name] = Idle(Idleness.INVALID, problems)
         else:
             fitting.append(part)
@@ -125,10 +119,6 @@ def _judge_positions(others: Sequence[Connector], one: Connector) -> Iterator[Pr
             message = f"{other.name} has a source called {one.flow.source}, and another target.cluster.alias"
             hint = "a worker has one target: give both connectors the same alias for it"
             yield Problem(one.name, _ALIAS, message, hint)
-
-
-def _waits(one: Connector) -> Problem:
-    return Problem(one.name, "", f"waits for a MirrorSourceConnector of {one.flow}", "create it, in the same worker")
 
 
 def _without_loops(
@@ -181,7 +171,7 @@ def own_problems(
         config = {**config, _ALIAS: "source"}
     now = composed({**others, name: StoredConnector(config)})
     own = now.idle.get(name)
-    problems += () if own is None or own.why is Idleness.WAITING else own.problems
+    problems += () if own is None else own.problems
     if "connector.class" in config and (own is None or own.why is not Idleness.FOREIGN):
         problems += _unusable_classes(name, config, composed)
     return problems, now

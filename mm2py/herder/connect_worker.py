@@ -24,7 +24,7 @@ from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Pro
 from mm2py.connectors.supervise import supervise
 from mm2py.core.herder.overrides import SOURCE
 from mm2py.errors import OverrideConflictError, UnknownConnectorError
-from mm2py.herder.composition import Composition, Configs, Idleness, Place, compose, own_problems
+from mm2py.herder.composition import Composition, Configs, Place, compose, own_problems
 from mm2py.herder.takeover import take_over_positions
 from mm2py.herder.worker_membership import WorkerMembership
 from mm2py.model.endpoint import ClusterEndpoint
@@ -185,7 +185,7 @@ class ConnectWorker:
         others = {key: one for key, one in self.store.connectors.items() if key != name}
         problems, now = await self._tried(name, config, others)
         for other, idle in now.idle.items():
-            if other in others and other not in before and idle.why is not Idleness.WAITING:
+            if other in others and other not in before:
                 problems.append(Problem(name, "", f"connector {other} could not run beside it: {idle}"))
         return tuple(problems)
 

@@ -110,7 +110,8 @@ class Control:
         not. Raise TopicsUnknownError if it stands by, and the clusters do not answer.
         """
         sharing = self._runner(flow).sharing
-        return {} if sharing is None else await sharing.parts.find(must_know=must_know)
+        parts = None if sharing is None else sharing.parts
+        return {} if parts is None else await parts.find(must_know=must_know)
 
     @property
     def is_drained(self) -> bool:

@@ -172,10 +172,10 @@ class Fleet:
         return not late and not any(runner.has_lost for runner in leaving)
 
     async def until_over(self) -> None:
-        """Wait until all mirroring flows have ended, or without any, all flows."""
+        """Wait until all flows have ended that do more than to emit heartbeats, or without any, all flows."""
         while True:
             self._news.clear()
-            mirroring = [runner for runner in self.runners if runner.settings.is_enabled]
+            mirroring = [runner for runner in self.runners if runner.settings.reads_source]
             purpose = mirroring or self.runners
             if not self._is_changing and all(runner.is_over for runner in purpose):
                 return

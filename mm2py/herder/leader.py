@@ -130,7 +130,7 @@ class GroupLeader:
     async def _fence(self, cluster: Cluster, tasks: Collection[int]) -> bool:
         """Have the brokers refuse the former nodes of *tasks*; False if that is to be tried again first."""
         since, self._unfenced_since = self._unfenced_since, None
-        if not tasks or not self._worker.refuses:
+        if not tasks or not self._worker.refuses or not self._source.is_enabled:
             return True
         failed: Mm2Error | None = None
         within_ms = round(self._worker.session_ms * _FENCE_SHARE)

@@ -140,7 +140,8 @@ class FlowMembership:
         self.share.groups = groups
         self.share.heartbeats.begin(heartbeats, is_held=self._settings.refuses)
         if self._settings.refuses:
-            self._writer.guard(self._has_news.set)
+            if self._context.config.is_enabled:  # without copy tasks nothing is written as one of them
+                self._writer.guard(self._has_news.set)
             self._context.writers.is_certain = lambda: self._certainty.is_certain
             self.share.hold_back()
 

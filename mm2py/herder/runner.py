@@ -13,14 +13,14 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.connectors.checkpoint.group import CheckpointGroup
-from mm2py.connectors.context import HerderContext, SourceContext, flow_context
+from mm2py.connectors.context import CheckpointContext, HerderContext, SourceContext, flow_context
 from mm2py.connectors.heartbeat import HeartbeatGroup
 from mm2py.connectors.known_clusters import KnownClusters
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.offset_sync_store import OffsetSyncStore
 from mm2py.connectors.offsets.offset_syncs import OffsetSyncs
 from mm2py.connectors.offsets.reverse import ReverseFlow
-from mm2py.connectors.offsets.stored_translations import StoredTranslations
+from mm2py.connectors.offsets.stored_translations import StoredRuns, StoredSyncs
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.plugins import remote_names_of
 from mm2py.connectors.reach import Reach
@@ -56,7 +56,7 @@ _PASSING = (Verdict.RETRY, Verdict.REFRESH_METADATA)
 
 class FlowRunner:
     """Runs the groups of one flow until they are drained, and returns a view of it at any time. The *lead* is the main
-    group of the flow: the source group, or the heartbeat group of a flow that only emits heartbeats. The flow's state
+    group of the flow: the source group; without one the checkpoint group, or else the heartbeat group. The flow's state
     is the lead's.
     """
 
@@ -102,13 +102,13 @@ class FlowRunner:
         self._measures = measures or FlowMeasures(clock)
         self._measures.is_source_away = lambda: self.reach.is_away(settings.flow.source)
         self._source = self._make_source(context.of(config), epochs) if settings.is_enabled else None
-        self._checkpoints = self._make_checkpoints(context) if settings.is_enabled else None
+        self._checkpoints = self._make_checkpoints(context) if settings.checkpoint_connector.is_run else None
         beats = settings.heartbeat_connector
         self._heartbeats = HeartbeatGroup(context.of(beats)) if beats.is_emitted else None
         #: How the nodes that run the flow share it; None if it only emits heartbeats.
         self.sharing = (
             FlowSharing(context, self._source, epochs, us, self._own_view, before_takeover=before_takeover)
-            if self._source is not None
+            if settings.reads_source
             else None
         )
         if self.sharing is not None:
@@ -130,21 +130,23 @@ class FlowRunner:
         group.judged = lambda: shown_state(self._own_view())
         return group
 
-    def _make_checkpoints(self, context: HerderContext) -> CheckpointGroup | None:
-        if not self.settings.checkpoint_connector.is_emitted:
-            return None
+    def _make_checkpoints(self, context: HerderContext) -> CheckpointGroup:
+        config = context.of(self.settings.checkpoint_connector)
         return CheckpointGroup(
-            context.of(self.settings.checkpoint_connector),
-            forward=partial(self._translations_at, context.clock),
+            config,
+            forward=partial(self._offset_syncs, config),
             way_back=self.reverse.translations,
             measures=self._measures,
         )
 
-    def _translations_at(self, clock: Clock, target: Cluster) -> OffsetSyncStore:
+    def _offset_syncs(self, context: CheckpointContext, source: Cluster, target: Cluster) -> OffsetSyncStore:
         """Return what is known of where the flow's records went."""
-        config = self.settings.source_connector
+        config, clock = self.settings.source_connector, context.clock
+        if not config.is_enabled:
+            known = partial(StoredSyncs, context.config, source, target, passed_over=context.passed_over, clock=clock)
+            return OffsetSyncStore(self.live_translations, known)
         read = partial(
-            StoredTranslations,
+            StoredRuns,
             config.flow,
             target,
             lambda: remote_names_of(config),
@@ -244,8 +246,9 @@ class FlowRunner:
         for group in running:
             if group is not self._checkpoints:
                 group.requests.drain(within_s=self._drain_within_s if group is self._source else _QUICK_DRAIN_S)
+        if self._source is not None and self._checkpoints is not None:
+            await asyncio.wait({running[self._source]})
         if self._checkpoints is not None:
-            await asyncio.wait({running[self._lead]})
             self._checkpoints.requests.drain(within_s=_QUICK_DRAIN_S)
 
     # Views.

@@ -37,7 +37,7 @@ class FlowSharing:
     def __init__(
         self,
         context: HerderContext,
-        source: SourceGroup,
+        source: SourceGroup | None,
         epochs: EpochRunner,
         us: Callable[[], Node],
         view: Callable[[], FlowView],
@@ -56,9 +56,10 @@ class FlowSharing:
         #: What this node and the others that run the flow know of each other.
         self.nodes = FlowNodes(context, self._us, view)
         self.membership = membership = FlowMembership(context, self._us, before_takeover)
-        #: What other nodes copy.
-        self.parts = PartsElsewhere(context, self.nodes.known, source)
-        source.on_life = self._follow
+        #: What other nodes copy; None where the flow has no source connector, and so needs no Spark.
+        self.parts = None if source is None else PartsElsewhere(context, self.nodes.known, source)
+        if source is not None:
+            source.on_life = self._follow
         context.writers.on_fenced = membership.share.doubt
         membership.share.on_assignment = self.nodes.know
         membership.load = self.nodes.own.load
@@ -66,7 +67,8 @@ class FlowSharing:
 
     def _follow(self, life: SourceLife) -> None:
         self.nodes.follow(life)
-        self.parts.follow(life)
+        if self.parts is not None:
+            self.parts.follow(life)
 
     def _work(self) -> Work:
         """Return what there is to share between the flow's nodes, as far as this one knows."""
@@ -111,7 +113,7 @@ class FlowSharing:
         """
         self.membership.begin(groups, heartbeats)
         begun = [tasks.create_task(self.membership.run(), name=f"{self.flow}/membership")]
-        if not self.is_for_one_node:
+        if self.parts is not None and not self.is_for_one_node:
             self.membership.is_ready = False
             begun.append(tasks.create_task(self._await_spark(), name=f"{self.flow}/spark"))
         begun.append(tasks.create_task(self.nodes.run(), name=f"{self.flow}/nodes"))

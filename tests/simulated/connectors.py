@@ -121,6 +121,50 @@ async def checkpoints_in_another_worker(stage: Stage) -> Any:
     return {"state": await stage.state("n1", "checks"), "is_written": bool(stage.count("B", "A.checkpoints.internal"))}
 
 
+async def checkpoints_with_and_without_a_source_connector(stage: Stage) -> Any:
+    """Two nodes have the checkpoint connector, one of which dies; then its pair's source connector comes and goes."""
+    for topic in ("orders", "clicks"):
+        stage.produce(topic, COUNT)
+        stage.commit("A", "g", topic, COUNT)
+    stage.worker("n0", "B")
+    others = ["n1", "n2"]
+    for name in others:
+        stage.worker(name, "B", group="other")
+    await stage.put("n0", "mirror", _source(stage, "orders"))
+    await stage.put("n1", "checks", _checkpoint(stage, topics=".*", groups="g"))
+
+    async def carries(offset: int, carried: int) -> bool:
+        stage.commit("A", "g", "orders", offset)
+        return await stage.until(lambda: stage.committed("B", "g", "A.orders") == carried)
+
+    found: dict[str, Any] = {"by syncs": await carries(COUNT, COUNT)}
+    status = (await stage.ask("n1", "GET", "/connectors/checks/status")).body
+    owner = status["connector"]["worker_id"].partition(":")[0]
+    found["states"] = [await stage.state(name, "checks") for name in others]
+    group = (await stage.ask(owner, "GET", "/from:A/to:B/groups/g")).body
+    found["why not"] = [it["why"] for it in group["offsets"] if it["why"]]
+    found["health"] = [(await stage.ask(name, "GET", "/health")).status for name in others]
+    stage.nodes[owner].kill()
+    [left] = {*others} - {owner}
+    stage.produce("orders", 1)
+    found["after a death"] = await carries(COUNT + 1, COUNT + 1)
+
+    found["ids"] = sorted(name for name in stage.clusters["B"].transactions if "other" in name)
+
+    await stage.ask("n0", "DELETE", "/connectors/mirror")
+    await asyncio.sleep(_LONG_S)
+    latest = {"source.consumer.auto.offset.reset": "latest"}
+    found["status"] = await stage.put(left, "mirror", _source(stage, "orders", **latest))
+    await asyncio.sleep(_LONG_S)
+    stage.produce("orders", 9)
+    assert await stage.until(lambda: stage.count("B", "A.orders") == COUNT + 10)
+    found["exactly"] = await carries(COUNT + 5, COUNT + 5)
+    await stage.ask(left, "DELETE", "/connectors/mirror")
+    await asyncio.sleep(_LONG_S)
+    found["by syncs again"] = await carries(COUNT + 10, COUNT + 10)
+    return found
+
+
 async def positions_by_connector(stage: Stage) -> Any:
     """What a worker's topic has of a connector that has a name of its own."""
     stage.produce("orders", COUNT)
@@ -202,6 +246,7 @@ STORIES: dict[str, Story] = {
         two_sources_of_a_pair,
         two_targets_of_a_worker,
         checkpoints_in_another_worker,
+        checkpoints_with_and_without_a_source_connector,
         positions_by_connector,
         settings_of_the_process,
         clusters_by_other_hosts,

@@ -54,10 +54,29 @@ def test_each_connector_has_a_target_of_its_own(told: dict[str, Any]) -> None:
     assert told["two_targets_of_a_worker"] == {"statuses": [201, 201], "B": COUNT, "C": COUNT}
 
 
-@not_yet(reason="the checkpoint connector stays UNASSIGNED, as it waits for a source connector in its own worker")
 def test_checkpoints_need_offset_syncs_and_no_source_connector(told: dict[str, Any]) -> None:
     """Another worker has written the syncs."""
     assert told["checkpoints_in_another_worker"] == {"state": "RUNNING", "is_written": True}
+
+
+def test_a_checkpoint_connector_goes_on_with_and_without_a_source_connector(told: dict[str, Any]) -> None:
+    """One of its nodes runs it, and another one takes over; a source connector beside it is more exact while it is
+    there. Groups of what has no sync say so, and no node is ill for that.
+    """
+    [why, *more] = told["checkpoints_with_and_without_a_source_connector"].pop("why not")
+
+    assert told["checkpoints_with_and_without_a_source_connector"] == {
+        "by syncs": True,
+        "states": ["RUNNING", "RUNNING"],
+        "health": [200, 200],
+        "after a death": True,
+        "ids": ["connect-cluster-other", "other-checks-0"],
+        "status": 201,
+        "exactly": True,
+        "by syncs again": True,
+    }
+    assert "has written no offset sync" in why
+    assert not more
 
 
 @not_yet(reason="positions are stored as those of MirrorSourceConnector, so Java's worker copies all again")

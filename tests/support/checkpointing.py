@@ -87,7 +87,9 @@ async def running_checkpoints(
     clock = SystemClock()
     events = EventLog(clock)
     context = checkpoint_context(clock, events, settings)
-    group = CheckpointGroup(context, forward=lambda _target: forward, way_back=lambda _source, _policy: backward)
+    group = CheckpointGroup(
+        context, forward=lambda _source, _target: forward, way_back=lambda _source, _policy: backward
+    )
     async with asyncio.TaskGroup() as tasks:
         running = RunningCheckpoints(group, events, tasks.create_task(group.run(), name="checkpoints"))
         yield running

@@ -49,12 +49,12 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
         self,
         context: CheckpointContext,
         *,
-        forward: Callable[[Cluster], OffsetSyncStore],
+        forward: Callable[[Cluster, Cluster], OffsetSyncStore],
         way_back: Callable[[Cluster, ReplicationPolicy], OffsetSyncStore],
         measures: FlowMeasures | None = None,
     ) -> None:
-        """Create a group. *forward* returns the translations for `Checkpoints` that the target cluster may have to be
-        asked for, *way_back* those that the source cluster may have to be asked for.
+        """Create a group. *forward* returns the translations for `Checkpoints` that the source or the target cluster
+        may have to be asked for, *way_back* those that the source cluster may have to be asked for.
         """
         super().__init__(context)
         self._forward = forward
@@ -123,7 +123,7 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
             self._context,
             source,
             target,
-            forward=self._forward(target),
+            forward=self._forward(source, target),
             back=self._way_back(source, policy_of(self._config)),
             measures=self._measures,
             writer=await self._context.writers.for_owner(target),

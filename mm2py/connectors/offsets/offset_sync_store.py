@@ -2,7 +2,8 @@
 Where a flow's records went, as rounds of checkpoints know it, those of the flow itself and of the other direction.
 
 What the flow's source group on this node has in memory is up to date, if it follows what every node copies. It does not
-while other nodes run the flow, nor where it was paused or stopped from the start: then what is stored counts.
+while other nodes run the flow, nor where it was paused or stopped from the start: then what is stored counts. Without a
+source group that is offset syncs alone, by which a store of that name translates in Java.
 """
 
 from __future__ import annotations

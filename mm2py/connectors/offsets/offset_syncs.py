@@ -7,13 +7,14 @@ MirrorMaker copied.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import ClassVar
 
 import attrs
 
 from mm2py.connectors.context import BackgroundLoop, SourceContext
+from mm2py.connectors.offsets.stored_translations import SYNCS_PARTITION, syncs_in
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.plugins import policy_of
 from mm2py.connectors.source.group import SourceLife
@@ -25,15 +26,13 @@ from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.flow import TopicPartition
-from mm2py.model.offset_sync import MalformedOffsetSyncError, OffsetSync, decode_offset_sync, encode_offset_sync
+from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
 from mm2py.storage.internal_topics import kept_log, small_segments
 from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.topic_log import LogRecord
 
 
-#: As in Java, regardless of the topic's number of partitions.
-_PARTITION = 0
 _RETRY_PAUSES = Backoff(1.0, 15.0)
 #: How often idle partitions are checked.
 _TICK_S = 1.0
@@ -201,7 +200,7 @@ class OffsetSyncs(BackgroundLoop):
         strange: list[tuple[LogRecord, str]] = []
         async with aclosing(self._log.read_from({})) as chunks:
             async for chunk in chunks:
-                for sync in _syncs_in(chunk, strange):
+                for sync in syncs_in(chunk, strange):
                     source = sync.source
                     newest[source] = sync
                     if source not in needed:
@@ -230,7 +229,7 @@ class OffsetSyncs(BackgroundLoop):
     async def _contents(self) -> Sequence[LogRecord]:
         """Return the newest sync of each partition, to refill a new topic."""
         standing = [sync for state in self._states.values() if (sync := self._standing(state)) is not None]
-        return [LogRecord(*encode_offset_sync(sync), partition=_PARTITION) for sync in standing]
+        return _records(standing)
 
     def _standing(self, state: PartitionState) -> OffsetSync | None:
         """Return where a partition's last record went, if known."""
@@ -258,7 +257,7 @@ class OffsetSyncs(BackgroundLoop):
         try:
             while left:
                 some = left[:_AT_ONCE]
-                await self._log.append([LogRecord(*encode_offset_sync(sync), partition=_PARTITION) for sync in some])
+                await self._log.append(_records(some))
                 del left[: len(some)]
         finally:
             self._pending = {sync.source: sync for sync in left} | self._pending
@@ -268,13 +267,5 @@ class OffsetSyncs(BackgroundLoop):
         self._events.emit(OffsetSyncsWritten(self._flow, self._log.topic, self._cluster.alias, len(pending), took_ms))
 
 
-def _syncs_in(records: Iterable[LogRecord], strange: list[tuple[LogRecord, str]]) -> Iterator[OffsetSync]:
-    """Return the offset syncs among *records*; invalid ones go to *strange*, without their content."""
-    for record in records:
-        if record.partition == _PARTITION:
-            try:
-                sync = decode_offset_sync(record.key, record.value)
-            except MalformedOffsetSyncError as error:
-                strange.append((LogRecord(None, None, (), record.partition, record.offset), error.reason))
-                continue
-            yield sync
+def _records(syncs: Iterable[OffsetSync]) -> list[LogRecord]:
+    return [LogRecord(*encode_offset_sync(sync), partition=SYNCS_PARTITION) for sync in syncs]

@@ -11,7 +11,7 @@ from functools import partial
 from mm2py.clock import Clock
 from mm2py.config.source import MirrorSourceConfig
 from mm2py.connectors.offsets.offset_sync_store import OffsetSyncStore
-from mm2py.connectors.offsets.stored_translations import StoredTranslations
+from mm2py.connectors.offsets.stored_translations import StoredRuns
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.plugins import remote_names_of
 from mm2py.model.flow import Flow
@@ -38,9 +38,9 @@ class ReverseFlow:
     def _live_now(self) -> Translations | None:
         return self.live()  # a reload replaces it
 
-    def _stored(self, source: Cluster, policy: ReplicationPolicy) -> StoredTranslations:
+    def _stored(self, source: Cluster, policy: ReplicationPolicy) -> StoredRuns:
         other, config = Flow(self._flow.target, self._flow.source), self.config
-        return StoredTranslations(
+        return StoredRuns(
             other,
             source,
             partial(self._names_at_source, policy),

@@ -1,28 +1,94 @@
-"""Where a flow's records went, as its source group has stored it, for a node that does not follow what is copied."""
+"""
+Where a flow's records went, for a node that does not follow what is copied: by what is stored of it.
+
+The source group of a flow stores its runs beside its positions. Offset syncs are what any source connector of the pair
+leaves, one of Java's too; a checkpoint connector without a source connector beside it has nothing else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 
 from mm2py.clock import Clock
+from mm2py.config.checkpoint import MirrorCheckpointConfig
 from mm2py.connectors.offsets.translations import Translations
+from mm2py.connectors.plugins import policy_of, remote_names_of
+from mm2py.core.offsets.translation import Untranslated
 from mm2py.errors import BrokerAnsweredError
-from mm2py.model.flow import Flow
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.foreign import UnreadableRecord
+from mm2py.model.offset_sync import MalformedOffsetSyncError, OffsetSync, decode_offset_sync
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.topic import is_other_topic
+from mm2py.storage.unreadable_records import PassedOver
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
 
+#: Where offset syncs are, as in Java, regardless of the topic's number of partitions.
+SYNCS_PARTITION = 0
 #: Retry interval for a topic that is missing, or may not be read.
 _REFUSED_S = 60.0
 #: After so many partitions others have a turn of the event loop.
 _PARTITIONS_A_TURN = 500
 
 
-class StoredTranslations:
+class StoredTranslations(ABC):
+    """Translations that are read from a topic, each time what was added."""
+
+    def __init__(self, cluster: Cluster, topic: str, clock: Clock) -> None:
+        """Create them for a *topic* of an open *cluster*."""
+        #: What is known of them; None before something was read.
+        self.translations: Translations | None = None
+        self._clock = clock
+        self._cluster = cluster
+        self._log = TopicLog(cluster, topic)
+        self._topic_id: str | None = None
+        self._read_to: dict[int, int] = {}
+        self._not_before = 0.0
+
+    async def refresh(self) -> None:
+        """Read what was stored since the last time; raises the cluster's error."""
+        if self._clock.monotonic() < self._not_before:
+            return
+        try:
+            await self._cluster.refresh_metadata({self._log.topic})
+            topic_id = self._cluster.topic_id(self._log.topic)
+            if is_other_topic(self._topic_id, topic_id):
+                self._read_to = {}
+                self._begin_again()
+            self._topic_id = topic_id or self._topic_id
+            await self._read()
+        except BrokerAnsweredError:
+            self._not_before = self._clock.monotonic() + _REFUSED_S
+            raise
+        self.translations = await self._made()
+
+    async def _read(self) -> None:
+        async with aclosing(self._log.read_from(self._read_to)) as chunks:
+            async for records in chunks:
+                self._take(records)
+                for record in records:
+                    if record.partition is not None and record.offset is not None:
+                        self._read_to[record.partition] = record.offset + 1
+                await self._clock.sleep(0)  # there may be millions
+
+    @abstractmethod
+    def _begin_again(self) -> None:
+        """Forget what was read: it is of a topic that is gone."""
+
+    @abstractmethod
+    def _take(self, records: Sequence[LogRecord]) -> None:
+        """Add *records* of the topic, in order."""
+
+    @abstractmethod
+    async def _made(self) -> Translations:
+        """Return the translations by all that was read."""
+
+
+class StoredRuns(StoredTranslations):
     """The translations of *flow* that are stored on *cluster*, which is its target, in the *topic* of its positions.
     They are as old as the last flush of positions; records copied since count as not copied yet. *names* returns the
     naming of the flow's remote topics, and is called again for new records, because settings may be reloaded.
@@ -37,49 +103,23 @@ class StoredTranslations:
         topic: str,
         clock: Clock,
     ) -> None:
-        #: What is known of them; None before something was read.
-        self.translations: Translations | None = None
+        super().__init__(cluster, topic, clock)
         self._flow = flow
         self._names = names
-        self._clock = clock
-        self._cluster = cluster
-        self._log = TopicLog(cluster, topic)
-        self._topic_id: str | None = None
-        self._read_to: dict[int, int] = {}
-        self._stored = PositionsTopic(flow.source)
         #: Whether more is stored than `translations` have, also after a read that failed or was cancelled.
         self._has_news = False
-        self._not_before = 0.0
+        self._begin_again()
 
-    async def refresh(self) -> None:
-        """Read what was stored since the last time; raises the cluster's error."""
-        if self._clock.monotonic() < self._not_before:
-            return
-        try:
-            await self._cluster.refresh_metadata({self._log.topic})
-            topic_id = self._cluster.topic_id(self._log.topic)
-            if is_other_topic(self._topic_id, topic_id):
-                self._read_to, self._stored = {}, PositionsTopic(self._flow.source)
-            self._topic_id = topic_id or self._topic_id
-            async with aclosing(self._log.read_from(self._read_to)) as chunks:
-                async for records in chunks:
-                    for record in records:
-                        self._take(record)
-        except BrokerAnsweredError:
-            self._not_before = self._clock.monotonic() + _REFUSED_S
-            raise
-        if self._has_news:
-            self.translations = await self._made()
-            self._has_news = False
+    def _begin_again(self) -> None:
+        self._stored = PositionsTopic(self._flow.source)
 
-    def _take(self, record: LogRecord) -> None:
-        """Add one record of the positions topic."""
-        if record.partition is not None and record.offset is not None:
-            self._read_to[record.partition] = record.offset + 1
-        found = self._stored.take(record)
-        self._has_news |= found is not None and not isinstance(found, UnreadableRecord)
+    def _take(self, records: Sequence[LogRecord]) -> None:
+        found = [self._stored.take(record) for record in records]
+        self._has_news |= any(one is not None and not isinstance(one, UnreadableRecord) for one in found)
 
     async def _made(self) -> Translations:
+        if self.translations is not None and not self._has_news:
+            return self.translations
         translations = Translations()
         translations.load(self._stored.chunks.values())
         name_remote = self._names()
@@ -88,4 +128,62 @@ class StoredTranslations:
             remote_of = {it: name_remote(it.topic) for it in sources[at : at + _PARTITIONS_A_TURN]}
             translations.adopt(self._stored.positions, remote_of)
             await self._clock.sleep(0)
+        self._has_news = False
         return translations
+
+
+class StoredSyncs(StoredTranslations):
+    """
+    The offset syncs of a pair, where the checkpoint connector's own config says that they are.
+
+    A topic that does not exist yet has none: its source connector may not have started. As in Java, only a sync at or
+    below an offset counts, and past it no more than the next record.
+    """
+
+    def __init__(
+        self, config: MirrorCheckpointConfig, source: Cluster, target: Cluster, *, passed_over: PassedOver, clock: Clock
+    ) -> None:
+        side, other = config.syncs_at
+        topic = policy_of(config).offset_syncs_topic(other)
+        super().__init__(source if side == "source" else target, topic, clock)
+        self._name_remote = remote_names_of(config)
+        self._passed_over = passed_over
+        self._begin_again()
+        self.translations = self._known
+
+    def _begin_again(self) -> None:
+        self._known = Translations(unknown=Untranslated.NO_SYNC)
+        self._sources = set[TopicPartition]()
+        self._new_sources = set[TopicPartition]()
+
+    async def _read(self) -> None:
+        described = self._cluster.metadata.topics.get(self._log.topic)
+        if described is None or described.is_missing:
+            return
+        await super()._read()
+
+    def _take(self, records: Sequence[LogRecord]) -> None:
+        strange: list[tuple[LogRecord, str]] = []
+        for sync in syncs_in(records, strange):
+            self._known.learn(sync)
+            if sync.source not in self._sources:
+                self._new_sources.add(sync.source)
+        self._passed_over.note(self._log.topic, strange)
+
+    async def _made(self) -> Translations:
+        self._known.adopt({}, {source: self._name_remote(source.topic) for source in self._new_sources})
+        self._sources |= self._new_sources
+        self._new_sources = set()
+        return self._known
+
+
+def syncs_in(records: Iterable[LogRecord], strange: list[tuple[LogRecord, str]]) -> Iterator[OffsetSync]:
+    """Return the offset syncs among *records*; invalid ones go to *strange*, without their content."""
+    for record in records:
+        if record.partition == SYNCS_PARTITION:
+            try:
+                sync = decode_offset_sync(record.key, record.value)
+            except MalformedOffsetSyncError as error:
+                strange.append((LogRecord(None, None, (), record.partition, record.offset), error.reason))
+                continue
+            yield sync

@@ -60,7 +60,15 @@ class Translations:
     *partition_runs* of one partition; beyond that old ones are merged (`RunIndex.coarsen`).
     """
 
-    def __init__(self, *, flow_runs: int = FLOW_RUNS, partition_runs: int = PARTITION_RUNS) -> None:
+    def __init__(
+        self,
+        *,
+        flow_runs: int = FLOW_RUNS,
+        partition_runs: int = PARTITION_RUNS,
+        unknown: Untranslated = Untranslated.NOT_MIRRORED,
+    ) -> None:
+        """Create them; *unknown* is the answer for partitions of which nothing is known once all has been read."""
+        self._unknown_why = unknown
         self._flow_runs = flow_runs
         self._partition_runs = partition_runs
         self._known: dict[TopicPartition, _Known] = {}
@@ -103,7 +111,7 @@ class Translations:
         return CopiedTopics() if known is None else CopiedTopics(known.topic_id, known.remote_topic_id)
 
     def _unknown(self) -> Untranslated:
-        return Untranslated.NOT_MIRRORED if self._is_ready else Untranslated.NOT_READY
+        return self._unknown_why if self._is_ready else Untranslated.NOT_READY
 
     # Updates by the source group.
 

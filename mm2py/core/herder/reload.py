@@ -41,7 +41,7 @@ def restarting_alone(before: FlowSettings, after: FlowSettings) -> frozenset[str
     """
     old, new = before.checkpoint_connector, after.checkpoint_connector
     beat, beats = before.heartbeat_connector, after.heartbeat_connector
-    if (old.is_emitted, beat.is_emitted) != (new.is_emitted, beats.is_emitted):
+    if (old.is_run, beat.is_emitted) != (new.is_run, beats.is_emitted):
         return None
     if attrs.evolve(before, checkpoint_connector=new, heartbeat_connector=beats) != after:
         return None

@@ -33,7 +33,13 @@ _SLOT_WEIGHT: Final = 1.0
 
 
 def flow_tasks(config: MirrorSourceConfig) -> tuple[int, int]:
-    """Return how many tasks a flow has on all its nodes, and how many of them transform records; these come first."""
+    """
+    Return how many tasks a flow has on all its nodes, and how many of them transform records; these come first.
+
+    Without a source connector it has one, that of its checkpoint connector.
+    """
+    if not config.is_enabled:
+        return 1, 0
     record_tasks = len(TopicTransforms(config.transforms).tasks)
     return record_tasks + config.copying.tasks_max, record_tasks
 

@@ -100,7 +100,7 @@ def is_void(known: RunIndex | SyncSlots, position: Position) -> bool:
 def _nearer(ours: Translation, by_syncs: Translation, limit: int | None) -> Translation:
     """Return the one that says more: neither is ever ahead, so the greater is nearer."""
     if not isinstance(by_syncs, Translated):
-        return by_syncs if ours is Untranslated.NOT_MIRRORED else ours
+        return by_syncs if ours in (Untranslated.NOT_MIRRORED, Untranslated.NO_SYNC) else ours
     if limit is not None and by_syncs.offset > limit:
         by_syncs = attrs.evolve(by_syncs, offset=limit)
     return ours if isinstance(ours, Translated) and ours.offset >= by_syncs.offset else by_syncs

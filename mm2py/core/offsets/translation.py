@@ -58,6 +58,7 @@ class Untranslated(enum.Enum):
 
     NOT_READY = "earlier translations are not read yet"
     NOT_MIRRORED = "the topic-partition is not mirrored, or none of its records is known yet"
+    NO_SYNC = "its source connector, which runs elsewhere, has written no offset sync of the topic-partition yet"
     TOO_OLD = "the offset is before all known records"
     NOT_READ = "the group was put there as the log begins there, and has not read up to it"
     OTHER_TOPIC = "the topic was created again, at the source or at the target, and that is not copied yet"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import pytest
 
 from mm2py.config.layers import Side
 from mm2py.connectors.plugins import policy_of
 from mm2py.core.findings import CheckedFlow, Finding, Level
-from mm2py.core.needs import Need, Resource, internal_topics, lacking, needs
+from mm2py.core.needs import Need, Resource, internal_topics, lacking, needs, needs_of_syncs
 from mm2py.model.acl import Operation, operations_of
 from mm2py.model.flow import Flow
 from tests.support.config_files import ConfigFile
@@ -49,6 +50,28 @@ def test_topics_that_a_flow_keeps_for_itself(lines: list[str], named: set[str], 
     assert {
         f"{it.side.value} {it.name}" for it in internal_topics(settings, policy_of(settings.source_connector))
     } == named
+
+
+def test_checkpoints_alone_need_offset_syncs_and_no_records(file: ConfigFile) -> None:
+    """Of topics that are copied they need nothing, and none is created for them."""
+    both = file.flow("offset-syncs.topic.location = target")
+    settings = attrs.evolve(both, source_connector=attrs.evolve(both.source_connector, is_enabled=False))
+    policy = policy_of(settings.checkpoint_connector)
+    asked = [*needs(settings, (), [], [], ["readers"]), *needs_of_syncs(settings, policy)]
+
+    assert {f"{it.side.value} {it.name}" for it in internal_topics(settings, policy)} == {
+        "target A.checkpoints.internal",
+        "target heartbeats",
+        "target mm2-configs.A.internal",
+        "target mm2-status.A.internal",
+    }
+    assert [(it.side.value, it.names) for it in asked] == [
+        ("target", ("connect-cluster-A-mm2",)),
+        ("target", ("A-mm2",)),
+        ("source", ("readers",)),
+        ("target", ("mm2-offset-syncs.A.internal",)),
+    ]
+    assert not list(needs_of_syncs(both, policy))
 
 
 def test_what_is_needed_follows_the_settings(file: ConfigFile) -> None:

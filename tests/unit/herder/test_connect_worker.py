@@ -9,6 +9,8 @@ import pytest
 
 from mm2py.config.importers.distributed import read_worker
 from mm2py.config.settings import ConfigError
+from mm2py.core.herder.reload import restarting_alone
+from mm2py.core.herder.sharing import flow_tasks
 from mm2py.herder.composition import Composition, Idleness, compose
 from mm2py.herder.connect_worker import ConnectWorker, worker_group
 from mm2py.telemetry.events import RestartNeeded
@@ -83,9 +85,8 @@ def test_transactional_ids_are_those_of_java_s_tasks(tmp_path: Path) -> None:
         (_connector("MirrorSourceConnector", "north", **{"tasks.max": "many"}), Idleness.INVALID, "tasks.max"),
         (_connector("MirrorSourceConnector", "north", topcis="x"), Idleness.INVALID, "topcis"),
         (_SOURCE, Idleness.INVALID, "connector.class"),
-        (_connector("MirrorCheckpointConnector", "north"), Idleness.WAITING, ""),
     ],
-    ids=["foreign", "no class", "value", "slip", "twice", "without a source"],
+    ids=["foreign", "no class", "value", "slip", "twice"],
 )
 def test_what_does_not_fit_stops_no_other(tmp_path: Path, config: Mapping[str, str], why: Idleness, key: str) -> None:
     """The flows are those without it."""
@@ -98,12 +99,42 @@ def test_what_does_not_fit_stops_no_other(tmp_path: Path, config: Mapping[str, s
     assert set(found.places) == {"s", "h"}
 
 
-def test_a_checkpoint_connector_waits_for_a_source_that_runs(tmp_path: Path) -> None:
-    """One that is invalid does not count."""
-    found = _composed(tmp_path, {"s": {**_SOURCE, "tasks.max": "many"}, "c": _CHECKPOINT}, _WORKER)
+@pytest.mark.parametrize("source", [None, {"tasks.max": "many"}, {"enabled": "false"}], ids=["none", "odd", "off"])
+def test_a_checkpoint_connector_needs_no_source_connector(tmp_path: Path, source: Mapping[str, str] | None) -> None:
+    """It runs, also beside one that does not, and looks for offset syncs where its own config says that they are."""
+    checkpoint = {**_CHECKPOINT, "offset-syncs.topic.location": "target"}
+    connectors = {} if source is None else {"s": {**_SOURCE, **source}}
+    found = _composed(tmp_path, {**connectors, "c": checkpoint}, _WORKER)
+    [flow] = found.settings.flows
 
-    assert {name: idle.why for name, idle in found.idle.items()} == {"s": Idleness.INVALID, "c": Idleness.WAITING}
-    assert found.settings.flows == ()
+    assert "c" not in found.idle
+    assert (flow.is_enabled, flow.reads_source, flow.checkpoint_connector.is_run) == (False, True, True)
+    assert flow.checkpoint_connector.syncs_at == ("target", "west")
+    assert not [note for note in found.settings.notes if note.key == "offset-syncs.topic.location"]
+    assert (flow.group_id, flow.worker.owner_id) == ("connect-west", "connect-c-0")
+
+
+def test_a_source_connector_may_come_later_and_go_again(tmp_path: Path) -> None:
+    """Its flow restarts as a whole with it and without it, as other translations count then; others do not."""
+    alone, both = (
+        _composed(tmp_path, connectors, _WORKER).settings.flows[0]
+        for connectors in ({"c": _CHECKPOINT}, {"c": _CHECKPOINT, "s": _SOURCE})
+    )
+    heartbeat = _composed(tmp_path, {"h": _HEARTBEAT}, _WORKER).settings.flows[0]
+    beside = _composed(tmp_path, {"h": _HEARTBEAT, "c": _CHECKPOINT}, _WORKER).settings.flows[0]
+    slower = _composed(tmp_path, {"c": {**_CHECKPOINT, "emit.checkpoints.interval.seconds": "7"}}, _WORKER)
+
+    assert [restarting_alone(*pair) for pair in ((alone, both), (both, alone), (heartbeat, beside))] == [None] * 3
+    assert restarting_alone(alone, slower.settings.flows[0]) == {"MirrorCheckpointConnector"}
+    assert [flow_tasks(flow.source_connector) for flow in (alone, both)] == [(1, 0), (1, 0)]
+
+
+def test_what_would_leave_nothing_to_do_is_refused(tmp_path: Path) -> None:
+    """A live setting by which a flow would end: its connector can be stopped instead."""
+    settings = _composed(tmp_path, {"c": _CHECKPOINT}, _WORKER).settings
+    assert settings.with_live is not None
+    with pytest.raises(ConfigError, match="west->east would have nothing to do"):
+        settings.with_live({"west->east.emit.checkpoints.interval.seconds": "-1"})
 
 
 def test_a_worker_s_own_problems_are_raised(tmp_path: Path) -> None:

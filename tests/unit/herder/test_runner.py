@@ -42,7 +42,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FakeBrokers, topics_with
-from tests.support.flow_rig import FLOW, SETTINGS, HopelessError, changed, flow_context
+from tests.support.flow_rig import FLOW, SETTINGS, HopelessError, changed, checkpoint_context, flow_context
 from tests.support.source_tasks import PretendedEpochs
 
 
@@ -370,7 +370,8 @@ async def test_groups_are_translated_while_copying_rests_from_the_start(
     async with Cluster(brokers.endpoint, clock, opener=brokers.open) as target:
         key, value, headers = encode_position("A", Position(source, 100, 49))
         await TopicLog(target, topic).append([LogRecord(key, value, tuple(headers))])
-        found = runner._translations_at(clock, target)
+        unasked = Cluster(brokers.endpoint, clock)
+        found = runner._offset_syncs(checkpoint_context(clock, EventLog(clock)), unasked, target)
         await found.refresh()
 
     assert found.downstream(source, 100) == Translated(50, Precision.EXACT)

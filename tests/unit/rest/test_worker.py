@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from mm2py.config.rest import Right
-from mm2py.model.herder.connector_configs import RestartRequest
+from mm2py.model.herder.connector_configs import KeyValue, RestartRequest, config_record
 from mm2py.model.herder.overrides import Wanted
 from mm2py.model.state import FlowState
 from tests.support.rest_asking import Asking
@@ -160,15 +160,18 @@ async def test_a_status_has_no_more_tasks_than_partitions(ask: Asking) -> None:
 
 
 async def test_a_connector_that_is_not_run_is_shown(ask: Asking) -> None:
-    """A checkpoint connector waits for its source; what is to be done with it there is 409."""
-    checkpoint = {**NORTH, "connector.class": "MirrorCheckpointConnector"}
-    created = await ask("PUT", "/connectors/north/config", checkpoint)
+    """One of another class, which a worker of Java's has stored; what is to be done with it there is 409."""
+    store: Any = None if ask.node.worker is None else ask.node.worker.store
+
+    async def decide() -> list[KeyValue]:
+        return [config_record("north", FOREIGN)]
+
+    await store.change(decide)
     status = (await ask("GET", "/connectors/north/status")).json
     restart = await ask("POST", "/connectors/north/restart")
 
-    assert created.status == 201
     assert status["connector"]["state"] == "UNASSIGNED"
-    assert "waits for a MirrorSourceConnector of C->B" in status["connector"]["trace"]
+    assert f"mm2py has no connector {FOREIGN['connector.class']}" in status["connector"]["trace"]
     assert restart.status == 409
 
 

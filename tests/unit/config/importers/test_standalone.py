@@ -79,8 +79,7 @@ def load(read: Load) -> Load:
 
 
 def _groups(flow: FlowSettings) -> tuple[bool, bool, bool]:
-    is_enabled, checkpoints = flow.is_enabled, flow.checkpoint_connector
-    return is_enabled, is_enabled and checkpoints.is_emitted, flow.heartbeat_connector.is_emitted
+    return flow.is_enabled, flow.checkpoint_connector.is_run, flow.heartbeat_connector.is_emitted
 
 
 def test_the_files_that_kip_382_prints_run(read: Load) -> None:
@@ -135,6 +134,9 @@ def test_json_that_is_no_connector(read: Load, text: str, message: str) -> None:
         ((SOURCE, CHECKPOINT), (True, True, False)),
         ((HEARTBEAT, CHECKPOINT, SOURCE), (True, True, True)),
         ((HEARTBEAT,), (False, False, True)),
+        ((CHECKPOINT,), (False, True, False)),
+        ((HEARTBEAT, CHECKPOINT), (False, True, True)),
+        ((SOURCE + "enabled = false\n", CHECKPOINT), (False, True, False)),
         ((SOURCE, HEARTBEAT + "enabled = false\n"), (True, False, False)),
         ((SOURCE + "enabled = false\n", HEARTBEAT), (False, False, True)),
         ((SOURCE, CHECKPOINT + "enabled = false\n"), (True, False, False)),
@@ -155,14 +157,12 @@ def test_heartbeats_alone_need_no_source(load: Load) -> None:
     assert flow.target.bootstrap_servers == ("target:9092",)
 
 
-def test_checkpoints_alone_are_refused(load: Load) -> None:
-    """Checkpoints rest on what is copied in the same process: without it, one clear line says what to add."""
-    (problem,) = refusals_of(load, WORKER, CHECKPOINT)
+def test_checkpoints_alone_have_a_group_of_their_own(load: Load) -> None:
+    """The source connector runs in another process, whose group and transactional ids this one must not take."""
+    alone, source = (only_flow(load(WORKER, file)).worker for file in (CHECKPOINT, SOURCE))
 
-    assert problem == (
-        "1.properties:2: connector.class: checkpoints of A->B depend on its MirrorSourceConnector in the same process "
-        "(name the MirrorSourceConnector's file as well)"
-    )
+    assert (source.group_id, alone.group_id) == ("A-mm2", "A-mm2-checkpoint")
+    assert not {source.owner_id, source.task_id(0)} & {alone.owner_id, alone.task_id(0)}
 
 
 def test_each_connector_s_own_settings_count(load: Load) -> None:

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from mm2py.connectors.offsets.offset_sync_store import OffsetSyncStore
-from mm2py.connectors.offsets.stored_translations import StoredTranslations
+from mm2py.connectors.offsets.stored_translations import StoredRuns
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.core.offsets.translation import Precision, Translated, Untranslated
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
@@ -73,7 +73,7 @@ async def rig() -> AsyncIterator[OtherNodeRig]:
         def names() -> Callable[[str], str]:
             return partial(f"B.{made.prefix}{{}}".format)
 
-        read = partial(StoredTranslations, BACK, cluster, names, topic=TOPIC, clock=clock)
+        read = partial(StoredRuns, BACK, cluster, names, topic=TOPIC, clock=clock)
         made = OtherNodeRig(brokers, cluster, clock, OffsetSyncStore(lambda: made.live, read))
         yield made
 
