@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Mapping
 
 import attrs
 
+from mm2py.core.herder.left_positions import LeftPositions, newest
 from mm2py.core.offsets.known_offsets import KnownOffsets, is_void, stored_index
 from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import MalformedOffsetSyncError, decode_offset_sync
-from mm2py.model.positions_topic import PositionsTopic
-from mm2py.model.run_chunk import KeptChunk
+from mm2py.model.positions_topic import PositionsTopic, owner_of
 from mm2py.model.topic import is_other_topic
 from mm2py.wire.topic_log import LogRecord
 
@@ -36,7 +36,8 @@ class KnownPartitions:
     def __init__(self, source_alias: str) -> None:
         self.source_alias = source_alias
         self._syncs: list[dict[TopicPartition, _Known]] = []
-        self._stored = PositionsTopic(source_alias)
+        #: What each source connector of that cluster has stored, by its name.
+        self._stored: dict[str, LeftPositions] = {}
 
     def begin_syncs(self) -> None:
         """Report that a topic of offset syncs begins; one that moved to the other cluster has two."""
@@ -54,35 +55,36 @@ class KnownPartitions:
 
     def take_position(self, record: LogRecord) -> None:
         """Learn a position, or a part of the index that lies beside it; what was removed is forgotten."""
-        self._stored.take(record)
+        name, cluster = owner_of(record.key) or ("", "")
+        if name and cluster == self.source_alias:
+            left = self._stored.setdefault(name, LeftPositions(PositionsTopic(cluster, name)))
+            left.take(record, record.timestamp_ms)
 
     def forget_other_topics(self, ids: Mapping[str, str | None]) -> None:
         """Forget what was kept of topics that have been deleted and created again; *ids* are the present ones."""
-        stored = self._stored
-        for source, position in list(stored.positions.items()):
-            if is_other_topic(position.topic_id, ids.get(source.topic)):
-                del stored.positions[source]
-        for key, kept in list(stored.chunks.items()):
-            if is_other_topic(kept.topic_id, ids.get(kept.source.topic)):
-                del stored.chunks[key]
+        for stored in (left.stored for left in self._stored.values()):
+            for source, position in list(stored.positions.items()):
+                if is_other_topic(position.topic_id, ids.get(source.topic)):
+                    del stored.positions[source]
+            for key, kept in list(stored.chunks.items()):
+                if is_other_topic(kept.topic_id, ids.get(kept.source.topic)):
+                    del stored.chunks[key]
 
     def forget_other_remotes(self, name_remote: Callable[[str], str], ids: Mapping[str, str | None]) -> None:
         """Forget where records went if the remote topic has been created again since; *ids* are the present ones."""
-        stored = self._stored
-        for source, position in list(stored.positions.items()):
+        for source, newest_of in newest(self._stored.values()).items():
+            position = newest_of.stored.positions[source]
             if not is_other_topic(position.remote_topic_id, ids.get(name_remote(source.topic))):
                 continue
-            del stored.positions[source]
+            for left in self._stored.values():
+                left.stored.positions.pop(source, None)
             for topic in self._syncs:
                 topic.pop(source, None)
-        for key, kept in list(stored.chunks.items()):
-            if kept.source not in stored.positions:
-                del stored.chunks[key]
 
     @property
     def stored(self) -> Collection[TopicPartition]:
         """The source partitions that flows have left positions of."""
-        return self._stored.positions.keys()
+        return newest(self._stored.values()).keys()
 
     def known(self) -> dict[TopicPartition, _Known]:
         """Put together what is known of each source partition. An index is of no use without a position."""
@@ -91,11 +93,9 @@ class KnownPartitions:
             for source, known in topic.items():
                 if source not in found or found[source].synced_ms < known.synced_ms:
                     found[source] = known
-        chunks: dict[TopicPartition, list[KeptChunk]] = {}
-        for kept in self._stored.chunks.values():
-            chunks.setdefault(kept.source, []).append(kept)
-        for source, position in self._stored.positions.items():
-            index = stored_index(chunks.get(source, ()), position)
+        for source, left in newest(self._stored.values()).items():
+            position = left.stored.positions[source]
+            index = stored_index(tuple(left.chunks_of(source)), position)
             if index is not None:
                 known = found.setdefault(source, _Known())
                 known.index = index

@@ -192,6 +192,8 @@ def _flow(flow: Flow, parts: Sequence[Part], group: str) -> FlowSettings | None:
     if lead is None:
         return None
     source = lead.source_connector if SOURCE in found else attrs.evolve(lead.source_connector, is_enabled=False)
+    if group and parts[0].connector.kind is ConnectorClass.SOURCE:
+        source = attrs.evolve(source, name=parts[0].connector.name)
     checkpoint = found.get(CHECKPOINT, lead).checkpoint_connector
     beats = found.get(HEARTBEAT, lead).heartbeat_connector
     if not (source.is_enabled or checkpoint.is_run or beats.is_emitted):

@@ -9,6 +9,7 @@ from mm2py.config.keys.cluster import LEAST_TRANSACTION_MS
 from mm2py.config.keys.table import key_named
 from mm2py.config.resolve import FlowReader, look_interval_s, periodic
 from mm2py.config.worker import StorageSettings
+from mm2py.model.connector_offset import SOURCE
 from mm2py.model.epoch import SETTLING_MS, CopyLimits
 from mm2py.model.patterns import split_list
 from mm2py.model.timestamp import timestamp_ms
@@ -114,6 +115,8 @@ class MirrorSourceConfig(ConnectorConfig):
     broken_history: BrokenHistorySettings
     offset_syncs: OffsetSyncSettings
     transforms: FlowTransforms
+    #: The name under which its positions are stored.
+    name: str = SOURCE
 
 
 def source_config(of: FlowReader, shared: ConnectorConfig, transforms: FlowTransforms) -> MirrorSourceConfig:

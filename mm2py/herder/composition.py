@@ -7,7 +7,7 @@ A connector that does not fit is left out, and never stops the others.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -109,16 +109,7 @@ def compose(path: Path, worker: ParsedFile, configs: Configs, *, is_strict: bool
 
 def _beside(accepted: Sequence[Part], one: Connector) -> tuple[Problem, ...]:
     others = [part.connector for part in accepted]
-    return tuple(judge_beside([*others, one])) or tuple(_judge_positions(others, one))
-
-
-def _judge_positions(others: Sequence[Connector], one: Connector) -> Iterator[Problem]:
-    """Refuse two sources of one alias: a worker's positions lie in one topic, by alias."""
-    for other in others if one.group == SOURCE else ():
-        if other.group == SOURCE and other.flow.source == one.flow.source and other.flow != one.flow:
-            message = f"{other.name} has a source called {one.flow.source}, and another target.cluster.alias"
-            hint = "a worker has one target: give both connectors the same alias for it"
-            yield Problem(one.name, _ALIAS, message, hint)
+    return tuple(judge_beside([*others, one]))
 
 
 def _without_loops(

@@ -25,7 +25,7 @@ from mm2py.connectors.supervise import supervise
 from mm2py.core.herder.overrides import SOURCE
 from mm2py.errors import OverrideConflictError, UnknownConnectorError
 from mm2py.herder.composition import Composition, Configs, Place, compose, own_problems
-from mm2py.herder.takeover import take_over_positions
+from mm2py.herder.takeover import take_over_from_mirus, take_over_positions
 from mm2py.herder.worker_membership import WorkerMembership
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import Flow
@@ -88,8 +88,8 @@ class ConnectWorker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changing = asyncio.Lock()
         self._configs: Configs = {}
-        #: Flows that have their positions.
-        self._settled: set[Flow] = set()
+        #: Connectors that have their positions, each of a flow.
+        self._settled: set[tuple[Flow, str]] = set()
         #: The file as it was last read, of the same worker.
         self._worker = worker = read_worker(path, overrides)
         #: What of the file is left to a restart, as it was last reported.
@@ -294,15 +294,23 @@ class ConnectWorker:
     # A connector's first start.
 
     async def take_over(self, settings: FlowSettings) -> None:
-        """Let a flow start at the positions that its connector had in another worker. Raise the target's errors."""
-        flow = settings.flow
-        name = next((name for name, place in self._of_flow(flow) if place.group == SOURCE), SOURCE)
-        if flow in self._settled or name == SOURCE or name not in self.store.connectors:
-            return
-        kind = kind_of(self.store.connectors[name].config.get("connector.class", "").strip())
-        is_mirus = kind is ConnectorClass.MIRUS
-        await take_over_positions(settings, name, is_mirus=is_mirus, clock=self._clock, report=self._events.emit)
-        self._settled.add(flow)
+        """Let a flow go on where its connector stood, or one that it replaces. Raise the clusters' errors."""
+        flow, name = settings.flow, settings.source_connector.name
+        for one, place in self._of_flow(flow):
+            stored = self.store.connectors.get(one)
+            if place.group != SOURCE or stored is None or (flow, one) in self._settled:
+                continue
+            if kind_of(stored.config.get("connector.class", "").strip()) is ConnectorClass.MIRUS:
+                await take_over_from_mirus(settings, one, clock=self._clock, report=self._events.emit)
+            elif one == name:
+                await take_over_positions(
+                    settings,
+                    living=self.store.connectors.keys(),
+                    worker=self.store.endpoint,
+                    clock=self._clock,
+                    report=self._events.emit,
+                )
+            self._settled.add((flow, one))
 
     # Target states of a flow's task groups; see `OverrideControl`.
 

@@ -81,6 +81,11 @@ class ConnectorOffsets:
     def _flow(self) -> Flow:
         return self._settings.flow
 
+    @property
+    def _name(self) -> str:
+        """The name under which the source connector's offsets are stored."""
+        return self._settings.source_connector.name
+
     async def read(self, connector: str) -> tuple[ConnectorOffset, ...]:
         """Return the offsets as last written; a source connector's is that of the last copied record."""
         async with self._open() as target:
@@ -135,7 +140,7 @@ class ConnectorOffsets:
                 async with Cluster(self._settings.source, self._clock) as source:
                     places = await self._places(source, target, {one.source: one.timestamp_ms for one in kept_ones})
             altered = altered_positions(kept_ones, kept.positions, places, is_taken_over=is_taken_over)
-            records = [LogRecord(*encode_position(self._flow.source, one.position)) for one in altered]
+            records = [LogRecord(*encode_position(self._flow.source, one.position, self._name)) for one in altered]
             await self._write(target, [*tombstones, *records])
         repeated, skipped = sum(one.repeated for one in altered), sum(one.skipped for one in altered)
         count = len(altered) + len(removed)
@@ -163,7 +168,7 @@ class ConnectorOffsets:
             gone = {position for position in kept.positions if _members(self._flow, position) in partitions}
             for source in sorted(gone - set(kept.with_runs)):
                 marker = encode_chunk(_HAD_POSITION, kept.positions[source].topic_id)
-                records.append(LogRecord(chunk_key(self._flow.source, source, 0), marker))
+                records.append(LogRecord(chunk_key(self._flow.source, source, 0, self._name), marker))
         return records
 
     async def _fence(self, target: Cluster, connector: str) -> None:
@@ -185,11 +190,11 @@ class ConnectorOffsets:
         if not target.partitions_of(topic):
             return _Kept({}, {}, ())
         records: dict[tuple[int | None, bytes], LogRecord] = {}
-        stored = PositionsTopic(self._flow.source)
+        stored = PositionsTopic(self._flow.source, self._name)
         for record in await TopicLog(target, topic).read_all():
             stored.take(record)
             named = read_key(record.key)
-            if record.key is None or named is None or named[0] != connector:
+            if record.key is None or named is None or named[0] != (self._name if connector == SOURCE else connector):
                 continue
             if is_of(self._flow, connector, named[1]):
                 records[record.partition, record.key] = record

@@ -151,6 +151,7 @@ class FlowRunner:
             target,
             lambda: remote_names_of(config),
             topic=config.offset_storage.topic,
+            connector=config.name,
             clock=clock,
         )
         return OffsetSyncStore(self.live_translations, read)

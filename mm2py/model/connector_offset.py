@@ -15,11 +15,11 @@ import attrs
 
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.foreign import read_json
-from mm2py.model.positions import position_key, quoted
+from mm2py.model.positions import MIRROR_SOURCE, quoted
 from mm2py.model.timestamp import timestamp_ms
 
 
-SOURCE = "MirrorSourceConnector"
+SOURCE = MIRROR_SOURCE
 CHECKPOINT = "MirrorCheckpointConnector"
 HEARTBEAT = "MirrorHeartbeatConnector"
 
@@ -52,8 +52,6 @@ class ConnectorOffset:
 
 def offset_key(connector: str, partition: Mapping[str, Any]) -> bytes:
     """Return the record key of a partition that has all its members, byte for byte as Java writes it."""
-    if connector == SOURCE:
-        return position_key(partition["cluster"], TopicPartition(partition["topic"], partition["partition"]))
     members = ",".join(
         f'"{name}":{quoted(partition[name]) if kind is str else partition[name]}'
         for name, kind in MEMBERS[connector].items()

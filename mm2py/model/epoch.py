@@ -160,6 +160,8 @@ class Transactions:
     transactional_id: str
     positions_topic: str
     timeout_ms: int = 60_000
+    #: The connector whose positions they are.
+    connector: str = "MirrorSourceConnector"
 
 
 @attrs.frozen

@@ -52,7 +52,8 @@ LEADER_HEADER = "mm2py.leader-epoch"
 #: The upstream offset from which to search for the target's last record before using the position, in decimal.
 SEARCH_HEADER = "mm2py.search-from"
 
-_CONNECTOR = "MirrorSourceConnector"
+#: The connector whose positions they are, unless a worker's connector has a name of its own.
+MIRROR_SOURCE = "MirrorSourceConnector"
 #: The log has a key for each time its position was written. Parsing it takes half of the time of reading a record.
 _KEYS_KEPT = 20_000
 #: A value as Java and we write it, of an offset that any is less than.
@@ -109,15 +110,17 @@ class Position:
         return self.producer.identity if self.producer is not None else None
 
 
-def position_key(cluster: str, source: TopicPartition) -> bytes:
+def position_key(cluster: str, source: TopicPartition, connector: str = MIRROR_SOURCE) -> bytes:
     """Return the record key of *source* of the source *cluster*; the order of the members is Java's."""
     members = f'"cluster":{quoted(cluster)},"partition":{source.partition},"topic":{quoted(source.topic)}'
-    return f'["{_CONNECTOR}",{{{members}}}]'.encode()
+    return f"[{quoted(connector)},{{{members}}}]".encode()
 
 
-def encode_position(cluster: str, position: Position) -> tuple[bytes, bytes, tuple[tuple[str, bytes], ...]]:
-    """Return key, value and headers of the record for *position* of the source *cluster*. Nothing replicated yet
-    becomes offset -1, which Java treats as a partition without an offset.
+def encode_position(
+    cluster: str, position: Position, connector: str = MIRROR_SOURCE
+) -> tuple[bytes, bytes, tuple[tuple[str, bytes], ...]]:
+    """Return key, value and headers of the record for *position* of the source *cluster*, as *connector* keeps it.
+    Nothing replicated yet becomes offset -1, which Java treats as a partition without an offset.
     """
     headers = []
     if position.downstream is not None:
@@ -136,11 +139,11 @@ def encode_position(cluster: str, position: Position) -> tuple[bytes, bytes, tup
     if position.search_from is not None:
         headers.append((SEARCH_HEADER, b"%d" % position.search_from))
     value = b'{"offset":%d}' % (position.next_upstream - 1)
-    return position_key(cluster, position.source), value, tuple(headers)
+    return position_key(cluster, position.source, connector), value, tuple(headers)
 
 
 def decode_position(
-    key: bytes | None, value: bytes | None, headers: Headers = (), *, connector: str = _CONNECTOR
+    key: bytes | None, value: bytes | None, headers: Headers = (), connector: str = MIRROR_SOURCE
 ) -> tuple[str, Position | TopicPartition] | UnreadableRecord | None:
     """Parse a record: the source cluster and the position, or just the topic-partition if its position was removed.
     None if it belongs to another connector than *connector*. Spaces and the order of the members do not matter. A

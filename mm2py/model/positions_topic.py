@@ -7,18 +7,23 @@ if it were not there: what stands of its key before or after it counts.
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+import functools
+from typing import Final, Protocol, TypeAlias
 
 import attrs
 
 from mm2py.model.flow import TopicPartition
-from mm2py.model.foreign import UnreadableRecord
-from mm2py.model.positions import Headers, Position, decode_position
-from mm2py.model.run_chunk import KeptChunk, decode_chunk
+from mm2py.model.foreign import UnreadableRecord, read_json
+from mm2py.model.positions import MIRROR_SOURCE, Headers, Position, decode_position
+from mm2py.model.run_chunk import OWNER, KeptChunk, decode_chunk
 
 
 #: What a record says: a position, that the one of a topic-partition was removed, or a part of the index.
 Stored: TypeAlias = Position | TopicPartition | KeptChunk
+
+
+#: The log has a key for each time its record was written.
+_KEYS_KEPT: Final = 20_000
 
 
 class Kept(Protocol):
@@ -34,22 +39,37 @@ class Kept(Protocol):
     def headers(self) -> Headers: ...
 
 
-def decode_stored(record: Kept) -> tuple[str, Stored] | UnreadableRecord | None:
-    """Read a record: the source cluster and what it says of it; None for what belongs to other connectors."""
-    return decode_chunk(record.key, record.value) or decode_position(record.key, record.value, record.headers)
+def decode_stored(record: Kept, connector: str = MIRROR_SOURCE) -> tuple[str, Stored] | UnreadableRecord | None:
+    """Read a record: the source cluster and what it says of it; None for what belongs to others than *connector*."""
+    chunk = decode_chunk(record.key, record.value, connector)
+    return chunk or decode_position(record.key, record.value, record.headers, connector)
+
+
+@functools.lru_cache(maxsize=_KEYS_KEPT)
+def owner_of(key: bytes | None) -> tuple[str, str] | None:
+    """Return the connector that keeps a record, and its source cluster; None if the *key* is no MirrorMaker's."""
+    try:
+        match read_json(key or b""):
+            case [str(name), {"cluster": str(cluster), "partition": int(), "topic": str(), **more}]:
+                is_chunk = name == OWNER and "kind" in more
+                return str(more.get("connector", MIRROR_SOURCE)) if is_chunk else name, cluster
+            case _:
+                return None
+    except ValueError:
+        return None
 
 
 class PositionsTopic:
     """
-    What the topic says of one source *cluster*, fed record by record in the order of the log.
+    What the topic says of one source *cluster*, as a *connector* keeps it, fed record by record in the log's order.
 
     Before a partition gets another producer, a node claims one: two nodes may do so at once, and would otherwise write
     every record, each as a producer of its own. The claim that comes first counts, for every reader: `claims` has it
     until the partition has another producer. A claim names the producer that it replaces, so a later one is void.
     """
 
-    def __init__(self, cluster: str) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: str, connector: str = MIRROR_SOURCE) -> None:
+        self.cluster, self.connector = cluster, connector
         self.positions: dict[TopicPartition, Position] = {}
         self.claims: dict[TopicPartition, Position] = {}
         self.chunks: dict[tuple[TopicPartition, int], KeptChunk] = {}
@@ -57,7 +77,7 @@ class PositionsTopic:
 
     def take(self, record: Kept) -> Stored | UnreadableRecord | None:
         """Take a record, and return what it says; None where that is about something else."""
-        match decode_stored(record):
+        match decode_stored(record, self.connector):
             case (self.cluster, KeptChunk() as chunk):
                 self.chunks[chunk.source, chunk.number] = chunk
                 return chunk

@@ -19,6 +19,7 @@ import attrs
 
 from mm2py.model.flow import TopicPartition
 from mm2py.model.foreign import INT32_MOST, UnreadableRecord, read_json, topic_name, whole, words, write_json
+from mm2py.model.positions import MIRROR_SOURCE
 
 
 OWNER = "mm2py"
@@ -54,11 +55,12 @@ class KeptChunk:
     chunk: RunChunk | None = None
 
 
-def chunk_key(cluster: str, source: TopicPartition, number: int) -> bytes:
-    """Return the record key of a chunk of *source* of the source *cluster*."""
+def chunk_key(cluster: str, source: TopicPartition, number: int, connector: str = MIRROR_SOURCE) -> bytes:
+    """Return the record key of a chunk of *source* of the source *cluster*, as *connector* keeps it."""
     place = {
         "chunk": number,
         "cluster": cluster,
+        **({} if connector == MIRROR_SOURCE else {"connector": connector}),
         "kind": _KIND,
         "partition": source.partition,
         "topic": source.topic,
@@ -93,13 +95,15 @@ def encode_chunk(chunk: RunChunk, topic_id: str | None) -> bytes:
     return write_json(value)
 
 
-def decode_chunk(key: bytes | None, value: bytes | None) -> tuple[str, KeptChunk] | UnreadableRecord | None:
-    """Parse a record: the source cluster and the chunk; None if it is not a chunk, or of a later version."""
+def decode_chunk(
+    key: bytes | None, value: bytes | None, connector: str = MIRROR_SOURCE
+) -> tuple[str, KeptChunk] | UnreadableRecord | None:
+    """Parse a record: the source cluster and the chunk; None if it is none of *connector*'s, or of a later version."""
     if key is None or not key.startswith(b'["' + OWNER.encode()):
         return None
     try:
         place = _place(read_json(key))
-        if place is None or place["kind"] != _KIND:
+        if place is None or place.get("kind") != _KIND or place.get("connector", MIRROR_SOURCE) != connector:
             return None
         source = TopicPartition(topic_name(place["topic"]), whole(place["partition"], most=INT32_MOST))
         kept = KeptChunk(source, whole(place["chunk"], most=INT32_MOST))

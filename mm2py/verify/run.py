@@ -251,7 +251,7 @@ class Verification:
     async def _stored(self, target: Cluster, remote: Mapping[str, TopicDescription]) -> PositionsTopic:
         """Read the flow's positions and offset translations."""
         settings = self._settings
-        stored = PositionsTopic(settings.flow.source)
+        stored = PositionsTopic(settings.flow.source, settings.source_connector.name)
         if settings.source_connector.offset_storage.topic in remote:
             for record in await TopicLog(target, settings.source_connector.offset_storage.topic).read_all():
                 stored.take(record)

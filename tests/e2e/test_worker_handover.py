@@ -39,7 +39,7 @@ async def test_a_connector_moves_to_mm2py_and_back_after_sigkill(
     Workers run a connector one after the other: of Kafka Connect, of mm2py, of Kafka Connect; each stands in the middle
     of a stream when it is killed.
 
-    mm2py repeats and loses nothing of what Java copied. Java goes on at what is stored under the connector's name.
+    mm2py repeats and loses nothing of what Java copied. Java goes on at what mm2py stored under the connector's name.
     """
     source, target, name = primary.bootstrap_servers, backup.bootstrap_servers, f"{prefix}-mirror"
     remote = f"west.{prefix}"
@@ -71,7 +71,6 @@ async def test_a_connector_moves_to_mm2py_and_back_after_sigkill(
             await await_arrived(target, remote, by_java + _PART)
             await mm2py.kill()
             unproven = list(mm2py.events("resume_unproven"))
-            taken = [event["partitions"] for event in mm2py.events("connector_positions_taken_over")]
         by_mm2py = await read_numbers(target, remote)
         await eventually(is_free, within_s=30, what="the killed one's place in the group is free", every_s=0.5)
         stored = await _stored(target, f"{prefix}-offsets", name)
@@ -87,7 +86,7 @@ async def test_a_connector_moves_to_mm2py_and_back_after_sigkill(
 
             found = await eventually(all_there, within_s=60, what=f"all records are in {remote}", every_s=0.5)
 
-    assert (unproven, taken) == ([], [_PARTITIONS])
+    assert not unproven
     for partition, numbers in by_mm2py.items():
         assert numbers == list(range(partition, count, _PARTITIONS))[: len(numbers)]
         assert _steps_back(found[partition]) in ([], [(len(numbers), stored[partition] * _PARTITIONS + partition)])

@@ -7,19 +7,27 @@ import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 
 from mm2py.clock import SystemClock
+from mm2py.config.settings import FlowSettings
 from mm2py.config.worker import StorageSettings
+from mm2py.core.offsets.stored_runs import cut_chunk
+from mm2py.core.offsets.translation import RunIndex
 from mm2py.devkit.broker import HOST, KafkaCluster
 from mm2py.errors import BrokerAnsweredError, ConnectorsNotStoredError, OverrideConflictError
-from mm2py.herder.takeover import take_over_positions
+from mm2py.herder.takeover import take_over_from_mirus, take_over_positions
+from mm2py.model.endpoint import ClusterEndpoint
+from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.herder.connector_configs import KeyValue, RestartRequest, config_record, restart_record, state_record
 from mm2py.model.herder.overrides import Wanted
+from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic
+from mm2py.model.run_chunk import chunk_key, encode_chunk
 from mm2py.model.state import FlowState
 from mm2py.storage.connector_store import ConnectorStore, Decide
 from mm2py.telemetry.events import ClustersAreOne, Event, FlowFailed, WorkerRunsElsewhere, WorkerTakenOver
@@ -169,12 +177,7 @@ async def test_a_worker_that_cannot_write_says_so(backup: KafkaCluster, prefix: 
     assert not store.connectors
 
 
-_JAVA = (
-    (b'["us-west",{"cluster":"A","partition":0,"topic":"orders"}]', b'{"offset":41}'),
-    (b'["us-west",{"cluster":"A","partition":1,"topic":"orders"}]', b'{"offset":7}'),
-    (b'["us-west",{"cluster":"A","partition":1,"topic":"orders"}]', None),
-    (b'["other",{"cluster":"A","partition":2,"topic":"orders"}]', b'{"offset":1}'),
-)
+_CLICKS = (TopicPartition("clicks", 0), TopicPartition("clicks", 1))
 _MIRUS = (
     (b'["us-west",{"topic":"orders","partition":0}]', b'{"offset":42}'),
     (b'["us-west",{"topic":"orders","partition":1}]', b'{"offset":null}'),
@@ -182,10 +185,7 @@ _MIRUS = (
 )
 
 
-@pytest.mark.parametrize("is_mirus", [False, True], ids=["java", "mirus"])
-async def test_positions_of_another_worker_are_taken_over_once(
-    backup: KafkaCluster, prefix: str, *, is_mirus: bool
-) -> None:
+async def test_positions_of_mirus_are_taken_over_once(backup: KafkaCluster, prefix: str) -> None:
     """
     Those of this connector, at its first start; from then on the flow's own count.
 
@@ -197,27 +197,87 @@ async def test_positions_of_another_worker_are_taken_over_once(
     reported: list[Event] = []
 
     async def taken_over() -> PositionsTopic:
-        await take_over_positions(settings, "us-west", is_mirus=is_mirus, clock=clock, report=reported.append)
-        found = PositionsTopic("A")
-        async with Cluster(settings.target, clock) as cluster:
-            for record in await TopicLog(cluster, prefix).read_all():
-                found.take(record)
-        return found
+        await take_over_from_mirus(settings, "us-west", clock=clock, report=reported.append)
+        return await _positions(target, prefix)
 
-    async def write(*records: tuple[bytes, bytes | None]) -> None:
-        async with Cluster(settings.target, clock) as cluster:
-            await TopicLog(cluster, prefix).append([LogRecord(key, value) for key, value in records])
-
-    await write(*(_MIRUS if is_mirus else _JAVA))
+    await _write(target, prefix, *_MIRUS)
     first = await taken_over()
-    await write(*((key, b'{"offset":99}') for key, _ in (_MIRUS if is_mirus else _JAVA)))
+    await _write(target, prefix, *((key, b'{"offset":99}') for key, _ in _MIRUS))
     second = await taken_over()
 
     (position,) = first.positions.values()
-    expected = TopicPartition("orders", 0), 42, -1 if is_mirus else None
-    assert (position.source, position.next_upstream, position.downstream) == expected
+    assert (position.source, position.next_upstream, position.downstream) == (TopicPartition("orders", 0), 42, -1)
     assert second.positions == first.positions
     assert [event.name for event in reported] == ["connector_positions_taken_over"]
+
+
+async def test_a_connector_goes_on_where_one_stood_that_is_no_longer_there(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """
+    A former version of mm2py kept positions under the name of the class; what a living connector has stays its own.
+
+    Where records went comes along. The second start finds its own.
+    """
+    target, source, clock = backup.bootstrap_servers, TopicPartition("orders", 0), SystemClock()
+    await create_topic(target, prefix, partitions=2)
+    settings = _named(flow_settings(target, target, **{"offset.storage.topic": prefix}), "us-west")
+    former = Position(source, 40, 39, producer=ProducerMark(7, 0, 40))
+    chunk = encode_chunk(cut_chunk(RunIndex(0, 0), 0), None)
+    await _write(target, prefix, (chunk_key("A", source, 0), chunk), encode_position("A", former))
+    await _write(target, prefix, *(encode_position("A", Position(it, 9), "other") for it in _CLICKS))
+    reported: list[Event] = []
+
+    async def start(*living: str, worker: str = target) -> PositionsTopic:
+        endpoint = ClusterEndpoint("B", (worker,))
+        await take_over_positions(settings, living=living, worker=endpoint, clock=clock, report=reported.append)
+        return await _positions(target, prefix, "us-west")
+
+    first = await start("us-west", "other")
+    await _write(target, prefix, encode_position("A", attrs.evolve(former, next_upstream=50)))
+    second = await start("us-west", "other")
+    third = await start("us-west")
+
+    assert (first.positions, list(first.chunks)) == ({source: former}, [(source, 0)])
+    assert second.positions == first.positions
+    assert third.positions.keys() == {source, *_CLICKS}
+    assert [attrs.asdict(event)["partitions"] for event in reported] == [1, 2]
+
+
+async def test_a_connector_with_a_target_of_its_own_goes_on_where_java_s_stood(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """Connect keeps the positions of all of a worker's connectors at the worker's cluster (KIP-618)."""
+    target, worker = backup.bootstrap_servers, primary.bootstrap_servers
+    settings = _named(flow_settings(worker, target, **{"offset.storage.topic": prefix}), "us-west")
+    by_java, elsewhere = Position(TopicPartition("orders", 0), 40), Position(TopicPartition("orders", 1), 40, 39)
+    for bootstrap in (target, worker):
+        await create_topic(bootstrap, prefix, partitions=2)
+    await _write(worker, prefix, *(encode_position("A", it, "us-west") for it in (by_java, elsewhere)))
+    endpoint = ClusterEndpoint("W", (worker,))
+    for _ in range(2):
+        await take_over_positions(
+            settings, living=["us-west"], worker=endpoint, clock=SystemClock(), report=lambda _: None
+        )
+
+    assert (await _positions(target, prefix, "us-west")).positions == {by_java.source: by_java}
+
+
+def _named(settings: FlowSettings, name: str) -> FlowSettings:
+    return attrs.evolve(settings, source_connector=attrs.evolve(settings.source_connector, name=name))
+
+
+async def _write(bootstrap: str, topic: str, *records: tuple[bytes, bytes | None] | tuple[Any, ...]) -> None:
+    async with Cluster(ClusterEndpoint("B", (bootstrap,)), SystemClock()) as cluster:
+        await TopicLog(cluster, topic).append([LogRecord(*record) for record in records])
+
+
+async def _positions(bootstrap: str, topic: str, connector: str = "MirrorSourceConnector") -> PositionsTopic:
+    found = PositionsTopic("A", connector)
+    async with Cluster(ClusterEndpoint("B", (bootstrap,)), SystemClock()) as cluster:
+        for record in await TopicLog(cluster, topic).read_all():
+            found.take(record)
+    return found
 
 
 def _worker(target: str, prefix: str) -> str:

@@ -14,8 +14,8 @@ import attrs
 
 from mm2py.model.checkpoint import decode_checkpoint
 from mm2py.model.flow import TopicPartition
-from mm2py.model.positions import Position
-from mm2py.model.positions_topic import decode_stored
+from mm2py.model.positions import MIRROR_SOURCE, Position
+from mm2py.model.positions_topic import decode_stored, owner_of
 from mm2py.model.run_chunk import KeptChunk
 from mm2py.wire.topic_log import LogRecord
 from tests.simulated.cluster import Cluster
@@ -347,7 +347,8 @@ class Checker:
                 yield partial(self.translated.checkpoint, decode_checkpoint(record.key, record.value), batch)
                 continue
             kept = LogRecord(record.key, record.value, record.headers, 0, record.offset, record.timestamp)
-            match decode_stored(kept):
+            name, _ = owner_of(record.key) or (MIRROR_SOURCE, "")
+            match decode_stored(kept, name):
                 case (_, Position() as position):
                     yield partial(self._position, position)
                 case (_, KeptChunk() as chunk):

@@ -48,7 +48,6 @@ def test_a_pair_may_have_two_source_connectors(told: dict[str, Any]) -> None:
     assert told["two_sources_of_a_pair"] == {"statuses": [201, 201], "A.orders": COUNT, "A.clicks": 7}
 
 
-@not_yet(reason="a connector with another target than the worker's first one is refused with 400")
 def test_each_connector_has_a_target_of_its_own(told: dict[str, Any]) -> None:
     """The records of one go to the worker's cluster, those of the other where its producer's override leads."""
     assert told["two_targets_of_a_worker"] == {"statuses": [201, 201], "B": COUNT, "C": COUNT}
@@ -79,7 +78,6 @@ def test_a_checkpoint_connector_goes_on_with_and_without_a_source_connector(told
     assert not more
 
 
-@not_yet(reason="positions are stored as those of MirrorSourceConnector, so Java's worker copies all again")
 def test_positions_are_stored_under_the_connector_s_name(told: dict[str, Any]) -> None:
     """Java's worker goes on there."""
     assert told["positions_by_connector"] == f'{{"offset":{COUNT - 1}}}'

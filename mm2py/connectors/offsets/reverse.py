@@ -14,6 +14,7 @@ from mm2py.connectors.offsets.offset_sync_store import OffsetSyncStore
 from mm2py.connectors.offsets.stored_translations import StoredRuns
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.plugins import remote_names_of
+from mm2py.model.connector_offset import SOURCE
 from mm2py.model.flow import Flow
 from mm2py.policy.plugins import PluginError
 from mm2py.policy.replication import ReplicationPolicy
@@ -45,6 +46,7 @@ class ReverseFlow:
             source,
             partial(self._names_at_source, policy),
             topic=f"mm2-offsets.{other.source}.internal" if config is None else config.offset_storage.topic,
+            connector=SOURCE if config is None else config.name,
             clock=self._clock,
         )
 

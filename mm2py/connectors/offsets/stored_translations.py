@@ -89,7 +89,7 @@ class StoredTranslations(ABC):
 
 
 class StoredRuns(StoredTranslations):
-    """The translations of *flow* that are stored on *cluster*, which is its target, in the *topic* of its positions.
+    """The translations of *flow* that its source *connector* stores on *cluster*, its target, in the positions *topic*.
     They are as old as the last flush of positions; records copied since count as not copied yet. *names* returns the
     naming of the flow's remote topics, and is called again for new records, because settings may be reloaded.
     """
@@ -101,17 +101,18 @@ class StoredRuns(StoredTranslations):
         names: Callable[[], Callable[[str], str]],
         *,
         topic: str,
+        connector: str,
         clock: Clock,
     ) -> None:
         super().__init__(cluster, topic, clock)
-        self._flow = flow
+        self._flow, self._connector = flow, connector
         self._names = names
         #: Whether more is stored than `translations` have, also after a read that failed or was cancelled.
         self._has_news = False
         self._begin_again()
 
     def _begin_again(self) -> None:
-        self._stored = PositionsTopic(self._flow.source)
+        self._stored = PositionsTopic(self._flow.source, self._connector)
 
     def _take(self, records: Sequence[LogRecord]) -> None:
         found = [self._stored.take(record) for record in records]

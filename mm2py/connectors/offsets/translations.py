@@ -30,9 +30,9 @@ FLOW_RUNS: Final = 2_000_000
 PARTITION_RUNS: Final = 200_000
 
 
-def chunk_record(flow: Flow, kept: KeptChunk) -> LogRecord:
-    """Return the record of the positions topic that holds a chunk, or removes it if it is None."""
-    key = chunk_key(flow.source, kept.source, kept.number)
+def chunk_record(flow: Flow, kept: KeptChunk, connector: str) -> LogRecord:
+    """Return the record of the positions topic in which *connector* keeps a chunk, or removes it if it is None."""
+    key = chunk_key(flow.source, kept.source, kept.number, connector)
     return LogRecord(key, None if kept.chunk is None else encode_chunk(kept.chunk, kept.topic_id))
 
 

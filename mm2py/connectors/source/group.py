@@ -235,7 +235,9 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         positions.is_alone = lambda: tasks.holders.is_alone and self._applied == tasks.holders.share
         positions.committed = lambda: [it.written for it in tasks.ledger.states.values() if it.written is not None]
         positions.beside = lambda: [
-            chunk_record(self.flow, it) for it in self._translations.everything() if shared.is_kept_here(it.source)
+            chunk_record(self.flow, it, self._config.name)
+            for it in self._translations.everything()
+            if shared.is_kept_here(it.source)
         ]
         return SourceLife(source, target, positions, topics, tasks, writer, shared)
 

@@ -171,7 +171,7 @@ class PositionWriter:
         """Return the records of *changes*, step by step: removals go first, so that they remove no newer chunks."""
         steps: list[list[LogRecord]] = [[], []]
         for change in changes:
-            steps[change.chunk is not None].append(chunk_record(self._context.flow, change))
+            steps[change.chunk is not None].append(chunk_record(self._context.flow, change, self._context.config.name))
         return steps
 
     def _note(

@@ -101,7 +101,7 @@ class Positions:
         self._changed: set[TopicPartition] = set()
         self._removed: set[TopicPartition] = set()
         #: What the log says, as far as it was read, by any node.
-        self._stored = PositionsTopic(config.flow.source)
+        self._stored = PositionsTopic(config.flow.source, config.name)
         self._read_to: dict[int, int] = {}
         self._read_id: str | None = None
         self._reading, self._comparing, self._writing = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
@@ -154,7 +154,7 @@ class Positions:
         topic_id = self._target.topic_id(self.log.topic)
         if not self._read_to or topic_id != self._read_id:
             self._read_to, self._read_id = {}, topic_id
-            self._stored = PositionsTopic(self._config.flow.source)
+            self._stored = PositionsTopic(self._config.flow.source, self._config.name)
         strange = []
         async with aclosing(self.log.read_from(self._read_to)) as chunks:
             async for records in chunks:
@@ -242,7 +242,7 @@ class Positions:
         newest: dict[TopicPartition, Position] = {}
         last: dict[TopicPartition, Position] = {}
         for record in await self.log.read_all():
-            match decode_stored(record):
+            match decode_stored(record, self._config.name):
                 case (self._config.flow.source, Position() as position):
                     source = position.source
                     last[source] = position
@@ -252,7 +252,8 @@ class Positions:
         return self._records(it for it in newest.values() if last[it.source].next_upstream < it.next_upstream)
 
     def _records(self, positions: Iterable[Position]) -> list[LogRecord]:
-        return [LogRecord(*encode_position(self._config.flow.source, position)) for position in positions]
+        cluster, name = self._config.flow.source, self._config.name
+        return [LogRecord(*encode_position(cluster, position, name)) for position in positions]
 
     async def _written_out(self, positions: Collection[Position]) -> list[LogRecord]:
         """Return the records of *positions*; others have a turn of the event loop now and then."""

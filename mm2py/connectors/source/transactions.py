@@ -24,7 +24,8 @@ def transactions_of(config: MirrorSourceConfig, transform: Transform | None) -> 
     if transform is None or not config.copying.is_exactly_once:
         return None
     transactional_id = f"mm2py-{config.flow}-{transform.name}"
-    return Transactions(transactional_id, config.offset_storage.topic, config.copying.transaction_timeout_ms)
+    timeout_ms = config.copying.transaction_timeout_ms
+    return Transactions(transactional_id, config.offset_storage.topic, timeout_ms, config.name)
 
 
 async def end_open_transactions(config: MirrorSourceConfig, target: Cluster, tasks: Collection[int]) -> None:

@@ -58,7 +58,7 @@ class Committer:
         """Return the committed positions, by whatever producer."""
         # The record tasks of a flow share the topic: another one's open transaction hides what follows it.
         await self._log.await_stable()
-        stored = PositionsTopic(self._alias)
+        stored = PositionsTopic(self._alias, self.terms.connector)
         for record in await self._log.read_all():
             stored.take(record)
         return stored.positions
@@ -68,7 +68,7 @@ class Committer:
         assert self.is_open  # noqa: S101 - the caller has opened it
         self.is_open, self.is_begun = False, True
         self._begun_at = self._clock.monotonic()
-        keys = [LogRecord(position_key(self._alias, source), None) for source in sources]
+        keys = [LogRecord(position_key(self._alias, source, self.terms.connector), None) for source in sources]
         await self._producer.add({*remotes, *await self._log.places(keys)})
 
     def mark(self, remote: TopicPartition) -> ProducerMark:
@@ -92,7 +92,8 @@ class Committer:
 
     async def commit(self, positions: Collection[Position]) -> None:
         """Write *positions*, and make all of the transaction visible. If this raises, it is not known whether it is."""
-        await self.append(self._log, [LogRecord(*encode_position(self._alias, it)) for it in positions])
+        name = self.terms.connector
+        await self.append(self._log, [LogRecord(*encode_position(self._alias, it, name)) for it in positions])
         await self._producer.commit()
         self.is_open, self.is_begun = True, False
 

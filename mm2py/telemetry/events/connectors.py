@@ -95,7 +95,7 @@ class ConnectorWritesUnguarded(Event):
 
 @attrs.frozen
 class ConnectorPositionsTakenOver(Event):
-    """A connector that another worker ran starts here for the first time, at the positions that it had there."""
+    """A connector starts here for the first time, and goes on at positions that another one left."""
 
     flow: Flow
     connector: str

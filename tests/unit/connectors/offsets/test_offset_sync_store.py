@@ -14,6 +14,7 @@ from mm2py.connectors.offsets.stored_translations import StoredRuns
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.core.offsets.translation import Precision, Translated, Untranslated
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
+from mm2py.model.connector_offset import SOURCE
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.run_chunk import RunChunk, chunk_key, encode_chunk
@@ -73,7 +74,7 @@ async def rig() -> AsyncIterator[OtherNodeRig]:
         def names() -> Callable[[str], str]:
             return partial(f"B.{made.prefix}{{}}".format)
 
-        read = partial(StoredRuns, BACK, cluster, names, topic=TOPIC, clock=clock)
+        read = partial(StoredRuns, BACK, cluster, names, topic=TOPIC, connector=SOURCE, clock=clock)
         made = OtherNodeRig(brokers, cluster, clock, OffsetSyncStore(lambda: made.live, read))
         yield made
 

@@ -23,7 +23,7 @@ from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError, Mm2Error
 from mm2py.model.epoch import Ended, EpochOutcome, EpochPlan, LogOffsets, PartitionFailure, PartitionOutcome, Run, Runs
 from mm2py.model.flow import TopicPartition
-from mm2py.model.positions import Position, encode_position
+from mm2py.model.positions import MIRROR_SOURCE, Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.state import PartitionStage
 from mm2py.telemetry.events import (
@@ -380,7 +380,7 @@ async def test_where_records_went_is_removed_before_the_position_of_a_new_copy(m
         await asyncio.sleep(10)
         (state,) = [attrs.evolve(state, remote_topic_id="old") for state in tasks.ledger.states.values()]
         translations.adopt({state.source: state.standing}, {state.source: state.remote_topic})
-        log.records += [chunk_record(context.flow, change) for change in translations.take_changes()]
+        log.records += [chunk_record(context.flow, change, MIRROR_SOURCE) for change in translations.take_changes()]
         tasks.doubts.question(state, Ended.TARGET_REWOUND, PartitionFailure("another topic"))
         truth = asyncio.create_task(BrokenHistory(context, cast("SourceLife", life)).run())
         await asyncio.sleep(10)
@@ -424,7 +424,7 @@ async def test_what_was_copied_before_the_source_lost_records_is_translated_on(m
             state.source, 100, 99, is_unsure=False, records=100, bytes=1, log=state.log, runs=runs
         )
         translations.account(outcome, 0)
-        log.records += [chunk_record(context.flow, change) for change in translations.take_changes()]
+        log.records += [chunk_record(context.flow, change, MIRROR_SOURCE) for change in translations.take_changes()]
         tasks.doubts.question(state, Ended.TRUNCATED, PartitionFailure("it ended before the position"))
         truth = asyncio.create_task(BrokenHistory(context, cast("SourceLife", life)).run())
         await asyncio.sleep(10)

@@ -17,7 +17,7 @@ from mm2py.core.source.progress import PartitionState
 from mm2py.errors import ClusterUnreachableError
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
-from mm2py.model.positions import Position, encode_position
+from mm2py.model.positions import MIRROR_SOURCE, Position, encode_position
 from mm2py.model.run_chunk import KeptChunk
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.topic_log import LogRecord
@@ -126,11 +126,11 @@ async def test_what_a_node_wrote_itself_is_not_kept_for_others(target: Target) -
     node.is_alone = lambda: is_alone
     for number in range(5):
         (fenced,) = await node.fence([state(number)])
-        await node.write([fenced], [[chunk_record(SETTINGS.flow, KeptChunk(fenced.source, 0))]])
+        await node.write([fenced], [[chunk_record(SETTINGS.flow, KeptChunk(fenced.source, 0), MIRROR_SOURCE)]])
     await node.fence([state(5)])
     left = len(node._stored.chunks), len(node._changed)
     is_alone = False
-    await target.log.append([chunk_record(SETTINGS.flow, KeptChunk(TopicPartition("t", 9), 0))])
+    await target.log.append([chunk_record(SETTINGS.flow, KeptChunk(TopicPartition("t", 9), 0), MIRROR_SOURCE)])
     await node.fence([state(6)])
 
     assert left == (0, 1)  # its own claim
