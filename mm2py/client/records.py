@@ -19,8 +19,8 @@ from mm2py.model.checkpoint import Checkpoint, decode_checkpoint
 from mm2py.model.foreign import UnreadableRecord
 from mm2py.model.heartbeat import Heartbeat, decode_heartbeat
 from mm2py.model.offset_sync import OffsetSync, decode_offset_sync
-from mm2py.model.positions import MIRROR_SOURCE, Position
-from mm2py.model.positions_topic import decode_stored, owner_of
+from mm2py.model.positions import Position
+from mm2py.model.positions_topic import decode_any
 from mm2py.model.run_chunk import KeptChunk
 from mm2py.policy.replication import ReplicationPolicy
 from mm2py.wire.topic_log import LogRecord
@@ -129,8 +129,7 @@ def decoded(kind: RecordKind, topic: str, record: LogRecord) -> MirrorRecord:
 
 
 def _position(record: LogRecord) -> Content:
-    name, _ = owner_of(record.key) or (MIRROR_SOURCE, "")
-    match decode_stored(record, name):
+    match decode_any(record):
         case (str(cluster), KeptChunk() as kept):
             return KeptRuns(cluster, kept)
         case (str(cluster), Position() as position):

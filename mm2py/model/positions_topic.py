@@ -59,6 +59,12 @@ def owner_of(key: bytes | None) -> tuple[str, str] | None:
         return None
 
 
+def decode_any(record: Kept) -> tuple[str, Stored] | UnreadableRecord | None:
+    """Read a record, whichever connector keeps it: the source cluster and what it says of it."""
+    name, _ = owner_of(record.key) or (MIRROR_SOURCE, "")
+    return decode_stored(record, name)
+
+
 class PositionsTopic:
     """
     What the topic says of one source *cluster*, as a *connector* keeps it, fed record by record in the log's order.

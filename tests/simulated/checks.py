@@ -5,90 +5,20 @@ none twice; a position never goes back, and never beyond what the target has for
 
 from __future__ import annotations
 
-import bisect
-import operator
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-import attrs
-
 from mm2py.model.checkpoint import decode_checkpoint
 from mm2py.model.flow import TopicPartition
-from mm2py.model.positions import MIRROR_SOURCE, Position
-from mm2py.model.positions_topic import decode_stored, owner_of
+from mm2py.model.positions import Position
+from mm2py.model.positions_topic import decode_any
 from mm2py.model.run_chunk import KeptChunk
 from mm2py.wire.topic_log import LogRecord
 from tests.simulated.cluster import Cluster
+from tests.simulated.copied import Copied
 from tests.simulated.log import Batch, Partition, commits
 from tests.simulated.translated import Translated
 from tests.support.contents import RecordContent, decode
-
-
-@attrs.define(eq=False)
-class Copied:
-    """How far a remote partition is as its source: for each of its batches, the count of source records up to it."""
-
-    source: Partition
-    remote: Partition
-    #: Data records of the source, as far as they were read: offset and content.
-    known: list[tuple[int, tuple[object, ...]]] = attrs.field(factory=list)
-    read_to: int = 0
-    #: Last downstream offset, count of source records, and first downstream offset, batch by batch.
-    marks: list[tuple[int, int, int]] = attrs.field(factory=list)
-    #: Which record comes next, if an operator has altered that.
-    next_at: int | None = None
-    #: How many source records were deleted at the source, copied or not, how many of them before the first position was
-    #: written, and how many the target will never have.
-    deleted: int = 0
-    deleted_first: int = 0
-    missing: int = 0
-    #: How far the remote partition was as the source's that had its name before: of that it may lack the rest.
-    former: Copied | None = None
-    #: Whether source or remote topic was created again: what is known of the topics before may be acted upon still.
-    is_young: bool = False
-
-    @property
-    def count(self) -> int:
-        """How many source records lie before the next one."""
-        if self.next_at is not None:
-            return self.next_at
-        return self.marks[-1][1] if self.marks else 0
-
-    def has(self, content: tuple[object, ...]) -> bool:
-        """Whether the source has such a record."""
-        return any(known == content for _, known in self.known)
-
-    def proven(self, downstream_end: int) -> int:
-        """Return how many source records need not be copied any more."""
-        return max(self.deleted, self.upto(downstream_end) if self.next_at is None else self.next_at)
-
-    def upto(self, downstream_end: int) -> int:
-        """Return how many source records lie before a downstream offset, and are not to be copied again after it."""
-        at = bisect.bisect_left(self.marks, (downstream_end,))
-        if at == len(self.marks):
-            return min(self.count, self.marks[-1][1]) if self.marks else 0
-        last, count, first = self.marks[at]
-        # Records of a batch are consecutive. Before it some may be missing, or copying has gone back.
-        within = count - (last + 1 - max(first, downstream_end))
-        return within if first < downstream_end else min(within, self.marks[at - 1][1] if at else 0)
-
-    def read_by(self, downstream: int) -> int:
-        """Return how many source records who has read on to *downstream* has read, if some of them come once more."""
-        at = bisect.bisect_left(self.marks, (downstream,))
-        within = self.upto(downstream) if at < len(self.marks) and self.marks[at][2] < downstream else 0
-        return max((within, *(count for _, count, _ in self.marks[:at])))
-
-    def next_from(self, downstream: int) -> int:
-        """Return the number of the source record that who reads on at *downstream* gets, the end's if none is left."""
-        at = bisect.bisect_left(self.marks, (downstream,))
-        if at == len(self.marks):
-            return len(self.known)  # what is deleted and not copied is nothing to read
-        last, count, first = self.marks[at]
-        return count - (last + 1 - max(first, downstream))
-
-    def before(self, upstream: int) -> int:
-        """Return how many source records lie before an upstream offset."""
-        return bisect.bisect_left(self.known, upstream, key=operator.itemgetter(0))
 
 
 class Checker:
@@ -347,8 +277,7 @@ class Checker:
                 yield partial(self.translated.checkpoint, decode_checkpoint(record.key, record.value), batch)
                 continue
             kept = LogRecord(record.key, record.value, record.headers, 0, record.offset, record.timestamp)
-            name, _ = owner_of(record.key) or (MIRROR_SOURCE, "")
-            match decode_stored(kept, name):
+            match decode_any(kept):
                 case (_, Position() as position):
                     yield partial(self._position, position)
                 case (_, KeptChunk() as chunk):

@@ -10,8 +10,8 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tests.simulated.checks import Copied
 from tests.simulated.cluster import Cluster
+from tests.simulated.copied import Copied
 
 
 if TYPE_CHECKING:

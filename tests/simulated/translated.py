@@ -14,7 +14,8 @@ from tests.simulated.log import Batch, Partition
 
 
 if TYPE_CHECKING:
-    from tests.simulated.checks import Checker, Copied
+    from tests.simulated.checks import Checker
+    from tests.simulated.copied import Copied
 
 
 class Translated:

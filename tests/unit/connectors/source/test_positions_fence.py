@@ -144,7 +144,7 @@ async def test_what_another_node_has_copied_is_taken_over_with_where_it_went(tar
     await node.read()
     (begun,) = await other.fence([state(0)])
     copied, runs = attrs.evolve(begun, next_upstream=200), KeptChunk(begun.source, 0)
-    await other.write([copied], [[chunk_record(SETTINGS.flow, runs)]])
+    await other.write([copied], [[chunk_record(SETTINGS.flow, runs, MIRROR_SOURCE)]])
     fenced = await node.fence([state(0)])
 
     assert (fenced, node.runs_of(begun.source)) == ([copied], [runs])
