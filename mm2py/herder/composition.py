@@ -22,7 +22,6 @@ from mm2py.config.providers import Stamp
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem
 from mm2py.connectors.plugins import unusable_classes
 from mm2py.herder.replication_loops import judged
-from mm2py.model.connector_offset import SOURCE
 from mm2py.model.flow import Flow
 from mm2py.model.herder.connector_configs import StoredConnector
 
