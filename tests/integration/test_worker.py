@@ -16,13 +16,14 @@ from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings
 from mm2py.config.worker import StorageSettings
 from mm2py.core.offsets.stored_runs import cut_chunk
-from mm2py.core.offsets.translation import RunIndex
+from mm2py.core.offsets.translation import RunIndex, Untranslated
 from mm2py.devkit.broker import HOST, KafkaCluster
 from mm2py.errors import BrokerAnsweredError, ConnectorsNotStoredError, OverrideConflictError
 from mm2py.herder.takeover import take_over_from_mirus, take_over_positions
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.health import flow_issues
 from mm2py.model.herder.connector_configs import KeyValue, RestartRequest, config_record, restart_record, state_record
 from mm2py.model.herder.overrides import Wanted
 from mm2py.model.positions import Position, encode_position
@@ -38,6 +39,8 @@ from mm2py.wire.groups.membership import Membership
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.eventually import eventually
 from tests.support.flows import flow_settings
+from tests.support.groups import commit_plainly, committed
+from tests.support.java_mirror import JavaMirror
 from tests.support.mirrored import await_arrived
 from tests.support.nodes import running_node, running_worker
 from tests.support.producing import produce_numbers
@@ -418,6 +421,51 @@ async def test_which_cluster_is_meant_is_decided_by_its_id(
     assert await list_topics(target) & {f"{flow.source}.{prefix}" for flow in flows.values()} == {
         f"{flows['same'].source}.{prefix}"
     }
+
+
+async def test_checkpoints_rest_on_the_offset_syncs_of_java(
+    mirror_by_java: JavaMirror, prefix: str, tmp_path: Path
+) -> None:
+    """
+    Java's source connector has written them at the target, and the worker has nothing but a checkpoint connector.
+
+    What it writes for a group is never ahead of it; of a topic that Java did not mirror it says why there is nothing.
+    """
+    mirror, flow = mirror_by_java, Flow(mirror_by_java.source_alias, mirror_by_java.target_alias)
+    await create_topic(mirror.source, prefix, partitions=1)
+    read = {TopicPartition(mirror.topic, 0): 150, TopicPartition(mirror.topic, 1): 300}
+    await commit_plainly(mirror.source, prefix, {**read, TopicPartition(prefix, 0): 0})
+    config = {
+        **_source_connector(flow, mirror.source, f"{mirror.topic},{prefix}"),
+        "connector.class": "MirrorCheckpointConnector",
+        "offset-syncs.topic.location": "target",
+        "checkpoints.topic.replication.factor": "1",
+        "groups": prefix,
+        "sync.group.offsets.enabled": "true",
+        **{f"{what}.interval.seconds": "1" for what in ("emit.checkpoints", "sync.group.offsets", "refresh.groups")},
+    }
+    async with running_worker(_worker(mirror.target, prefix), tmp_path) as one:
+        worker = one.node.worker
+        assert worker is not None
+        await eventually(lambda: worker.store.is_read, within_s=30, what="the config topic is read")
+        await worker.put("checks", config, by="the test")
+
+        async def carried() -> dict[TopicPartition, int]:
+            found = await committed(mirror.target, prefix)
+            assert len(found) == len(read), found
+            return found
+
+        found = await eventually(carried, within_s=60, what="the group's offsets are at the target")
+        await one.until(flow, "MirrorCheckpointConnector", FlowState.RUNNING)
+        view = one.view(flow)
+        healthy = flow_issues(view)
+        await one.stop()
+
+    (group,) = view.consumer_groups
+    why = {it.source.topic: it.why for it in group.offsets}
+    assert all(0 < found[TopicPartition(mirror.remote_topic, it.partition)] <= at for it, at in read.items())
+    assert why == {mirror.topic: "", prefix: Untranslated.NO_SYNC.value}
+    assert not healthy
 
 
 async def test_aliases_of_one_cluster_are_told_by_its_id(backup: KafkaCluster, prefix: str, tmp_path: Path) -> None:
