@@ -82,7 +82,8 @@ def standalone_settings(
     if alone is None or refused.problems:
         raise refused.error(files)
     group = _text(worker, "group.id")
-    return combined(alone, parts, files=tuple(files), group=group if len({part.flow for part in parts}) > 1 else "")
+    is_one = len({part.connector.flow for part in parts}) == 1
+    return combined(alone, parts, files=tuple(files), group="" if is_one else group)
 
 
 def worker_settings(
@@ -129,7 +130,12 @@ def _of_part(lines: _Lines, part: Part) -> dict[str, str]:
 
 
 def combined(
-    worker: MirrorSettings, parts: Sequence[Part], *, files: Sequence[str] = (), group: str = ""
+    worker: MirrorSettings,
+    parts: Sequence[Part],
+    *,
+    files: Sequence[str] = (),
+    group: str = "",
+    is_distributed: bool = False,
 ) -> MirrorSettings:
     """
     Return the settings of a *worker* without connectors, with those of its connectors.
@@ -140,7 +146,8 @@ def combined(
     of_flows: dict[Flow, list[Part]] = {}
     for part in parts:
         of_flows.setdefault(part.connector.flow, []).append(part)
-    flows = {flow: found for flow, its in of_flows.items() if (found := _flow(flow, its, group)) is not None}
+    of = partial(_flow, group=group, is_distributed=is_distributed)
+    flows = {flow: found for flow, its in of_flows.items() if (found := of(flow, its)) is not None}
     clusters = {alias: end for part in parts for alias, end in part.settings.clusters.items()}
 
     def changed(change: Callable[[MirrorSettings, _Lines], MirrorSettings], lines: _Lines) -> MirrorSettings:
@@ -153,7 +160,7 @@ def combined(
             others += [attrs.evolve(part, settings=settings)] if settings is not None else []
         if alone is None or refused.problems:
             raise refused.error(files)
-        settings = combined(alone, others, files=files, group=group)
+        settings = combined(alone, others, files=files, group=group, is_distributed=is_distributed)
         gone = flows.keys() - {one.flow for one in settings.flows}
         if gone:
             hint = "stop or delete the connector instead"
@@ -185,7 +192,7 @@ def _with_owners(settings: MirrorSettings, lines: _Lines) -> MirrorSettings:
     return settings if settings.with_owners is None else settings.with_owners(lines)
 
 
-def _flow(flow: Flow, parts: Sequence[Part], group: str) -> FlowSettings | None:
+def _flow(flow: Flow, parts: Sequence[Part], *, group: str, is_distributed: bool) -> FlowSettings | None:
     """Return the flow that the connectors of a pair are; None if there is nothing for them to do."""
     found = {part.connector.group: part.flow for part in parts if part.flow is not None}
     lead = next(iter(found.values()), None)
@@ -199,12 +206,13 @@ def _flow(flow: Flow, parts: Sequence[Part], group: str) -> FlowSettings | None:
     if not (source.is_enabled or checkpoint.is_run or beats.is_emitted):
         return None
     names = {part.connector.group: part.connector.name for part in parts}
+    worker = of_connectors(lead.worker, group, flow, names) if group else lead.worker
     return attrs.evolve(
         lead,
         source_connector=source,
         checkpoint_connector=attrs.evolve(checkpoint, transforms=source.transforms),
         heartbeat_connector=beats,
-        worker=of_connectors(lead.worker, group, flow, names) if group else of_process(lead.worker, names),
+        worker=worker if is_distributed or source.is_enabled or not checkpoint.is_run else of_process(worker, names),
         named_again=tuple(_named_again(lead, parts)),
     )
 

@@ -88,13 +88,12 @@ def of_connectors(config: WorkerConfig, group: str, flow: Flow, names: Mapping[s
 
 def of_process(config: WorkerConfig, names: Mapping[str, str]) -> WorkerConfig:
     """
-    Return the *config* of a standalone worker for a flow whose connectors have *names*, by their classes.
+    Return the *config* of a standalone worker for a flow without a source connector. Its connectors have *names*, by
+    their classes.
 
-    The flow's own group is that of the nodes that copy. A checkpoint connector without a source connector is none of
-    them: it has a group and an id of its own.
+    The flow's own group is that of the nodes that copy, in another process: a checkpoint connector by itself is none of
+    them, and has a group and an id of its own.
     """
-    if SOURCE in names or CHECKPOINT not in names:
-        return config
     own = f"{config.group_id}-{names[CHECKPOINT]}"
     return attrs.evolve(config, group_id=own, task_ids=f"{own}-{SOURCE}", owner_id=f"connect-cluster-{own}")
 

@@ -100,7 +100,9 @@ def compose(path: Path, worker: ParsedFile, configs: Configs, *, is_strict: bool
         else:
             fitting.append(part)
     group = worker.entries["group.id"].value.strip()
-    settings, accepted = _without_loops(partial(combined, alone, group=group), fitting, idle, is_strict=is_strict)
+    settings, accepted = _without_loops(
+        partial(combined, alone, group=group, is_distributed=True), fitting, idle, is_strict=is_strict
+    )
     places = {it.connector.name: Place(it.connector.flow, it.connector.group) for it in accepted}
     flows_alone = {part.connector.name: part.flow for part in parts if part.flow is not None}
     return Composition(attrs.evolve(settings, provided={**awaited, **settings.provided}), places, flows_alone, idle)

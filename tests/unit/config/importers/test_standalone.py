@@ -159,10 +159,21 @@ def test_heartbeats_alone_need_no_source(load: Load) -> None:
 
 def test_checkpoints_alone_have_a_group_of_their_own(load: Load) -> None:
     """The source connector runs in another process, whose group and transactional ids this one must not take."""
-    alone, source = (only_flow(load(WORKER, file)).worker for file in (CHECKPOINT, SOURCE))
+    switched_off = SOURCE + "enabled = false\n"
+    files = (SOURCE,), (CHECKPOINT,), (switched_off, CHECKPOINT)
+    source, *alone = (only_flow(load(WORKER, *some)).worker for some in files)
 
-    assert (source.group_id, alone.group_id) == ("A-mm2", "A-mm2-checkpoint")
-    assert not {source.owner_id, source.task_id(0)} & {alone.owner_id, alone.task_id(0)}
+    assert [it.group_id for it in (source, *alone)] == ["A-mm2", "A-mm2-checkpoint", "A-mm2-checkpoint"]
+    assert not {source.owner_id, source.task_id(0)} & {alone[0].owner_id, alone[0].task_id(0)}
+
+
+def test_a_group_by_name_is_that_of_the_only_flow(load: Load) -> None:
+    """However many connectors it has; several flows have a group each, and so has a checkpoint connector by itself."""
+    worker = WORKER + "group.id = g\n"
+    other = SOURCE.replace("alias = A", "alias = C").replace("name = source", "name = other")
+    several = [load(worker, *some).flows for some in ((SOURCE,), (SOURCE, CHECKPOINT), (other, CHECKPOINT))]
+
+    assert [[flow.group_id for flow in flows] for flows in several] == [["g"], ["g"], ["g-C", "g-A-checkpoint"]]
 
 
 def test_each_connector_s_own_settings_count(load: Load) -> None:
