@@ -248,13 +248,11 @@ class Checker:
 
     def _owned(self, batch: Batch) -> None:
         """What is written without a transaction, which nothing can refuse, is written by a member of the group."""
-        group = self._target.coordinator.groups.get(self.group)
-        if batch.is_transactional or batch.is_control or group is None or not group.stored[2]:
-            return
-        if self._awaited:  # the node that an operator asked writes altered offsets, once all tasks' ids are taken
+        members = self._target.coordinator.writers(self.group)
+        # The node that an operator asked writes altered offsets, once all tasks' ids are taken.
+        if batch.is_transactional or batch.is_control or members is None or self._awaited:
             return
         self.plain_writes += 1
-        members = {member.client for member in group.stored[2].values()}
         if batch.writer not in members:
             self.fail(f"{batch.writer} wrote positions, and the group has {sorted(members)}")
 

@@ -97,6 +97,8 @@ class Cluster:
         self._loading: dict[int, float] = {}
         self.coordinator = GroupCoordinator(loop.time, self.host.call_later, lambda *it: self.tell(name, *it))
         self.coordinator.first_delay_s = 0.5
+        #: Groups whose members are each told that there are no others.
+        self.apart: dict[str, None] = {}
         self.expires_ms = 86_400_000
         if forgets:
             self.host.call_later(600.0, self._forget_producers)

@@ -53,6 +53,8 @@ class GroupState(enum.Enum):
 
 
 Reply = Callable[[Any], None]
+#: Between a group's name and a machine's: what the members there are told of, who are kept apart from all others.
+ALONE = "@"
 
 
 @attrs.frozen
@@ -136,6 +138,11 @@ class GroupCoordinator:
     def known(self, name: str) -> Group:
         """Return a group, or what one is that does not exist."""
         return self.groups.get(name) or Group(name)
+
+    def writers(self, name: str) -> set[str] | None:
+        """Return the machines of a group's members, together or apart; None if there are none."""
+        groups = [group for known, group in self.groups.items() if known.partition(ALONE)[0] == name]
+        return {it.client for group in groups for it in group.stored[2].values()} or None
 
     def use(self, name: str, *, members: int, kind: str = "classic", protocol: str = "consumer") -> Group:
         """Have something else use a group, by whatever protocol: it has so many members, whose sessions never end."""

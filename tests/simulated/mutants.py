@@ -384,7 +384,16 @@ _CONTENDED: dict[str, Any] = {
     "nodes": 2, "partitions": 2, "rate": 0.5, "minutes": 3.0, "fault_every_s": 2.0, "latency_s": 0.02,
     "epoch_ms": 1_000, "faults": ("slow", "freeze", "clock", "drain", "worker", "kill"), "transactions": True,
 }  # fmt: skip
-_WOKEN: dict[str, Any] = {**_CONTENDED, "faults": _CONTENDED["faults"][:-1]}
+#: Each node copies all, and what one has read is old once it may write; nothing but the log keeps them from harm.
+_APART: dict[str, Any] = {
+    "nodes": 2, "partitions": 2, "rate": 0.5, "minutes": 2.0, "faults": ("apart",), "fault_every_s": 10.0,
+    "latency_s": 0.02, "starts_s": 0.5, "epoch_ms": 1_000,
+}  # fmt: skip
+#: They begin partitions at the same time.
+_BEGUN_APART: dict[str, Any] = {
+    **_APART, "nodes": 3, "partitions": 1, "rate": 1.5, "minutes": 1.0, "faults": ("apart", "grow"),
+    "fault_every_s": 1.0, "latency_s": 0.1, "starts_s": 0.1, "transactions": False,
+}  # fmt: skip
 #: What is given away is in the hands of a worker that hangs.
 _HELD: dict[str, Any] = {
     "nodes": 3, "partitions": 4, "faults": (*("hang",) * 9, "drain"), "fault_every_s": 4.0, "epoch_ms": 10_000,
@@ -402,5 +411,6 @@ SHOWN_BY: dict[str, dict[str, Any]] = {
     "hoarded": {"nodes": 1, "rounds": 2, "minutes": 2.0, "epoch_ms": 1_000, "faults": ()},
     "unreleased": _HELD,
     **dict.fromkeys(("unguarded", "unfenced"), _CONTENDED),
-    "uncompared": _WOKEN,
+    "uncompared": _APART,
+    "unclaimed": _BEGUN_APART,
 }

@@ -185,7 +185,7 @@ class Views:
     def _is_clear(self) -> bool:
         world, target = self._world, self._world.target
         are_up = all(it.is_up and it.stale is None for it in target.brokers.values()) and not target.fenced
-        is_clear = not (world.network.blocked or world.network.qualities or target.full_until)
+        is_clear = not (world.network.blocked or world.network.qualities or target.full_until or target.apart)
         return are_up and is_clear
 
     def _answers(self, node: SimNode, cluster: Cluster) -> bool:

@@ -20,5 +20,8 @@ UNGUARDED = ("ids",)
 SELDOM = (
     "away", "hang", "executor", "refused", "late", "recreate", "remake", "delete", "storage", "reload",
 )  # fmt: skip
+#: Those that no swarm draws: while each node copies all they are at odds for most of the time, which costs more than
+#: other faults. Options have them by name.
+BY_NAME = ("apart",)
 #: Those that a flow survives without a trace.
-SURVIVED = tuple(name for name in FAULTS if name not in (*LOSING, *UNGUARDED, *SELDOM))
+SURVIVED = tuple(name for name in FAULTS if name not in (*LOSING, *UNGUARDED, *SELDOM, *BY_NAME))

@@ -114,6 +114,17 @@ def _clock(world: World, draw: random.Random) -> str:
     return f"{node.name} by {ms} ms"
 
 
+def _apart(world: World, draw: random.Random) -> str:
+    """Each node is told that it is alone, and owns all: what keeps them from harm is not the group."""
+    apart, group = world.target.apart, world.checker.group
+    if len(world.nodes) < 2 or group in apart:
+        return ""
+    apart[group] = None
+    seconds = draw.choice((10.0, 30.0, 60.0)) * (0.5 + draw.random())
+    world.later(seconds, lambda: apart.pop(group, None))
+    return f"all nodes for {seconds:.2f} s"
+
+
 def _operator(world: World, draw: random.Random) -> str:
     """Operators ask a node for something by REST, and have all as it was later."""
     return world.operators.ask_for_something(draw)
@@ -137,6 +148,7 @@ FAULTS: dict[str, Fault] = {
     "sleep": _sleep,
     "drain": _drain,
     "clock": _clock,
+    "apart": _apart,
     "operator": _operator,
     "reload": _reload,
 }

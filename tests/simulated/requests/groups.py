@@ -18,7 +18,7 @@ from mm2py.wire.groups.requests import (
     OffsetCommitRequest_v10,
     OffsetFetchRequest_v8,
 )
-from tests.simulated.coordination import Caller, Group, GroupState, Joining
+from tests.simulated.coordination import ALONE, Caller, Group, GroupState, Joining
 from tests.simulated.requests.kind import Kind
 
 
@@ -41,6 +41,13 @@ def _group(broker: Broker, name: str) -> tuple[int, Group]:
     return cluster.away(broker, name), cluster.coordinator.known(name)
 
 
+def _joined(broker: Broker, line: Line, name: str) -> tuple[int, str, Group]:
+    """Return the group of a member: while nodes are kept apart each is in one of its own."""
+    cluster = broker.cluster
+    known_as = f"{name}{ALONE}{line.client.machine}" if name in cluster.apart else name
+    return cluster.away(broker, name), known_as, cluster.coordinator.known(known_as)
+
+
 def _join(broker: Broker, line: Line, it: Any, reply: Any) -> None:
     def say(answer: Any) -> None:
         if isinstance(answer, dict):
@@ -50,12 +57,12 @@ def _join(broker: Broker, line: Line, it: Any, reply: Any) -> None:
             code, member = answer if isinstance(answer, tuple) else (answer, it.member_id)
             reply(it.RESPONSE_TYPE(0, int(code), -1, "", "", member, []))
 
-    code, found = _group(broker, it.group)
+    code, name, found = _joined(broker, line, it.group)
     if code:
         say(code)
         return
     if not it.member_id:
-        found = broker.cluster.coordinator.group(it.group)
+        found = broker.cluster.coordinator.group(name)
     joining = Joining(
         it.member_id,
         it.group_instance_id,
@@ -69,12 +76,12 @@ def _join(broker: Broker, line: Line, it: Any, reply: Any) -> None:
     broker.cluster.coordinator.join(found, joining, say)
 
 
-def _sync(broker: Broker, _line: Line, it: Any, reply: Any) -> None:
+def _sync(broker: Broker, line: Line, it: Any, reply: Any) -> None:
     def say(answer: Any) -> None:
         is_share = isinstance(answer, bytes)
         reply(it.RESPONSE_TYPE(0, 0 if is_share else int(answer), answer if is_share else b""))
 
-    code, found = _group(broker, it.group)
+    code, _, found = _joined(broker, line, it.group)
     if code:
         say(code)
         return
@@ -83,14 +90,14 @@ def _sync(broker: Broker, _line: Line, it: Any, reply: Any) -> None:
     broker.cluster.coordinator.sync(found, caller, shares, say)
 
 
-def _heartbeat(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
-    code, found = _group(broker, it.group)
+def _heartbeat(broker: Broker, line: Line, it: Any, _reply: Any) -> Any:
+    code, _, found = _joined(broker, line, it.group)
     caller = Caller(it.generation_id, it.member_id, it.group_instance_id)
     return it.RESPONSE_TYPE(0, int(code or broker.cluster.coordinator.heartbeat(found, caller)))
 
 
-def _leave(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
-    code, found = _group(broker, it.group)
+def _leave(broker: Broker, line: Line, it: Any, _reply: Any) -> Any:
+    code, _, found = _joined(broker, line, it.group)
     return it.RESPONSE_TYPE(0, int(code or broker.cluster.coordinator.leave(found, it.member_id)))
 
 
