@@ -13,6 +13,11 @@ _KILLS = '{"seed": 3, "minutes": 1, "partitions": 1, "faults": ["kill"], "fault_
 #: The source is out of reach of the only node, soon and for long.
 _AWAY = '{"seed": 1, "minutes": 1.5, "partitions": 1, "rate": 0.5, "faults": ["away"], "fault_every_s": 8}'
 _LOST = '{"seed": 1, "minutes": 2, "partitions": 1, "rate": 0.5, "faults": ["executor"], "fault_every_s": 10}'
+#: Each of two nodes copies all.
+_APART = (
+    '{"seed": 4, "nodes": 2, "minutes": 2, "partitions": 2, "rate": 0.5, "faults": ["apart"], "fault_every_s": 5, '
+    '"latency_s": 0.02, "epoch_ms": 1000}'
+)
 _TWICE = '{"seed": 1, "minutes": 1, "rounds": 2, "partitions": 1, "rate": 0.5, "epoch_ms": 1000}'
 
 
@@ -23,6 +28,7 @@ _TWICE = '{"seed": 1, "minutes": 1, "rounds": 2, "partitions": 1, "rate": 0.5, "
         *((it, _KILLS) for it in ("short", "fresh", "ahead")),
         *((it, _AWAY) for it in ("level", "deaf", "healthy", "old-lag")),
         ("impatient", _LOST),
+        ("uncompared", _APART),
         ("hoarded", _TWICE),
     ],
 )
