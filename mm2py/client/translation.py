@@ -72,7 +72,7 @@ class KnownPartitions:
 
     def forget_other_remotes(self, name_remote: Callable[[str], str], ids: Mapping[str, str | None]) -> None:
         """Forget where records went if the remote topic has been created again since; *ids* are the present ones."""
-        for source, newest_of in newest(self._stored.values()).items():
+        for source, newest_of in self._newest().items():
             position = newest_of.stored.positions[source]
             if not is_other_topic(position.remote_topic_id, ids.get(name_remote(source.topic))):
                 continue
@@ -84,7 +84,12 @@ class KnownPartitions:
     @property
     def stored(self) -> Collection[TopicPartition]:
         """The source partitions that flows have left positions of."""
-        return newest(self._stored.values()).keys()
+        return self._newest().keys()
+
+    def _newest(self) -> dict[TopicPartition, LeftPositions]:
+        """Return which connector has the position that counts of each partition; none if that was removed since."""
+        found = newest(self._stored.values())
+        return {source: left for source, left in found.items() if source in left.stored.positions}
 
     def known(self) -> dict[TopicPartition, _Known]:
         """Put together what is known of each source partition. An index is of no use without a position."""
@@ -93,7 +98,7 @@ class KnownPartitions:
             for source, known in topic.items():
                 if source not in found or found[source].synced_ms < known.synced_ms:
                     found[source] = known
-        for source, left in newest(self._stored.values()).items():
+        for source, left in self._newest().items():
             position = left.stored.positions[source]
             index = stored_index(tuple(left.chunks_of(source)), position)
             if index is not None:

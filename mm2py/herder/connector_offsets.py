@@ -9,7 +9,6 @@ translated from there on.
 from __future__ import annotations
 
 import random
-from array import array
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -27,7 +26,7 @@ from mm2py.model.connector_offset import SOURCE, ConnectorOffset, is_of, offset_
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic
-from mm2py.model.run_chunk import RunChunk, chunk_key, encode_chunk
+from mm2py.model.run_chunk import HAD_POSITION, chunk_key, encode_chunk
 from mm2py.storage.internal_topics import small_segments
 from mm2py.telemetry.events import OffsetsAltered
 from mm2py.telemetry.journal import EventLog
@@ -37,12 +36,6 @@ from mm2py.wire.log_end import whole_ends
 from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.topics.admin import Admin
-
-
-#: Marks partitions that had a position: if one has none, it was removed.
-_HAD_POSITION = RunChunk(
-    0, 0, 0, 0, is_origin=False, starts=array("q"), downs=array("q"), spans=array("q"), counts=array("q")
-)
 
 
 @attrs.frozen
@@ -167,7 +160,7 @@ class ConnectorOffsets:
         if connector == SOURCE:
             gone = {position for position in kept.positions if _members(self._flow, position) in partitions}
             for source in sorted(gone - set(kept.with_runs)):
-                marker = encode_chunk(_HAD_POSITION, kept.positions[source].topic_id)
+                marker = encode_chunk(HAD_POSITION, kept.positions[source].topic_id)
                 records.append(LogRecord(chunk_key(self._flow.source, source, 0, self._name), marker))
         return records
 

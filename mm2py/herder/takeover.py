@@ -8,7 +8,8 @@ here since. Only what is stored is taken over: what was copied after that is fou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 import attrs
 
@@ -16,17 +17,25 @@ from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.connectors.plugins import remote_names_of
 from mm2py.core.herder.left_positions import LeftPositions, taken_over
+from mm2py.errors import BrokerAnsweredError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.mirus_offset import MirusOffset, read_record
-from mm2py.model.positions import Position, encode_position
+from mm2py.model.positions import Position, encode_position, position_key
 from mm2py.model.positions_topic import PositionsTopic, owner_of
-from mm2py.model.run_chunk import chunk_key, encode_chunk
-from mm2py.telemetry.events import ConnectorPositionsTakenOver
+from mm2py.model.run_chunk import HAD_POSITION, KeptChunk, chunk_key, encode_chunk
+from mm2py.storage.internal_topics import small_segments
+from mm2py.telemetry.events import ConnectorPositionsTakenOver, ConnectorWritesUnguarded
 from mm2py.telemetry.events.base import Event
 from mm2py.wire.cluster import Cluster
+from mm2py.wire.fenced_writer import FencedWriter, hint_of, is_hopeless
 from mm2py.wire.requests import LATEST
 from mm2py.wire.topic_log import LogRecord, TopicLog
+from mm2py.wire.transactions import TransactionalProducer
+
+
+#: A number that no copy task has: under its transactional id one node at a time takes over.
+_NO_TASK: Final = 2**31 - 1
 
 
 async def take_over_positions(
@@ -38,61 +47,59 @@ async def take_over_positions(
     report: Callable[[Event], None],
 ) -> None:
     """
-    Write as positions of a flow's source connector what connectors have left that are not *living* in its worker.
+    Write as positions of a flow's source connector what those have left that are not *living* in its worker.
 
     Where the connector's target is another cluster than the *worker*'s, it may have been run by Java, which keeps its
     positions at the worker's: those count as long as its own cluster has none (KIP-618).
     """
-    config = settings.source_connector
-    alias, own, topic = settings.flow.source, config.name, config.offset_storage.topic
-    async with Cluster(settings.target, clock) as target:
-        here = await _left(target, topic, alias)
+    alias, own, topic = (
+        settings.flow.source,
+        settings.source_connector.name,
+        settings.source_connector.offset_storage.topic,
+    )
+
+    async def decide(records: Sequence[LogRecord]) -> _Taken:
+        here = _left(records, alias)
         ours = here.pop(own, LeftPositions(PositionsTopic(alias, own)))
         others = [left for name, left in here.items() if name not in living]
-        if not ours.written_ms and worker.bootstrap_servers != settings.target.bootstrap_servers:
+        if not ours.sources and worker.bootstrap_servers != settings.target.bootstrap_servers:
             async with Cluster(worker, clock) as first:
-                of_java = (await _left(first, topic, alias)).get(own)
+                of_java = _left(await _read(TopicLog(first, topic)), alias).get(own)
             others += [] if of_java is None else [of_java.without_mm2py()]
         taken = taken_over(ours, others)
-        if not taken:
-            return
-        log = TopicLog(target, topic)
-        chunks = [
+        return _Taken(len(taken), _records(alias, own, taken))
+
+    await _write_once(settings, own, decide, clock=clock, report=report)
+
+
+def _records(alias: str, own: str, taken: Mapping[TopicPartition, LeftPositions]) -> list[LogRecord]:
+    """Return what connector *own* has to hold of what is *taken*: what a position rests on comes before it."""
+    chunks = [it for source, left in taken.items() for it in _chunks(left, source)]
+    standing = {source: left.stored.positions.get(source) for source, left in taken.items()}
+    return [
+        *(
             LogRecord(chunk_key(alias, it.source, it.number, own), encode_chunk(it.chunk, it.topic_id))
-            for source, left in taken.items()
-            for it in left.chunks_of(source)
+            for it in chunks
             if it.chunk is not None
-        ]
-        positions = [left.stored.positions[source] for source, left in taken.items()]
-        if chunks:  # what a position rests on comes before it
-            await log.append(chunks)
-        await log.append([LogRecord(*encode_position(alias, it, own)) for it in positions])
-    report(ConnectorPositionsTakenOver(settings.flow, own, topic, len(taken)))
-
-
-async def _left(cluster: Cluster, topic: str, alias: str) -> dict[str, LeftPositions]:
-    """Return what each connector has left of positions of source *alias*, by its name."""
-    await cluster.refresh_metadata({topic})
-    found: dict[str, LeftPositions] = {}
-    for record in await TopicLog(cluster, topic).read_all() if cluster.partitions_of(topic) else ():
-        match owner_of(record.key):
-            case (str(name), cluster_name) if cluster_name == alias:
-                found.setdefault(name, LeftPositions(PositionsTopic(alias, name))).take(record, record.timestamp_ms)
-    return found
+        ),
+        *(
+            LogRecord(position_key(alias, source, own), None)
+            if at is None
+            else LogRecord(*encode_position(alias, at, own))
+            for source, at in standing.items()
+        ),
+    ]
 
 
 async def take_over_from_mirus(
     settings: FlowSettings, connector: str, *, clock: Clock, report: Callable[[Event], None]
 ) -> None:
     """Write the positions that Mirus's *connector* had as those of its flow, unless the flow has or had any."""
-    alias, topic = settings.flow.source, settings.source_connector.offset_storage.topic
-    async with Cluster(settings.target, clock) as target:
-        await target.refresh_metadata({topic})
-        if not target.partitions_of(topic):
-            return
-        log = TopicLog(target, topic)
+    alias = settings.flow.source
+
+    async def decide(records: Sequence[LogRecord]) -> _Taken:
         ours, theirs = PositionsTopic(alias), dict[TopicPartition, Position]()
-        for record in await log.read_all():
+        for record in records:
             ours.take(record)
             found = _of_mirus(connector, record)
             if isinstance(found, Position):
@@ -100,10 +107,92 @@ async def take_over_from_mirus(
             elif found is not None:
                 theirs.pop(found, None)
         if ours.positions or ours.removed or not theirs:
+            return _Taken()
+        async with Cluster(settings.target, clock) as target:
+            kept = await _begun(settings, target, theirs)
+        return _Taken(len(kept), [LogRecord(*encode_position(alias, position)) for position in kept])
+
+    await _write_once(settings, connector, decide, clock=clock, report=report)
+
+
+@attrs.frozen
+class _Taken:
+    """Of how many partitions something is taken over, and what is to be written for it."""
+
+    count: int = 0
+    records: Sequence[LogRecord] = ()
+
+
+async def _write_once(
+    settings: FlowSettings,
+    connector: str,
+    decide: Callable[[Sequence[LogRecord]], Awaitable[_Taken]],
+    *,
+    clock: Clock,
+    report: Callable[[Event], None],
+) -> None:
+    """
+    Write what *decide* makes of the positions topic, all of it or nothing.
+
+    Several nodes may start a connector at once, and one may be frozen in between: each reads again once it alone may
+    write, so nobody's older positions come after those of a node that has gone on.
+    """
+    storage = settings.source_connector.offset_storage
+    async with Cluster(settings.target, clock) as target:
+        log = TopicLog(target, storage.topic)
+        taken = await decide(await _read(log))
+        if not taken.records:
             return
-        kept = await _begun(settings, target, theirs)
-        await log.append([LogRecord(*encode_position(alias, position)) for position in kept])
-    report(ConnectorPositionsTakenOver(settings.flow, connector, topic, len(theirs)))
+        await log.ensure(
+            storage.partitions,
+            storage.replication_factor,
+            setting="offset.storage.replication.factor",
+            configs=small_segments(storage.partitions),
+        )
+        writer = FencedWriter(settings.worker.task_id(_NO_TASK))
+        try:
+            if settings.worker.refuses:
+                await writer.open_soon(target)
+        except BrokerAnsweredError as error:
+            if not is_hopeless(error):
+                raise
+            report(ConnectorWritesUnguarded(log.topic, writer.transactional_id, str(error), hint_of(error)))
+        taken = await decide(await _read(log))
+
+        async def append(producer: TransactionalProducer | None) -> None:
+            await log.append(taken.records, producer)
+
+        if taken.records:
+            await writer.write(target, await log.places(taken.records), append)
+            await log.await_stable()
+            report(ConnectorPositionsTakenOver(settings.flow, connector, log.topic, taken.count))
+
+
+async def _read(log: TopicLog) -> Sequence[LogRecord]:
+    """Return all that the topic says, nothing if it is missing."""
+    await log.cluster.refresh_metadata({log.topic})
+    if not log.cluster.partitions_of(log.topic):
+        return ()
+    # What follows an open transaction, of a node that was killed, would be missed.
+    await log.await_stable()
+    return await log.read_all()
+
+
+def _left(records: Iterable[LogRecord], alias: str) -> dict[str, LeftPositions]:
+    """Return what each connector has left of positions of source *alias*, by its name."""
+    found: dict[str, LeftPositions] = {}
+    for record in records:
+        match owner_of(record.key):
+            case (str(name), cluster) if cluster == alias:
+                found.setdefault(name, LeftPositions(PositionsTopic(alias, name))).take(record, record.timestamp_ms)
+    return found
+
+
+def _chunks(left: LeftPositions, source: TopicPartition) -> Iterable[KeptChunk]:
+    """Return where records of a partition went; of one whose position was removed, at least that it had one."""
+    if source in left.stored.positions or source in left.stored.with_runs:
+        return left.chunks_of(source)
+    return (KeptChunk(source, 0, None, HAD_POSITION),)
 
 
 async def _begun(settings: FlowSettings, target: Cluster, theirs: Mapping[TopicPartition, Position]) -> list[Position]:

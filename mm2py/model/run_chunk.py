@@ -45,6 +45,12 @@ class RunChunk:
     counts: array[int] = attrs.field(repr=False)
 
 
+#: Marks partitions that had a position: if one has none, it was removed.
+HAD_POSITION = RunChunk(
+    0, 0, 0, 0, is_origin=False, starts=array("q"), downs=array("q"), spans=array("q"), counts=array("q")
+)
+
+
 @attrs.frozen
 class KeptChunk:
     """Chunk *number* of a source partition's index, as read; without a chunk it was removed."""

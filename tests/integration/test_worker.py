@@ -26,7 +26,7 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.health import flow_issues
 from mm2py.model.herder.connector_configs import KeyValue, RestartRequest, config_record, restart_record, state_record
 from mm2py.model.herder.overrides import Wanted
-from mm2py.model.positions import Position, encode_position
+from mm2py.model.positions import Position, encode_position, position_key
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.run_chunk import chunk_key, encode_chunk
 from mm2py.model.state import FlowState
@@ -35,8 +35,10 @@ from mm2py.telemetry.events import ClustersAreOne, Event, FlowFailed, WorkerRuns
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
+from mm2py.wire.fenced_writer import TakenOverError, fence
 from mm2py.wire.groups.membership import Membership
 from mm2py.wire.topic_log import LogRecord, TopicLog
+from mm2py.wire.transactions import TransactionalProducer
 from tests.support.eventually import eventually
 from tests.support.flows import flow_settings
 from tests.support.groups import commit_plainly, committed
@@ -220,7 +222,7 @@ async def test_a_connector_goes_on_where_one_stood_that_is_no_longer_there(
     """
     A former version of mm2py kept positions under the name of the class; what a living connector has stays its own.
 
-    Where records went comes along. The second start finds its own.
+    Where records went comes along. Later starts find its own, and what a node of the former version still wrote.
     """
     target, source, clock = backup.bootstrap_servers, TopicPartition("orders", 0), SystemClock()
     await create_topic(target, prefix, partitions=2)
@@ -242,20 +244,19 @@ async def test_a_connector_goes_on_where_one_stood_that_is_no_longer_there(
     third = await start("us-west")
 
     assert (first.positions, list(first.chunks)) == ({source: former}, [(source, 0)])
-    assert second.positions == first.positions
+    assert second.positions == {source: attrs.evolve(former, next_upstream=50)}
     assert third.positions.keys() == {source, *_CLICKS}
-    assert [attrs.asdict(event)["partitions"] for event in reported] == [1, 2]
+    assert [attrs.asdict(event)["partitions"] for event in reported] == [1, 1, 2]
 
 
 async def test_a_connector_with_a_target_of_its_own_goes_on_where_java_s_stood(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str
 ) -> None:
-    """Connect keeps the positions of all of a worker's connectors at the worker's cluster (KIP-618)."""
+    """Connect keeps the positions of all of a worker's connectors at the worker's cluster (KIP-618), nothing here."""
     target, worker = backup.bootstrap_servers, primary.bootstrap_servers
     settings = _named(flow_settings(worker, target, **{"offset.storage.topic": prefix}), "us-west")
     by_java, elsewhere = Position(TopicPartition("orders", 0), 40), Position(TopicPartition("orders", 1), 40, 39)
-    for bootstrap in (target, worker):
-        await create_topic(bootstrap, prefix, partitions=2)
+    await create_topic(worker, prefix, partitions=2)
     await _write(worker, prefix, *(encode_position("A", it, "us-west") for it in (by_java, elsewhere)))
     endpoint = ClusterEndpoint("W", (worker,))
     for _ in range(2):
@@ -264,6 +265,82 @@ async def test_a_connector_with_a_target_of_its_own_goes_on_where_java_s_stood(
         )
 
     assert (await _positions(target, prefix, "us-west")).positions == {by_java.source: by_java}
+
+
+async def test_a_reset_holds_when_the_connector_gets_another_name(backup: KafkaCluster, prefix: str) -> None:
+    """Else it would go on where the target's records end, or where it stood before Java or a former version ran it."""
+    target, source = backup.bootstrap_servers, TopicPartition("orders", 0)
+    await create_topic(target, prefix)
+    settings = _named(flow_settings(target, target, **{"offset.storage.topic": prefix}), "us-west")
+    await _write(target, prefix, encode_position("A", Position(source, 40), "us-west"))
+    await _write(target, prefix, encode_position("A", Position(source, 90, 89)), (position_key("A", source), None))
+    await take_over_positions(
+        settings, living=["us-west"], worker=settings.target, clock=SystemClock(), report=lambda _: None
+    )
+    found = await _positions(target, prefix, "us-west")
+
+    assert (found.positions, found.removed) == ({}, {source})
+    assert found.with_runs  # compaction forgets what was removed
+
+
+async def test_a_first_start_waits_for_what_a_killed_node_left_open(backup: KafkaCluster, prefix: str) -> None:
+    """What follows an open transaction cannot be read yet, and counts all the same."""
+    target, source, clock = backup.bootstrap_servers, TopicPartition("orders", 0), SystemClock()
+    await create_topic(target, prefix)
+    settings = _named(flow_settings(target, target, **{"offset.storage.topic": prefix}), "us-west")
+    early, late = Position(source, 40, 39), Position(source, 90, 89)
+    await _write(target, prefix, encode_position("A", early))
+    async with Cluster(settings.target, clock) as cluster:
+        killed, log = TransactionalProducer(cluster, f"{prefix}-killed", 60_000), TopicLog(cluster, prefix)
+        await killed.open()
+        await killed.add({TopicPartition(prefix, 0)})
+        await log.append([LogRecord(b"k", b"v")], killed)
+        await _write(target, prefix, encode_position("A", late))
+        starting = asyncio.create_task(
+            take_over_positions(
+                settings, living=["us-west"], worker=settings.target, clock=clock, report=lambda _: None
+            )
+        )
+        await asyncio.wait([starting], timeout=1.0)
+        await fence(cluster, f"{prefix}-killed")
+        await starting
+
+    assert (await _positions(target, prefix, "us-west")).positions == {source: late}
+
+
+async def test_a_node_that_was_frozen_as_it_took_over_writes_nothing(
+    backup: KafkaCluster, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another node has taken over meanwhile, and gone on from there."""
+    target, source, clock = backup.bootstrap_servers, TopicPartition("orders", 0), SystemClock()
+    await create_topic(target, prefix)
+    settings = _named(flow_settings(target, target, **{"offset.storage.topic": prefix}), "us-west")
+    await _write(target, prefix, encode_position("A", Position(source, 40, 39, producer=ProducerMark(7, 0, 40))))
+    frozen, thawed, places = asyncio.Event(), asyncio.Event(), TopicLog.placed
+    gone_on = Position(source, 70, 69, producer=ProducerMark(7, 1, 30))
+
+    async def take_over() -> None:
+        await take_over_positions(
+            settings, living=["us-west"], worker=settings.target, clock=clock, report=lambda _: None
+        )
+
+    async def placed(log: TopicLog, records: Sequence[LogRecord]) -> dict[TopicPartition, list[LogRecord]]:
+        found = await places(log, records)
+        if not frozen.is_set():
+            frozen.set()
+            await thawed.wait()
+        return found
+
+    monkeypatch.setattr(TopicLog, "placed", placed)
+    node = asyncio.create_task(take_over())
+    await frozen.wait()
+    await take_over()
+    await _write(target, prefix, encode_position("A", gone_on, "us-west"))
+    thawed.set()
+    with pytest.raises(TakenOverError):
+        await node
+
+    assert (await _positions(target, prefix, "us-west")).positions == {source: gone_on}
 
 
 def _named(settings: FlowSettings, name: str) -> FlowSettings:

@@ -30,39 +30,56 @@ class LeftPositions:
         """Return where records of a partition went."""
         return (kept for (partition, _), kept in self.stored.chunks.items() if partition == source)
 
+    def at(self, source: TopicPartition) -> int:
+        """Return when the position of a partition was written or removed; -1 if that is not known."""
+        return self.written_ms.get(source, -1)
+
+    @property
+    def sources(self) -> set[TopicPartition]:
+        """The partitions that have or had a position."""
+        return self.written_ms.keys() | self.stored.removed
+
     def is_of_mm2py(self, source: TopicPartition) -> bool:
         """Whether mm2py has written, or an operator removed, the position of a partition."""
         position = self.stored.positions.get(source)
-        if position is None:
-            return source in self.written_ms
-        return position.producer is not None or position.downstream is not None
+        # Java writes only how far it has come.
+        return source in self.sources if position is None else position != Position(source, position.next_upstream)
 
     def without_mm2py(self) -> LeftPositions:
         """Return what Java has left: mm2py's is about what it copied to this cluster."""
-        for source in list(filter(self.is_of_mm2py, self.stored.positions)):
-            del self.stored.positions[source]
-        return self
+        of_java = [it for it in self.stored.positions.values() if not self.is_of_mm2py(it.source)]
+        stored = PositionsTopic(self.stored.cluster, self.stored.connector)
+        stored.positions = {position.source: position for position in of_java}
+        return LeftPositions(stored, {source: self.at(source) for source in stored.positions})
 
 
 def newest(lefts: Iterable[LeftPositions]) -> dict[TopicPartition, LeftPositions]:
-    """Return which of several connectors has the newest position of each partition."""
+    """Return which of several connectors has written, or removed, the position of each partition last."""
     found: dict[TopicPartition, LeftPositions] = {}
     for left in lefts:
-        for source in left.stored.positions:
-            if source not in found or left.written_ms[source] > found[source].written_ms[source]:
+        for source in left.sources:
+            if source not in found or left.at(source) > found[source].at(source):
                 found[source] = left
     return found
 
 
 def taken_over(ours: LeftPositions, others: Iterable[LeftPositions]) -> dict[TopicPartition, LeftPositions]:
     """
-    Return the partitions whose position is to be one of the *others*', and which one's.
+    Return the partitions whose position is to be one of the *others*', or removed as there, and which one's.
 
-    What mm2py has written as *ours* counts, whatever the clocks of the nodes say that wrote them; what Java has written
-    does unless theirs is newer.
+    What mm2py has written as *ours* counts, whatever the clocks of the nodes say that wrote them, unless one of the
+    others has gone on from there; what Java has written does unless theirs is newer.
     """
-    return {
-        source: left
-        for source, left in newest(others).items()
-        if not ours.is_of_mm2py(source) and left.written_ms[source] > ours.written_ms.get(source, -1)
-    }
+    return {source: left for source, left in newest(others).items() if _is_ahead(left, ours, source)}
+
+
+def _is_ahead(theirs: LeftPositions, ours: LeftPositions, source: TopicPartition) -> bool:
+    if not ours.is_of_mm2py(source):
+        return theirs.at(source) > ours.at(source) or source not in ours.sources
+    one, own = theirs.stored.positions.get(source), ours.stored.positions.get(source)
+    if one is None or own is None or not theirs.is_of_mm2py(source):
+        return False
+    if one.producer is None or own.producer is None or one.producer.producer_id != own.producer.producer_id:
+        return theirs.at(source) > ours.at(source) and one.next_upstream > own.next_upstream
+    # Who takes over a position renews its producer. Within an epoch copying only goes on.
+    return (one.producer.producer_epoch, one.next_upstream) > (own.producer.producer_epoch, own.next_upstream)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from mm2py.core.herder.left_positions import LeftPositions, taken_over
@@ -9,7 +10,7 @@ from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position, encode_position, position_key
 from mm2py.model.positions_topic import PositionsTopic, owner_of
-from mm2py.model.run_chunk import chunk_key
+from mm2py.model.run_chunk import HAD_POSITION, chunk_key, encode_chunk
 from mm2py.wire.topic_log import LogRecord
 
 
@@ -49,7 +50,53 @@ def test_the_newest_of_several_counts() -> None:
     """Connectors that came and went one after the other."""
     first, last = left("one", OF_MM2PY, 5), left("two", OF_JAVA, 7)
 
-    assert taken_over(left("ours"), [last, first, left("three", is_removed=True, at_ms=9)]) == {ORDERS: last}
+    assert taken_over(left("ours"), [last, first]) == {ORDERS: last}
+
+
+def test_one_that_was_removed_last_is_removed_here_too() -> None:
+    """Otherwise a reset would be undone when the connector gets another name, by what a former one had."""
+    former, reset = left("one", OF_MM2PY, 5), left("two", is_removed=True, at_ms=9)
+
+    assert taken_over(left("ours"), [former, reset]) == {ORDERS: reset}
+    assert taken_over(left("ours", OF_JAVA, 4), [former, reset]) == {ORDERS: reset}
+    assert not taken_over(left("ours", OF_MM2PY, 4), [former, reset])
+
+
+def test_a_connector_that_gets_its_former_name_again_goes_on_where_the_other_stood() -> None:
+    """The other took over its producer, and renewed it: whose epoch is the later one, or who came further in one."""
+    later = attrs.evolve(OF_MM2PY, next_upstream=30, producer=ProducerMark(1, 1, 10))
+    last_words = attrs.evolve(OF_MM2PY, next_upstream=30, producer=ProducerMark(1, 0, 30))
+    ours = left("ours", OF_MM2PY, 5)
+
+    for position in (later, last_words):
+        other = left("other", position, 4)
+        assert taken_over(ours, [other]) == {ORDERS: other}
+        assert not taken_over(left("ours", position, 3), [left("other", OF_MM2PY, 5)])
+
+
+@pytest.mark.parametrize(("at_ms", "upstream", "is_taken"), [(9, 30, True), (4, 30, False), (9, 20, False)])
+def test_positions_of_no_common_producer_are_compared_by_time_and_place(
+    at_ms: int, upstream: int, *, is_taken: bool
+) -> None:
+    """Transactions have none. A clock that is fast takes none back."""
+    ours = left("ours", Position(ORDERS, 20, 19), 5)
+    other = left("other", Position(ORDERS, upstream, 19), at_ms)
+
+    assert taken_over(ours, [other]) == ({ORDERS: other} if is_taken else {})
+
+
+def test_a_removal_that_compaction_forgot_is_known_by_what_is_beside_it() -> None:
+    """Where there is an index, there was a position."""
+    ours = LeftPositions(PositionsTopic("A", "ours"))
+    ours.take(LogRecord(chunk_key("A", ORDERS, 0, "ours"), encode_chunk(HAD_POSITION, None)), 1)
+
+    assert not taken_over(ours, [left("former", OF_MM2PY, 5)])
+    assert taken_over(left("new"), [ours]) == {ORDERS: ours}
+
+
+def test_a_position_that_has_only_topic_ids_is_mm2py_s() -> None:
+    """So one begins whose remote topic has records."""
+    assert not left("ours", Position(ORDERS, 0, None, "AAAAAAAAAAAAAAAAAAAAAA"), 5).without_mm2py().stored.positions
 
 
 def test_of_java_alone_nothing_of_mm2py_is_left() -> None:
