@@ -199,7 +199,7 @@ def _flow(flow: Flow, parts: Sequence[Part], *, group: str, is_distributed: bool
     if lead is None:
         return None
     source = lead.source_connector if SOURCE in found else attrs.evolve(lead.source_connector, is_enabled=False)
-    if group and parts[0].connector.kind is ConnectorClass.SOURCE:
+    if is_distributed and parts[0].connector.kind is ConnectorClass.SOURCE:
         source = attrs.evolve(source, name=parts[0].connector.name)
     checkpoint = found.get(CHECKPOINT, lead).checkpoint_connector
     beats = found.get(HEARTBEAT, lead).heartbeat_connector

@@ -7,7 +7,7 @@ A connector that does not fit is left out, and never stops the others.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -22,6 +22,7 @@ from mm2py.config.providers import Stamp
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem
 from mm2py.connectors.plugins import unusable_classes
 from mm2py.herder.replication_loops import judged
+from mm2py.model.connector_offset import HEARTBEAT
 from mm2py.model.flow import Flow
 from mm2py.model.herder.connector_configs import StoredConnector
 
@@ -30,6 +31,7 @@ Configs = Mapping[str, Mapping[str, str]]
 Connectors = Mapping[str, StoredConnector]
 
 _ALIAS: Final = "source.cluster.alias"
+_TARGET: Final = "target.cluster.alias"
 _ORDER: Final = tuple(ConnectorClass)
 #: What a connector's settings begin with that say which flow it is of.
 _ENDS: Final = ("source.cluster.", "target.cluster.")
@@ -95,7 +97,7 @@ def compose(path: Path, worker: ParsedFile, configs: Configs, *, is_strict: bool
             awaited |= error.provided
     fitting = list[Part]()
     for part in parts:
-        if problems := _beside(fitting, part.connector):
+        if problems := _beside(fitting, part):
             idle[part.connector.name] = Idle(Idleness.INVALID, problems)
         else:
             fitting.append(part)
@@ -108,9 +110,21 @@ def compose(path: Path, worker: ParsedFile, configs: Configs, *, is_strict: bool
     return Composition(attrs.evolve(settings, provided={**awaited, **settings.provided}), places, flows_alone, idle)
 
 
-def _beside(accepted: Sequence[Part], one: Connector) -> tuple[Problem, ...]:
+def _beside(accepted: Sequence[Part], one: Part) -> tuple[Problem, ...]:
     others = [part.connector for part in accepted]
-    return tuple(judge_beside([*others, one]))
+    return tuple(judge_beside([*others, one.connector])) or tuple(_judge_targets(accepted, one))
+
+
+def _judge_targets(others: Sequence[Part], one: Part) -> Iterator[Problem]:
+    """Refuse a second alias for the target of a source: the nodes of both flows would be one group there."""
+    for other in others:
+        if HEARTBEAT in {one.connector.group, other.connector.group} or one.config is None or other.config is None:
+            continue  # heartbeats are shared by no group
+        mine, known = one.connector.flow, other.connector.flow
+        is_one = set(one.config.target.bootstrap_servers) & set(other.config.target.bootstrap_servers)
+        if is_one and mine.source == known.source and mine.target != known.target:
+            message = f"{other.connector.name} has source {known.source} and the same target, as {known.target}"
+            yield Problem(one.connector.name, _TARGET, message, f"write the same {_TARGET} in both")
 
 
 def _without_loops(

@@ -190,6 +190,24 @@ def test_the_file_of_another_worker_waits_for_a_restart(tmp_path: Path) -> None:
     assert events.of(RestartNeeded) == told
 
 
+@pytest.mark.parametrize("second", [_SOURCE, _CHECKPOINT], ids=["source", "checkpoint"])
+def test_one_cluster_is_no_two_targets_of_a_source(tmp_path: Path, second: Mapping[str, str]) -> None:
+    """The nodes of both would be one group there, and take tasks that they do not have. Heartbeats share nothing."""
+    renamed = {**second, "target.cluster.alias": "east2"}
+    beats = {**_HEARTBEAT, "target.cluster.alias": "east3"}
+    elsewhere = {**renamed, "producer.override.bootstrap.servers": "u:9092"}
+    found = _composed(tmp_path, {"s": _SOURCE, "second": renamed, "beats": beats}, _WORKER)
+    apart = _composed(tmp_path, {"s": _SOURCE, "second": elsewhere}, _WORKER)
+    [problem] = found.idle["second"].problems
+
+    assert (set(found.idle), found.idle["second"].why) == ({"second"}, Idleness.INVALID)
+    assert str(problem) == (
+        "second: target.cluster.alias: s has source west and the same target, as east "
+        "(write the same target.cluster.alias in both)"
+    )
+    assert not apart.idle
+
+
 def test_references_say_which_worker_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in Connect: the names of its group and topic, and its brokers, may come from providers."""
     path, clock = tmp_path / "worker.properties", ManualClock()

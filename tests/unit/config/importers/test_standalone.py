@@ -176,6 +176,15 @@ def test_a_group_by_name_is_that_of_the_only_flow(load: Load) -> None:
     assert [[flow.group_id for flow in flows] for flows in several] == [["g"], ["g"], ["g-C", "g-A-checkpoint"]]
 
 
+@pytest.mark.parametrize("line", ["", "group.id = g\n"], ids=["no group", "group"])
+def test_a_second_flow_or_a_group_moves_no_positions(load: Load, line: str) -> None:
+    """A standalone worker keeps them under the name of the class: another place would be a start from nothing."""
+    other = SOURCE.replace("alias = A", "alias = C").replace("name = source", "name = other")
+    flows = [flow for some in ((SOURCE,), (SOURCE, other)) for flow in load(WORKER + line, *some).flows]
+
+    assert [flow.source_connector.name for flow in flows] == ["MirrorSourceConnector"] * 3
+
+
 def test_each_connector_s_own_settings_count(load: Load) -> None:
     """A setting is taken from the connector that looks at it; topics, which two look at, from each."""
     settings = load(
