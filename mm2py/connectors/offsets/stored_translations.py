@@ -138,7 +138,8 @@ class StoredSyncs(StoredTranslations):
     The offset syncs of a pair, where the checkpoint connector's own config says that they are.
 
     A topic that does not exist yet has none: its source connector may not have started. As in Java, only a sync at or
-    below an offset counts, and past it no more than the next record.
+    below an offset counts, and past it no more than the next record. Syncs are of the remote topic that there is when a
+    partition's first one is read: of one that is created again they tell nothing, until one comes that begins again.
     """
 
     def __init__(
@@ -147,6 +148,7 @@ class StoredSyncs(StoredTranslations):
         side, other = config.syncs_at
         topic = policy_of(config).offset_syncs_topic(other)
         super().__init__(source if side == "source" else target, topic, clock)
+        self._target = target
         self._name_remote = remote_names_of(config)
         self._passed_over = passed_over
         self._begin_again()
@@ -154,8 +156,9 @@ class StoredSyncs(StoredTranslations):
 
     def _begin_again(self) -> None:
         self._known = Translations(unknown=Untranslated.NO_SYNC)
-        self._sources = set[TopicPartition]()
-        self._new_sources = set[TopicPartition]()
+        self._newest: dict[TopicPartition, OffsetSync] = {}
+        #: Those with a first sync, or one that went back, whose remote topic is not known yet.
+        self._begun: set[TopicPartition] = set()
 
     async def _read(self) -> None:
         described = self._cluster.metadata.topics.get(self._log.topic)
@@ -166,15 +169,23 @@ class StoredSyncs(StoredTranslations):
     def _take(self, records: Sequence[LogRecord]) -> None:
         strange: list[tuple[LogRecord, str]] = []
         for sync in syncs_in(records, strange):
+            before = self._newest.get(sync.source)
+            if before is None or sync.upstream < before.upstream or sync.downstream < before.downstream:
+                self._begun.add(sync.source)
+            self._newest[sync.source] = sync
             self._known.learn(sync)
-            if sync.source not in self._sources:
-                self._new_sources.add(sync.source)
         self._passed_over.note(self._log.topic, strange)
 
     async def _made(self) -> Translations:
-        self._known.adopt({}, {source: self._name_remote(source.topic) for source in self._new_sources})
-        self._sources |= self._new_sources
-        self._new_sources = set()
+        remote_of = {source: self._name_remote(source.topic) for source in self._begun}
+        self._known.adopt({}, remote_of)
+        if remote_of:
+            await self._target.refresh_metadata(set(remote_of.values()))
+        for source, remote in remote_of.items():
+            remote_topic_id = self._target.topic_id(remote)
+            self._known.note_remote(source, remote_topic_id)
+            if remote_topic_id is not None:
+                self._begun.discard(source)
         return self._known
 
 

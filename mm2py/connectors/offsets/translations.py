@@ -177,6 +177,10 @@ class Translations:
         """Add an existing offset sync, in the order of the log."""
         self._known.setdefault(sync.source, _Known()).learn(sync)
 
+    def note_remote(self, source: TopicPartition, remote_topic_id: str | None) -> None:
+        """Note of which topic at the target the syncs of a *source* partition are."""
+        self._known.setdefault(source, _Known()).remote_topic_id = remote_topic_id
+
     def go_back(self, position: Position) -> None:
         """Drop the translations of a partition from *position* on: the source has other records there now."""
         known = self._known.get(position.source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from functools import partial
 
 import attrs
@@ -24,6 +25,7 @@ from tests.support.flow_rig import SETTINGS, checkpoint_context
 
 
 ORDERS, REMOTE = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
+_FIRST, _SECOND = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 #: The topic, by where it is: each is named after the other cluster.
 TOPICS = {"source": "mm2-offset-syncs.B.internal", "target": "mm2-offset-syncs.A.internal"}
 
@@ -34,9 +36,10 @@ def _estimate(offset: int) -> Translated:
 
 @attrs.define(eq=False)
 class SyncsRig:
-    """The cluster with the offset syncs, and who reads them."""
+    """The cluster with the offset syncs, the target, and who reads them."""
 
     brokers: FakeBrokers
+    target: FakeBrokers
     cluster: Cluster
     topic: str
     events: EventLog
@@ -53,16 +56,18 @@ class SyncsRig:
 
 @pytest.fixture(params=["source", "target"])
 async def rig(request: pytest.FixtureRequest) -> AsyncIterator[SyncsRig]:
-    brokers, clock, topic = FakeBrokers(), LoopClock(), TOPICS[request.param]
-    events = EventLog(clock)
+    ends, clock, topic = {"source": FakeBrokers(), "target": FakeBrokers()}, LoopClock(), TOPICS[request.param]
+    events, brokers = EventLog(clock), ends[request.param]
     brokers.topics = topics_with(topic, [0])
     checkpoint = attrs.evolve(SETTINGS.checkpoint_connector, syncs_location=request.param)
     context = checkpoint_context(clock, events, attrs.evolve(SETTINGS, checkpoint_connector=checkpoint))
-    async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster:
-        away = Cluster(brokers.endpoint, clock)  # what is not asked need not answer
-        ends = (cluster, away) if request.param == "source" else (away, cluster)
-        read = partial(StoredSyncs, context.config, *ends, passed_over=context.passed_over, clock=clock)
-        yield SyncsRig(brokers, cluster, topic, events, OffsetSyncStore(lambda: None, read))
+    async with AsyncExitStack() as stack:
+        clusters = [
+            await stack.enter_async_context(Cluster(end.endpoint, clock, opener=end.open)) for end in ends.values()
+        ]
+        cluster = clusters[list(ends).index(request.param)]
+        read = partial(StoredSyncs, context.config, *clusters, passed_over=context.passed_over, clock=clock)
+        yield SyncsRig(brokers, ends["target"], cluster, topic, events, OffsetSyncStore(lambda: None, read))
 
 
 async def test_it_translates_as_java_does(rig: SyncsRig) -> None:
@@ -116,8 +121,32 @@ async def test_a_topic_that_was_created_again_is_read_from_its_start(rig: SyncsR
     await rig.sync((10, 5), (500, 495))
     await rig.known.refresh()
     rig.brokers.topics = topics_with(rig.topic, [0])
-    rig.brokers.topics[rig.topic].topic_id = "AAAAAAAAAAAAAAAAAAAAAg"
+    rig.brokers.topics[rig.topic].topic_id = _SECOND
     await rig.sync((20, 3))
     await rig.known.refresh()
 
     assert rig.asked(15, 20, 600) == [Untranslated.TOO_OLD, _estimate(3), _estimate(4)]
+
+
+async def test_syncs_are_of_the_remote_topic_that_they_were_written_for(rig: SyncsRig) -> None:
+    """
+    The remote topic is created again, and copied from the source's offset 400 on: by what was written before, a group
+    at 450 would be at 451 of it, past records that it has not read. Only a sync that begins again is of the new topic.
+    """
+
+    def remote(topic_id: str) -> None:
+        rig.target.topics = {**rig.target.topics, **topics_with(REMOTE.topic, [0])}
+        rig.target.topics[REMOTE.topic].topic_id = topic_id
+
+    found = []
+    for topic_id, syncs in (
+        (_FIRST, [(10, 10), (450, 450)]),
+        (_SECOND, [(460, 460)]),
+        (_SECOND, [(400, 0), (440, 40)]),
+    ):
+        remote(topic_id)
+        await rig.sync(*syncs)
+        await rig.known.refresh()
+        found.append((rig.known.topics_of(ORDERS).remote_id, *rig.asked(450)))
+
+    assert found == [(_FIRST, _estimate(450)), (_FIRST, _estimate(450)), (_SECOND, _estimate(41))]
