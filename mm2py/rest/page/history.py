@@ -40,7 +40,7 @@ class _Ring:
 
     def __init__(self, samples_each: int, keep: int) -> None:
         self._samples_each = samples_each
-        self._pending: list[Sample] = []
+        self._pending: deque[Sample] = deque(maxlen=samples_each)
         self._points: deque[bytes] = deque(maxlen=keep)
 
     def add(self, one: Sample) -> None:
