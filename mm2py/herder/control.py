@@ -13,12 +13,12 @@ from mm2py.core.herder.connector_offsets import read_offsets
 from mm2py.core.herder.live_config import (
     FlowSetting,
     LiveSetting,
-    connector_config,
     flow_settings,
     live_settings,
     patch_config,
     put_config,
     revert_config,
+    shown_config,
 )
 from mm2py.errors import (
     BrokerAnsweredError,
@@ -128,9 +128,9 @@ class Control:
     # Configs of connectors, changed while they run.
 
     def connector_config(self, flow: Flow, connector: str) -> dict[str, str]:
-        """Return a connector's config in Connect's format, including live settings; secrets are masked."""
+        """Return a connector's config in Connect's format, as it was put if it was; secrets are masked."""
         self._overrides.settings_of(flow)
-        return connector_config(self._overrides.live, flow, connector)
+        return shown_config(self.overrides(flow), self._overrides.live, flow, connector)
 
     def live_settings(self, flow: Flow, connector: str) -> tuple[LiveSetting, ...]:
         """Return the settings of a connector that replace the file's, with the file's values."""
@@ -146,11 +146,13 @@ class Control:
         connector: str,
         body: Mapping[str, object],
         *,
+        sent: Mapping[str, object] | None = None,
         wanted: Wanted = Wanted.RUNNING,
         by: str = "",
     ) -> Overrides:
         """Replace the config of a connector, see `mm2py.core.herder.live_config.put_config`."""
-        change = self._overrides.config_change(flow, connector, body, functools.partial(put_config, wanted=wanted))
+        put = functools.partial(put_config, sent=sent, wanted=wanted)
+        change = self._overrides.config_change(flow, connector, body, put)
         return await self.change_overrides(flow, change, by=by)
 
     async def patch_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Overrides:

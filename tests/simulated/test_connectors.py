@@ -98,7 +98,6 @@ def test_a_target_that_is_not_the_worker_s_gets_nothing(told: dict[str, Any]) ->
     assert told["a_target_that_is_another_cluster"] == ["FAILED", [None, None]]
 
 
-@not_yet(reason="a pair's address shows the effective settings, about a hundred, instead of what was put")
 def test_what_was_put_is_what_is_read(told: dict[str, Any]) -> None:
     """A tool that compares the two has nothing to do."""
     story = told["a_config_put_and_read_again"]

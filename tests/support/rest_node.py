@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -246,11 +247,13 @@ class ControlDouble(Control):
         connector: str,
         body: Mapping[str, object],
         *,
+        sent: Mapping[str, object] | None = None,
         wanted: Wanted = Wanted.RUNNING,
         by: str = "",
     ) -> Overrides:
+        put = partial(put_config, sent=sent, wanted=wanted)
         return await self.change_overrides(
-            flow, lambda overrides: put_config(overrides, flow, connector, body, self.settings, wanted=wanted), by=by
+            flow, lambda overrides: put(overrides, flow, connector, body, self.settings), by=by
         )
 
     async def patch_config(self, flow: Flow, connector: str, body: Mapping[str, object], *, by: str = "") -> Overrides:

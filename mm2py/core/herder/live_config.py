@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 
 from mm2py.config.connector import only_reader_of
+from mm2py.config.importers.distributed import masked
 from mm2py.config.keys.row import Key, Kind, LineLevel, Place
 from mm2py.config.keys.table import KEYS, find_key, key_named, nearest
 from mm2py.config.layers import DEFAULT, LIVE, spellings
@@ -118,6 +119,27 @@ def _shown_name(flow: Flow, connector: str, key: str) -> str | None:
     return key if connector_of(key) == connector or key.startswith(_SHARED) else None
 
 
+def shown_config(overrides: Overrides, live: MirrorSettings, flow: Flow, connector: str) -> dict[str, str]:
+    """
+    Return a connector's config as it was put, as Connect does; else as `connector_config` has it, of the *live*
+    settings. What has another value by now, by a change of the file, has that one.
+    """
+    said = connector_config(live, flow, connector)
+    put = overrides.put.get(connector)
+    return said if put is None else {name: _now(name, text, said) for name, text in put.items()}
+
+
+def _now(name: str, text: str, said: Mapping[str, str]) -> str:
+    row = find_key(LineLevel.FLOW, name)
+    now = said.get(name, said.get(row.full_name) if row is not None else None)
+    return text if now is None or now == _shown(name, text) or _is_as_said(row, text, now) else now
+
+
+def _shown(name: str, text: str) -> str:
+    """Return the text of a setting in the form in which Connect's other ways to write it are shown."""
+    return _PACKAGE + text.strip().rpartition(".")[2] if name == "connector.class" else text
+
+
 def live_settings(overrides: Overrides, file: MirrorSettings, flow: Flow, connector: str) -> tuple[LiveSetting, ...]:
     """Return the settings that replace the file's, with the file's values."""
     said = connector_config(file, flow, connector)
@@ -167,10 +189,12 @@ def put_config(
     body: Mapping[str, object],
     file: MirrorSettings,
     *,
+    sent: Mapping[str, object] | None = None,
     wanted: Wanted = Wanted.RUNNING,
 ) -> Overrides:
     """Replace a connector's settings by those in *body*; omitted keys have the *file*'s values. A deleted connector is
-    *wanted* again, one that is paused or stopped stays so. Raise OverrideRejectedError with all problems.
+    *wanted* again, one that is paused or stopped stays so. *sent* is the body in the words of who sent it. Raise
+    OverrideRejectedError with all problems.
     """
     asked = read_config(flow, connector, body, file)
     nothing = [f"{key} has no value; omit it to revert to the file's" for key in body if body[key] is None]
@@ -179,7 +203,11 @@ def put_config(
     values = {key: value for key, value in asked.values.items() if value is not None}
     if overrides.wanted(connector) is Wanted.DELETED:
         overrides = start_connector(overrides, connector, wanted)
-    return _with_config(overrides, connector, values)
+    texts = masked({"name": connector, **{name: _text(value) for name, value in (sent or body).items()}})
+    put = {name: before for name, before in overrides.put.items() if name != connector}
+    if values or texts != connector_config(file, flow, connector):
+        put[connector] = texts
+    return _with_config(attrs.evolve(overrides, put=put), connector, values)
 
 
 def patch_config(
@@ -189,6 +217,9 @@ def patch_config(
     asked = read_config(flow, connector, body, file)
     if asked.problems:
         raise OverrideRejectedError(asked.problems)
+    if (put := overrides.put.get(connector)) is not None:
+        texts = {name: _text(value) for name, value in {**put, **body}.items() if value is not None}
+        overrides = attrs.evolve(overrides, put={**overrides.put, connector: masked(texts)})
     merged = {**overrides.config.get(connector, {}), **asked.values}
     return _with_config(overrides, connector, {key: value for key, value in merged.items() if value is not None})
 
@@ -196,10 +227,15 @@ def patch_config(
 def revert_config(overrides: Overrides, flow: Flow, connector: str, keys: Iterable[str] | None = None) -> Overrides:
     """Revert some *keys* of a connector, or all, to the file's values."""
     _check(flow, connector)
+    keys = None if keys is None else set(keys)
+    others = {name: sent for name, sent in overrides.put.items() if name != connector}
     if keys is None:
-        return _with_config(overrides, connector, {})
+        return _with_config(attrs.evolve(overrides, put=others), connector, {})
     gone = {row.full_name if (row := find_key(LineLevel.FLOW, key)) is not None else key for key in keys}
     kept = {key: value for key, value in overrides.config.get(connector, {}).items() if key not in gone}
+    if connector in overrides.put:
+        sent = {key: text for key, text in overrides.put[connector].items() if key not in {*keys, *gone}}
+        overrides = attrs.evolve(overrides, put={**others, connector: sent})
     return _with_config(overrides, connector, kept)
 
 
@@ -224,7 +260,7 @@ def read_config(flow: Flow, connector: str, body: Mapping[str, object], file: Mi
         if isinstance(value, dict | list):
             problems.append(f"{name} must be a string")
             continue
-        text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+        text = _text(value)
         if name == "clusters" and set(split_list(text)) == set(flow.aliases):
             continue  # as KIP-382's connectors name the clusters of their flow
         if _is_as_said(row, text, said.get(name, said.get(row.full_name) if row is not None else None)):
@@ -235,6 +271,10 @@ def read_config(flow: Flow, connector: str, body: Mapping[str, object], file: Mi
         elif row is not None:
             values[row.full_name] = text
     return Asked(values, tuple(problems))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _is_as_said(row: Key | None, text: str, said: str | None) -> bool:

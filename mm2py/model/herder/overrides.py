@@ -52,7 +52,7 @@ class Overrides:
     """All overrides of one flow. Connectors have Java's names without the package, topics their names at the source.
     `groups` has those that are not RUNNING. `config` has, for each connector, the settings that override the file's, by
     their keys without a flow's prefix. `pauses` has what is known of when and by whom each of `held` was paused or
-    stopped.
+    stopped. `put` has each connector's config as it was put, secrets masked.
     """
 
     groups: Mapping[str, Wanted] = attrs.field(factory=dict)
@@ -61,6 +61,7 @@ class Overrides:
     limit: RateLimit = NO_LIMIT
     topic_limits: Mapping[str, RateLimit] = attrs.field(factory=dict)
     config: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    put: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
     pauses: Mapping[str, Pause] = attrs.field(factory=dict, eq=False)
 
     @property

@@ -85,6 +85,11 @@ def encode_overrides(flow: Flow, kept: StoredOverrides) -> bytes:
             "config": {connector: dict(sorted(lines.items())) for connector, lines in sorted(overrides.config.items())},
         },
         # Earlier versions read no further: they refuse overrides that they do not know.
+        **(
+            {"put": {it: dict(sorted(sent.items())) for it, sent in sorted(overrides.put.items())}}
+            if overrides.put
+            else {}
+        ),
         "pauses": {what: {"by": it.by, "atMs": it.at_ms} for what, it in sorted(overrides.pauses.items())},
     }
     return write_json(value)
@@ -96,7 +101,8 @@ def decode_overrides(flow: Flow, value: bytes) -> StoredOverrides:
         content = read_versioned(value, VERSION)
         if content["flow"] != str(flow):
             raise ValueError(f"it is about flow {content['flow']!r}")
-        overrides = _overrides(mapping(content["overrides"], "overrides"))
+        put = _each(content.get("put", {}), "put", _texts)
+        overrides = attrs.evolve(_overrides(mapping(content["overrides"], "overrides")), put=put)
         last = _pause(content, "overrides")
         # What an earlier version wrote was paused by then.
         known = attrs.evolve(overrides, pauses=_each(content.get("pauses", {}), "pauses", _pause))
@@ -112,7 +118,7 @@ def decode_overrides(flow: Flow, value: bytes) -> StoredOverrides:
 def _overrides(found: Mapping[str, Any]) -> Overrides:
     if unknown := sorted(found.keys() - set(_MEMBERS)):
         raise ValueError(f"it overrides {', '.join(map(repr, unknown))}, which this version does not know")
-    config = _each(found["config"], "config", lambda lines, what: _each(lines, what, words))
+    config = _each(found["config"], "config", _texts)
     return Overrides(
         groups=_each(found["groups"], "groups", _wanted),
         topics=frozenset(words(topic, "topics") for topic in elements(found["topics"], "topics")),
@@ -121,6 +127,10 @@ def _overrides(found: Mapping[str, Any]) -> Overrides:
         topic_limits=_each(found["topicLimits"], "topicLimits", _limit),
         config=config,
     )
+
+
+def _texts(lines: object, what: str) -> dict[str, str]:
+    return _each(lines, what, words)
 
 
 def _pause(value: object, what: str) -> Pause:

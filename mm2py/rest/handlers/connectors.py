@@ -82,7 +82,8 @@ async def _put(
     is_new = is_gone(_overrides(ask, flow), name)
     if not is_new and name not in {group.connector for group in flow.groups}:
         raise not_found(f"flow {flow.flow} has no connector {name}: the file switches it off")
-    await whole(ask, ask.control.put_config(flow.flow, name, _as_names(body), wanted=wanted, by=ask.by))
+    putting = ask.control.put_config(flow.flow, name, _as_names(body), sent=body, wanted=wanted, by=ask.by)
+    await whole(ask, putting)
     return _created(ask, flow, name, is_new=is_new)
 
 

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from mm2py.config.settings import MirrorSettings, load_settings
-from mm2py.core.herder.live_config import put_config
+from mm2py.core.herder.live_config import connector_config, put_config
 from mm2py.core.herder.overrides import SOURCE
 from mm2py.errors import ClusterUnreachableError, OverrideRejectedError, OverridesNotStoredError, UnknownFlowError
 from mm2py.herder import overrides as override_control
@@ -155,11 +155,17 @@ async def test_settings_are_parsed_once(rig: OverridesRig) -> None:
 
 
 async def test_what_changes_nothing_is_not_written(rig: OverridesRig) -> None:
-    """An order that was given already, or that says what the file says, leaves no record."""
-    await rig.put(AB, topics="east")
+    """An order that was given already, or a body as GET gives it, leaves no record; one that only says what the file
+    says is kept as it was put, and restarts nothing.
+    """
+    await rig.put(AB, **connector_config(rig.control.file, AB, SOURCE))
+    as_shown = dict(rig.targets.kept)
+    for _ in range(2):
+        await rig.put(AB, topics="east")
 
-    assert rig.targets.kept == {}
-    assert rig.acted == []
+    assert as_shown == {}
+    assert (rig.targets.kept[AB].revision, rig.targets.kept[AB].overrides.config) == (1, {})
+    assert rig.control.live.flows == rig.control.file.flows
 
 
 async def test_flows_that_would_feed_each_other_are_refused(rig: OverridesRig) -> None:

@@ -27,7 +27,8 @@ async def test_a_connector_is_created_in_its_initial_state(ask: Asking, state: s
     created = await ask("POST", CONNECTORS, body)
 
     assert created.status == 201
-    assert control.ordered == Overrides(groups={SOURCE: wanted}, config={SOURCE: {"tasks.max": "2"}})
+    put = {"name": SOURCE, "tasks.max": "2"}
+    assert control.ordered == Overrides(groups={SOURCE: wanted}, config={SOURCE: {"tasks.max": "2"}}, put={SOURCE: put})
     assert len(control.said_by) == 1
 
 

@@ -21,6 +21,7 @@ from mm2py.core.herder.live_config import (
     read_config,
     refused,
     revert_config,
+    shown_config,
 )
 from mm2py.core.herder.overrides import CHECKPOINT, HEARTBEAT, SOURCE, delete_connector
 from mm2py.errors import OverrideRejectedError, UnknownConnectorError
@@ -30,6 +31,8 @@ from mm2py.model.herder.overrides import NO_OVERRIDES, Overrides, Wanted
 
 
 FLOW = Flow("A", "B")
+CLASS = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
+BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _TEXT = """
 clusters = A, B
 A.bootstrap.servers = a:9092
@@ -314,7 +317,7 @@ def test_a_standalone_worker_s_connector_takes_settings(tmp_path: Path) -> None:
     own = {key: value for key, _, value in pairs if key != "name"}
     own |= {"clusters": "east, west", "connector.class": connector_config(file, flow, SOURCE)["connector.class"]}
 
-    assert put_config(NO_OVERRIDES, flow, SOURCE, own, file) == NO_OVERRIDES
+    assert not put_config(NO_OVERRIDES, flow, SOURCE, own, file).config
     assert read_config(flow, SOURCE, {"key.converter": "JsonConverter"}, file).problems
     assert connector_config(file, flow, SOURCE)["topics"] == "orders"
     assert (live.flows[0].source_connector.topics.names, live.flows[0].source_connector.copying.tasks_max) == (
@@ -335,3 +338,20 @@ def test_a_legacy_mirror_takes_settings(tmp_path: Path) -> None:
     assert file.with_live is not None
 
     assert file.with_live(lines_of(flow, overrides)).flows[0].source_connector.topics.names == ("new",)
+
+
+def test_what_was_put_is_what_is_shown(file: MirrorSettings) -> None:
+    """As in Connect: another spelling of a value, and settings without effect, stay as they were sent."""
+    sent = {"connector.class": "MirrorSourceConnector", "tasks.max": "07", "value.converter": BYTES, "topics": "orders"}
+    overrides = put_config(NO_OVERRIDES, FLOW, SOURCE, {**sent, "connector.class": CLASS}, file, sent=sent)
+    live = file.with_live(lines_of(FLOW, overrides)) if file.with_live is not None else file
+    other = file.with_live({**lines_of(FLOW, overrides), f"{FLOW}.topics": "clicks"}) if file.with_live else file
+    patched = patch_config(overrides, FLOW, SOURCE, {"tasks.max": "3", "topics": None}, file)
+
+    assert shown_config(overrides, live, FLOW, SOURCE) == {"name": SOURCE, **sent}
+    assert shown_config(overrides, other, FLOW, SOURCE)["topics"] == "clicks"
+    assert dict(patched.put[SOURCE]) == {
+        "name": SOURCE, "connector.class": "MirrorSourceConnector", "tasks.max": "3", "value.converter": BYTES,
+    }  # fmt: skip
+    assert not revert_config(patched, FLOW, SOURCE).put
+    assert shown_config(NO_OVERRIDES, file, FLOW, SOURCE) == connector_config(file, FLOW, SOURCE)

@@ -33,6 +33,7 @@ _ORDERS = st.builds(
     limit=_LIMITS,
     topic_limits=st.dictionaries(st.text(), _LIMITS),
     config=st.dictionaries(_CONNECTORS, st.dictionaries(st.text(), st.text())),
+    put=st.dictionaries(_CONNECTORS, st.dictionaries(st.text(), st.text())),
 )
 
 
