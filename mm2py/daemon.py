@@ -146,7 +146,7 @@ class MirrorMaker:
             jitter=self._jitter,
             measures=measures,
             us=self._this_node,
-            before_takeover=partial(self._overrides.catch_up, settings.flow),
+            before_takeover=partial(self._before_takeover, settings),
             on_clusters=partial(self._cluster_ids.learn, settings.flow),
             known=self._known_clusters,
         )
@@ -329,6 +329,12 @@ class MirrorMaker:
         task, report = f"{runner.flow}/overrides", self.events.emit
         await supervise(task, prepare, clock=self._clock, jitter=self._jitter, report=report)
         return settings[-1]
+
+    async def _before_takeover(self, settings: FlowSettings) -> None:
+        """Learn what other nodes have left of a flow that they ran until now."""
+        await self._overrides.catch_up(settings.flow)
+        if self.worker is not None:
+            await self.worker.take_over(settings, from_nodes=True)
 
     def _apply_overrides(self, flow: Flow) -> None:
         """Apply the overrides of *flow* as they are now, and restart it where its settings changed with them."""

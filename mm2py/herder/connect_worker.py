@@ -88,8 +88,8 @@ class ConnectWorker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changing = asyncio.Lock()
         self._configs: Configs = {}
-        #: Connectors that have their positions, each of a flow.
-        self._settled: set[tuple[Flow, str]] = set()
+        #: Connectors that have their positions, each of a flow; whether nodes may still write elsewhere where they are.
+        self._settled: dict[tuple[Flow, str], bool] = {}
         #: The file as it was last read, of the same worker.
         self._worker = worker = read_worker(path, overrides)
         #: What of the file is left to a restart, as it was last reported.
@@ -293,24 +293,33 @@ class ConnectWorker:
 
     # A connector's first start.
 
-    async def take_over(self, settings: FlowSettings) -> None:
-        """Let a flow go on where its connector stood, or one that it replaces. Raise the clusters' errors."""
+    async def take_over(self, settings: FlowSettings, *, from_nodes: bool = False) -> None:
+        """
+        Let a flow go on where its connector stood, or one that it replaces. Raise the clusters' errors.
+
+        Once more where it continues *from_nodes* that had a part of it until now: one of a former version, or one that
+        has just learnt of the connector's new name, has written how far it came where that was kept before.
+        """
         flow, name = settings.flow, settings.source_connector.name
         for one, place in self._of_flow(flow):
             stored = self.store.connectors.get(one)
-            if place.group != SOURCE or stored is None or (flow, one) in self._settled:
+            if place.group != SOURCE or stored is None:
                 continue
+            if not self._settled.get((flow, one), True) if from_nodes else (flow, one) in self._settled:
+                continue
+            may_be_more = False
             if kind_of(stored.config.get("connector.class", "").strip()) is ConnectorClass.MIRUS:
-                await take_over_from_mirus(settings, one, clock=self._clock, report=self._events.emit)
+                if not from_nodes:
+                    await take_over_from_mirus(settings, one, clock=self._clock, report=self._events.emit)
             elif one == name:
-                await take_over_positions(
+                may_be_more = await take_over_positions(
                     settings,
                     living=self.store.connectors.keys(),
                     worker=self.store.endpoint,
                     clock=self._clock,
                     report=self._events.emit,
                 )
-            self._settled.add((flow, one))
+            self._settled[flow, one] = may_be_more
 
     # Target states of a flow's task groups; see `OverrideControl`.
 

@@ -148,7 +148,7 @@ class FlowShare:
             share = whole_share(self._tasks)
         lost, gained = self.held - share, share - self._share
         has_more = not gained.is_empty or bool(gained.slots)
-        if has_more and (self._taken_at is not None or self.shared is not None):
+        if has_more and (self._taken_at is not None or self.shared is not None or not is_alone):
             await self._before_takeover()
         before, self.shared, self._assigned_at = self.shared, shared, self._clock.monotonic()
         self._share, self.held = share, self.held | share

@@ -45,23 +45,24 @@ async def take_over_positions(
     worker: ClusterEndpoint,
     clock: Clock,
     report: Callable[[Event], None],
-) -> None:
+) -> bool:
     """
-    Write as positions of a flow's source connector what those have left that are not *living* in its worker.
+    Write as positions of a flow's source connector what those have left that are not *living* in its worker. Return
+    whether there are such: a node that has yet to know that they are gone may still write there.
 
     Where the connector's target is another cluster than the *worker*'s, it may have been run by Java, which keeps its
     positions at the worker's: those count as long as its own cluster has none (KIP-618).
     """
-    alias, own, topic = (
-        settings.flow.source,
-        settings.source_connector.name,
-        settings.source_connector.offset_storage.topic,
-    )
+    alias, config = settings.flow.source, settings.source_connector
+    own, topic = config.name, config.offset_storage.topic
+    are_left = False
 
     async def decide(records: Sequence[LogRecord]) -> _Taken:
+        nonlocal are_left
         here = _left(records, alias)
         ours = here.pop(own, LeftPositions(PositionsTopic(alias, own)))
         others = [left for name, left in here.items() if name not in living]
+        are_left = bool(others)
         if not ours.sources and worker.bootstrap_servers != settings.target.bootstrap_servers:
             async with Cluster(worker, clock) as first:
                 of_java = _left(await _read(TopicLog(first, topic)), alias).get(own)
@@ -70,6 +71,7 @@ async def take_over_positions(
         return _Taken(len(taken), _records(alias, own, taken))
 
     await _write_once(settings, own, decide, clock=clock, report=report)
+    return are_left
 
 
 def _records(alias: str, own: str, taken: Mapping[TopicPartition, LeftPositions]) -> list[LogRecord]:

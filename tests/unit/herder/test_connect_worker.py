@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from mm2py.config.importers.distributed import read_worker
-from mm2py.config.settings import ConfigError
+from mm2py.config.settings import ConfigError, FlowSettings
 from mm2py.core.herder.reload import restarting_alone
 from mm2py.core.herder.sharing import flow_tasks
+from mm2py.herder import connect_worker
 from mm2py.herder.composition import Composition, Idleness, compose
 from mm2py.herder.connect_worker import ConnectWorker, worker_group
+from mm2py.model.herder.connector_configs import StoredConnector
 from mm2py.telemetry.events import RestartNeeded
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import ManualClock
@@ -188,6 +190,28 @@ def test_the_file_of_another_worker_waits_for_a_restart(tmp_path: Path) -> None:
     assert told == (RestartNeeded(("bootstrap.servers", "group.id")),)
     assert (back.clusters, back == started_with) == (started_with.clusters, False)
     assert events.of(RestartNeeded) == told
+
+
+@pytest.mark.parametrize(("are_left", "looks"), [(True, 3), (False, 1)], ids=["left", "none"])
+async def test_what_is_left_under_another_name_is_looked_for_at_each_handover(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, are_left: bool, looks: int
+) -> None:
+    """A node of a former version, or one that has just learnt of a new name, writes there until it ends."""
+    path, clock, taken = tmp_path / "worker.properties", ManualClock(), []
+    path.write_text("".join(f"{key} = {value}\n" for key, value in _WORKER.items()))
+    worker = ConnectWorker(path, {}, clock=clock, events=EventLog(clock))
+    worker.store.connectors = {"s": StoredConnector(_SOURCE)}
+    [settings] = worker.read().flows
+
+    async def take_over_positions(settings: FlowSettings, **_others: object) -> bool:
+        taken.append(settings)
+        return are_left
+
+    monkeypatch.setattr(connect_worker, "take_over_positions", take_over_positions)
+    for from_nodes in (False, False, True, True):
+        await worker.take_over(settings, from_nodes=from_nodes)
+
+    assert taken == [settings] * looks
 
 
 @pytest.mark.parametrize("second", [_SOURCE, _CHECKPOINT], ids=["source", "checkpoint"])

@@ -148,6 +148,20 @@ async def test_an_assignment_that_cannot_be_read_is_left_to_others(run: Run) -> 
     assert "another version" in events.of(StepFailed)[0].hint
 
 
+async def test_a_node_that_joins_others_learns_first_what_they_have_left(run: Run) -> None:
+    """They may have released it just now, after this node read what there was at its start."""
+    first, second = (Share(it, frozenset([int(not it)])) for it in (True, False))
+    async with run(NOBODY) as (place, group, _events):
+        place.others = {"other": encode_candidate(Candidate(THERE, second))}
+        place.refusal = error_of(ErrorCode.REQUEST_TIMED_OUT, "B", "Fetch", "overrides")
+        await asyncio.sleep(4)
+        meanwhile = group.share
+        place.refusal = None
+        await asyncio.sleep(6)
+
+    assert (meanwhile, group.share.tasks) == (NO_SHARE, first.tasks)
+
+
 async def test_what_could_not_be_taken_is_assigned_again(run: Run) -> None:
     """The overrides of another node could not be read: the share is not forgotten."""
     async with run(JAVA) as (place, group, events):
