@@ -177,6 +177,25 @@ async def positions_by_connector(stage: Stage) -> Any:
     return None if value is None else value.decode()
 
 
+async def a_connector_by_another_name(stage: Stage) -> Any:
+    """Two nodes copy while a connector gets another name, and its former one again."""
+    names = ("first", "second", "first")
+    config = _source(stage, "t[0-9]", **{"tasks.max": "2"})
+    for node in ("n0", "n1"):
+        stage.worker(node, "B")
+    statuses, before = list[int](), ""
+    for name in names:
+        for topic in ("t1", "t2", "t3", "t4"):
+            stage.produce(topic, COUNT)
+        if before:
+            await stage.ask("n1", "DELETE", f"/connectors/{before}")
+        statuses.append(await stage.put("n1", name, config))
+        before = name
+        await asyncio.sleep(_LONG_S)
+    counts = {stage.count("B", f"A.t{number}") for number in (1, 2, 3, 4)}
+    return {"statuses": statuses, "state": await stage.state("n0", before), "counts": sorted(counts)}
+
+
 async def settings_of_the_process(stage: Stage) -> Any:
     """A connector's config has what only a worker's file can set."""
     stage.produce("orders", COUNT)
@@ -248,6 +267,7 @@ STORIES: dict[str, Story] = {
         checkpoints_in_another_worker,
         checkpoints_with_and_without_a_source_connector,
         positions_by_connector,
+        a_connector_by_another_name,
         settings_of_the_process,
         clusters_by_other_hosts,
         a_target_that_is_another_cluster,

@@ -58,6 +58,13 @@ def test_checkpoints_need_offset_syncs_and_no_source_connector(told: dict[str, A
     assert told["checkpoints_in_another_worker"] == {"state": "RUNNING", "is_written": True}
 
 
+def test_a_connector_with_another_name_goes_on_where_the_former_one_stood(told: dict[str, Any]) -> None:
+    """Nothing is copied twice, nor when it gets its former name again; in Java each name begins anew."""
+    found = told["a_connector_by_another_name"]
+
+    assert found == {"statuses": [201] * 3, "state": "RUNNING", "counts": [3 * COUNT]}
+
+
 def test_a_checkpoint_connector_goes_on_with_and_without_a_source_connector(told: dict[str, Any]) -> None:
     """One of its nodes runs it, and another one takes over; a source connector beside it is more exact while it is
     there. Groups of what has no sync say so, and no node is ill for that.
