@@ -75,12 +75,12 @@ def read_value(value: bytes | None) -> dict[str, Any] | None:
 
 
 def is_of(flow: Flow, connector: str, partition: Mapping[str, Any]) -> bool:
-    """Whether a partition belongs to *flow*: flows with the same source alias share the topic."""
+    """Whether a partition is one of *connector*'s of *flow*: others, of whatever names, share the topic."""
     if connector == SOURCE:
         return bool(partition.get("cluster") == flow.source)
     if connector == HEARTBEAT:
         return (partition.get("sourceClusterAlias"), partition.get("targetClusterAlias")) == (flow.source, flow.target)
-    return True
+    return "cluster" not in partition  # a source connector of any name
 
 
 def _parsed(text: bytes | None) -> object:

@@ -52,3 +52,9 @@ def test_clusters_may_share_a_topic() -> None:
     assert is_of(flow, SOURCE, {"cluster": "A"})
     assert not is_of(flow, SOURCE, {"cluster": "C"})
     assert not is_of(flow, HEARTBEAT, {"sourceClusterAlias": "A", "targetClusterAlias": "C"})
+
+
+def test_a_source_connector_may_have_the_name_of_another_class() -> None:
+    """Its positions are under that name in the worker's topic; a reset of the checkpoint connector removes none."""
+    assert is_of(Flow("A", "B"), CHECKPOINT, {"partition": 0, "topic": "t", "group": "g"})
+    assert not is_of(Flow("A", "B"), CHECKPOINT, {"cluster": "A", "partition": 0, "topic": "t"})
