@@ -152,7 +152,8 @@ class Views:
                 continue
             if flow.state is FlowState.RUNNING:
                 yield f"the flow {flow.flow} is running; {alias} has not answered for {mute_s:.0f} s"
-            if not reasons_unhealthy(view):
+            # What an operator has stopped asks no cluster, and knows what it was answered last.
+            if flow.state is not FlowState.STOPPED and not reasons_unhealthy(view):
                 yield f"it is healthy; {alias} has not answered for {mute_s:.0f} s"
             if alias == flow.flow.source:
                 exact = [it for it in flow.partitions if Behind.of(it).is_known]
