@@ -191,7 +191,9 @@ class ConnectorOffsets:
                 continue
             if is_of(self._flow, connector, named[1]):
                 records[record.partition, record.key] = record
-        return _Kept(records, stored.positions, stored.with_runs)
+        # What a node has claimed and not begun is ended by an alteration; a life would go on where the claim was made.
+        claimed = {it: attrs.evolve(stored.positions[it], producer=one.claimed) for it, one in stored.claims.items()}
+        return _Kept(records, {**stored.positions, **claimed}, stored.with_runs)
 
     async def _write(self, target: Cluster, records: Collection[LogRecord]) -> None:
         settings = self._settings

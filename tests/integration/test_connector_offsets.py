@@ -24,8 +24,11 @@ from mm2py.errors import (
 )
 from mm2py.herder.connector_offsets import ConnectorOffsets
 from mm2py.model.connector_offset import ConnectorOffset
+from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.herder.stored_overrides import overrides_key
+from mm2py.model.positions import Position, encode_position
+from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.state import FlowState
 from mm2py.storage.internal_topics import nothing
 from mm2py.storage.override_store import OverrideStore
@@ -34,7 +37,7 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fenced_writer import FencedWriter, TakenOverError
 from mm2py.wire.kept_log import KeptLog
-from mm2py.wire.topic_log import LogRecord
+from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.transactions import ProducerFencedError, TransactionalProducer
 from tests.support.eventually import eventually
 from tests.support.flows import flow_settings
@@ -346,6 +349,33 @@ async def test_a_node_that_was_frozen_meanwhile_does_not_undo_it(
             await transforming.commit()
 
     assert list(await offsets.positions()) == [TopicPartition(topic, 0)]
+
+
+async def test_an_alteration_ends_what_a_node_has_claimed(
+    primary: KafkaCluster, backup: KafkaCluster, prefix: str
+) -> None:
+    """
+    A node claimed a producer for a partition that had none yet, and was stopped before it could begin.
+
+    The claim has the position of that moment: the next life would go on there, and undo the alteration.
+    """
+    topic, clock = f"{prefix}-t", SystemClock()
+    settings = flow_settings(primary.bootstrap_servers, backup.bootstrap_servers, alias=prefix, topics=topic)
+    source, kept = TopicPartition(topic, 0), settings.source_connector.offset_storage
+    claim = Position(source, 0, -1, claimed=ProducerMark(7, 0, 0))
+    await create_topic(primary.bootstrap_servers, topic)
+    await produce_numbers(primary.bootstrap_servers, topic, count=100, partitions=1)
+    await create_topic(backup.bootstrap_servers, kept.topic)
+    asked = read_offsets(settings.flow, SOURCE, [_of(settings.flow, topic, 59)])
+    stored = PositionsTopic(prefix)
+    async with Cluster(settings.target, clock) as cluster:
+        await TopicLog(cluster, kept.topic).append([LogRecord(*encode_position(prefix, claim))])
+        await ConnectorOffsets(settings, clock=clock, events=EventLog(clock)).alter(SOURCE, asked, by="the test")
+        for record in await TopicLog(cluster, kept.topic).read_all():
+            stored.take(record)
+
+    assert stored.claims == {}
+    assert (stored.positions[source].next_upstream, stored.positions[source].producer) == (60, ProducerMark(7, 1, 0))
 
 
 async def test_a_source_that_is_away_is_named_where_offsets_are_altered(backup: KafkaCluster, tmp_path: Path) -> None:
