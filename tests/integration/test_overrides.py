@@ -301,7 +301,7 @@ async def test_settings_stay_on_top_of_a_changed_file(
         running.node.request_reload()
         await eventually(lambda: len(running.events.of(SettingsReloaded)) == 1, within_s=30, what="it is reloaded")
         await running.running(flow)
-        after_one = running.node.control.connector_config(flow, SOURCE)
+        after_one = {one.key: one.value for one in running.node.control.flow_settings(flow)}
 
         # Identical names in both directions: with the topics that were put they would feed each other.
         both_ways = {
