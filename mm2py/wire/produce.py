@@ -25,9 +25,10 @@ from mm2py.model.epoch import ProducerMark
 from mm2py.wire.answers import taking_apart
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import Buffer
-from mm2py.wire.error_codes import error_of
+from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.flexible import NO_TAGS, TOPIC_ID_BYTES, behind_tags, nullable_text, packed_varint, varint
 from mm2py.wire.patience import Patience
+from mm2py.wire.security.access import NotAuthorizedError
 
 
 API_KEY: Final = 0
@@ -43,6 +44,8 @@ _INT32: Final = struct.Struct(">i")
 #: acks, timeout, number of topics; the transactional id stands before them
 _REQUEST: Final = struct.Struct(">hii")
 _LOADING_S: Final = 10.0
+#: The number of a request that brokers take from 2.8 on (KIP-700).
+_DESCRIBE_CLUSTER: Final = 60
 _NO_TRANSACTION: Final = _INT16.pack(-1)
 #: partition, size of the batch
 _PARTITION: Final = struct.Struct(">ii")
@@ -207,11 +210,12 @@ def _nullable_string(frame: memoryview, at: int) -> tuple[str, int]:
     return bytes(frame[at : at + size]).decode(errors="replace"), at + size
 
 
-async def init_producer_id(cluster: Cluster) -> ProducerMark:
+async def init_producer_id(cluster: Cluster, *, for_topic: str = "") -> ProducerMark:
     """
     Request a new producer id from *cluster*, to write any number of partitions from sequence 0 on.
 
     A broker that was just started answers with an error and id -1 until it has ids to give, so it is asked for a while.
+    Brokers from 2.8 on give ids to all that may write any topic: one that is refused may not write *for_topic* either.
     """
     request = InitProducerIdRequest(None, cluster.endpoint.request_timeout_ms)
     patience = Patience(cluster.clock, _LOADING_S)
@@ -221,5 +225,19 @@ async def init_producer_id(cluster: Cluster) -> ProducerMark:
             return ProducerMark(response.producer_id, response.producer_epoch, 0)
         if patience.is_over_for(response.error_code):
             error: BrokerAnsweredError = error_of(response.error_code, cluster.endpoint.alias, "InitProducerId", "")
+            if (
+                for_topic
+                and error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                and await _gives_ids_to_writers(cluster)
+            ):
+                grant = f"WRITE on topic {for_topic}"
+                raise NotAuthorizedError(error.cluster, error.request, error.code, error.name, error.detail, grant)
             raise error
         await patience.pause()
+
+
+async def _gives_ids_to_writers(cluster: Cluster) -> bool:
+    """Whether the brokers are of 2.8 or newer: since then they describe their cluster."""
+    for node_id in cluster.brokers:
+        return _DESCRIBE_CLUSTER in (await cluster.connection(node_id)).versions
+    return False

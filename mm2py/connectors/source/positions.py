@@ -364,7 +364,7 @@ class Positions:
         producer = before.producer if before is not None else None
         claimed = producer.renewed() if producer is not None else None
         if claimed is None:
-            claimed = self._spare = self._spare or await init_producer_id(self._target)
+            claimed = self._spare = self._spare or await init_producer_id(self._target, for_topic=self.log.topic)
         return attrs.evolve(state.standing, producer=producer, claimed=claimed)
 
     def _given(self, state: PartitionState) -> Position | None:

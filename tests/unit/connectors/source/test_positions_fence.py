@@ -83,7 +83,7 @@ class Target:
     def topic_id(self, _topic: str) -> str:
         return self.log.topic_id
 
-    async def _give(self, _cluster: object) -> ProducerMark:
+    async def _give(self, _cluster: object, **_about: str) -> ProducerMark:
         self.ids += 1
         return ProducerMark(self.ids, 0, 0)
 
