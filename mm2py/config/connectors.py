@@ -35,7 +35,6 @@ from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.model.flow import Flow
 
 
-_ORDER: Final = tuple(ConnectorClass)
 #: The line with a cluster's brokers in a connector.
 _SERVERS: Final = {"source": "source.cluster.bootstrap.servers", "target": "producer.override.bootstrap.servers"}
 
@@ -81,7 +80,7 @@ def standalone_settings(
         refused.problems.append(Problem(worker_file.name, "", message, "name a connector's file"))
     if alone is None or refused.problems:
         raise refused.error(files)
-    group = _text(worker, "group.id")
+    group = worker.text("group.id")
     is_one = len({part.connector.flow for part in parts}) == 1
     return combined(alone, parts, files=tuple(files), group="" if is_one else group)
 
@@ -142,7 +141,7 @@ def combined(
 
     Notes come in the order of *files*. With the name of a worker's *group*, each flow has a group of its own.
     """
-    parts = sorted(parts, key=lambda part: _ORDER.index(part.connector.kind))
+    parts = sorted(parts, key=lambda part: part.connector.rank)
     of_flows: dict[Flow, list[Part]] = {}
     for part in parts:
         of_flows.setdefault(part.connector.flow, []).append(part)
@@ -280,11 +279,6 @@ def _note_naming(parts: Sequence[Part]) -> Iterator[Problem]:
             )
             hint = "write the same replication.policy.* and remote.topic.* in both"
             yield Problem(part.connector.file.name, "replication.policy.class", message, hint)
-
-
-def _text(worker: ParsedFile, key: str) -> str:
-    entry = worker.entries.get(key)
-    return entry.value.strip() if entry is not None else ""
 
 
 class _Refused:

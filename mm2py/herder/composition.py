@@ -17,7 +17,7 @@ import attrs
 from mm2py.config.connectors import Part, combined, read_part, worker_settings
 from mm2py.config.importers.distributed import parsed
 from mm2py.config.importers.lines import ParsedFile
-from mm2py.config.importers.standalone import Connector, ConnectorClass, classify, judge_beside
+from mm2py.config.importers.standalone import Connector, classify, judge_beside
 from mm2py.config.providers import Stamp
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem
 from mm2py.connectors.plugins import unusable_classes
@@ -32,7 +32,6 @@ Connectors = Mapping[str, StoredConnector]
 
 _ALIAS: Final = "source.cluster.alias"
 _TARGET: Final = "target.cluster.alias"
-_ORDER: Final = tuple(ConnectorClass)
 #: What a connector's settings begin with that say which flow it is of.
 _ENDS: Final = ("source.cluster.", "target.cluster.")
 _CLASSES: Final = frozenset(
@@ -89,7 +88,7 @@ def compose(path: Path, worker: ParsedFile, configs: Configs, *, is_strict: bool
     idle = {name: _unusable(configs[name], one) for name, one in found.items() if isinstance(one, Problem)}
     ours = [one for one in found.values() if isinstance(one, Connector)]
     parts, awaited = list[Part](), dict[Path, Stamp]()
-    for one in sorted(ours, key=lambda one: _ORDER.index(one.kind)):
+    for one in sorted(ours, key=lambda one: one.rank):
         try:
             parts.append(read_part(one, worker, {worker.name: path}, ours, is_distributed=True))
         except ConfigError as error:
@@ -101,7 +100,7 @@ def compose(path: Path, worker: ParsedFile, configs: Configs, *, is_strict: bool
             idle[part.connector.name] = Idle(Idleness.INVALID, problems)
         else:
             fitting.append(part)
-    group = worker.entries["group.id"].value.strip()
+    group = worker.text("group.id")
     settings, accepted = _without_loops(
         partial(combined, alone, group=group, is_distributed=True), fitting, idle, is_strict=is_strict
     )

@@ -128,7 +128,7 @@ class ConnectWorker:
         """
         found, known = read_worker(self._path, self._overrides), self._worker
         compose(self._path, found, {}, is_strict=self._is_strict)
-        left = tuple(key for key in _IDENTITY if _text(found, key) != _text(known, key))
+        left = tuple(key for key in _IDENTITY if found.text(key) != known.text(key))
         if left and left != self._left:
             self._report(RestartNeeded(left))
         self._left = left
@@ -343,11 +343,6 @@ class ConnectWorker:
 
     def _of_flow(self, flow: Flow) -> Iterator[tuple[str, Place]]:
         return ((name, place) for name, place in self.composition.places.items() if place.flow == flow)
-
-
-def _text(worker: ParsedFile, key: str) -> str:
-    entry = worker.entries.get(key)
-    return entry.value.strip() if entry is not None else ""
 
 
 def _target(alone: Composition) -> ClusterEndpoint:

@@ -109,6 +109,11 @@ class ParsedFile:
     problems: tuple[Problem, ...] = ()
     notes: tuple[Problem, ...] = ()
 
+    def text(self, key: str) -> str:
+        """Return the value of *key* without blanks around it, empty if there is none."""
+        entry = self.entries.get(key)
+        return entry.value.strip() if entry is not None else ""
+
 
 def read_files(*paths: Path) -> tuple[ParsedFile, ...]:
     """Read properties files, or connectors' JSON as posted to Kafka Connect; each gets a distinct name."""

@@ -82,8 +82,12 @@ class Connector:
 
     @property
     def name(self) -> str:
-        line = self.get("name")
-        return line.value.strip() if line is not None else ""
+        return self.file.text("name")
+
+    @property
+    def rank(self) -> int:
+        """Where it comes among the connectors of a worker: by its class."""
+        return list(ConnectorClass).index(self.kind)
 
     def get(self, key: str) -> Entry | None:
         return self.file.entries.get(key)
