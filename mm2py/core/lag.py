@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import attrs
 
 from mm2py.core.source.progress import PartitionState
-from mm2py.model.epoch import Ended, PartitionOutcome
+from mm2py.model.epoch import RECREATED, PartitionOutcome
 from mm2py.model.state import PartitionStage
 
 
@@ -69,9 +69,9 @@ def least_lag(state: PartitionState) -> int | None:
     Return how many records are left to copy at least, if the source's end was reported some time ago, or history is in
     question: it may have moved on since, and may have lost some of what was copied. None if the topic is another one.
     """
-    # One that was compared with its copy in vain ended with that comparison.
-    is_another = state.ended is Ended.RECREATED or (state.repair is not None and state.repair.is_rebuilt)
-    if is_another and state.is_questioned:
+    # The failure outlives how an epoch ended: a comparison in vain does not make it the former topic again.
+    is_another = state.is_questioned and state.failure is not None and state.failure.error == RECREATED.error
+    if state.is_compared or is_another:
         return None
     return max(0, state.log.high_watermark - state.position)
 

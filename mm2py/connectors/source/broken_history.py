@@ -178,7 +178,7 @@ class BrokenHistory(BackgroundLoop):
     def _without_waiting(self, cases: list[_Case]) -> list[_Case]:
         """Leave out empty partitions of topics that are being compared: they go on, or stop, as the others do."""
         states = self._life.tasks.ledger.states.of_notable()
-        comparing = {it.source.topic for it in states if it.repair is not None and it.repair.is_rebuilt}
+        comparing = {it.source.topic for it in states if it.is_compared}
         comparing |= {case.state.source.topic for case in cases if _is_compared(case.act)}
         left = []
         for case in cases:

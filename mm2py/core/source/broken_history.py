@@ -109,7 +109,7 @@ Act = Stop | GoOn | RecreateRemote
 def diagnose(state: PartitionState, look: Observation) -> Finding | None:
     """Return the most serious finding; None if both clusters match the position."""
     position, downstream, remote_topic_id = _stood(state)
-    rebuilt = state.repair if state.repair is not None and state.repair.is_rebuilt else None
+    rebuilt = state.repair if state.is_compared else None
     if is_other_topic(state.topic_id if rebuilt is None else rebuilt.topic_id, look.topic_id):
         left = max(0, state.log.high_watermark - position) if rebuilt is None else rebuilt.left
         message = f"{state.source.topic} was deleted and created again at the source"
@@ -265,7 +265,7 @@ def _compared(finding: Finding, state: PartitionState, look: Observation) -> GoO
 
 def _with_why(act: Act, state: PartitionState) -> Act:
     """Have an operator who decides know why the new topic does not count as filled from the remote one."""
-    is_compared = state.repair is not None and state.repair.is_rebuilt and state.ended is Ended.UNPROVEN
+    is_compared = state.is_compared and state.ended is Ended.UNPROVEN
     why = state.failure.message if is_compared and state.failure is not None else ""
     if state.is_transformed:
         why = "what a transform may have changed cannot be compared"

@@ -139,10 +139,15 @@ class PartitionState(Counters):
         Return how many records the target is behind, as of the last fetch answer; None if that is unknown.
 
         An end before the position, or a source that is questioned, is not what was copied until now: a topic that was
-        deleted and created again has as many records to copy as its mirror decides.
+        deleted and created again has as many records to copy as its mirror decides, and none while it is compared.
         """
         left = self.log.high_watermark - self.position
-        return None if left < 0 or self.is_questioned else left
+        return None if left < 0 or self.is_questioned or self.is_compared else left
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether its source topic was created again, and may hold what its remote one does."""
+        return self.repair is not None and self.repair.is_rebuilt
 
     @property
     def is_at_rest(self) -> bool:
@@ -196,7 +201,7 @@ class PartitionState(Counters):
             leader=self.leader,
             found_before=self.repair.found_before if self.repair is not None else None,
             found_at=self.repair.found_at if self.repair is not None else None,
-            is_rebuilt=self.repair is not None and self.repair.is_rebuilt,
+            is_rebuilt=self.is_compared,
         )
 
 
@@ -261,7 +266,7 @@ def account(
 def _found(state: PartitionState, outcome: PartitionOutcome) -> list[Occurrence]:
     """Return what was found at the target."""
     found = [Occurrence.RESUMED_EXACTLY] if outcome.resumed_records and not _is_repairing(state) else []
-    if state.repair is not None and state.repair.is_rebuilt and _is_found(outcome):
+    if state.is_compared and _is_found(outcome):
         found.append(Occurrence.REBUILT)
     if outcome.foreign_records and not state.foreign_records:
         found.append(Occurrence.FOREIGN_RECORDS)

@@ -12,6 +12,7 @@ from mm2py.core.source.progress import PartitionState
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import (
     HISTOGRAM_BOUNDS_MS,
+    RECREATED,
     CopyLimits,
     Ended,
     EpochOutcome,
@@ -168,7 +169,7 @@ def test_a_history_in_question_leaves_what_the_source_has_beyond_it() -> None:
     """Some of what was copied may be lost; the records of another topic of the name say nothing."""
     state = attrs.evolve(STATE, log=LogOffsets(high_watermark=130), stage=PartitionStage.STOPPED, is_questioned=True)
     rewound = MeasuresRig(attrs.evolve(state, ended=Ended.TARGET_REWOUND)).partition()
-    recreated = MeasuresRig(attrs.evolve(state, ended=Ended.RECREATED)).partition()
+    recreated = MeasuresRig(attrs.evolve(state, ended=Ended.RECREATED, failure=RECREATED)).partition()
 
     assert (rewound.lag, rewound.lag_is_least) == (130 - STATE.position, True)
     assert recreated.lag is None

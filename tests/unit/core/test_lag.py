@@ -6,7 +6,7 @@ import pytest
 
 from mm2py.core.lag import Growth, Retention, lag_s, least_lag, seconds_until_loss, tells_end
 from mm2py.core.source.progress import PartitionState, Repair
-from mm2py.model.epoch import Ended, LogOffsets, PartitionOutcome
+from mm2py.model.epoch import RECREATED, Ended, LogOffsets, PartitionFailure, PartitionOutcome
 from mm2py.model.flow import TopicPartition
 from mm2py.model.state import PartitionStage
 
@@ -103,21 +103,27 @@ def test_whether_an_epoch_told_where_a_log_ends(
         assert tells_end(None, state, fetches=fetches) is is_told
 
 
+_COMPARED = Repair(1, 500, 500, None, None, is_rebuilt=True)
+
+
 @pytest.mark.parametrize(
-    ("ended", "repair", "lag"),
+    ("ended", "failure", "repair", "is_questioned", "lag"),
     [
-        pytest.param(Ended.OUT_OF_RANGE, None, 10, id="the source's log is another than expected"),
-        pytest.param(Ended.RECREATED, None, None, id="the topic was created again"),
-        pytest.param(
-            Ended.UNPROVEN, Repair(1, 500, 500, None, None, is_rebuilt=True), None, id="and is no rebuilt one"
-        ),
+        pytest.param(Ended.OUT_OF_RANGE, None, None, True, 10, id="the source's log is another than expected"),
+        pytest.param(Ended.RECREATED, RECREATED, None, True, None, id="the topic was created again"),
+        pytest.param(Ended.RECREATED, RECREATED, _COMPARED, False, None, id="and is being compared"),
+        pytest.param(Ended.UNPROVEN, PartitionFailure("differs"), _COMPARED, True, None, id="and is no rebuilt one"),
+        pytest.param(Ended.UNPROVEN, RECREATED, None, True, None, id="and stopped for that"),
     ],
 )
-def test_the_lag_of_another_topic_is_unknown(ended: Ended, repair: Repair | None, lag: int | None) -> None:
+def test_the_lag_of_another_topic_is_unknown(
+    ended: Ended, failure: PartitionFailure | None, repair: Repair | None, *, is_questioned: bool, lag: int | None
+) -> None:
     """What is left of a topic that was created again is decided by an operator, compared with its copy or not."""
     state = PartitionState(
-        TopicPartition("t", 0), "A.t", 0, None, log=LogOffsets(high_watermark=10), ended=ended, repair=repair,
-        is_questioned=True,
+        TopicPartition("t", 0), "A.t", 0, None, log=LogOffsets(high_watermark=10), ended=ended, failure=failure,
+        repair=repair, is_questioned=is_questioned,
     )  # fmt: skip
 
     assert least_lag(state) == lag
+    assert state.lag is None
