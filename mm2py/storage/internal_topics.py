@@ -10,11 +10,11 @@ from typing import Final
 
 from mm2py.errors import Mm2Error
 from mm2py.model.flow import Flow
+from mm2py.storage.compacted_topic import CompactedTopic, Contents, Refilled, wrong_policy
 from mm2py.telemetry.events import InternalTopicExpires, InternalTopicRecreated
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fenced_writer import LogWriter
-from mm2py.wire.kept_log import Contents, KeptLog, Refilled, wrong_policy
 from mm2py.wire.topic_log import LogRecord
 
 
@@ -45,8 +45,8 @@ def kept_log(
     *,
     correct: Contents | None = None,
     writer: LogWriter | None = None,
-) -> KeptLog:
-    """Return the log of an internal *topic* of *flow*; see `KeptLog` for *contents*, *correct* and *writer*."""
+) -> CompactedTopic:
+    """Return the log of an internal *topic* of *flow*; see `CompactedTopic` for *contents*, *correct* and *writer*."""
 
     def tell(refilled: Refilled) -> None:
         events.emit(recreated(flow, refilled))
@@ -54,7 +54,7 @@ def kept_log(
     def tell_policy(policy: str) -> None:
         events.emit(InternalTopicExpires(cluster.alias, topic, policy))
 
-    return KeptLog(cluster, topic, contents, tell, correct=correct, writer=writer, expires=tell_policy)
+    return CompactedTopic(cluster, topic, contents, tell, correct=correct, writer=writer, expires=tell_policy)
 
 
 async def report_expiry(cluster: Cluster, topic: str, events: EventLog) -> None:

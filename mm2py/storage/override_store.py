@@ -29,11 +29,11 @@ from mm2py.model.herder.stored_overrides import (
     overrides_key,
 )
 from mm2py.model.topic import is_other_topic
+from mm2py.storage.compacted_topic import Refilled, wrong_policy
 from mm2py.storage.internal_topics import SMALLEST_SEGMENTS, report_expiry
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
-from mm2py.wire.kept_log import Refilled, wrong_policy
 from mm2py.wire.log_end import end_of
 from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.topic_log import LogRecord, TopicLog

@@ -30,13 +30,13 @@ from mm2py.model.herder.stored_overrides import overrides_key
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.state import FlowState
+from mm2py.storage.compacted_topic import CompactedTopic
 from mm2py.storage.internal_topics import nothing
 from mm2py.storage.override_store import OverrideStore
 from mm2py.telemetry.events import ForeignRecordsFound, OffsetsAltered, ResumedExactly, ResumeUnproven
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fenced_writer import FencedWriter, TakenOverError
-from mm2py.wire.kept_log import KeptLog
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.transactions import ProducerFencedError, TransactionalProducer
 from tests.support.eventually import eventually
@@ -341,7 +341,9 @@ async def test_a_node_that_was_frozen_meanwhile_does_not_undo_it(
         transforming = TransactionalProducer(cluster, terms.transactional_id, terms.timeout_ms)
         await transforming.open()
         await transforming.add([positions])
-        log = KeptLog(cluster, settings.source_connector.offset_storage.topic, nothing, lambda _: None, writer=frozen)
+        log = CompactedTopic(
+            cluster, settings.source_connector.offset_storage.topic, nothing, lambda _: None, writer=frozen
+        )
         await offsets.alter(SOURCE, asked, by="the test")
         with pytest.raises(TakenOverError):
             await log.append([LogRecord(b"old", b"old")])

@@ -16,9 +16,9 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position
 from mm2py.pipeline.transform.target_tail import records_behind
 from mm2py.pipeline.transform.transaction import Committer
+from mm2py.storage.compacted_topic import CompactedTopic
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fenced_writer import FencedWriter, TakenOverError, fence
-from mm2py.wire.kept_log import KeptLog
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.transactions import ProducerFencedError, TransactionalProducer
 from tests.support.brokers import MakeCluster
@@ -116,8 +116,8 @@ async def _nothing() -> list[LogRecord]:
     return []
 
 
-def writing_log(cluster: Cluster, topic: str, writer: FencedWriter) -> KeptLog:
-    return KeptLog(cluster, topic, _nothing, lambda _: None, writer=writer)
+def writing_log(cluster: Cluster, topic: str, writer: FencedWriter) -> CompactedTopic:
+    return CompactedTopic(cluster, topic, _nothing, lambda _: None, writer=writer)
 
 
 async def test_of_two_writers_with_one_id_the_former_writes_nothing_more(

@@ -22,8 +22,8 @@ from mm2py.model.positions import Position
 from mm2py.model.run_chunk import KeptChunk
 from mm2py.model.state import WRITE_POSITIONS
 from mm2py.pipeline.copy.refusals import failure_of
+from mm2py.storage.compacted_topic import CompactedTopic
 from mm2py.telemetry.events import PositionsWritten, TranslationsWritten
-from mm2py.wire.kept_log import KeptLog
 from mm2py.wire.topic_log import LogRecord
 
 
@@ -43,7 +43,7 @@ class PositionWriter:
         positions: Positions,
         translations: Translations,
         *,
-        logs: Sequence[KeptLog],
+        logs: Sequence[CompactedTopic],
         commits: Rounds | None = None,
     ) -> None:
         self._context = context

@@ -26,6 +26,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import MIRROR_SOURCE, Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.state import PartitionStage
+from mm2py.storage.compacted_topic import TopicVanishedError
 from mm2py.telemetry.events import (
     ClusterRecovered,
     PartitionStopped,
@@ -37,7 +38,6 @@ from mm2py.telemetry.events import (
 from mm2py.telemetry.events.base import Level
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.fenced_writer import TakenOverError
-from mm2py.wire.kept_log import TopicVanishedError
 from mm2py.wire.metadata import UNKNOWN_EPOCH
 from mm2py.wire.requests import EARLIEST
 from mm2py.wire.topic_log import LogRecord

@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from mm2py.errors import BrokerAnsweredError
+from mm2py.storage.compacted_topic import CompactedTopic, Refilled, TopicVanishedError
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.kept_log import KeptLog, Refilled, TopicVanishedError
 from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.topic_log import LogRecord
 from tests.support.clocks import LoopClock
@@ -29,10 +29,10 @@ NEW_ID = "AAAAAAAAAAAAAAAAAAAAAg"
 
 
 @attrs.define
-class KeptLogRig:
+class CompactedTopicRig:
     brokers: FakeBrokers
     cluster: Cluster
-    log: KeptLog
+    log: CompactedTopic
     known: dict[bytes, bytes]
     told: list[Refilled]
 
@@ -48,7 +48,7 @@ class KeptLogRig:
 
 
 @pytest.fixture
-async def rig() -> AsyncIterator[KeptLogRig]:
+async def rig() -> AsyncIterator[CompactedTopicRig]:
     """A topic of one partition that holds ``a`` and ``b``."""
     brokers, clock = FakeBrokers(), LoopClock()
     policy = [("cleanup.policy", "compact", False, False, False, [])]
@@ -63,7 +63,7 @@ async def rig() -> AsyncIterator[KeptLogRig]:
         async def contents() -> Sequence[LogRecord]:
             return [LogRecord(key, value, partition=0) for key, value in known.items()]
 
-        rig = KeptLogRig(brokers, cluster, KeptLog(cluster, "log", contents, told.append), known, told)
+        rig = CompactedTopicRig(brokers, cluster, CompactedTopic(cluster, "log", contents, told.append), known, told)
         brokers.script(DESCRIBE_CONFIGS, *[described] * 5)
         assert await rig.log.ensure(1, 1, setting=SETTING)
         await rig.append(b"a", b"1")
@@ -71,7 +71,7 @@ async def rig() -> AsyncIterator[KeptLogRig]:
         yield rig
 
 
-async def test_a_deleted_topic_is_made_and_filled_before_what_is_appended(rig: KeptLogRig) -> None:
+async def test_a_deleted_topic_is_made_and_filled_before_what_is_appended(rig: CompactedTopicRig) -> None:
     """What did not change comes first, then what did; it is told once, with how much was written again."""
     del rig.brokers.topics["log"]
     await rig.append(b"a", b"2")
@@ -83,7 +83,7 @@ async def test_a_deleted_topic_is_made_and_filled_before_what_is_appended(rig: K
     assert made == [[("log", 1, 1, [], [("cleanup.policy", "compact")])]] * 2
 
 
-async def test_a_topic_of_another_id_is_filled(rig: KeptLogRig) -> None:
+async def test_a_topic_of_another_id_is_filled(rig: CompactedTopicRig) -> None:
     """A look finds the topic that another client created, and fills it once, even if nothing is appended."""
     rig.replace()
     await rig.log.look()
@@ -93,7 +93,7 @@ async def test_a_topic_of_another_id_is_filled(rig: KeptLogRig) -> None:
     assert rig.told == [Refilled("A", "log", 2, was_made=False, wrong_policy=None)]
 
 
-async def test_a_topic_replaced_between_two_looks_is_filled(rig: KeptLogRig) -> None:
+async def test_a_topic_replaced_between_two_looks_is_filled(rig: CompactedTopicRig) -> None:
     """What was appended to a new topic before it was seen to be new is written again after what is older."""
     old, moved = rig.brokers.topics["log"], FakePartition(leader=1)
     await rig.log.look()
@@ -105,7 +105,7 @@ async def test_a_topic_replaced_between_two_looks_is_filled(rig: KeptLogRig) -> 
     assert len(rig.told) == 1
 
 
-async def test_a_look_is_due_every_few_seconds(rig: KeptLogRig) -> None:
+async def test_a_look_is_due_every_few_seconds(rig: CompactedTopicRig) -> None:
     """In between the topic is not asked about, however often something is appended."""
     asked = len(rig.brokers.requests_of(METADATA))
     for _ in range(100):
@@ -118,7 +118,9 @@ async def test_a_look_is_due_every_few_seconds(rig: KeptLogRig) -> None:
 
 
 @pytest.mark.parametrize(("code", "kind"), [(29, NotAuthorizedError), (44, TopicVanishedError)])
-async def test_a_topic_that_may_not_be_made_again(rig: KeptLogRig, code: int, kind: type[BrokerAnsweredError]) -> None:
+async def test_a_topic_that_may_not_be_made_again(
+    rig: CompactedTopicRig, code: int, kind: type[BrokerAnsweredError]
+) -> None:
     """The error has a hint; once an operator created the topic it is filled, and reported."""
     del rig.brokers.topics["log"]
     rig.brokers.script(CREATE_TOPICS, says(0, [("log", code, None)]))
@@ -132,9 +134,9 @@ async def test_a_topic_that_may_not_be_made_again(rig: KeptLogRig, code: int, ki
     assert [told.was_made for told in rig.told] == [False]
 
 
-async def test_a_topic_that_never_was_is_not_told_to_be_back(rig: KeptLogRig) -> None:
+async def test_a_topic_that_never_was_is_not_told_to_be_back(rig: CompactedTopicRig) -> None:
     """One that the mirror might not create at first did not vanish."""
-    log = KeptLog(rig.cluster, "late", rig.log._contents, rig.told.append)
+    log = CompactedTopic(rig.cluster, "late", rig.log._contents, rig.told.append)
     rig.brokers.script(CREATE_TOPICS, says(0, [("late", 29, None)]))
     await log.ensure(1, 1, setting=SETTING)
     await log.append([LogRecord(b"a", b"1", partition=0)])

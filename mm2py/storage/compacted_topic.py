@@ -58,7 +58,7 @@ class Refilled:
     wrong_policy: str | None
 
 
-class KeptLog(TopicLog):
+class CompactedTopic(TopicLog):
     """
     One compacted topic of one cluster.
 
