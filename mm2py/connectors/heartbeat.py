@@ -16,7 +16,7 @@ from mm2py.errors import Mm2Error
 from mm2py.model.heartbeat import Heartbeat, encode_heartbeat
 from mm2py.model.herder.share import NO_SHARE, Share, SharedFlow
 from mm2py.model.state import HeartbeatsView
-from mm2py.storage.internal_topics import kept_log
+from mm2py.storage.compacted_topic import CompactedTopic
 from mm2py.telemetry.events import HeartbeatsResumed, HeartbeatsStarted
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
@@ -47,7 +47,7 @@ class HeartbeatGroup(FlowGroup[MirrorHeartbeatConfig]):
         config = self._config
         policy = policy_of(config)
         async with self._connected(config.target) as (target,):
-            log = kept_log(self.flow, target, policy.heartbeats_topic(), self._events)
+            log = CompactedTopic(self.flow, target, policy.heartbeats_topic(), self._events)
             while await self._goes_on():
                 if not await self._first_beat(log):
                     continue

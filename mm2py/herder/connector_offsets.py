@@ -27,7 +27,7 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.run_chunk import HAD_POSITION, chunk_key, encode_chunk
-from mm2py.storage.internal_topics import small_segments
+from mm2py.storage.compacted_topic import small_segments
 from mm2py.telemetry.events import OffsetsAltered
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster

@@ -32,7 +32,6 @@ from mm2py.herder.runner import FlowRunner
 from mm2py.model.flow import Flow
 from mm2py.model.herder.overrides import Overrides
 from mm2py.model.herder.stored_overrides import NOTHING_STORED, StoredOverrides
-from mm2py.storage.internal_topics import recreated
 from mm2py.storage.override_store import (
     NOT_SEEN,
     OverrideStore,
@@ -281,10 +280,7 @@ class OverrideControl:
         if not stored.revision:
             return
         store = OverrideStore(_of_flow(self.file, flow), self._clock)
-        seen, refilled = await store.refill(stored, self._seen.get(flow, NOT_SEEN))
-        self._seen[flow] = seen
-        if refilled is not None:
-            self._events.emit(recreated(flow, refilled))
+        self._seen[flow] = await store.refill(stored, self._seen.get(flow, NOT_SEEN), self._events)
 
     async def _await_store(self, flow: Flow, answer: Awaitable[T]) -> T:
         """Await what a store does. After a conflict apply what is stored; raise OverridesNotStoredError on failure."""

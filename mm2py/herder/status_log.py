@@ -12,7 +12,7 @@ from mm2py.connectors.supervise import in_passing
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition
 from mm2py.model.herder.node_status import PARTITION, status_key
-from mm2py.storage.internal_topics import report_expiry
+from mm2py.storage.compacted_topic import report_expiry
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.requests import EARLIEST, LATEST

@@ -24,7 +24,7 @@ from mm2py.model.mirus_offset import MirusOffset, read_record
 from mm2py.model.positions import Position, encode_position, position_key
 from mm2py.model.positions_topic import PositionsTopic, owner_of
 from mm2py.model.run_chunk import HAD_POSITION, KeptChunk, chunk_key, encode_chunk
-from mm2py.storage.internal_topics import small_segments
+from mm2py.storage.compacted_topic import small_segments
 from mm2py.telemetry.events import ConnectorPositionsTakenOver, ConnectorWritesUnguarded
 from mm2py.telemetry.events.base import Event
 from mm2py.wire.cluster import Cluster

@@ -1,10 +1,10 @@
 """
-A compacted topic whose owner knows its content: if the topic is deleted, it is recreated and refilled.
+A compacted topic whose owner knows its content: if the topic is deleted, it is recreated and refilled, with an event.
 
 The topic may be deleted, the cluster's disks wiped, or another program may create a topic with that name. The owner
 would continue to append changes to a topic that lacks everything else. So with each append, and otherwise every few
 seconds, it is checked that the topic exists and is the same one (KIP-516); if not, everything that the owner knows is
-written first.
+written first. A topic whose records would expire is reported.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from typing import ClassVar, Final
 import attrs
 
 from mm2py.errors import BrokerAnsweredError, Mm2Error
+from mm2py.model.flow import Flow
+from mm2py.telemetry.events import InternalTopicExpires, InternalTopicRecreated
+from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, is_retriable
 from mm2py.wire.fenced_writer import LogWriter
@@ -32,6 +35,12 @@ Contents = Callable[[], Awaitable[Sequence[LogRecord]]]
 _LOOK_EVERY_S: Final = 5.0
 _POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
+#: Brokers compact no segment that they still write, of a gigabyte or a week by default, and all of it is read at each
+#: start. A topic has as much in such segments, but one is not smaller than Kafka allows.
+_SEGMENTS_BYTES: Final = 16 * 1024 * 1024
+_LEAST_SEGMENT_BYTES: Final = 1024 * 1024
+#: Of a topic that is read as a whole again and again.
+SMALLEST_SEGMENTS: Final[Mapping[str, str]] = {"segment.bytes": str(_LEAST_SEGMENT_BYTES)}
 _MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
@@ -45,27 +54,18 @@ class TopicVanishedError(BrokerAnsweredError):
     )
 
 
-@attrs.frozen
-class Refilled:
-    """A deleted topic was recreated, and `records` were written to it."""
-
-    cluster: str
-    topic: str
-    records: int
-    #: Whether we created it, or another program.
-    was_made: bool
-    #: Its cleanup policy, if that does not keep the newest record of each key.
-    wrong_policy: str | None
+async def nothing() -> Sequence[LogRecord]:
+    """Refill a topic with nothing: its records are obsolete."""
+    return ()
 
 
 class CompactedTopic(TopicLog):
     """
-    One compacted topic of one cluster.
+    One compacted topic of one cluster, which a flow keeps.
 
     *contents* gives all that it has to hold, as far as its owner knows, and must not append to it. Where others write
-    there too, *correct* checks the refilled records, and returns what to write after them, until that is nothing.
-    *tell* hears of each time that it was filled again, and *expires* of the cleanup policy of a topic that was there,
-    if that does not keep the newest record of each key. All is written by *writer*, if there is one.
+    there too, *correct* checks the refilled records, and returns what to write after them, until that is nothing. All
+    is written by *writer*, if there is one.
 
     a. Appended records come after *contents*, in any topic.
     b. One append at a time: nothing older can come after something newer.
@@ -73,20 +73,20 @@ class CompactedTopic(TopicLog):
 
     def __init__(
         self,
+        flow: Flow,
         cluster: Cluster,
         topic: str,
-        contents: Contents,
-        tell: Callable[[Refilled], None],
+        events: EventLog,
+        contents: Contents = nothing,
         *,
         correct: Contents | None = None,
         writer: LogWriter | None = None,
-        expires: Callable[[str], None] = lambda _policy: None,
     ) -> None:
         super().__init__(cluster, topic)
-        self._expires = expires
+        self._flow = flow
+        self._events = events
         self._writer = writer
         self._contents = contents
-        self._tell = tell
         self._correct = correct
         self._turn = asyncio.Lock()
         #: Creates the topic if it is missing, as `ensure` was last asked to.
@@ -120,9 +120,7 @@ class CompactedTopic(TopicLog):
             self._looked_at = self._cluster.clock.monotonic()
             self._note()
             if self._is_sure and not was_made:
-                with suppress(Mm2Error):  # its configs may be hidden from us
-                    if (policy := await wrong_policy(self._cluster, self.topic)) is not None:
-                        self._expires(policy)
+                await report_expiry(self._cluster, self.topic, self._events)
             return was_made
 
     async def look(self) -> bool:
@@ -195,10 +193,9 @@ class CompactedTopic(TopicLog):
         await self._write([records])
         while self._correct is not None and (corrections := await self._correct()):
             await self._write([corrections])
-        policy = await wrong_policy(self._cluster, self.topic)
-        refilled = Refilled(self._cluster.alias, self.topic, len(records), self._was_made, policy)
+        refilled = await recreated(self._flow, self._cluster, self.topic, len(records), was_made=self._was_made)
         self._is_owed = self._was_made = False
-        self._tell(refilled)
+        self._events.emit(refilled)
 
     def _is_new(self) -> bool:
         """Whether the topic, as it was seen last, is one that was not there before."""
@@ -213,7 +210,31 @@ class CompactedTopic(TopicLog):
             self._ids.add(topic_id)
 
 
-async def wrong_policy(cluster: Cluster, topic: str) -> str | None:
+def small_segments(partitions: int) -> dict[str, str]:
+    """Return the configs of an internal topic that is written all the time and read as a whole."""
+    return {"segment.bytes": str(max(_LEAST_SEGMENT_BYTES, _SEGMENTS_BYTES // partitions))}
+
+
+async def recreated(
+    flow: Flow, cluster: Cluster, topic: str, records: int, *, was_made: bool
+) -> InternalTopicRecreated:
+    """Return the event for *records* that were written again to an internal topic, which we or others created."""
+    cause = "it was deleted" if was_made else "another one has taken its place, or it lost all its records"
+    policy = await _wrong_policy(cluster, topic)
+    hint = "" if policy is None else f"its cleanup.policy is {policy}: set it to compact, or what it holds expires"
+    return InternalTopicRecreated(flow, cluster.alias, topic, cause, records, hint)
+
+
+async def report_expiry(cluster: Cluster, topic: str, events: EventLog) -> None:
+    """Report that what *topic* holds is deleted some day, if we may see that."""
+    policy = None
+    with suppress(Mm2Error):
+        policy = await _wrong_policy(cluster, topic)
+    if policy is not None:
+        events.emit(InternalTopicExpires(cluster.alias, topic, policy))
+
+
+async def _wrong_policy(cluster: Cluster, topic: str) -> str | None:
     """Return the cleanup policy of *topic* where it does not keep the newest record of each key; else None."""
     described = (await Admin(cluster).topic_configs([topic], [_POLICY]))[topic]
     entry = None if isinstance(described, BrokerAnsweredError) else described.get(_POLICY)

@@ -33,7 +33,7 @@ from mm2py.model.herder.connector_configs import (
     state_record,
 )
 from mm2py.model.topic import is_other_topic
-from mm2py.storage.internal_topics import report_expiry
+from mm2py.storage.compacted_topic import report_expiry
 from mm2py.telemetry.events import (
     ConnectorRecordUnreadable,
     ConnectorsFollowed,

@@ -29,8 +29,7 @@ from mm2py.model.herder.stored_overrides import (
     overrides_key,
 )
 from mm2py.model.topic import is_other_topic
-from mm2py.storage.compacted_topic import Refilled, wrong_policy
-from mm2py.storage.internal_topics import SMALLEST_SEGMENTS, report_expiry
+from mm2py.storage.compacted_topic import SMALLEST_SEGMENTS, recreated, report_expiry
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
@@ -141,12 +140,12 @@ class OverrideStore:
             await log.append([LogRecord(winner.key, winner.value, partition=0)])
             raise conflict(self.flow, self._decoded(winner))
 
-    async def refill(self, kept: StoredOverrides, before: SeenTopic) -> tuple[SeenTopic, Refilled | None]:
+    async def refill(self, kept: StoredOverrides, before: SeenTopic, events: EventLog) -> SeenTopic:
         """
         Write *kept* again if its topic was deleted, or if it has no overrides and is another one than *before*, or ends
         earlier: its broker lost its disk. Others may have written to it since.
 
-        Return the topic as it was seen, and what was done. A record that was removed from the topic stays removed.
+        Return the topic as it was seen. A record that was removed from the topic stays removed.
         """
         async with self._open() as cluster:
             records = await self._records(cluster)
@@ -154,13 +153,12 @@ class OverrideStore:
             end = await end_of(cluster, TopicPartition(self.topic, 0)) if is_there else 0
             is_lost = is_other_topic(before.topic_id, topic_id) or end == 0 or end < before.end
             if is_there and (records or not is_lost):
-                return SeenTopic(topic_id, end), None
+                return SeenTopic(topic_id, end)
             log = TopicLog(cluster, self.topic)
             was_made = await self._ensure(log)
             await log.append([LogRecord(overrides_key(self.flow), encode_overrides(self.flow, kept), partition=0)])
-            policy = await wrong_policy(cluster, self.topic)
-            seen = SeenTopic(cluster.topic_id(self.topic), end)
-            return seen, Refilled(cluster.alias, self.topic, 1, was_made, policy)
+            events.emit(await recreated(self.flow, cluster, self.topic, 1, was_made=was_made))
+            return SeenTopic(cluster.topic_id(self.topic), end)
 
     async def _ensure(self, log: TopicLog) -> bool:
         """Create the topic if it is missing; return whether it was."""

@@ -31,7 +31,6 @@ from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.state import FlowState
 from mm2py.storage.compacted_topic import CompactedTopic
-from mm2py.storage.internal_topics import nothing
 from mm2py.storage.override_store import OverrideStore
 from mm2py.telemetry.events import ForeignRecordsFound, OffsetsAltered, ResumedExactly, ResumeUnproven
 from mm2py.telemetry.journal import EventLog
@@ -341,9 +340,8 @@ async def test_a_node_that_was_frozen_meanwhile_does_not_undo_it(
         transforming = TransactionalProducer(cluster, terms.transactional_id, terms.timeout_ms)
         await transforming.open()
         await transforming.add([positions])
-        log = CompactedTopic(
-            cluster, settings.source_connector.offset_storage.topic, nothing, lambda _: None, writer=frozen
-        )
+        stored = settings.source_connector.offset_storage.topic
+        log = CompactedTopic(settings.flow, cluster, stored, EventLog(clock), writer=frozen)
         await offsets.alter(SOURCE, asked, by="the test")
         with pytest.raises(TakenOverError):
             await log.append([LogRecord(b"old", b"old")])

@@ -12,11 +12,12 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import Transactions
-from mm2py.model.flow import TopicPartition
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position
 from mm2py.pipeline.transform.target_tail import records_behind
 from mm2py.pipeline.transform.transaction import Committer
 from mm2py.storage.compacted_topic import CompactedTopic
+from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.fenced_writer import FencedWriter, TakenOverError, fence
 from mm2py.wire.topic_log import LogRecord, TopicLog
@@ -112,12 +113,8 @@ async def test_opening_an_id_fences_its_former_writer(cluster: Cluster, backup: 
     assert await values(backup.bootstrap_servers, prefix) == [3]
 
 
-async def _nothing() -> list[LogRecord]:
-    return []
-
-
 def writing_log(cluster: Cluster, topic: str, writer: FencedWriter) -> CompactedTopic:
-    return CompactedTopic(cluster, topic, _nothing, lambda _: None, writer=writer)
+    return CompactedTopic(Flow("A", "B"), cluster, topic, EventLog(SystemClock()), writer=writer)
 
 
 async def test_of_two_writers_with_one_id_the_former_writes_nothing_more(

@@ -252,15 +252,7 @@ class OverridesStore(Store):
 
     async def look(self) -> None:
         if self.kept.revision:
-            self.seen, refilled = await self.store.refill(self.kept, self.seen)
-            self.done = [*self.refills, *([] if refilled is None else [refilled.records])]
-
-    #: What was written again.
-    done: Sequence[int] = ()
-
-    @property
-    def refills(self) -> list[int]:
-        return list(self.done)
+            self.seen = await self.store.refill(self.kept, self.seen, self.events)
 
     async def held(self) -> set[str]:
         return set((await OverrideStore(self.settings, self.clock).read()).overrides.topics)

@@ -35,7 +35,7 @@ from mm2py.model.state import GroupOffsetView
 from mm2py.model.topic import is_other_topic
 from mm2py.policy.plugins import CustomClassError
 from mm2py.policy.replication import keeps_names
-from mm2py.storage.internal_topics import kept_log, small_segments
+from mm2py.storage.compacted_topic import CompactedTopic, small_segments
 from mm2py.telemetry.events import CheckpointsRead, CheckpointsUnreadable, CheckpointsWritten
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
@@ -135,7 +135,7 @@ class Checkpoints:
         self._events = context.events
         self._measures = measures
         topic = self._policy.checkpoints_topic(config.flow.source)
-        self.log = kept_log(config.flow, target, topic, context.events, self._contents, writer=writer)
+        self.log = CompactedTopic(config.flow, target, topic, context.events, self._contents, writer=writer)
         self._last: dict[str, dict[TopicPartition, Checkpoint]] = {}
         #: Those of the last ones that are missing in the topic, because it was deleted together with their remote
         #: topic.

@@ -27,7 +27,7 @@ from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
-from mm2py.storage.internal_topics import kept_log, small_segments
+from mm2py.storage.compacted_topic import CompactedTopic, small_segments
 from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.topic_log import LogRecord
@@ -89,7 +89,9 @@ class OffsetSyncs(BackgroundLoop):
         #: At the source nothing fences a node that was replaced.
         self._writer = None if is_at_source else context.writers.tasks
         topic = policy_of(config).offset_syncs_topic(other)
-        self._log = kept_log(self._flow, self._cluster, topic, context.events, self._contents, writer=self._writer)
+        self._log = CompactedTopic(
+            self._flow, self._cluster, topic, context.events, self._contents, writer=self._writer
+        )
         self._reach = context.reach
         self._clock = context.clock
         self._events = context.events

@@ -29,7 +29,7 @@ from mm2py.model.group import CommittedOffset
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic, decode_stored
 from mm2py.model.run_chunk import KeptChunk
-from mm2py.storage.internal_topics import kept_log, small_segments
+from mm2py.storage.compacted_topic import CompactedTopic, small_segments
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.consumer_groups import Groups
@@ -77,8 +77,10 @@ class Positions:
         self._target = target
         correct = self._overtaken if config.copying.is_exactly_once else None
         self._writer = context.writers.tasks
-        topic, contents = config.offset_storage.topic, self._contents
-        self.log = kept_log(context.flow, target, topic, context.events, contents, correct=correct, writer=self._writer)
+        topic = config.offset_storage.topic
+        self.log = CompactedTopic(
+            context.flow, target, topic, context.events, self._contents, correct=correct, writer=self._writer
+        )
         #: The term of the writer in which the log was read, or compared.
         self._term = 0
         #: Called when another node has written a position of what this node copies.

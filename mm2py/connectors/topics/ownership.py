@@ -27,7 +27,7 @@ from mm2py.model.synced import (
     encode_synced,
     synced_topic,
 )
-from mm2py.storage.internal_topics import kept_log
+from mm2py.storage.compacted_topic import CompactedTopic
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.patience import may_last
 from mm2py.wire.topic_log import LogRecord
@@ -61,7 +61,7 @@ class SyncedMemory:
         self._cluster, self._group = target.alias, context.worker.group_id
         self._writer = context.writers.tasks
         topic = synced_topic(context.flow.source)
-        self.log = kept_log(context.flow, target, topic, context.events, self._contents, writer=self._writer)
+        self.log = CompactedTopic(context.flow, target, topic, context.events, self._contents, writer=self._writer)
         #: The term of the writer in which the topic was read.
         self._term = 0
         self._loading = asyncio.Lock()

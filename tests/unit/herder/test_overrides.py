@@ -63,10 +63,10 @@ class Store:
     async def read(self, *, events: EventLog | None = None) -> StoredOverrides:  # noqa: ARG002
         return self.targets.kept.get(self.flow, NOTHING_STORED)
 
-    async def refill(self, _kept: StoredOverrides, before: SeenTopic) -> tuple[SeenTopic, None]:
+    async def refill(self, _kept: StoredOverrides, before: SeenTopic, _events: EventLog) -> SeenTopic:
         if self.targets.away is not None:
             raise self.targets.away
-        return before, None
+        return before
 
     async def write(self, overrides: Overrides, *, before: StoredOverrides, by: str) -> StoredOverrides:
         now = await self.read()

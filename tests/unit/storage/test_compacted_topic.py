@@ -8,7 +8,10 @@ import attrs
 import pytest
 
 from mm2py.errors import BrokerAnsweredError
-from mm2py.storage.compacted_topic import CompactedTopic, Refilled, TopicVanishedError
+from mm2py.model.flow import Flow
+from mm2py.storage.compacted_topic import CompactedTopic, TopicVanishedError
+from mm2py.telemetry.events import InternalTopicRecreated
+from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.security.access import NotAuthorizedError
 from mm2py.wire.topic_log import LogRecord
@@ -25,6 +28,8 @@ from tests.support.fake_brokers import (
 
 
 SETTING = "offset.storage.replication.factor"
+FLOW = Flow("B", "A")
+REPLACED = "another one has taken its place, or it lost all its records"
 NEW_ID = "AAAAAAAAAAAAAAAAAAAAAg"
 
 
@@ -34,7 +39,7 @@ class CompactedTopicRig:
     cluster: Cluster
     log: CompactedTopic
     known: dict[bytes, bytes]
-    told: list[Refilled]
+    events: EventLog
 
     async def append(self, key: bytes, value: bytes) -> None:
         await self.log.append([LogRecord(key, value, partition=0)])
@@ -42,6 +47,10 @@ class CompactedTopicRig:
 
     async def contents(self) -> list[tuple[bytes | None, bytes | None]]:
         return [(record.key, record.value) for record in await self.log.read_all()]
+
+    @property
+    def refills(self) -> list[InternalTopicRecreated]:
+        return list(self.events.of(InternalTopicRecreated))
 
     def replace(self, topic_id: str = NEW_ID) -> None:
         self.brokers.topics["log"] = FakeTopic([FakePartition()], topic_id)
@@ -58,12 +67,12 @@ async def rig() -> AsyncIterator[CompactedTopicRig]:
 
     async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster:
         known: dict[bytes, bytes] = {}
-        told: list[Refilled] = []
+        events = EventLog(clock)
 
         async def contents() -> Sequence[LogRecord]:
             return [LogRecord(key, value, partition=0) for key, value in known.items()]
 
-        rig = CompactedTopicRig(brokers, cluster, CompactedTopic(cluster, "log", contents, told.append), known, told)
+        rig = CompactedTopicRig(brokers, cluster, CompactedTopic(FLOW, cluster, "log", events, contents), known, events)
         brokers.script(DESCRIBE_CONFIGS, *[described] * 5)
         assert await rig.log.ensure(1, 1, setting=SETTING)
         await rig.append(b"a", b"1")
@@ -79,7 +88,7 @@ async def test_a_deleted_topic_is_made_and_filled_before_what_is_appended(rig: C
     made = [request.create_topic_requests for _, request in rig.brokers.requests_of(CREATE_TOPICS)]
 
     assert await rig.contents() == [(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"a", b"3")]
-    assert rig.told == [Refilled("A", "log", 2, was_made=True, wrong_policy=None)]
+    assert rig.refills == [InternalTopicRecreated(FLOW, "A", "log", "it was deleted", 2, "")]
     assert made == [[("log", 1, 1, [], [("cleanup.policy", "compact")])]] * 2
 
 
@@ -90,7 +99,7 @@ async def test_a_topic_of_another_id_is_filled(rig: CompactedTopicRig) -> None:
     await rig.log.look()
 
     assert await rig.contents() == [(b"a", b"1"), (b"b", b"1")]
-    assert rig.told == [Refilled("A", "log", 2, was_made=False, wrong_policy=None)]
+    assert rig.refills == [InternalTopicRecreated(FLOW, "A", "log", REPLACED, 2, "")]
 
 
 async def test_a_topic_replaced_between_two_looks_is_filled(rig: CompactedTopicRig) -> None:
@@ -102,7 +111,7 @@ async def test_a_topic_replaced_between_two_looks_is_filled(rig: CompactedTopicR
 
     assert old.partitions[0].end == 2
     assert [value for _, value in await rig.contents()] == [b"2", b"1", b"1", b"2"]
-    assert len(rig.told) == 1
+    assert len(rig.refills) == 1
 
 
 async def test_a_look_is_due_every_few_seconds(rig: CompactedTopicRig) -> None:
@@ -131,15 +140,15 @@ async def test_a_topic_that_may_not_be_made_again(
 
     assert refused.value.hint
     assert await rig.contents() == [(b"a", b"1"), (b"b", b"1"), (b"a", b"2")]
-    assert [told.was_made for told in rig.told] == [False]
+    assert [it.cause for it in rig.refills] == [REPLACED]
 
 
 async def test_a_topic_that_never_was_is_not_told_to_be_back(rig: CompactedTopicRig) -> None:
     """One that the mirror might not create at first did not vanish."""
-    log = CompactedTopic(rig.cluster, "late", rig.log._contents, rig.told.append)
+    log = CompactedTopic(FLOW, rig.cluster, "late", rig.events, rig.log._contents)
     rig.brokers.script(CREATE_TOPICS, says(0, [("late", 29, None)]))
     await log.ensure(1, 1, setting=SETTING)
     await log.append([LogRecord(b"a", b"1", partition=0)])
 
     assert [record.value for record in await log.read_all()] == [b"1"]
-    assert rig.told == []
+    assert rig.refills == []

@@ -14,6 +14,8 @@ from mm2py.model.herder.overrides import NO_OVERRIDES
 from mm2py.model.herder.stored_overrides import NOTHING_STORED
 from mm2py.storage import override_store
 from mm2py.storage.override_store import NOT_SEEN, OverrideStore
+from mm2py.telemetry.events import InternalTopicRecreated
+from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FakeBrokers, empty, topics_with
@@ -34,11 +36,13 @@ async def test_overrides_whose_topic_lost_all_records_are_kept_again(
     brokers.topics = topics_with(store.topic, [0])
     monkeypatch.setattr(override_store, "Cluster", partial(Cluster, opener=brokers.open))
     kept = await store.write(verbs.pause_topic(NO_OVERRIDES, "orders"), before=NOTHING_STORED, by="ann")
-    seen, _ = await store.refill(kept, NOT_SEEN)
+    events = EventLog(LoopClock())
+    seen = await store.refill(kept, NOT_SEEN, events)
     empty(brokers.topics[store.topic].partitions[0], start)
-    _, refilled = await store.refill(kept, seen)
+    await store.refill(kept, seen, events)
+    count = len(events.of(InternalTopicRecreated))
 
-    assert (await store.read(), refilled is not None) == ((kept, True) if start == 0 else (NOTHING_STORED, False))
+    assert (await store.read(), count) == ((kept, 1) if start == 0 else (NOTHING_STORED, 0))
 
 
 async def test_overrides_of_each_flow_are_kept_again_in_a_topic_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,11 +54,11 @@ async def test_overrides_of_each_flow_are_kept_again_in_a_topic_of_many(monkeypa
     monkeypatch.setattr(override_store, "Cluster", partial(Cluster, opener=brokers.open))
     pause = verbs.pause_topic(NO_OVERRIDES, "orders")
     kept = [await store.write(pause, before=NOTHING_STORED, by="ann") for store in stores]
-    seen = [(await store.refill(one, NOT_SEEN))[0] for store, one in zip(stores, kept, strict=True)]
+    events = EventLog(LoopClock())
+    seen = [await store.refill(one, NOT_SEEN, events) for store, one in zip(stores, kept, strict=True)]
     empty(brokers.topics["configs"].partitions[0])
     for _ in range(2):  # the second time all are there
-        done = [await store.refill(*it) for store, *it in zip(stores, kept, seen, strict=True)]
-        seen = [it for it, _ in done]
+        seen = [await store.refill(*it, events) for store, *it in zip(stores, kept, seen, strict=True)]
 
     assert [await store.read() for store in stores] == kept
-    assert [refilled for _, refilled in done] == [None, None]
+    assert len(events.of(InternalTopicRecreated)) == 2

@@ -112,7 +112,7 @@ async def running(
         log.topic = topic
         return log
 
-    monkeypatch.setattr(offset_syncs, "kept_log", open_log)
+    monkeypatch.setattr(offset_syncs, "CompactedTopic", open_log)
     translations = Translations(flow_runs=100, partition_runs=100)
     idle = [PartitionState(TopicPartition("orders", number), "A.orders", 0, None) for number in range(3)]
     ledger = SimpleNamespace(states={state.source: state for state in [*idle, *states]})
