@@ -62,10 +62,9 @@ def confirm(question: str) -> None:
 def read_flow(text: str) -> Flow:
     """Parse ``A->B`` or ``from:A/to:B``. Raise ArgumentTypeError if it is neither."""
     if (found := _URL_FORM.fullmatch(text.strip())) is not None:
-        return Flow(unquote(found[1]), unquote(found[2]))
-    source, arrow, target = (part.strip() for part in text.partition("->"))
-    if arrow and source and target:
-        return Flow(source, target)
+        return Flow.of_url(unquote(found[1]), unquote(found[2]))
+    if (flow := Flow.parse(text)) is not None and flow.source and flow.target:
+        return flow
     if text.endswith("-"):
         # An unquoted A->B: the shell redirected our output to a file called B.
         raise argparse.ArgumentTypeError(f"{text} is half a flow: quote it, '{text}>…', or as from:A/to:B")

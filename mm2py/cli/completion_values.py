@@ -20,6 +20,7 @@ from typing import Any, Final
 import attrs
 
 from mm2py.config.properties import parse_bytes
+from mm2py.model.flow import Flow
 
 
 _WITHIN_S: Final = 1.0
@@ -50,13 +51,9 @@ class Line:
         return ""
 
     @property
-    def flow(self) -> tuple[str, str] | None:
-        """The clusters of the flow that the line names."""
-        for word in self.words:
-            source, arrow, target = word.partition("->")
-            if arrow and source and target:
-                return source, target
-        return None
+    def flow(self) -> Flow | None:
+        """The flow that the line names."""
+        return next(filter(None, map(Flow.parse, self.words)), None)
 
     @property
     def file(self) -> Mapping[str, str] | None:
@@ -105,7 +102,7 @@ def _flows(line: Line) -> Iterable[str]:
 def _clusters(line: Line) -> Iterable[str]:
     if (file := line.file) is not None:
         return _members(file.get("clusters", ""))
-    return [alias for flow in _flows(line) for alias in flow.split("->")]
+    return [alias for flow in map(Flow.parse, _flows(line)) if flow is not None for alias in flow.aliases]
 
 
 def _topics(line: Line) -> Iterable[str]:
@@ -168,14 +165,8 @@ def _members(text: str) -> list[str]:
 
 
 def _path(line: Line, what: str) -> str:
-    source, target = line.flow or _only_flow(line)
-    return f"from:{urllib.parse.quote(source, safe='')}/to:{urllib.parse.quote(target, safe='')}/{what}"
-
-
-def _only_flow(line: Line) -> tuple[str, str]:
-    [flow] = _flows(line)
-    source, _, target = flow.partition("->")
-    return source, target
+    [flow] = filter(None, [line.flow] if line.flow is not None else map(Flow.parse, _flows(line)))
+    return f"{flow.url_path().removeprefix('/')}/{what}"
 
 
 def _ask(line: Line, path: str, **query: str) -> Any:

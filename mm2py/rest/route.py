@@ -236,7 +236,7 @@ class Ask:
 
     def flow(self) -> FlowView:
         """Return the flow that the path names; raise if this node does not run it."""
-        flow = Flow(self.part("source"), self.part("target"))
+        flow = Flow.of_url(self.part("source"), self.part("target"))
         view = self.rest.view()
         for found in view.flows:
             if found.flow == flow:

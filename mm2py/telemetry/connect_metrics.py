@@ -15,7 +15,7 @@ from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.model.state import NOT_HERE, FlowState, FlowView, GroupView, TaskState
 from mm2py.telemetry.metric_text import Family
 from mm2py.telemetry.partition_metrics import known_lag
-from mm2py.telemetry.series import Labels, labels
+from mm2py.telemetry.series import Labels, ends_of, labels
 from mm2py.telemetry.tally import EventTally
 
 
@@ -60,7 +60,7 @@ def task_states(flow: FlowView, group: GroupView) -> dict[int, str]:
 
 def fill_connect(book: Book, flow: FlowView, tally: EventTally, wall_ms: int) -> None:
     """Put what Connect's worker has of a flow's connectors into *book*."""
-    ends = {"source": flow.flow.source, "target": flow.flow.target, "destination": flow.flow.target}
+    ends = {**ends_of(flow.flow), "destination": flow.flow.target}
     for group in flow.groups:
         connector = {**ends, "connector": group.name or group.connector}
         states = task_states(flow, group)

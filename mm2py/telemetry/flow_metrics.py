@@ -15,7 +15,7 @@ from mm2py.model.state import FlowState, FlowView, PartitionStage, TaskView
 from mm2py.telemetry.connect_metrics import TASK_STATES, fill_connect, task_states
 from mm2py.telemetry.metric_text import Family
 from mm2py.telemetry.partition_metrics import known_lag
-from mm2py.telemetry.series import Labels, labels
+from mm2py.telemetry.series import Labels, ends_of, labels
 from mm2py.telemetry.tally import EventTally
 
 
@@ -57,7 +57,7 @@ Book = Mapping[str, Family]
 
 def fill_flow(book: Book, flow: FlowView, tally: EventTally, wall_ms: int) -> None:
     """Put one flow's metrics into *book*, except those of partitions and groups."""
-    ends = {"source": flow.flow.source, "target": flow.flow.target}
+    ends = ends_of(flow.flow)
     whole = labels(**ends)
     issues = flow_issues(flow)
     as_shown = shown(flow, issues)
@@ -148,7 +148,7 @@ def _fill_heartbeats(book: Book, flow: FlowView, it: Labels, wall_ms: int) -> No
         if flow.heartbeats.last_ms is not None:
             _put(book, "mm2py_heartbeat_emit_age_seconds", it, max(0, wall_ms - flow.heartbeats.last_ms) / 1000)
     for copied in flow.copied_heartbeats:
-        where = labels(source=flow.flow.source, target=flow.flow.target, topic=copied.topic)
+        where = labels(**ends_of(flow.flow), topic=copied.topic)
         _put(book, "mm2py_heartbeat_age_seconds", where, max(0, wall_ms - copied.last_ms) / 1000)
 
 
@@ -156,7 +156,7 @@ def _fill_heartbeats(book: Book, flow: FlowView, it: Labels, wall_ms: int) -> No
 
 
 def _fill_connectors(book: Book, flow: FlowView, tally: EventTally) -> None:
-    ends = {"source": flow.flow.source, "target": flow.flow.target}
+    ends = ends_of(flow.flow)
     for group in flow.groups:
         own = labels(**ends, connector=group.connector)
         _put(book, "mm2py_connector_failed_restart_attempts_total", own, group.falls)
@@ -200,7 +200,7 @@ def _fill_groups(book: Book, flow: FlowView, ends: Mapping[str, str]) -> None:
 
 def _fill_events(book: Book, flow: FlowView, tally: EventTally) -> None:
     this = flow.flow
-    ends = {"source": this.source, "target": this.target}
+    ends = ends_of(this)
     whole = labels(**ends)
     for name, event in _EVENTS.items():
         _put(book, name, whole, tally.count(event, this))
@@ -224,5 +224,5 @@ def _fill_events(book: Book, flow: FlowView, tally: EventTally) -> None:
 def fill_events(book: Book, tally: EventTally) -> None:
     """Add the count of each event, of flows and of the daemon itself."""
     for (event, flow), count in sorted(tally.counts.items(), key=lambda it: (it[0][0], str(it[0][1] or ""))):
-        ends = {"source": flow.source, "target": flow.target} if flow is not None else {}
+        ends = ends_of(flow) if flow is not None else {}
         _put(book, "mm2py_events_total", labels(**ends, event=event), count)

@@ -24,13 +24,13 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.metric_rows import METRICS
 from mm2py.telemetry.metric_text import Family, text_of
 from mm2py.telemetry.partition_metrics import PartitionMetrics
-from mm2py.telemetry.series import Labels, labels
+from mm2py.telemetry.series import ABSENT, Labels, ends_of, labels
 from mm2py.telemetry.tally import EventTally
 
 
 #: How long results are cached.
 _FRESH_MS: Final = 1_000
-_ENDS: Final = frozenset({"source", "target", "destination"})
+_ENDS: Final = ("source", "target", "source_connector")
 
 
 class Metrics:
@@ -65,7 +65,7 @@ class Metrics:
         """
         families = self._fresh(view)
         wanted = {
-            (it.flow.source, it.flow.target): str(it.flow)
+            tuple(ends_of(it.flow).values()): str(it.flow)
             for it in view.flows
             if flow in (None, it.flow) and cluster in (None, it.flow.source, it.flow.target)
         }
@@ -74,11 +74,11 @@ class Metrics:
         for family in families:
             for it, sample in _plain(family):
                 pairs = dict(it.pairs)
-                name = wanted.get((pairs.get("source", ""), pairs.get("target", "")))
+                name = wanted.get(tuple(pairs.get(label, ABSENT) for label in _ENDS))
                 place = flows[name] if name is not None else node
                 if name is None and ("source" in pairs or len(flows) < len(view.flows)):
                     continue
-                rest = {label: value for label, value in pairs.items() if label not in _ENDS}
+                rest = {label: value for label, value in pairs.items() if label not in (*_ENDS, "destination")}
                 entry = place.setdefault(family.metric.name, {"type": family.metric.kind.value, "samples": []})
                 entry["samples"].append({"labels": rest, **sample})
         whole = {"wall_ms": view.wall_ms, "flows": flows}

@@ -15,7 +15,7 @@ from mm2py.model.flow import Flow
 from mm2py.model.state import FlowView, GroupOffsetView, PartitionView, TimesView
 from mm2py.telemetry.metric_rows import METRICS
 from mm2py.telemetry.metric_text import Family
-from mm2py.telemetry.series import ABSENT, Cap, Labels, labels, outdated
+from mm2py.telemetry.series import ABSENT, Cap, Labels, ends_of, labels, outdated
 
 
 _SOURCE: Final = "kafka_connect_mirror_source_connector_"
@@ -208,7 +208,7 @@ class PartitionMetrics:
     def _pair(self, key: object, flow: Flow, topic: str, partition: str) -> _Pair:
         pair = self._labels.get(key)
         if pair is None:
-            ends = {"source": flow.source, "target": flow.target}
+            ends = ends_of(flow)
             where = {"topic": topic, "partition": partition}
             pair = self._labels[key] = _Pair(labels(**ends, destination=flow.target, **where), labels(**ends, **where))
         return pair
@@ -232,7 +232,7 @@ class PartitionMetrics:
         return book
 
     def _latencies(self, flow: FlowView, book: Mapping[str, Family]) -> None:
-        ends = {"source": flow.flow.source, "target": flow.flow.target, "destination": flow.flow.target}
+        ends = {**ends_of(flow.flow), "destination": flow.flow.target}
         rest: list[TimesView] = []
         for group in flow.consumer_groups:
             for view in group.offsets:
@@ -247,7 +247,7 @@ class PartitionMetrics:
             _put_times(book, labels(**ends), _together((it, 1.0) for it in rest))
 
     def _distances(self, flow: FlowView, book: Mapping[str, Family]) -> None:
-        ends = {"source": flow.flow.source, "target": flow.flow.target}
+        ends = ends_of(flow.flow)
         rest: list[GroupOffsetView] = []
         kinds: tuple[tuple[str, Callable[[Iterable[GroupOffsetView]], int]], ...] = (
             ("mm2py_consumer_group_distance_records", lambda them: sum(it.distance or 0 for it in them)),

@@ -13,6 +13,8 @@ from typing import Final, TypeVar
 
 import attrs
 
+from mm2py.model.flow import Flow
+
 
 #: At least so much that is gone is remembered, and four times as much as is there: a node of several that share a flow
 #: may have had all of its partitions, and get them back.
@@ -34,6 +36,11 @@ class Labels:
 
 
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
+
+
+def ends_of(flow: Flow) -> dict[str, str]:
+    """Return the labels that say which flow something is of, by name."""
+    return {"source": flow.source, "target": flow.target, "source_connector": flow.connector}
 
 
 def labels(**values: str) -> Labels:

@@ -35,7 +35,7 @@ _AMOUNTS: Mapping[str, str] = {
     "topic_sync_failed": "count",
 }
 #: Tasks are named ``A->B/source/…``.
-_TASK = re.compile(r"(.+)->(.+)/(?:source|checkpoints|heartbeats|nodes|membership)(?:/.*)?", re.DOTALL)
+_TASK = re.compile(r"(.+->.+)/(?:source|checkpoints|heartbeats|nodes|membership)(?:/.*)?", re.DOTALL)
 
 
 class EventTally:
@@ -78,4 +78,4 @@ def _flow_of(event: Event) -> Flow | None:
         return flow
     task = getattr(event, "task", None)
     named = _TASK.fullmatch(task) if isinstance(task, str) else None
-    return Flow(*named.groups()) if named is not None else None
+    return Flow.parse(named[1]) if named is not None else None

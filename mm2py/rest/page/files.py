@@ -208,10 +208,7 @@ def is_open(request: web.Request) -> bool:
 
 def _flow_of(text: str) -> Flow | None:
     """Parse ``A->B``, None for no text. An invalid flow is treated as one that this node does not run."""
-    if not text:
-        return None
-    source, _, target = text.partition("->")
-    return Flow(source, target)
+    return (Flow.parse(text) or Flow(text, "")) if text else None
 
 
 @functools.cache

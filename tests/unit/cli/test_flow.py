@@ -64,11 +64,14 @@ def shown(parts: list[sheets.Part]) -> str:
         (" us-west -> us-east ", Flow("us-west", "us-east")),
         ("from:A/to:B", Flow("A", "B")),
         ("/from:A%20x/to:B/", Flow("A x", "B")),
+        ("A->B (clicks/1)", Flow("A", "B", "clicks/1")),
+        ("from:A/to:B;connector=clicks%2F1", Flow("A", "B", "clicks/1")),
     ],
 )
 def test_a_flow_is_named_as_in_settings_or_as_in_urls(text: str, flow: Flow) -> None:
     """Both ways to write a flow mean the same; the second needs no quotes."""
     assert read_flow(text) == flow
+    assert read_flow(flow.url_path()) == read_flow(str(flow)) == flow
 
 
 @pytest.mark.parametrize(

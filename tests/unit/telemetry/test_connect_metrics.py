@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE
-from mm2py.model.flow import TopicPartition
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.state import FlowState, FlowView, PartitionView, TaskState, TaskView
 from mm2py.telemetry.events import RecordLeftOut
 from mm2py.telemetry.journal import EventLog
@@ -101,3 +101,17 @@ def test_connectors_are_assigned_to_the_owner_of_a_flow() -> None:
     ]
 
     assert found == [[3, 4], [0, 2]]
+
+
+def test_further_source_connectors_of_a_pair_have_series_of_their_own() -> None:
+    """Their name is a label of its own, and no two lines of the text are of one series."""
+    metrics, further = Metrics(EventLog(ManualClock())), Flow("A", "B", "clicks")
+    view = mirror_view(*(flow_view([partition_view("orders", 0, 10)], flow) for flow in (FLOW, further)))
+    lines = metrics.exposition(view)[0].decode().splitlines()
+    named = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
+    snapshot = metrics.snapshot(view)["flows"]
+
+    assert len(named) == len(set(named))
+    assert 'mm2py_flow_state{source="A",target="B",source_connector="clicks"}' in named
+    assert list(snapshot) == ["A->B", "A->B (clicks)"]
+    assert snapshot["A->B (clicks)"]["mm2py_flow_state"]["samples"] == snapshot["A->B"]["mm2py_flow_state"]["samples"]

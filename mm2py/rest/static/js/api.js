@@ -33,8 +33,9 @@ export function basic(name, password) {
 }
 
 export function flowPath(flow, ...rest) {
-  const at = flow.indexOf("->");
-  const parts = [`from:${encodeURIComponent(flow.slice(0, at))}`, `to:${encodeURIComponent(flow.slice(at + 2))}`];
+  // A further source connector of a pair is written A->B (NAME).
+  const [, source, target, connector] = /^(.+?)->(.+?)(?: \((.+)\))?$/s.exec(flow).map((part) => encodeURIComponent(part ?? ""));
+  const parts = [`from:${source}`, connector ? `to:${target};connector=${connector}` : `to:${target}`];
   return [...parts, ...rest.map(encodeURIComponent)].join("/");
 }
 
