@@ -25,6 +25,7 @@ from mm2py.config.providers import Stamps
 from mm2py.config.settings import FlowSettings, MirrorSettings
 from mm2py.connectors.known_clusters import KnownClusters
 from mm2py.connectors.measures import FlowMeasures
+from mm2py.connectors.pair import Pairs
 from mm2py.connectors.supervise import supervise
 from mm2py.errors import OverrideConflictError, UnknownConnectorError
 from mm2py.herder.cluster_ids import ClusterIds
@@ -105,7 +106,9 @@ class MirrorMaker:
         self._known_clusters = KnownClusters()
         self._started_ms = clock.wall_ms()
         self._overrides = OverrideControl(settings, self._apply_overrides, clock=clock, events=events, states=worker)
-        self._fleet = Fleet(self._make_runner, self._drain_s, slack_s=_DRAIN_SLACK_S, prepare=self._prepare)
+        self._pairs = pairs = Pairs()
+        drain_s, prepare = self._drain_s, self._prepare
+        self._fleet = Fleet(self._make_runner, drain_s, slack_s=_DRAIN_SLACK_S, prepare=prepare, pairs=pairs)
         self._changes = SettingsChanges(
             settings,
             self._overrides,
@@ -149,6 +152,7 @@ class MirrorMaker:
             before_takeover=partial(self._before_takeover, settings),
             on_clusters=partial(self._cluster_ids.learn, settings.flow),
             known=self._known_clusters,
+            pairs=self._pairs,
         )
         stored = self._overrides.stored(settings.flow)
         # What is known already, a former runner of the flow has reported.

@@ -2,7 +2,8 @@
 The settings that a worker of Kafka Connect and its connectors come to.
 
 Each connector is read and judged by itself, as Connect does it, with the worker's file and nothing else. Then those of
-a pair become one flow: they share a group of nodes, and where records went is known to all of them.
+a pair become one flow: they share a group of nodes, and where records went is known to all of them. Each further source
+connector of a pair is a flow of its own.
 """
 
 from __future__ import annotations
@@ -48,11 +49,20 @@ class Part:
 
     connector: Connector
     settings: MirrorSettings
+    #: Whether it is a source connector beside the first one of its pair.
+    is_further: bool = False
+
+    @property
+    def place(self) -> Flow:
+        """The flow that it is of."""
+        pair = self.connector.flow
+        return attrs.evolve(pair, connector=self.connector.name) if self.is_further else pair
 
     @property
     def flow(self) -> FlowSettings | None:
-        """Its flow, None if it is switched off."""
-        return next(iter(self.settings.flows), None)
+        """The settings of its flow, None if it is switched off."""
+        found = next(iter(self.settings.flows), None)
+        return found.as_flow(self.place) if found is not None and self.is_further else found
 
     @property
     def config(self) -> ConnectorConfig | None:
@@ -68,7 +78,8 @@ def standalone_settings(
     files = named_files(worker_file, *connector_files)
     worker, *others = read_files(worker_file, *connector_files)
     found = [classify(file) for file in others if not file.problems]
-    connectors = [one for one in found if isinstance(one, Connector)]
+    ours = (one for one in found if isinstance(one, Connector))
+    connectors = [attrs.evolve(one, order=place) for place, one in enumerate(ours)]
     refused = _Refused([problem for file in others for problem in file.problems])
     refused.problems += [one for one in found if isinstance(one, Problem)]
     alone = refused.tried(partial(worker_settings, worker, files, overrides))
@@ -122,10 +133,33 @@ def _of_flow(lines: _Lines, flow: Flow, connectors: Iterable[Connector]) -> dict
 
 
 def _of_part(lines: _Lines, part: Part) -> dict[str, str]:
-    """Return those of *lines*, set for its flow, that the connector reads first, and those of clusters."""
-    own = f"{part.connector.flow}."
+    """Return those of *lines*, set for its flow, that the connector reads first, as set for its pair, and those of
+    clusters.
+    """
+    own, pair = f"{part.place}.", f"{part.connector.flow}."
     mine = {key: reader_of(key.removeprefix(own)) == part.connector.group for key in lines if key.startswith(own)}
-    return {key: text for key, text in lines.items() if mine.get(key, "->" not in key)}
+    return {
+        pair + key.removeprefix(own) if key in mine else key: text
+        for key, text in lines.items()
+        if mine.get(key, "->" not in key)
+    }
+
+
+def placed(parts: Iterable[Part]) -> list[Part]:
+    """Return *parts* by their classes, as they are beside each other: of a pair's source connectors the first one is in
+    front, and the others are further ones.
+    """
+
+    def rank(part: Part) -> tuple[int, int, str]:
+        one = part.connector
+        return (one.rank, one.order, one.name) if one.kind is ConnectorClass.SOURCE else (one.rank, 0, "")
+
+    pairs, found = set[Flow](), list[Part]()
+    for part in sorted(parts, key=rank):
+        is_source, pair = part.connector.kind is ConnectorClass.SOURCE, part.connector.flow
+        found.append(attrs.evolve(part, is_further=is_source and pair in pairs))
+        pairs |= {pair} if is_source else set()
+    return found
 
 
 def combined(
@@ -141,10 +175,10 @@ def combined(
 
     Notes come in the order of *files*. With the name of a worker's *group*, each flow has a group of its own.
     """
-    parts = sorted(parts, key=lambda part: part.connector.rank)
+    parts = placed(parts)
     of_flows: dict[Flow, list[Part]] = {}
     for part in parts:
-        of_flows.setdefault(part.connector.flow, []).append(part)
+        of_flows.setdefault(part.place, []).append(part)
     of = partial(_flow, group=group, is_distributed=is_distributed)
     flows = {flow: found for flow, its in of_flows.items() if (found := of(flow, its)) is not None}
     clusters = {alias: end for part in parts for alias, end in part.settings.clusters.items()}
@@ -198,20 +232,24 @@ def _flow(flow: Flow, parts: Sequence[Part], *, group: str, is_distributed: bool
     if lead is None:
         return None
     source = lead.source_connector if SOURCE in found else attrs.evolve(lead.source_connector, is_enabled=False)
-    if is_distributed and parts[0].connector.kind is ConnectorClass.SOURCE:
-        source = attrs.evolve(source, name=parts[0].connector.name)
+    if (first := parts[0].connector).kind is ConnectorClass.SOURCE:
+        source = attrs.evolve(source, name=first.name if is_distributed else source.name, order=first.order)
     checkpoint = found.get(CHECKPOINT, lead).checkpoint_connector
     beats = found.get(HEARTBEAT, lead).heartbeat_connector
     if not (source.is_enabled or checkpoint.is_run or beats.is_emitted):
         return None
     names = {part.connector.group: part.connector.name for part in parts}
     worker = of_connectors(lead.worker, group, flow, names) if group else lead.worker
+    if flow.connector and not group:
+        worker = of_process(worker, flow.connector)
+    elif checkpoint.is_run and not (is_distributed or source.is_enabled):
+        worker = of_process(worker, names[CHECKPOINT])
     return attrs.evolve(
         lead,
         source_connector=source,
         checkpoint_connector=attrs.evolve(checkpoint, transforms=source.transforms),
         heartbeat_connector=beats,
-        worker=worker if is_distributed or source.is_enabled or not checkpoint.is_run else of_process(worker, names),
+        worker=worker,
         named_again=tuple(_named_again(lead, parts)),
     )
 
@@ -238,7 +276,11 @@ def _effective(flow: Flow, parts: Sequence[Part]) -> Iterator[Effective]:
     connector has otherwise.
     """
     rows = {
-        part.connector.group: {row.key: row for row in part.settings.effective if row.owner == str(flow)}
+        part.connector.group: {
+            row.key: attrs.evolve(row, owner=str(flow))
+            for row in part.settings.effective
+            if row.owner == str(part.connector.flow)
+        }
         for part in parts
         if part.flow is not None
     }
@@ -267,7 +309,7 @@ def _notes(worker: MirrorSettings, parts: Sequence[Part], files: Sequence[str]) 
 
 def _note_naming(parts: Sequence[Part]) -> Iterator[Problem]:
     """Note checkpoints of other remote topics than those that the source connector makes."""
-    sources = {part.connector.flow: part for part in parts if part.connector.group == SOURCE}
+    sources = {part.place: part for part in parts if part.connector.group == SOURCE}
     for part in parts:
         source = sources.get(part.connector.flow)
         if part.connector.group != CHECKPOINT or source is None or source.config is None or part.config is None:

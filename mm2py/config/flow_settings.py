@@ -54,6 +54,16 @@ class FlowSettings:
             HEARTBEAT: self.heartbeat_connector,
         }[connector]
 
+    def as_flow(self, flow: Flow) -> FlowSettings:
+        """Return the same as settings of *flow*, another one of its pair."""
+        return attrs.evolve(
+            self,
+            flow=flow,
+            source_connector=attrs.evolve(self.source_connector, flow=flow),
+            checkpoint_connector=attrs.evolve(self.checkpoint_connector, flow=flow),
+            heartbeat_connector=attrs.evolve(self.heartbeat_connector, flow=flow),
+        )
+
     @property
     def group_id(self) -> str:
         """The group at the target that the flow's node joins."""

@@ -117,6 +117,8 @@ class MirrorSourceConfig(ConnectorConfig):
     transforms: FlowTransforms
     #: The name under which its positions are stored.
     name: str = SOURCE
+    #: Where it comes among the source connectors of its pair: the first one keeps what several of them would copy.
+    order: int = 0
 
 
 def source_config(of: FlowReader, shared: ConnectorConfig, transforms: FlowTransforms) -> MirrorSourceConfig:

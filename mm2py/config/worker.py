@@ -77,7 +77,7 @@ def of_connectors(config: WorkerConfig, group: str, flow: Flow, names: Mapping[s
     Each flow has a group of its own, whatever other flows the worker has: they come and go. Its transactional ids are
     those of Java's tasks (KIP-618), which may have their permissions, and are kept out.
     """
-    own = f"{group}-{flow.source}"
+    own = f"{group}-{flow.source}" + (f":{flow.connector}" if flow.connector else "")
     return attrs.evolve(
         config,
         group_id=own,
@@ -86,15 +86,14 @@ def of_connectors(config: WorkerConfig, group: str, flow: Flow, names: Mapping[s
     )
 
 
-def of_process(config: WorkerConfig, names: Mapping[str, str]) -> WorkerConfig:
+def of_process(config: WorkerConfig, connector: str) -> WorkerConfig:
     """
-    Return the *config* of a standalone worker for a flow without a source connector. Its connectors have *names*, by
-    their classes.
+    Return the *config* of a standalone worker for a *connector* that is not of its pair's own group.
 
-    The flow's own group is that of the nodes that copy, in another process: a checkpoint connector by itself is none of
-    them, and has a group and an id of its own.
+    That is the group of the nodes that copy with the pair's first source connector. A further one, and a checkpoint
+    connector by itself, whose pair another process copies, have a group and ids of their own.
     """
-    own = f"{config.group_id}-{names[CHECKPOINT]}"
+    own = f"{config.group_id}-{connector}"
     return attrs.evolve(config, group_id=own, task_ids=f"{own}-{SOURCE}", owner_id=f"connect-cluster-{own}")
 
 

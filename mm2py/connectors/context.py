@@ -15,6 +15,7 @@ from mm2py.config.heartbeat import MirrorHeartbeatConfig
 from mm2py.config.source import MirrorSourceConfig
 from mm2py.config.worker import WorkerConfig
 from mm2py.connectors.control_writers import ControlWriters
+from mm2py.connectors.pair import Pairs
 from mm2py.connectors.reach import Reach
 from mm2py.connectors.supervise import supervise
 from mm2py.core.herder.sharing import flow_tasks
@@ -49,6 +50,8 @@ class FlowContext(Generic[C_co]):
     )
     #: Gets the ids of the source's and of the target's cluster once they are reached; raises if they must not be used.
     on_clusters: Callable[[str | None, str | None], None] = lambda _source, _target: None
+    #: The source connectors of all pairs.
+    pairs: Pairs = attrs.field(factory=Pairs)
     #: What is written on the target by; one for all lives.
     writers: ControlWriters = attrs.field(
         default=attrs.Factory(
@@ -79,6 +82,7 @@ def flow_context(
     events: EventLog,
     jitter: Callable[[], float],
     on_clusters: Callable[[str | None, str | None], None] = lambda _source, _target: None,
+    pairs: Pairs | None = None,
 ) -> HerderContext:
     """Return what the herder of a flow with these *settings* passes around, for all lives of its connectors."""
     return FlowContext(
@@ -92,6 +96,7 @@ def flow_context(
         events=events,
         jitter=jitter,
         on_clusters=on_clusters,
+        pairs=pairs or Pairs(),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from mm2py.config.connectors import Part, combined, read_part, worker_settings
+from mm2py.config.connectors import Part, combined, placed, read_part, worker_settings
 from mm2py.config.importers.distributed import parsed
 from mm2py.config.importers.lines import ParsedFile
 from mm2py.config.importers.standalone import Connector, classify, judge_beside
@@ -22,12 +22,11 @@ from mm2py.config.providers import Stamp
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem
 from mm2py.connectors.plugins import unusable_classes
 from mm2py.herder.replication_loops import judged
-from mm2py.model.connector_offset import HEARTBEAT
+from mm2py.model.connector_offset import HEARTBEAT, SOURCE
 from mm2py.model.flow import Flow
 from mm2py.model.herder.connector_configs import StoredConnector
 
 
-Configs = Mapping[str, Mapping[str, str]]
 Connectors = Mapping[str, StoredConnector]
 
 _ALIAS: Final = "source.cluster.alias"
@@ -77,16 +76,20 @@ class Composition:
     idle: Mapping[str, Idle] = attrs.field(factory=dict)
 
 
-def compose(path: Path, worker: ParsedFile, configs: Configs, *, is_strict: bool = False) -> Composition:
-    """Return the settings with all of *configs* that fit; where some contradict each other, earlier ones count. Raise
+def compose(path: Path, worker: ParsedFile, connectors: Connectors, *, is_strict: bool = False) -> Composition:
+    """Return the settings with all *connectors* that fit; where some contradict each other, earlier ones count. Raise
     ConfigError if the worker's file is invalid by itself.
     """
     alone = worker_settings(worker, {worker.name: path}, is_distributed=True)
     if alone.notes and is_strict:
         raise ConfigError(alone.notes)
-    found = {name: classify(parsed(name, config)) for name, config in configs.items()}
-    idle = {name: _unusable(configs[name], one) for name, one in found.items() if isinstance(one, Problem)}
-    ours = [one for one in found.values() if isinstance(one, Connector)]
+    found = {name: classify(parsed(name, one.config)) for name, one in connectors.items()}
+    idle = {name: _unusable(connectors[name].config, one) for name, one in found.items() if isinstance(one, Problem)}
+    ours = [
+        attrs.evolve(one, order=connectors[name].created_ms)
+        for name, one in found.items()
+        if isinstance(one, Connector)
+    ]
     parts, awaited = list[Part](), dict[Path, Stamp]()
     for one in sorted(ours, key=lambda one: one.rank):
         try:
@@ -104,7 +107,7 @@ def compose(path: Path, worker: ParsedFile, configs: Configs, *, is_strict: bool
     settings, accepted = _without_loops(
         partial(combined, alone, group=group, is_distributed=True), fitting, idle, is_strict=is_strict
     )
-    places = {it.connector.name: Place(it.connector.flow, it.connector.group) for it in accepted}
+    places = {it.connector.name: Place(it.place, it.connector.group) for it in placed(accepted)}
     flows_alone = {part.connector.name: part.flow for part in parts if part.flow is not None}
     return Composition(attrs.evolve(settings, provided={**awaited, **settings.provided}), places, flows_alone, idle)
 
@@ -158,6 +161,21 @@ def _without_loops(
 def _unusable(config: Mapping[str, str], problem: Problem) -> Idle:
     is_foreign = problem.key == "connector.class" and bool(config.get("connector.class", "").strip())
     return Idle(Idleness.FOREIGN if is_foreign else Idleness.INVALID, (problem,))
+
+
+def created_ms(name: str, config: Mapping[str, str], connectors: Connectors, now_ms: int) -> int:
+    """Return when a connector that is stored now among *connectors* counts as created: see `StoredConnector`."""
+    pair, known = _pair_copied(name, config), connectors.get(name)
+    if known is not None and _pair_copied(name, known.config) == pair:
+        return known.created_ms
+    others = (_pair_copied(other, one.config) for other, one in connectors.items() if other != name)
+    return now_ms if pair is not None and pair in others else 0
+
+
+def _pair_copied(name: str, config: Mapping[str, str]) -> Flow | None:
+    """Return the pair of which a connector copies topics."""
+    found = classify(parsed(name, config))
+    return found.flow if isinstance(found, Connector) and found.group == SOURCE else None
 
 
 Composed = Callable[[Connectors], Composition]

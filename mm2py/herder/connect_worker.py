@@ -24,7 +24,7 @@ from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Pro
 from mm2py.connectors.supervise import supervise
 from mm2py.core.herder.overrides import SOURCE
 from mm2py.errors import OverrideConflictError, UnknownConnectorError
-from mm2py.herder.composition import Composition, Configs, Place, compose, own_problems
+from mm2py.herder.composition import Composition, Place, compose, created_ms, own_problems
 from mm2py.herder.takeover import take_over_from_mirus, take_over_positions
 from mm2py.herder.worker_membership import WorkerMembership
 from mm2py.model.endpoint import ClusterEndpoint
@@ -87,7 +87,7 @@ class ConnectWorker:
         self._hooks: Hooks | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changing = asyncio.Lock()
-        self._configs: Configs = {}
+        self._configs: Mapping[str, Mapping[str, str]] = {}
         #: Connectors that have their positions, each of a flow; whether nodes may still write elsewhere where they are.
         self._settled: dict[tuple[Flow, str], bool] = {}
         #: The file as it was last read, of the same worker.
@@ -143,8 +143,7 @@ class ConnectWorker:
 
     def composed(self, connectors: Mapping[str, StoredConnector]) -> Composition:
         """Return what *connectors* come to beside the worker's file."""
-        configs = {name: one.config for name, one in connectors.items()}
-        return compose(self._path, self._worker, configs, is_strict=self._is_strict)
+        return compose(self._path, self._worker, connectors, is_strict=self._is_strict)
 
     async def run(self, hooks: Hooks) -> None:
         """Follow the config topic until cancelled."""
@@ -250,7 +249,7 @@ class ConnectWorker:
         problems += await self.check(name, given)
         if problems:
             raise ConfigError(tuple(problems))
-        return config_record(name, given)
+        return config_record(name, given, created_ms(name, given, self.store.connectors, now_ms=self._clock.wall_ms()))
 
     async def delete(self, name: str, *, by: str) -> None:
         """Remove a connector; its offsets stay. Raise UnknownConnectorError, ConnectorsNotStoredError."""
@@ -369,4 +368,4 @@ async def read_worker_settings(path: Path, clock: Clock) -> Composition:
         if cluster.partitions_of(topic):
             for record in await TopicLog(cluster, topic).read_all():
                 stored.take(record.key, record.value)
-    return compose(path, worker, {name: one.config for name, one in stored.connectors.items()})
+    return compose(path, worker, stored.connectors)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from mm2py.config.settings import FlowSettings
+from mm2py.connectors.pair import PairedSource, Pairs
 from mm2py.core.herder.reload import FlowChanges
 from mm2py.herder.runner import FlowRunner
 from mm2py.herder.sharing import FlowSharing
@@ -25,7 +26,7 @@ _PART_S = 4.0
 class Fleet:
     """The running flows of one node, by name. *make* creates a runner, and *prepare* applies its overrides before it
     runs, and returns its settings. *drain_s* returns how long the epochs of a flow may take to end, *slack_s* is what
-    its drain may take beyond that.
+    its drain may take beyond that. By *pairs* the flows know of each other.
     """
 
     def __init__(
@@ -35,9 +36,11 @@ class Fleet:
         *,
         slack_s: float,
         prepare: Callable[[FlowRunner], Coroutine[Any, Any, FlowSettings]],
+        pairs: Pairs,
     ) -> None:
         self._make = make
         self._prepare = prepare
+        self._pairs = pairs
         self._drain_s = drain_s
         self._slack_s = slack_s
         self._runners: dict[Flow, FlowRunner] = {}
@@ -85,13 +88,20 @@ class Fleet:
         self._introduce()
 
     def _introduce(self) -> None:
-        """Connect each flow with the one in the other direction, for reverse translation."""
+        """Have flows know which source connectors there are: what this node runs it knows best."""
+        here = [
+            PairedSource(runner.settings.source_connector, runner.live_translations)
+            for runner in self._runners.values()
+        ]
+        elsewhere = [
+            PairedSource(settings.source_connector)
+            for flow, settings in self._elsewhere.items()
+            if flow not in self._runners
+        ]
+        changed = self._pairs.know((*here, *elsewhere))
         for flow, runner in self._runners.items():
-            other = Flow(flow.target, flow.source)
-            back = self._runners.get(other)
-            settings = self._elsewhere.get(other) if back is None else back.settings
-            runner.reverse.config = None if settings is None else settings.source_connector
-            runner.reverse.live = _nothing if back is None else back.live_translations
+            if flow.pair in changed and self._pairs.beside(flow):
+                runner.look_for_topics()
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Start flows that are not running yet."""
@@ -180,7 +190,3 @@ class Fleet:
             if not self._is_changing and all(runner.is_over for runner in purpose):
                 return
             await self._news.wait()
-
-
-def _nothing() -> None:
-    return

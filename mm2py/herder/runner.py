@@ -5,7 +5,7 @@ group first, because checkpoints depend on what it copied last; the checkpoint g
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 
 import attrs
@@ -17,11 +17,12 @@ from mm2py.connectors.context import CheckpointContext, HerderContext, SourceCon
 from mm2py.connectors.heartbeat import HeartbeatGroup
 from mm2py.connectors.known_clusters import KnownClusters
 from mm2py.connectors.measures import FlowMeasures
-from mm2py.connectors.offsets.offset_sync_store import OffsetSyncStore
+from mm2py.connectors.offsets.offset_sync_store import OfConnector, OffsetSyncStore
 from mm2py.connectors.offsets.offset_syncs import OffsetSyncs
-from mm2py.connectors.offsets.reverse import ReverseFlow
+from mm2py.connectors.offsets.reverse import ReversePair
 from mm2py.connectors.offsets.stored_translations import StoredRuns, StoredSyncs
 from mm2py.connectors.offsets.translations import Translations
+from mm2py.connectors.pair import PairedSource, Pairs
 from mm2py.connectors.plugins import remote_names_of
 from mm2py.connectors.reach import Reach
 from mm2py.connectors.source.broken_history import BrokenHistory
@@ -73,12 +74,13 @@ class FlowRunner:
         before_takeover: Callable[[], Awaitable[None]] | None = None,
         on_clusters: Callable[[str | None, str | None], None] = lambda _source, _target: None,
         known: KnownClusters | None = None,
+        pairs: Pairs | None = None,
     ) -> None:
         """
         Create a runner; *us* returns this node as seen by others that would run the same flow.
 
         *before_takeover*: see `FlowSharing`; *on_clusters*: see `FlowContext`. *known* is what all flows of the node
-        know of their clusters.
+        know of their clusters, and *pairs* which source connectors there are.
         """
         self.settings = settings
         #: Called when the flow is over: see `is_over`.
@@ -94,10 +96,19 @@ class FlowRunner:
         #: What prevents the flow from starting: state, error and hint.
         self._held: tuple[FlowState, str, str] | None = None
         config = settings.source_connector
-        context = flow_context(settings, self.reach, clock=clock, events=events, jitter=jitter, on_clusters=on_clusters)
+        #: What its connectors know of those of its pair, and of the pair in the other direction.
+        self.pairs = pairs or Pairs()
+        context = flow_context(
+            settings,
+            self.reach,
+            clock=clock,
+            events=events,
+            jitter=jitter,
+            on_clusters=on_clusters,
+            pairs=self.pairs,
+        )
         #: The source group fills them, the checkpoint group reads them.
         self._translations = Translations()
-        self.reverse = ReverseFlow(settings.flow, clock)
         #: They outlive this runner, if the daemon keeps them.
         self._measures = measures or FlowMeasures(clock)
         self._measures.is_source_away = lambda: self.reach.is_away(settings.flow.source)
@@ -135,26 +146,34 @@ class FlowRunner:
         return CheckpointGroup(
             config,
             forward=partial(self._offset_syncs, config),
-            way_back=self.reverse.translations,
+            way_back=ReversePair(self.flow, self.pairs, config.clock).translations,
             measures=self._measures,
         )
 
     def _offset_syncs(self, context: CheckpointContext, source: Cluster, target: Cluster) -> OffsetSyncStore:
-        """Return what is known of where the flow's records went."""
-        config, clock = self.settings.source_connector, context.clock
-        if not config.is_enabled:
-            known = partial(StoredSyncs, context.config, source, target, passed_over=context.passed_over, clock=clock)
-            return OffsetSyncStore(self.live_translations, known)
-        read = partial(
-            StoredRuns,
-            config.flow,
-            target,
-            lambda: remote_names_of(config),
-            topic=config.offset_storage.topic,
-            connector=config.name,
-            clock=clock,
-        )
-        return OffsetSyncStore(self.live_translations, read)
+        """Return what is known of where the pair's records went."""
+        own, clock = self.settings.source_connector, context.clock
+        syncs = partial(StoredSyncs, context.config, source, target, passed_over=context.passed_over, clock=clock)
+
+        def runs(one: PairedSource) -> StoredRuns:
+            config = one.config
+            names, topic = partial(remote_names_of, config), config.offset_storage.topic
+            return StoredRuns(config.flow, target, names, topic=topic, connector=config.name, clock=clock)
+
+        def connectors() -> dict[Hashable, OfConnector]:
+            beside = self.pairs.beside(self.flow)
+            sources = [PairedSource(own, self.live_translations), *beside] if own.is_enabled else beside
+            found: dict[Hashable, OfConnector] = {
+                (one.flow, one.config.name): OfConnector(one.live, partial(runs, one)) for one in sources
+            }
+            return found or {None: OfConnector(self.live_translations, syncs)}
+
+        return OffsetSyncStore(connectors)
+
+    def look_for_topics(self) -> None:
+        """Look for topics at once: another source connector of the pair may have left some, or want them."""
+        if self._source is not None:
+            self._source.refresh()
 
     def live_translations(self) -> Translations | None:
         """Return the translations in memory; None while they do not count, because this node does not follow all that

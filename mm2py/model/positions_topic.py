@@ -45,14 +45,32 @@ def decode_stored(record: Kept, connector: str = MIRROR_SOURCE) -> tuple[str, St
     return chunk or decode_position(record.key, record.value, record.headers, connector)
 
 
-@functools.lru_cache(maxsize=_KEYS_KEPT)
+@attrs.frozen
+class Subject:
+    """What a record is about: a partition of a source cluster, as a connector keeps it."""
+
+    connector: str
+    cluster: str
+    source: TopicPartition
+    #: Whether it is a part of the index of where records went.
+    is_chunk: bool
+
+
 def owner_of(key: bytes | None) -> tuple[str, str] | None:
     """Return the connector that keeps a record, and its source cluster; None if the *key* is no MirrorMaker's."""
+    subject = subject_of(key)
+    return None if subject is None else (subject.connector, subject.cluster)
+
+
+@functools.lru_cache(maxsize=_KEYS_KEPT)
+def subject_of(key: bytes | None) -> Subject | None:
+    """Return what a record with this *key* is about; None if it is no MirrorMaker's."""
     try:
         match read_json(key or b""):
-            case [str(name), {"cluster": str(cluster), "partition": int(), "topic": str(), **more}]:
+            case [str(name), {"cluster": str(cluster), "partition": int(partition), "topic": str(topic), **more}]:
                 is_chunk = name == OWNER and "kind" in more
-                return str(more.get("connector", MIRROR_SOURCE)) if is_chunk else name, cluster
+                owner = str(more.get("connector", MIRROR_SOURCE)) if is_chunk else name
+                return Subject(owner, cluster, TopicPartition(topic, partition), is_chunk)
             case _:
                 return None
     except ValueError:
@@ -80,6 +98,8 @@ class PositionsTopic:
         self.claims: dict[TopicPartition, Position] = {}
         self.chunks: dict[tuple[TopicPartition, int], KeptChunk] = {}
         self._removed: set[TopicPartition] = set()
+        #: Of which partitions other connectors have positions, by their names.
+        self.of_others: dict[str, set[TopicPartition]] = {}
 
     def take(self, record: Kept) -> Stored | UnreadableRecord | None:
         """Take a record, and return what it says; None where that is about something else."""
@@ -98,7 +118,15 @@ class PositionsTopic:
                 return source
             case UnreadableRecord() as unreadable:
                 return unreadable
+            case None:
+                self._take_from_others(record)
         return None
+
+    def _take_from_others(self, record: Kept) -> None:
+        match subject_of(record.key):
+            case Subject(connector, self.cluster, source, False) if connector != self.connector:
+                known = self.of_others.setdefault(connector, set())
+                known.discard(source) if record.value is None else known.add(source)
 
     def stamp(self, source: TopicPartition, written_ms: int | None, known: Position | None = None) -> None:
         """Note when the position of *source* was written. One that is *known* has its parts in memory once."""

@@ -286,5 +286,5 @@ def _contents(connectors: Mapping[str, StoredConnector]) -> list[KeyValue]:
     return [
         record
         for name, one in connectors.items()
-        for record in (state_record(name, one.wanted), config_record(name, one.config))
+        for record in (state_record(name, one.wanted), config_record(name, one.config, one.created_ms))
     ]

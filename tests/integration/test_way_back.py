@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mm2py.config.settings import FlowSettings, load_settings
+from mm2py.connectors.pair import PairedSource
 from mm2py.core.herder import overrides as verbs
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import Flow, TopicPartition
@@ -89,7 +90,8 @@ async def test_a_group_comes_back_by_what_another_node_keeps(
         if routed == "{}":
             spare = await others.enter_async_context(running_flow(settings[Flow("A", "B")], tmp_path, us=OTHER))
             await eventually(lambda: spare.runner.view().state is FlowState.STANDBY, within_s=20, what="it stands by")
-            back.runner.reverse.live = spare.runner.live_translations
+            other = settings[Flow("A", "B")].source_connector
+            back.runner.pairs.know([PairedSource(other, spare.runner.live_translations)])
         await eventually(lambda: back.events.of(FlowStarted), within_s=60, what="the flow home runs")
         async with member(target, group, remote.topic) as consumer:
 

@@ -94,6 +94,48 @@ async def two_sources_of_a_pair(stage: Stage) -> Any:
     return {"statuses": statuses, "A.orders": stage.count("B", "A.orders"), "A.clicks": stage.count("B", "A.clicks")}
 
 
+async def two_sources_that_meet(stage: Stage) -> Any:
+    """A second one selects what the first one has; then the first one is deleted. Two nodes, one of which dies."""
+    for topic in ("orders", "clicks"):
+        stage.produce(topic, COUNT)
+        stage.commit("A", "g", topic, COUNT // 2)
+    stage.produce("heartbeats", 3)
+    for node in ("n0", "n1"):
+        stage.worker(node, "B")
+    beats = {"heartbeats.replication.enabled": "true"}
+    statuses = [await stage.put("n0", "orders", _source(stage, "orders") | beats)]
+    assert await stage.until(lambda: stage.count("B", "A.orders") == COUNT)
+    statuses += [await stage.put("n1", "all", _source(stage, ".*") | beats)]
+    statuses += [await stage.put("n0", "checks", _checkpoint(stage, topics=".*", groups="g"))]
+
+    async def carried(topic: str, offset: int) -> bool:
+        stage.commit("A", "g", topic, offset)
+        return await stage.until(lambda: stage.committed("B", "g", f"A.{topic}") == offset)
+
+    assert await stage.until(lambda: stage.count("B", "A.clicks") == COUNT)
+    found: dict[str, Any] = {
+        "statuses": statuses,
+        "carried": [await carried(it, COUNT // 2) for it in ("orders", "clicks")],
+    }
+    found["flows"] = [flow["flow"] for flow in (await stage.ask("n0", "GET", "/status")).body["flows"]]
+    topics = (await stage.ask("n0", "GET", "/from:A/to:B;connector=all/topics")).body["topics"]
+    found["topics"] = {topic["topic"]: topic["last_error"] for topic in topics}
+    found["states"] = [await stage.state("n0", name) for name in ("orders", "all", "checks")]
+    stage.nodes["n0"].kill()
+    stage.produce("orders", 5)
+    stage.produce("clicks", 5)
+    assert await stage.until(
+        lambda: stage.count("B", "A.orders") == COUNT + 5 and stage.count("B", "A.clicks") == COUNT + 5
+    )
+    found["deleted"] = (await stage.ask("n1", "DELETE", "/connectors/orders")).status
+    stage.produce("orders", 5)
+    await stage.until(lambda: (stage.count("B", "A.orders") or 0) >= COUNT + 10)
+    await asyncio.sleep(_LONG_S)
+    found["carried by the second"] = [await carried(it, COUNT + 3) for it in ("orders", "clicks")]
+    found["counts"] = [stage.count("B", "A.orders"), stage.count("B", "A.clicks")]
+    return found
+
+
 async def two_targets_of_a_worker(stage: Stage) -> Any:
     """A connector's own producer writes to another cluster than the worker's."""
     stage.produce("orders", COUNT)
@@ -263,6 +305,7 @@ STORIES: dict[str, Story] = {
         names_routed_after_the_policy,
         checkpoints_of_fewer_topics,
         two_sources_of_a_pair,
+        two_sources_that_meet,
         two_targets_of_a_worker,
         checkpoints_in_another_worker,
         checkpoints_with_and_without_a_source_connector,

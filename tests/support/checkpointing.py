@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
 import attrs
@@ -11,7 +11,9 @@ import attrs
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings
 from mm2py.connectors.checkpoint.group import CheckpointGroup
-from mm2py.connectors.offsets.translations import CopiedTopics
+from mm2py.connectors.offsets.offset_sync_store import OfConnector, OffsetSyncStore
+from mm2py.connectors.offsets.stored_translations import StoredTranslations
+from mm2py.connectors.offsets.translations import CopiedTopics, Translations
 from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
 from mm2py.model.checkpoint import Checkpoint, MalformedCheckpointError, decode_checkpoint
 from mm2py.model.flow import TopicPartition
@@ -58,6 +60,11 @@ class Shift:
 
 
 NOTHING = Shift({})
+
+
+def store_of(live: Callable[[], Translations | None], read: Callable[[], StoredTranslations]) -> OffsetSyncStore:
+    """Return what is known of a pair with one source connector."""
+    return OffsetSyncStore(lambda: {"the only one": OfConnector(live, read)})
 
 
 @attrs.define

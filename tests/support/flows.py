@@ -15,6 +15,7 @@ import attrs
 
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings, load_settings
+from mm2py.connectors.pair import PairedSource
 from mm2py.herder.runner import FlowRunner
 from mm2py.herder.this_node import this_node
 from mm2py.model.epoch import EpochOutcome, EpochPlan
@@ -144,7 +145,7 @@ async def running_flow(
     node = (lambda: us) if us is not None else this_node
     runner = FlowRunner(settings, copying, clock=clock, events=events, jitter=lambda: 0.5, us=node)
     runner.requests.apply(overrides)
-    runner.reverse.config = None if other_way is None else other_way.source_connector
+    runner.pairs.know([PairedSource(other.source_connector) for other in (other_way,) if other is not None])
     try:
         async with asyncio.TaskGroup() as group:
             running = RunningFlow(runner, events, group.create_task(runner.run(), name=str(settings.flow)))

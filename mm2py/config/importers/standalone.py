@@ -74,6 +74,8 @@ class Connector:
     file: ParsedFile
     kind: ConnectorClass
     flow: Flow
+    #: Where it comes among the source connectors of its pair.
+    order: int = 0
 
     @property
     def group(self) -> str:
@@ -346,7 +348,7 @@ def judge_beside(connectors: Sequence[Connector]) -> Iterator[Problem]:
     first: dict[tuple[Flow, str], Connector] = {}
     for connector in connectors:
         before = first.setdefault((connector.flow, connector.group), connector)
-        if before is not connector:
+        if before is not connector and {before.kind, connector.kind} != {ConnectorClass.SOURCE}:
             line = connector.file.entries["connector.class"]
             message = f"{connector.flow} has a {connector.kind.value} already ({before.file.name})"
             yield Problem(line.where, line.key, message, "give each a source.cluster.alias, or make one file of both")

@@ -105,6 +105,15 @@ class Translations:
         """Return the source partition of a *remote* one, None for one that the flow does not write."""
         return self._source_of.get(remote)
 
+    def knows(self, source: TopicPartition) -> bool:
+        """Whether anything is known of a *source* partition."""
+        return source in self._known
+
+    def covered_to(self, source: TopicPartition) -> int:
+        """Return up to which upstream offset it is known where records of a partition went; -1 if not at all."""
+        known = self._known.get(source)
+        return -1 if known is None or known.index is None else known.index.covered_to
+
     def topics_of(self, source: TopicPartition) -> CopiedTopics:
         """Return of which topics the translations of a *source* partition are."""
         known = self._known.get(source)

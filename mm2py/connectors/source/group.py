@@ -228,6 +228,7 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         )
         topics.on_missing = tasks.doubts.miss
         topics.positions = lambda: positions.known
+        topics.of_others = lambda: positions.of_others
         tasks.doubts.break_listeners.append(shared.begin_again)
         positions.is_copied_here = lambda it: it in tasks.ledger.states and not tasks.ledger.is_new(it)
         positions.is_kept_here = shared.is_kept_here

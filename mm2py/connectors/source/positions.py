@@ -112,6 +112,11 @@ class Positions:
         #: An unused producer id: it is unknown whether the topic has it.
         self._spare: ProducerMark | None = None
 
+    @property
+    def of_others(self) -> Mapping[str, Collection[TopicPartition]]:
+        """Of which partitions the topic has positions of other connectors, by their names, as far as it was read."""
+        return self._stored.of_others
+
     async def read(self) -> Mapping[TopicPartition, Position]:
         """Read the topic; create it if it is missing."""
         config = self._config

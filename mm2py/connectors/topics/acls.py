@@ -38,6 +38,7 @@ class AclSync(BackgroundLoop):
     def __init__(self, context: SourceContext, source: Cluster, target: Cluster, memory: SyncedMemory) -> None:
         config = context.config
         self._config = config
+        self._pairs = context.pairs
         self._reach = context.reach
         self._clock = context.clock
         self._events = context.events
@@ -112,10 +113,13 @@ class AclSync(BackgroundLoop):
             ).is_replicated
 
         with_prefixed = config.topic_sync.acls_prefixed
+        # The topic of what was set is one for all source connectors of the pair.
+        others = [remote_names_of(one.config) for one in self._pairs.beside(config.flow)]
         left, wanted, upstream = iter(source), set[TopicAcl](), set[TopicAcl]()
         while some := list(itertools.islice(left, _ACLS_A_TURN)):
             wanted |= mirrored_acls(some, is_mirrored, name_remote, with_prefixed=with_prefixed)
-            upstream |= mirrored_acls(some, lambda _: True, name_remote, with_prefixed=True)
+            for name in (name_remote, *others):
+                upstream |= mirrored_acls(some, lambda _: True, name, with_prefixed=True)
             await self._clock.sleep(0)
         return plan_acls(wanted, upstream, target, self._memory.acls, deletes=config.topic_sync.acls_delete)
 

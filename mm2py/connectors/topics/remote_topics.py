@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import ClassVar
 
 import attrs
 
 from mm2py.connectors.context import SourceContext
-from mm2py.connectors.plugins import policy_of, topic_filter_of, transforms_of
+from mm2py.connectors.pair import PairedSource
+from mm2py.connectors.plugins import policy_of, selected_topics, topic_filter_of, transforms_of
 from mm2py.connectors.supervise import until_set
 from mm2py.connectors.topics.creation import TopicCreation
 from mm2py.connectors.topics.ownership import SyncedMemory
@@ -20,9 +22,11 @@ from mm2py.core.source.due import RemotePartition
 from mm2py.core.topics.topology import (
     NOTHING_COPIED,
     Action,
+    Beside,
     Copied,
     CreateTopic,
     GrowPartitions,
+    NoRemoteNameError,
     Selected,
     copyable,
     missing,
@@ -35,6 +39,7 @@ from mm2py.model.foreign import LONGEST_TOPIC
 from mm2py.model.positions import Position
 from mm2py.model.state import MissingTopic
 from mm2py.model.topic import TopicsView, Unmatched
+from mm2py.policy.plugins import PluginError
 from mm2py.policy.selection import unmatched
 from mm2py.telemetry.events import (
     NoTopicsMatched,
@@ -123,6 +128,7 @@ class Topics:
         self._config = config = context.config
         self._source = source
         self._target = target
+        self._pairs = context.pairs
         self._reach = context.reach
         self._clock = context.clock
         self._events = context.events
@@ -140,6 +146,8 @@ class Topics:
         self._seen: Mapping[str, tuple[str | None, int]] = {}
         #: The positions of topics, which say where each was copied to.
         self.positions: Callable[[], Mapping[TopicPartition, Position]] = dict
+        #: Of which partitions other connectors have positions, by their names.
+        self.of_others: Callable[[], Mapping[str, Collection[TopicPartition]]] = dict
         self._misnamed: Mapping[str, MissingTopic] = {}
         #: What the target refused in the last refresh, with the error codes, by remote topic.
         self._refused: Mapping[str, int] = {}
@@ -277,7 +285,9 @@ class Topics:
         }
         self.latest = attrs.evolve(self.latest, places={**self.latest.places, **places})
 
-    def _selected(self, source: Mapping[str, int], copied: Copied = NOTHING_COPIED) -> Selected:
+    def _selected(
+        self, source: Mapping[str, int], copied: Copied = NOTHING_COPIED, beside: Sequence[Beside] = ()
+    ) -> Selected:
         config = self._config
         return select(
             source,
@@ -288,11 +298,23 @@ class Topics:
             name_remote=self._name_remote,
             name_before=self._name_before,
             copied=copied,
+            beside=beside,
         )
+
+    def _beside(self, source: Mapping[str, int]) -> list[Beside]:
+        """Return what other source connectors of the pair would copy; one without usable names copies nothing."""
+        found, ours = list[Beside](), PairedSource(self._config)
+        for other in self._pairs.beside(ours.flow):
+            holds = frozenset(it.topic for it in self.of_others().get(other.config.name, ()))
+            with suppress(PluginError, NoRemoteNameError):
+                remote_of = selected_topics(other.config, source).remote_of
+                found.append(Beside(other.name, other.rank < ours.rank, remote_of, holds))
+        return found
 
     def _select(self, source: Mapping[str, int], target: TopicsView) -> Selected:
         """Choose what is mirrored; report each topic once whose records would get into a wrong remote topic."""
-        selected = self._selected(source, Copied.of(self.positions().values(), target.topics))
+        copied = Copied.of(self.positions().values(), target.topics)
+        selected = self._selected(source, copied, self._beside(source))
         for topic, refused in selected.refused.items():
             failure = refused.failure
             if failure is not None and self._misnamed.get(topic) != refused:

@@ -97,6 +97,19 @@ NOTHING_COPIED = Copied()
 
 
 @attrs.frozen
+class Beside:
+    """Another source connector of the pair: the remote topic of each topic that it selects, and of which topics it has
+    positions.
+    """
+
+    connector: str
+    #: Whether it comes before ours.
+    is_first: bool
+    remote_of: Mapping[str, str]
+    holds: frozenset[str] = frozenset()
+
+
+@attrs.frozen
 class Selected:
     """What a flow mirrors: remote topic by topic; `refused` are topics whose records would get into a wrong place,
     `named_like_copies` those that the filter selects, but whose names have the source's own alias.
@@ -117,9 +130,10 @@ def select(
     name_remote: Callable[[str], str] | None = None,
     name_before: Callable[[str], str] | None = None,
     copied: Copied = NOTHING_COPIED,
+    beside: Sequence[Beside] = (),
 ) -> Selected:
     """Select the topics that *flow* mirrors and name their remote topics by *name_remote*, or else by the policy alone.
-    *name_before* is how earlier versions named them. See `_judge_names`.
+    *name_before* is how earlier versions named them. See `_judge_names`, and `_judge_beside`.
     """
     by_policy = partial(policy.format_remote_topic, flow.source)
     name_remote = name_remote or by_policy
@@ -137,9 +151,15 @@ def select(
         if not named[topic]:
             raise NoRemoteNameError(topic)
     former = {topic: ((name_before or by_policy)(topic), by_policy(topic)) for topic in copied.unplaced & named.keys()}
+    failures = _judge_names(flow, named, copied, former)
+    for topic, failure in _judge_beside({it: to for it, to in named.items() if it not in failures}, copied, beside):
+        if policy.is_heartbeats_topic(topic):
+            del named[topic]  # any source connector copies it, unless it is told not to: one of them is enough
+        else:
+            failures[topic] = failure
     refused = {
         topic: MissingTopic(topic, named[topic], 0, source_topics[topic], failure, is_refused=True)
-        for topic, failure in _judge_names(flow, named, copied, former).items()
+        for topic, failure in failures.items()
     }
     remote_of = {topic: remote for topic, remote in named.items() if topic not in refused}
     return Selected(remote_of, refused, frozenset(named_like_copies))
@@ -167,6 +187,29 @@ def _judge_names(
                 others = [other for other in topics if other != topic]
                 refused[topic] = _shared(topic, others, remote, keeper)
     return refused
+
+
+def _judge_beside(
+    named: Mapping[str, str], copied: Copied, beside: Iterable[Beside]
+) -> Iterator[tuple[str, PartitionFailure]]:
+    """Refuse topics whose remote one another source connector of the pair writes: the one that copied such a topic
+    until now goes on, or else the first one.
+    """
+    for other in beside:
+        topic_of = {remote: topic for topic, remote in other.remote_of.items()}
+        for topic, remote in named.items():
+            theirs = topic_of.get(remote)
+            if theirs is None:
+                continue
+            holds, is_held = topic in copied.topics, theirs in other.holds
+            if is_held if holds != is_held else other.is_first:
+                yield topic, _written_by(topic, remote, other.connector)
+
+
+def _written_by(topic: str, remote: str, connector: str) -> PartitionFailure:
+    message = f"topic {topic} would go to {remote}, which connector {connector} of the same clusters writes"
+    hint = "exclude it from one of both with topics.exclude, or give them remote topics with other names"
+    return PartitionFailure(message, hint, "ConnectorsMeet")
 
 
 def _elsewhere(topic: str, remote: str, copied: Copied, former: Sequence[str]) -> Iterator[tuple[str, str]]:

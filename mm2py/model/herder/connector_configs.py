@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from mm2py.model.foreign import UnreadableRecord, mapping, read_json, write_json
+from mm2py.model.foreign import INT64_MOST, UnreadableRecord, mapping, read_json, whole, write_json
 from mm2py.model.herder.overrides import Wanted
 
 
@@ -21,6 +21,8 @@ _CONFIG: Final = "connector-"
 _STATE: Final = "target-state-"
 _RESTART: Final = "restart-connector-"
 _LOGGER: Final = "logger-cluster-"
+#: The member of a connector's record that is ours.
+_CREATED: Final = "mm2pyCreatedMs"
 _STATES: Final = {"STARTED": Wanted.RUNNING, "PAUSED": Wanted.PAUSED, "STOPPED": Wanted.STOPPED}
 _NAMES: Final = {wanted: name for name, wanted in _STATES.items()}
 
@@ -33,6 +35,8 @@ class StoredConnector:
 
     config: Mapping[str, str] = attrs.field(repr=False)
     wanted: Wanted = Wanted.RUNNING
+    #: When it was created, 0 for one beside which its pair had no other source connector then.
+    created_ms: int = 0
 
 
 @attrs.frozen
@@ -61,9 +65,11 @@ def logger_record(request: LoggerRequest) -> KeyValue:
     return f"{_LOGGER}{request.name}".encode(), write_json({"level": request.level})
 
 
-def config_record(name: str, config: Mapping[str, str] | None) -> KeyValue:
-    """Return key and value of a connector's config; None removes the connector."""
-    return f"{_CONFIG}{name}".encode(), None if config is None else write_json({"properties": dict(config)})
+def config_record(name: str, config: Mapping[str, str] | None, created_ms: int = 0) -> KeyValue:
+    """Return key and value of a connector's config; None removes the connector. Connect reads its properties alone."""
+    ours = {_CREATED: created_ms} if created_ms else {}
+    value = None if config is None else write_json({"properties": dict(config), **ours})
+    return f"{_CONFIG}{name}".encode(), value
 
 
 def state_record(name: str, wanted: Wanted | None) -> KeyValue:
@@ -87,6 +93,7 @@ class ConnectorsTopic:
 
     def __init__(self) -> None:
         self._configs: dict[str, Mapping[str, str]] = {}
+        self._created: dict[str, int] = {}
         self._states: dict[str, Wanted] = {}
 
     @property
@@ -94,7 +101,8 @@ class ConnectorsTopic:
         """Return the connectors by name, the one that was created first in front."""
         states = self._states
         return {
-            name: StoredConnector(config, states.get(name, Wanted.RUNNING)) for name, config in self._configs.items()
+            name: StoredConnector(config, states.get(name, Wanted.RUNNING), self._created.get(name, 0))
+            for name, config in self._configs.items()
         }
 
     def take(self, key: bytes | None, value: bytes | None) -> str | Request | UnreadableRecord | None:
@@ -120,11 +128,15 @@ class ConnectorsTopic:
     def _take_config(self, name: str, value: bytes | None) -> str:
         if value is None:
             self._configs.pop(name, None)
+            self._created.pop(name, None)
             return name
-        properties = mapping(mapping(read_json(value)).get("properties"), "properties")
+        found = mapping(read_json(value))
+        properties = mapping(found.get("properties"), "properties")
         if strange := [key for key, text in properties.items() if text is not None and not isinstance(text, str)]:
             raise ValueError(f"the value of {strange[0]} is not a string")
+        created_ms = whole(found.get(_CREATED, 0), most=INT64_MOST)
         self._configs[name] = {key: text for key, text in properties.items() if text is not None}
+        self._created[name] = created_ms
         return name
 
     def _take_state(self, name: str, value: bytes | None) -> str:

@@ -12,7 +12,7 @@ from mm2py.config.settings import ConfigError, FlowSettings
 from mm2py.core.herder.reload import restarting_alone
 from mm2py.core.herder.sharing import flow_tasks
 from mm2py.herder import connect_worker
-from mm2py.herder.composition import Composition, Idleness, compose
+from mm2py.herder.composition import Composition, Idleness, compose, created_ms
 from mm2py.herder.connect_worker import ConnectWorker, worker_group
 from mm2py.model.herder.connector_configs import StoredConnector
 from mm2py.telemetry.events import RestartNeeded
@@ -49,7 +49,7 @@ _FOREIGN = {"connector.class": "org.apache.kafka.connect.file.FileStreamSinkConn
 def _composed(folder: Path, connectors: Mapping[str, Mapping[str, str]], worker: Mapping[str, str]) -> Composition:
     path = folder / "worker.properties"
     path.write_text("".join(f"{key} = {value}\n" for key, value in worker.items()))
-    return compose(path, read_worker(path), connectors)
+    return compose(path, read_worker(path), {name: StoredConnector(config) for name, config in connectors.items()})
 
 
 def test_connectors_of_a_flow_are_one_flow(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_transactional_ids_are_those_of_java_s_tasks(tmp_path: Path) -> None:
         ({}, Idleness.INVALID, "connector.class"),
         (_connector("MirrorSourceConnector", "north", **{"tasks.max": "many"}), Idleness.INVALID, "tasks.max"),
         (_connector("MirrorSourceConnector", "north", topcis="x"), Idleness.INVALID, "topcis"),
-        (_SOURCE, Idleness.INVALID, "connector.class"),
+        (_HEARTBEAT, Idleness.INVALID, "connector.class"),
     ],
     ids=["foreign", "no class", "value", "slip", "twice"],
 )
@@ -99,6 +99,43 @@ def test_what_does_not_fit_stops_no_other(tmp_path: Path, config: Mapping[str, s
     assert (found.idle["odd"].why, [problem.key for problem in found.idle["odd"].problems]) == (why, [key])
     assert found.settings.flows == _composed(tmp_path, connectors, _WORKER).settings.flows
     assert set(found.places) == {"s", "h"}
+
+
+def test_the_source_connector_that_came_first_is_the_pair_s(tmp_path: Path) -> None:
+    """Those beside it are flows of their own. The order is the same at each node, whatever the topic's order is."""
+    path = tmp_path / "worker.properties"
+    path.write_text("".join(f"{key} = {value}\n" for key, value in _WORKER.items()))
+    stored = {"c": StoredConnector(_CHECKPOINT)}
+    for name in ("z", "b", "a"):  # a and b in one millisecond
+        at = created_ms(name, _SOURCE, stored, now_ms=7)
+        stored = {name: StoredConnector(_SOURCE, created_ms=at), **stored}
+    found = compose(path, read_worker(path), stored)
+    flows = {str(flow.flow): flow for flow in found.settings.flows}
+    left = compose(path, read_worker(path), {name: one for name, one in stored.items() if name != "z"})
+
+    assert not found.idle
+    assert {name: str(place.flow) for name, place in found.places.items()} == {
+        "z": "west->east", "c": "west->east", "a": "west->east (a)", "b": "west->east (b)"
+    }  # fmt: skip
+    assert {name: flow.source_connector.name for name, flow in flows.items()} == {
+        "west->east": "z", "west->east (a)": "a", "west->east (b)": "b"
+    }  # fmt: skip
+    assert [flow.checkpoint_connector.is_run for flow in flows.values()] == [True, False, False]
+    assert {flow.group_id for flow in flows.values()} == {"connect-west", "connect-west:a", "connect-west:b"}
+    assert flows["west->east (a)"].worker.task_id(1) == "connect-a-1"
+    assert {name: str(place.flow) for name, place in left.places.items()}["a"] == "west->east"
+
+
+def test_a_connector_that_changes_its_pair_comes_last_there() -> None:
+    """One that stays where it is keeps its place, also where it was the only one."""
+    other = _connector("MirrorSourceConnector", "north")
+    stored = {"a": StoredConnector(_SOURCE), "n": StoredConnector(other), "b": StoredConnector(_SOURCE, created_ms=3)}
+    again = [created_ms(name, one.config, stored, now_ms=9) for name, one in stored.items()]
+
+    assert again == [0, 0, 3]
+    assert created_ms("n", _SOURCE, stored, now_ms=9) == 9
+    assert created_ms("b", other, stored, now_ms=9) == 9
+    assert created_ms("h", _HEARTBEAT, stored, now_ms=9) == 0
 
 
 @pytest.mark.parametrize("source", [None, {"tasks.max": "many"}, {"enabled": "false"}], ids=["none", "odd", "off"])

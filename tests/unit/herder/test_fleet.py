@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from mm2py.config.settings import FlowSettings
+from mm2py.connectors.pair import Pairs
 from mm2py.core.herder.reload import FlowChanges
 from mm2py.herder.fleet import Fleet
 from mm2py.herder.runner import FlowRunner
@@ -26,15 +27,22 @@ BACK = Flow("B", "A")
 
 def _fleet() -> Fleet:
     clock = LoopClock()
-    epochs = cast("EpochRunner", None)
+    epochs, pairs = cast("EpochRunner", None), Pairs()
 
     def make(settings: FlowSettings) -> FlowRunner:
-        return FlowRunner(settings, epochs, clock=clock, events=EventLog(clock), jitter=lambda: 0.5)
+        return FlowRunner(settings, epochs, clock=clock, events=EventLog(clock), jitter=lambda: 0.5, pairs=pairs)
 
     async def prepare(runner: FlowRunner) -> FlowSettings:
         return runner.settings
 
-    return Fleet(make, lambda _: 1.0, slack_s=1.0, prepare=prepare)
+    return Fleet(make, lambda _: 1.0, slack_s=1.0, prepare=prepare, pairs=pairs)
+
+
+def _of_pair(fleet: Fleet, flow: Flow) -> list[tuple[object, object]]:
+    """Return what a flow of *fleet* knows of the other direction: translations in memory, and the config."""
+    runner = fleet.runner(flow)
+    assert runner is not None
+    return [(one.live(), one.config) for one in runner.pairs.sources_of(flow.reverse)]
 
 
 async def test_a_flow_knows_the_other_direction_by_the_file_or_by_its_runner() -> None:
@@ -45,19 +53,17 @@ async def test_a_flow_knows_the_other_direction_by_the_file_or_by_its_runner() -
         for number in (3, 4)
     )
     fleet.add([SETTINGS])
-    runner = fleet.runner(SETTINGS.flow)
-    assert runner is not None
-    found = [(runner.reverse.live(), runner.reverse.config)]
+    found = [_of_pair(fleet, SETTINGS.flow)]
     for elsewhere in ([back], [other], []):
         fleet.know(elsewhere)
-        found.append((runner.reverse.live(), runner.reverse.config))
+        found.append(_of_pair(fleet, SETTINGS.flow))
     fleet.add([back])
     here = fleet.runner(BACK)
 
-    assert found == [(None, None), (None, back.source_connector), (None, other.source_connector), (None, None)]
+    assert found == [[], [(None, back.source_connector)], [(None, other.source_connector)], []]
     assert here is not None
-    assert (runner.reverse.live(), runner.reverse.config) == (here.live_translations(), back.source_connector)
-    assert runner.reverse.live() is not None
+    assert here.live_translations() is not None
+    assert _of_pair(fleet, SETTINGS.flow) == [(here.live_translations(), back.source_connector)]
 
 
 async def test_a_flow_that_this_node_does_not_follow_lends_no_translations() -> None:
@@ -67,10 +73,9 @@ async def test_a_flow_that_this_node_does_not_follow_lends_no_translations() -> 
     """
     fleet = _fleet()
     fleet.add([SETTINGS, changed(SETTINGS, flow=BACK)])
-    there, back = fleet.runner(SETTINGS.flow), fleet.runner(BACK)
+    there = fleet.runner(SETTINGS.flow)
     assert there is not None
     assert there._source is not None
-    assert back is not None
     is_lent = []
     for share, wanted in (
         (NO_SHARE, Wanted.RUNNING),
@@ -80,7 +85,8 @@ async def test_a_flow_that_this_node_does_not_follow_lends_no_translations() -> 
     ):
         there._source.requests.want(wanted)
         there._source.requests.give(share)
-        is_lent.append(back.reverse.live() is not None)
+        [(lent, _)] = _of_pair(fleet, BACK)
+        is_lent.append(lent is not None)
 
     assert is_lent == [False, False, False, True]
 

@@ -68,6 +68,17 @@ def test_other_flows_and_connectors_may_share_the_topic() -> None:
     assert (stored.positions, stored.chunks, stored.removed) == ({}, {}, set())
 
 
+def test_positions_of_other_connectors_are_known_by_their_partitions() -> None:
+    """Not what they stand at, nor what they have of another source; runs are no position."""
+    key, value, headers = encode_position("A", Position(ORDERS, 5, 4), "other")
+    theirs = LogRecord(key, value, tuple(headers))
+    gone = LogRecord(position_key("A", ORDERS, "other"), None)
+    index = LogRecord(chunk_key("A", BILLS, 0, "other"), encode_chunk(CHUNK, None))
+
+    assert read(theirs, index, position(BILLS, 1, cluster="C")).of_others == {"other": {ORDERS}}
+    assert read(theirs, gone).of_others == {"other": set()}
+
+
 def test_runs_without_a_position_tell_that_it_was_removed() -> None:
     """Compaction forgets a removal in time; the runs beside it stay, until they are removed themselves."""
     assert read(runs(ORDERS)).removed == {ORDERS}

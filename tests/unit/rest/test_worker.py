@@ -18,6 +18,8 @@ from tests.support.rest_node import CONNECTOR
 NAME = "MirrorSourceConnector"
 NORTH = {**CONNECTOR, "name": "north", "source.cluster.alias": "C"}
 FOREIGN = {"connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector"}
+#: The same source as the connector that is there, and the target by another name.
+TWICE = {**NORTH, "source.cluster.alias": "A", "target.cluster.alias": "C"}
 
 
 async def test_create_and_remove(ask: Asking) -> None:
@@ -84,7 +86,7 @@ async def test_put_creates_and_replaces(ask: Asking) -> None:
         ({**NORTH, "name": "south"}, ("(south) doesn't match connector name in the URL (north)",)),
         ({**NORTH, "topcis": "orders"}, ("topcis: unknown key, refused", "did you mean topics?")),
         ({**NORTH, "topics": ["orders"]}, ("topics must be a string",)),
-        ({**NORTH, "source.cluster.alias": "A"}, ("A->B has a MirrorSourceConnector already",)),
+        (TWICE, ("has source A and the same target, as B",)),
         ({**NORTH, "source.cluster.ssl.key.password": "***"}, ("ssl.key.password: is masked",)),
         ({**NORTH, "topics": "\ud800"}, ("surrogate",)),
         (FOREIGN, ("mm2py has no connector org.apache.kafka.connect.file.FileStreamSinkConnector",)),
@@ -234,14 +236,14 @@ async def test_a_config_under_another_name_is_judged_alone(ask: Asking) -> None:
     """Tools make up a name to ask whether a connector's own config is right; what exists is judged with the others."""
     alone = await ask("PUT", _VALIDATE, {**CONNECTOR, "name": "dummy-name"})
     created = await ask("PUT", "/connectors/north/config", NORTH)
-    beside = await ask("PUT", _VALIDATE, {**NORTH, "source.cluster.alias": "A"})
+    beside = await ask("PUT", _VALIDATE, TWICE)
     path = _VALIDATE.replace("Source", "Checkpoint")
     checkpoint = {**CONNECTOR, "name": "cp", "connector.class": "MirrorCheckpointConnector"}
     of_checkpoint = await ask("PUT", path, {**checkpoint, "groups": "("})
     without = await ask("PUT", _VALIDATE, {"connector.class": NAME, "name": "x", "tasks.max": "many"})
 
     assert (alone.json["error_count"], created.status) == (0, 201)
-    assert "A->B has a MirrorSourceConnector already" in str(_errors(beside.json))
+    assert "has source A and the same target, as B" in str(_errors(beside.json))
     assert set(_errors(of_checkpoint.json)) == {"groups"}
     assert {"source.cluster.alias", "tasks.max"} <= set(_errors(without.json))
 

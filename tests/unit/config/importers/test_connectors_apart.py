@@ -122,3 +122,27 @@ def test_what_checkpoints_cannot_have_is_refused_where_it_is_written(load: Load)
 
     assert [str(problem).partition(": ")[0] for problem in refused.value.problems] == ["c.properties:6"]
     assert refused.value.problems[0].key == "topics"
+
+
+def test_each_further_source_connector_of_a_pair_is_a_flow_of_its_own(tmp_path: Path) -> None:
+    """Whoever is named first is the pair's flow, with its checkpoints; others have groups and ids by their names."""
+    further, names = SOURCE.replace("name = s", "name = again"), ("w", "s", "again", "c")
+    texts = (WORKER, f"{SOURCE}topics = a\n", f"{further}topics = b\ntasks.max = 3\n", CHECKPOINT)
+    for name, text in zip(names, texts, strict=True):
+        (tmp_path / name).write_text(text)
+    worker, *files = (tmp_path / name for name in names)
+    overrides = {"A->B.copy.epoch.ms": "700"}
+    settings = standalone_settings(worker, files, overrides=overrides)
+    alone = only_flow(standalone_settings(worker, [files[0], files[2]], overrides=overrides))
+    first, second = settings.flows
+    assert settings.with_live is not None
+    live = settings.with_live({"A->B (again).tasks.max": "2", "A->B.topics": "c"}).flows
+
+    assert first == alone
+    assert (str(second.flow), second.source_connector.flow) == ("A->B (again)", second.flow)
+    assert (second.source_connector.topics.names, second.checkpoint_connector.is_run) == (("b",), False)
+    assert (first.source_connector.copying.epoch_ms, second.source_connector.copying.epoch_ms) == (700, 700)
+    assert (second.group_id, second.worker.task_id(0)) == ("A-mm2-again", "A-mm2-again-MirrorSourceConnector-0")
+    assert [flow.source_connector.copying.tasks_max for flow in live] == [1, 2]
+    assert [flow.source_connector.topics.names for flow in live] == [("c",), ("b",)]
+    assert {row.owner for row in settings.effective if "->" in row.owner} == {"A->B", "A->B (again)"}

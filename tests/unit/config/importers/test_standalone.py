@@ -439,7 +439,6 @@ def test_all_problems_come_at_once_file_by_file(load: Load) -> None:
         "2.properties:2: connector.class: mm2py has no connector org.apache.kafka.connect.mirror.MirrorSinkConnector",
         "3.properties: connector.class: missing: what the connector does",
         "4.properties:1: name: 1.properties already has a connector with that name",
-        "4.properties:2: connector.class: A->B has a MirrorSourceConnector already",
     ]
 
 

@@ -9,17 +9,19 @@ from functools import partial
 import attrs
 import pytest
 
-from mm2py.connectors.offsets.offset_sync_store import OffsetSyncStore
+from mm2py.connectors.offsets.offset_sync_store import OfConnector, OffsetSyncStore
 from mm2py.connectors.offsets.stored_translations import StoredRuns
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.core.offsets.translation import Precision, Translated, Untranslated
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
 from mm2py.model.connector_offset import SOURCE
+from mm2py.model.epoch import PartitionOutcome, Run, Runs
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.run_chunk import RunChunk, chunk_key, encode_chunk
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord, TopicLog
+from tests.support.checkpointing import store_of
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import METADATA, FakeBrokers, topics_with
 
@@ -27,6 +29,11 @@ from tests.support.fake_brokers import METADATA, FakeBrokers, topics_with
 BACK = Flow("B", "A")
 TOPIC = "mm2-offsets.B.internal"
 ORDERS, REMOTE = TopicPartition("orders", 0), TopicPartition("B.orders", 0)
+
+
+def _lent(known: Translations) -> OfConnector:
+    """Return a connector that this node runs, of which nothing is read."""
+    return OfConnector(lambda: known, lambda: pytest.fail("it is in memory"))
 
 
 @attrs.define(eq=False)
@@ -75,7 +82,7 @@ async def rig() -> AsyncIterator[OtherNodeRig]:
             return partial(f"B.{made.prefix}{{}}".format)
 
         read = partial(StoredRuns, BACK, cluster, names, topic=TOPIC, connector=SOURCE, clock=clock)
-        made = OtherNodeRig(brokers, cluster, clock, OffsetSyncStore(lambda: made.live, read))
+        made = OtherNodeRig(brokers, cluster, clock, store_of(lambda: made.live, read))
         yield made
 
 
@@ -90,6 +97,25 @@ async def test_what_another_node_keeps_is_read_on(rig: OtherNodeRig) -> None:
     assert early == [Translated(105), Translated(120, Precision.END)]
     assert rig.kept.upstream(REMOTE, 40) == Translated(130)
     assert rig.kept.upstream(TopicPartition("B.other", 0), 1) is Untranslated.NOT_MIRRORED
+
+
+async def test_a_pair_with_two_source_connectors_is_known_by_both(rig: OtherNodeRig) -> None:
+    """Of a partition that one has left to the other, the one that went further knows more."""
+    bills, remote = TopicPartition("bills", 0), TopicPartition("B.bills", 0)
+    first, second = Translations(), Translations()
+    for known, source, end in ((first, ORDERS, 20), (second, ORDERS, 50), (second, bills, 8)):
+        known.adopt({source: Position(source, end, end - 1)}, {source: f"B.{source.topic}"})
+        known.account(PartitionOutcome(source, end, end - 1, is_unsure=False, runs=Runs([Run(0, 0, end)])), 0)
+    pair = {name: _lent(known) for name, known in (("a", first), ("b", second))}
+    store = OffsetSyncStore(lambda: pair)
+    await store.refresh()
+    both = [store.downstream(ORDERS, 30), store.downstream(bills, 3), store.upstream(remote, 3)]
+    del pair["b"]
+    await store.refresh()
+
+    assert both == [Translated(30), Translated(3), Translated(3)]
+    assert store.downstream(ORDERS, 30) == Translated(20, Precision.END)
+    assert store.downstream(bills, 3) is Untranslated.NOT_MIRRORED
 
 
 async def test_a_topic_that_was_created_again_is_read_from_its_start(rig: OtherNodeRig) -> None:

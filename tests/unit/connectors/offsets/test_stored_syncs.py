@@ -19,6 +19,7 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.topic_log import LogRecord, TopicLog
+from tests.support.checkpointing import store_of
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FakeBrokers, topics_with
 from tests.support.flow_rig import SETTINGS, checkpoint_context
@@ -67,7 +68,7 @@ async def rig(request: pytest.FixtureRequest) -> AsyncIterator[SyncsRig]:
         ]
         cluster = clusters[list(ends).index(request.param)]
         read = partial(StoredSyncs, context.config, *clusters, passed_over=context.passed_over, clock=clock)
-        yield SyncsRig(brokers, ends["target"], cluster, topic, events, OffsetSyncStore(lambda: None, read))
+        yield SyncsRig(brokers, ends["target"], cluster, topic, events, store_of(lambda: None, read))
 
 
 async def test_it_translates_as_java_does(rig: SyncsRig) -> None:

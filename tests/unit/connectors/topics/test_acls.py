@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from mm2py.config.source import TopicSyncSettings
+from mm2py.connectors.pair import PairedSource
 from mm2py.connectors.topics import acls as topic_acls
 from mm2py.connectors.topics.acls import AclSync
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error
@@ -123,6 +124,25 @@ async def test_an_entry_that_could_not_be_deleted_stays_the_mirrors() -> None:
 
     assert before == {REMOTE}
     assert (rig.target.acls, rig.memory.acls) == (set(), set())
+
+
+async def test_an_entry_of_another_source_connector_of_the_pair_stays() -> None:
+    """One topic remembers what both have set; the other one gives remote topics names of its own."""
+    rig = AclSyncRig(deletes=True)
+    other = changed(SETTINGS, policy=attrs.evolve(SETTINGS.source_connector.policy, prefix="x-")).as_flow(
+        attrs.evolve(SETTINGS.flow, connector="other")
+    )
+    theirs = attrs.evolve(ACL, topic="A.x-t")
+    rig.context.pairs.know([PairedSource(it.source_connector) for it in (SETTINGS, other)])
+    rig.memory.acls.add(theirs)
+    rig.target.acls.add(theirs)
+    await rig.live(1.5 * INTERVAL_S)
+    both = set(rig.target.acls)
+    rig.source.acls.clear()
+    await rig.live(INTERVAL_S)
+
+    assert both == {REMOTE, theirs}
+    assert rig.target.acls == set()
 
 
 @pytest.mark.parametrize("alias", ["A", "B"])

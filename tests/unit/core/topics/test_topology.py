@@ -8,7 +8,9 @@ import attrs
 import pytest
 
 from mm2py.core.topics.topology import (
+    NOTHING_COPIED,
     Action,
+    Beside,
     Copied,
     CreateTopic,
     GrowPartitions,
@@ -147,6 +149,36 @@ def test_two_topics_never_share_a_remote_topic(copied: Copied, kept: Mapping[str
     assert selected.remote_of == kept
     assert selected.refused.keys() == {"Orders", "orders"} - kept.keys()
     assert "orders" not in selected.refused or _why(selected, "orders").message == message
+
+
+@pytest.mark.parametrize(
+    ("is_first", "holds", "is_held", "is_kept"),
+    [
+        pytest.param(True, False, False, False, id="the first one begins with it"),
+        pytest.param(False, False, False, True, id="we do"),
+        pytest.param(True, True, False, True, id="we go on with it"),
+        pytest.param(False, False, True, False, id="the second one goes on with it"),
+        pytest.param(True, True, True, False, id="both have copied it"),
+    ],
+)
+def test_two_source_connectors_never_share_a_remote_topic(
+    *, is_first: bool, holds: bool, is_held: bool, is_kept: bool
+) -> None:
+    """Whichever copies a topic goes on, so that nothing is copied twice; else the first one does. Of heartbeats, which
+    all of them copy unless they are told not to, nothing is said.
+    """
+    both = {"orders": "A.orders", "heartbeats": "A.heartbeats"}
+    beside = Beside("first", is_first, both, frozenset(both) if is_held else frozenset())
+    copied = _copied(**both) if holds else NOTHING_COPIED
+    everything = DefaultTopicFilter.of([".*"])
+    selected = select(
+        dict.fromkeys((*both, "own"), 1), FLOW, DefaultReplicationPolicy(), everything,
+        heartbeats_replication_enabled=True, copied=copied, beside=[beside],
+    )  # fmt: skip
+
+    assert selected.remote_of == {**(both if is_kept else {}), "own": "A.own"}
+    assert list(selected.refused) == [] if is_kept else ["orders"]
+    assert is_kept or "which connector first of the same clusters writes" in _why(selected, "orders").message
 
 
 def test_a_topic_that_was_copied_elsewhere_is_refused() -> None:

@@ -47,6 +47,15 @@ def test_what_is_written_is_read(wanted: Wanted) -> None:
     assert topic.connectors == {"m": StoredConnector({"topics": "ü"}, wanted)}
 
 
+def test_when_a_further_connector_was_created_is_kept() -> None:
+    """It is gone with the connector, and where a Java worker has changed its config."""
+    later = _topic(config_record("m", {}, 5))
+    by_java = _topic(config_record("m", {}, 5), config_record("m", {}))
+    again = _topic(config_record("m", {}, 5), config_record("m", None), config_record("m", {}))
+
+    assert [topic.connectors["m"].created_ms for topic in (later, by_java, again)] == [5, 0, 0]
+
+
 def test_a_topic_as_java_left_it() -> None:
     """Connectors and their states count; tasks, commits, session keys, log levels and our overrides do not."""
     topic = _topic(
