@@ -144,8 +144,8 @@ async def _create_at_java(java: WorkerRest, target: str, configs: Mapping[str, M
             await java.ask("PUT", f"/connectors/{name}/config", config)
 
     await from_java(java, "Kafka Connect runs the connectors", create)
-    for name in configs:
-        await await_arrived(target, f"{name}.{name}", _COUNT)
+    for name, config in configs.items():
+        await await_arrived(target, f"{config['source.cluster.alias']}.{name}", _COUNT)
 
 
 async def _java_has_paused(java: WorkerRest, name: str) -> None:
@@ -184,9 +184,9 @@ async def test_connectors_of_a_java_worker_continue(
     primary: KafkaCluster, backup: KafkaCluster, prefix: str, tmp_path: Path
 ) -> None:
     """
-    Kafka Connect runs two connectors, of which one is paused. With its file and its topics a node waits for its end,
-    and they start here: each record is at the target once, in order, and the paused one waits. Meanwhile Kafka Connect
-    cannot start; later it reads back what was changed here.
+    Kafka Connect runs two connectors of a pair, of which one is paused. With its file and its topics a node waits for
+    its end, and they start here: each record is at the target once, in order, and the paused one waits. Meanwhile Kafka
+    Connect cannot start; later it reads back what was changed here.
     """
     source, target = primary.bootstrap_servers, backup.bootstrap_servers
     runs, waits = f"{prefix}-runs", f"{prefix}-waits"
@@ -196,7 +196,7 @@ async def test_connectors_of_a_java_worker_continue(
     file = worker_file(tmp_path, target, prefix)
     own = {"target.cluster.bootstrap.servers": target, **_OF_A_JAVA_WORKER}
     configs = {
-        name: {**mm2_connector("MirrorSourceConnector", name, source, topics=name, **own), "tasks.max": "2"}
+        name: {**mm2_connector("MirrorSourceConnector", prefix, source, topics=name, **own), "tasks.max": "2"}
         for name in (runs, waits)
     }
     async with AsyncExitStack() as stack:
@@ -211,25 +211,25 @@ async def test_connectors_of_a_java_worker_continue(
         await running.wait_for_event("worker_runs_elsewhere")
         rest = await worker_rest(running)
         assert sorted(await rest.ask("GET", "/connectors")) == [runs, waits]
-        await _stands_by(rest, runs, f" runs {runs}->us-east, as a worker of group {prefix}-connect")
+        await _stands_by(rest, runs, f" runs {prefix}->us-east, as a worker of group {prefix}-connect")
         java_runs.close()
         await running.wait_for_event("worker_taken_over")
         await _produce(source, runs, waits)
-        await await_arrived(target, f"{runs}.{runs}", 2 * _COUNT)
+        await await_arrived(target, f"{prefix}.{runs}", 2 * _COUNT)
         await rest.until(waits, "PAUSED", tasks=0)
-        assert await arrived(target, f"{waits}.{waits}") == _COUNT
+        assert await arrived(target, f"{prefix}.{waits}") == _COUNT
         with java_worker(tmp_path, file) as (_, refused):
             assert await asyncio.to_thread(refused.wait, 90) != 0
             assert "InconsistentGroupProtocolException" in refused.log_text()
         await rest.ask("PUT", f"/connectors/{waits}/resume", wanted=202)
-        await await_arrived(target, f"{waits}.{waits}", 2 * _COUNT)
+        await await_arrived(target, f"{prefix}.{waits}", 2 * _COUNT)
         await rest.ask("PUT", f"/connectors/{runs}/pause", wanted=202)
         await rest.ask("DELETE", f"/connectors/{waits}", wanted=204)
         assert not list(running.events("resume_unproven"))
         assert await running.sigterm() == 0
 
     for topic in (runs, waits):
-        assert await read_numbers(target, f"{topic}.{topic}") == await read_numbers(source, topic)
+        assert await read_numbers(target, f"{prefix}.{topic}") == await read_numbers(source, topic)
     with java_worker(tmp_path, file) as (url, _):
         await _java_has_paused(WorkerRest(url), runs)
 
