@@ -8,7 +8,6 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import ClassVar
 
 import attrs
 
@@ -24,6 +23,7 @@ from mm2py.core.topics.topology import (
     Action,
     Beside,
     Copied,
+    CopyIntoItselfError,
     CreateTopic,
     GrowPartitions,
     NoRemoteNameError,
@@ -32,7 +32,7 @@ from mm2py.core.topics.topology import (
     missing,
     select,
 )
-from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
+from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.foreign import LONGEST_TOPIC
@@ -74,25 +74,6 @@ _UNSETTLED_REFRESH_S = 10.0
 _REFRESH = "refresh topics"
 #: Looking for new topics takes at most this part of the time: with tens of thousands of partitions it is rarer.
 _LOOKING_PART = 0.005
-
-
-@attrs.define(eq=False)
-class CopyIntoItselfError(Mm2Error):
-    """Both aliases of a flow name one cluster, and a topic would keep its name."""
-
-    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
-    hint: ClassVar[str] = (
-        "give each cluster its own brokers, or copies names of their own: remote.topic.suffix = .mirror"
-    )
-
-    source: str
-    target: str
-    cluster_id: str
-    topic: str
-
-    def __str__(self) -> str:
-        one = f"{self.source} and {self.target} are one cluster ({self.cluster_id})"
-        return f"{one}: each record of topic {self.topic} would be copied into that topic again, without end"
 
 
 @attrs.frozen

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 import attrs
 
-from mm2py.errors import Mm2Error
+from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position
@@ -36,6 +36,25 @@ class NoRemoteNameError(Mm2Error):
 
     def __str__(self) -> str:
         return f"topic {self.topic} has got no remote name"
+
+
+@attrs.define(eq=False)
+class CopyIntoItselfError(Mm2Error):
+    """Both aliases of a flow name one cluster, and a topic would keep its name."""
+
+    verdict: ClassVar[Verdict] = Verdict.STOP_FLOW
+    hint: ClassVar[str] = (
+        "give each cluster its own brokers, or copies names of their own: remote.topic.suffix = .mirror"
+    )
+
+    source: str
+    target: str
+    cluster_id: str
+    topic: str
+
+    def __str__(self) -> str:
+        one = f"{self.source} and {self.target} are one cluster ({self.cluster_id})"
+        return f"{one}: each record of topic {self.topic} would be copied into that topic again, without end"
 
 
 @attrs.frozen
