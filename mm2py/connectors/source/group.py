@@ -204,12 +204,12 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         """Put together what a life works with, for this node's share of the flow."""
         context = self._context
         memory = SyncedMemory(context, target)
-        topics = Topics(context, Admin(source), Admin(target), memory)
         tasks = SourceTasks(context, self._epochs, self._measures)
         tasks.holders.share = self.requests.share
-        topics.may_act = tasks.holders.share.is_owner
         tasks.outcomes.listeners.append(self._translations.account)
         positions = Positions(context, source, target)
+        topics = Topics(context, Admin(source), Admin(target), memory, positions, on_missing=tasks.doubts.miss)
+        topics.may_act = tasks.holders.share.is_owner
         positions.on_overtaken = self.requests.depose
         logs = (positions.log, memory.log)
         writer = PositionWriter(
@@ -226,9 +226,6 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
             measures=self._measures,
             is_over=self.requests.draining.is_set,
         )
-        topics.on_missing = tasks.doubts.miss
-        topics.positions = lambda: positions.known
-        topics.of_others = lambda: positions.of_others
         tasks.doubts.break_listeners.append(shared.begin_again)
         positions.is_copied_here = lambda it: it in tasks.ledger.states and not tasks.ledger.is_new(it)
         positions.is_kept_here = shared.is_kept_here

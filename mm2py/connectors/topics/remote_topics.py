@@ -8,6 +8,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 import attrs
 
@@ -102,10 +103,33 @@ class Mirrored:
         return {partition.topic: place.remote_topic for partition, place in self.places.items()}
 
 
+class StoredPositions(Protocol):
+    """What the positions topic says, as far as it was read."""
+
+    @property
+    def known(self) -> Mapping[TopicPartition, Position]: ...
+
+    @property
+    def of_others(self) -> Mapping[str, Collection[TopicPartition]]:
+        """Of which partitions other connectors have positions, by their names."""
+
+
 class Topics:
     """The topics of one flow."""
 
-    def __init__(self, context: SourceContext, source: Admin, target: Admin, memory: SyncedMemory) -> None:
+    def __init__(
+        self,
+        context: SourceContext,
+        source: Admin,
+        target: Admin,
+        memory: SyncedMemory,
+        positions: StoredPositions,
+        *,
+        on_missing: Callable[[Collection[str]], Awaitable[None]],
+    ) -> None:
+        """Make them; *positions* say where each was copied to. *on_missing* gets remote topics that are missing, and is
+        awaited before they are created.
+        """
         self._config = config = context.config
         self._source = source
         self._target = target
@@ -116,8 +140,7 @@ class Topics:
         self.memory = memory
         self._creation = TopicCreation(config, source, target, memory, context.events)
         self._watchers: list[Callable[[Mapping[str, str]], None]] = []
-        #: Called with remote topics that are missing, and awaited, before they are created.
-        self.on_missing: Callable[[Collection[str]], Awaitable[None]] = _nothing_rests_on
+        self._on_missing = on_missing
         #: What is mirrored, as of the last refresh.
         self.latest = Mirrored({}, is_settled=False)
         #: How many partitions the source's topics have had ever since the first look.
@@ -125,10 +148,7 @@ class Topics:
         self._known: frozenset[str] = frozenset()
         #: The source's topics, as of the last look: id and number of partitions.
         self._seen: Mapping[str, tuple[str | None, int]] = {}
-        #: The positions of topics, which say where each was copied to.
-        self.positions: Callable[[], Mapping[TopicPartition, Position]] = dict
-        #: Of which partitions other connectors have positions, by their names.
-        self.of_others: Callable[[], Mapping[str, Collection[TopicPartition]]] = dict
+        self._positions = positions
         self._misnamed: Mapping[str, MissingTopic] = {}
         #: What the target refused in the last refresh, with the error codes, by remote topic.
         self._refused: Mapping[str, int] = {}
@@ -286,7 +306,7 @@ class Topics:
         """Return what other source connectors of the pair would copy; one without usable names copies nothing."""
         found, ours = list[Beside](), PairedSource(self._config)
         for other in self._pairs.beside(ours.flow):
-            holds = frozenset(it.topic for it in self.of_others().get(other.config.name, ()))
+            holds = frozenset(it.topic for it in self._positions.of_others.get(other.config.name, ()))
             with suppress(PluginError, NoRemoteNameError):
                 remote_of = selected_topics(other.config, source).remote_of
                 found.append(Beside(other.name, other.rank < ours.rank, remote_of, holds))
@@ -294,7 +314,7 @@ class Topics:
 
     def _select(self, source: Mapping[str, int], target: TopicsView) -> Selected:
         """Choose what is mirrored; report each topic once whose records would get into a wrong remote topic."""
-        copied = Copied.of(self.positions().values(), target.topics)
+        copied = Copied.of(self._positions.known.values(), target.topics)
         selected = self._selected(source, copied, self._beside(source))
         for topic, refused in selected.refused.items():
             failure = refused.failure
@@ -333,7 +353,7 @@ class Topics:
         """Perform the changes that can be made now; return per remote topic None, or why the target refused it."""
         new = [action for action in actions if isinstance(action, CreateTopic)]
         if new:
-            await self.on_missing(frozenset(action.remote_topic for action in new))
+            await self._on_missing(frozenset(action.remote_topic for action in new))
         grown = [action for action in actions if isinstance(action, GrowPartitions)]
         created = await self._creation.create(new, source_topics)
         extended = await self._target.grow_partitions({it.remote_topic: it.after for it in grown})
@@ -468,10 +488,6 @@ def _kind(remote_topic: str, error: BrokerAnsweredError) -> str:
     if error.code != ErrorCode.INVALID_TOPIC_EXCEPTION or len(remote_topic) > LONGEST_TOPIC:
         return error.name
     return f"{error.name}: {error.detail}"
-
-
-async def _nothing_rests_on(_remote_topics: Collection[str]) -> None:
-    return
 
 
 def _least(first: Mapping[str, int], now: Mapping[str, int]) -> Mapping[str, int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
+from unittest.mock import AsyncMock
 
 import attrs
 import pytest
@@ -13,6 +14,7 @@ from mm2py.config.settings import FlowSettings
 from mm2py.connectors.topics.remote_topics import Mirrored, Topics
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition
+from mm2py.model.positions import Position
 from mm2py.model.synced import ForgottenConfig, SyncedConfig
 from mm2py.model.topic import NewTopic, TopicDescription, TopicsView
 from mm2py.policy.replication import DefaultReplicationPolicy
@@ -90,6 +92,13 @@ class _Listed:
         }
 
 
+class _NoPositions:
+    """The positions of a mirror that has copied nothing."""
+
+    known: ClassVar[Mapping[TopicPartition, Position]] = {}
+    of_others: ClassVar[Mapping[str, Collection[TopicPartition]]] = {}
+
+
 def _topics(
     source: _Listed,
     target: _Listed,
@@ -100,7 +109,8 @@ def _topics(
     memory: SyncedMemoryDouble | None = None,
 ) -> Topics:
     ends = (cast("Admin", source), cast("Admin", target))
-    topics = Topics(source_context(LoopClock(), events, settings), *ends, cast("Any", memory or SyncedMemoryDouble()))
+    context, kept = source_context(LoopClock(), events, settings), cast("Any", memory or SyncedMemoryDouble())
+    topics = Topics(context, *ends, kept, _NoPositions(), on_missing=AsyncMock())
     topics.may_act = may_act
     return topics
 
