@@ -2,8 +2,9 @@
 Where a pair's records went, as rounds of checkpoints know it, those of the pair itself and of the other direction.
 
 What a source connector on this node has in memory is up to date, if it follows what every node copies. It does not
-while other nodes run the flow, nor where it was paused or stopped from the start: then what is stored counts. Without a
-source connector that is offset syncs alone, by which a store of that name translates in Java.
+while other nodes run the flow, while it is stopped, where it was paused from the start, nor while a later life of it
+has not read yet: then what is stored counts. Without a source connector that is offset syncs alone, by which a store of
+that name translates in Java.
 """
 
 from __future__ import annotations

@@ -119,6 +119,11 @@ class Translations:
         known = self._known.get(source)
         return CopiedTopics() if known is None else CopiedTopics(known.topic_id, known.remote_topic_id)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether what is stored has been read, at some time."""
+        return self._is_ready
+
     def _unknown(self) -> Untranslated:
         return self._unknown_why if self._is_ready else Untranslated.NOT_READY
 

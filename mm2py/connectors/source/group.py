@@ -111,6 +111,8 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         self.judged: Callable[[], FlowState] = lambda: self.state
         #: The share that has been applied in full: nothing beyond it is held.
         self._applied = NO_SHARE
+        #: Whether the translations are those of a former life: other nodes may have written since.
+        self._is_outdated = False
 
     # What may be asked of it.
 
@@ -119,7 +121,7 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         """Whether its translations include what each node copies, now or in a moment, once they are read."""
         share = self.requests.share
         if self.requests.wanted is Wanted.RUNNING and self.state not in _DOWN:
-            return share.is_owner
+            return share.is_owner and not self._is_outdated
         # It does not follow other nodes; where there are none, what this life has read is up to date.
         return self._applied & share == whole_share(flow_tasks(self._config)[0])
 
@@ -162,13 +164,23 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
     async def _settle(self) -> None:
         await self._epochs.settle(self.flow)
 
+    async def _stand_still(self) -> None:
+        # Operators alter the offsets of what has stopped, at any node: they tell where records go from then on.
+        self._count_as_outdated()
+        await super()._stand_still()
+
+    def _count_as_outdated(self) -> None:
+        """Let what is stored of translations count, until they are read again."""
+        self._applied = NO_SHARE
+        self._is_outdated = self._translations.is_ready
+
     def _failure(self, error: Mm2Error) -> Event:
         return FlowFailed(self.flow, str(error), error.hint)
 
     # A life.
 
     async def _live(self) -> None:
-        self._applied = NO_SHARE
+        self._count_as_outdated()
         # Epochs of a life that failed may still be writing.
         await self._epochs.settle(self.flow)
         config = self._config
@@ -194,6 +206,7 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
             adopted = await self._insist(
                 "look where partitions begin", self.flow.aliases, lambda: life.keeper.adopt(mirrored)
             )
+            self._is_outdated = False
             self._topics = life.topics
             self.on_life(life)
             await life.writer.fence()

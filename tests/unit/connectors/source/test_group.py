@@ -112,6 +112,75 @@ def test_when_all_that_is_copied_is_followed(
     assert group.follows_all is expected
 
 
+async def test_what_was_read_before_a_stop_does_not_count_after_it() -> None:
+    """
+    A node has read where records went and the connector stops; an operator sets offsets back at another node, and
+    resumes it. A round of checkpoints that comes before the next life has read that would lead to the former copy.
+    """
+    clock = LoopClock()
+    context = source_context(clock, EventLog(clock))
+    translations = Translations(flow_runs=1, partition_runs=1)
+    group = SourceGroup(context, PretendedEpochs(), translations)
+    translations.adopt({}, {})
+    group.state, group._applied = FlowState.RUNNING, WHOLE
+    follows = [group.follows_all]
+    group.requests.want(Wanted.STOPPED)
+    async with asyncio.TaskGroup() as tasks:
+        standing = tasks.create_task(group._stand_still())
+        await asyncio.sleep(1)
+        follows.append(group.follows_all)
+        group.requests.want(Wanted.RUNNING)
+        follows.append(group.follows_all)
+        await standing
+        follows.append(group.follows_all)
+
+    assert follows == [True, False, False, False]
+
+
+async def test_a_life_counts_what_a_former_one_has_read_once_it_has_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a node had no part in the flow, others have written; before the first life there is nothing to count."""
+    clock = LoopClock()
+    translations = Translations(flow_runs=1, partition_runs=1)
+    group = SourceGroup(source_context(clock, EventLog(clock)), PretendedEpochs(), translations)
+    follows = list[tuple[str, bool]]()
+
+    async def done() -> None:
+        return
+
+    async def read() -> None:
+        follows.append(("before", group.follows_all))
+
+    async def adopt(_: object) -> SimpleNamespace:
+        translations.adopt({}, {})
+        return SimpleNamespace(is_settled=True)
+
+    async def fence() -> None:
+        follows.append(("after", group.follows_all))
+        raise ValueError("boom")
+
+    @asynccontextmanager
+    async def connected(*_: object) -> AsyncIterator[list[object]]:
+        yield [SimpleNamespace(refuse_mixed_servers=done, metadata=SimpleNamespace(cluster_id=it)) for it in "AB"]
+
+    async def nothing_open(*_: object) -> None:
+        return
+
+    life = SimpleNamespace(
+        positions=SimpleNamespace(read=read, runs=()),
+        tasks=SimpleNamespace(holders=SimpleNamespace(share=WHOLE)),
+        topics=SimpleNamespace(refresh_once=done),
+        keeper=SimpleNamespace(adopt=adopt),
+        writer=SimpleNamespace(fence=fence),
+    )
+    monkeypatch.setattr("mm2py.connectors.source.group.end_open_transactions", nothing_open)
+    group._connected, group._make_life = connected, lambda *_: life  # type: ignore[assignment,method-assign]
+    for _ in range(2):
+        with pytest.raises(ValueError, match="boom"):
+            await group._live()
+
+    assert follows == [("before", True), ("after", True), ("before", False), ("after", True)]
+
+
 async def test_nothing_begins_with_servers_of_two_clusters() -> None:
     """Which cluster is written to would be up to chance, so the flow fails before it reads a position."""
     clock = LoopClock()
