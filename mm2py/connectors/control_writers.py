@@ -295,11 +295,7 @@ class TaskWriter:
             return
         version, task = self._version, min(self._tasks)
         writer = FencedWriter(self._worker.task_id(task), self._fenced)
-        try:
-            await writer.open_soon(cluster)
-        except BrokerAnsweredError as error:
-            if not is_hopeless(error):
-                raise
+        if (error := await writer.try_open(cluster)) is not None:
             self._answered("tasks", writer.transactional_id, error)
             if version == self._version:
                 self._go_plain(task)

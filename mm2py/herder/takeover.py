@@ -17,7 +17,6 @@ from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.connectors.plugins import remote_names_of
 from mm2py.core.herder.left_positions import LeftPositions, taken_over
-from mm2py.errors import BrokerAnsweredError
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.mirus_offset import MirusOffset, read_record
@@ -28,10 +27,9 @@ from mm2py.storage.compacted_topic import small_segments
 from mm2py.telemetry.events import ConnectorPositionsTakenOver, ConnectorWritesUnguarded
 from mm2py.telemetry.events.base import Event
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.fenced_writer import FencedWriter, hint_of, is_hopeless
+from mm2py.wire.fenced_writer import FencedWriter, hint_of
 from mm2py.wire.requests import LATEST
 from mm2py.wire.topic_log import LogRecord, TopicLog
-from mm2py.wire.transactions import TransactionalProducer
 
 
 #: A number that no copy task has: under its transactional id one node at a time takes over.
@@ -152,21 +150,11 @@ async def _write_once(
             configs=small_segments(storage.partitions),
         )
         writer = FencedWriter(settings.worker.task_id(_NO_TASK))
-        try:
-            if settings.worker.refuses:
-                await writer.open_soon(target)
-        except BrokerAnsweredError as error:
-            if not is_hopeless(error):
-                raise
+        if settings.worker.refuses and (error := await writer.try_open(target)) is not None:
             report(ConnectorWritesUnguarded(log.topic, writer.transactional_id, str(error), hint_of(error)))
         taken = await decide(await _read(log))
-
-        async def append(producer: TransactionalProducer | None) -> None:
-            await log.append(taken.records, producer)
-
         if taken.records:
-            await writer.write(target, await log.places(taken.records), append)
-            await log.await_stable()
+            await writer.append(log, taken.records)
             report(ConnectorPositionsTakenOver(settings.flow, connector, log.topic, taken.count))
 
 

@@ -18,7 +18,7 @@ from typing import Final
 from mm2py.clock import Clock
 from mm2py.config.worker import StorageSettings
 from mm2py.core.backoff import Backoff
-from mm2py.errors import BrokerAnsweredError, ConnectorsNotStoredError, Mm2Error
+from mm2py.errors import ConnectorsNotStoredError, Mm2Error
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.foreign import UnreadableRecord
@@ -44,11 +44,10 @@ from mm2py.telemetry.events import (
 )
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
-from mm2py.wire.fenced_writer import FencedWriter, TakenOverError, hint_of, is_hopeless
+from mm2py.wire.fenced_writer import FencedWriter, TakenOverError, hint_of
 from mm2py.wire.log_end import end_of
 from mm2py.wire.security.access import hint_at
 from mm2py.wire.topic_log import LogRecord, TopicLog
-from mm2py.wire.transactions import TransactionalProducer
 
 
 _POLL_S: Final = 1.0
@@ -191,30 +190,15 @@ class ConnectorStore:
     async def _opened(self, log: TopicLog) -> FencedWriter:
         """Return a writer that keeps other workers from writing; if the cluster does not allow that, any writer."""
         writer = FencedWriter(self._transactional_id)
-        try:
-            await writer.open_soon(log.cluster)
-        except BrokerAnsweredError as error:
-            if not is_hopeless(error):
-                raise
-            if error.code != self._unguarded_by:
-                self._report_unguarded(error)
-            self._unguarded_by = error.code
-        else:
-            self._unguarded_by = 0
+        error = await writer.try_open(log.cluster)
+        if error is not None and error.code != self._unguarded_by:
+            hint = hint_of(error) or hint_at(error, self.endpoint)
+            self._events.emit(ConnectorWritesUnguarded(self._storage.topic, self._transactional_id, str(error), hint))
+        self._unguarded_by = 0 if error is None else error.code
         return writer
 
-    def _report_unguarded(self, error: BrokerAnsweredError) -> None:
-        hint = hint_of(error) or hint_at(error, self.endpoint)
-        self._events.emit(ConnectorWritesUnguarded(self._storage.topic, self._transactional_id, str(error), hint))
-
     async def _append(self, writer: FencedWriter, log: TopicLog, contents: Sequence[KeyValue]) -> None:
-        records = [LogRecord(key, value, partition=0) for key, value in contents]
-
-        async def append(producer: TransactionalProducer | None) -> None:
-            await log.append(records, producer)
-
-        await writer.write(log.cluster, await log.places(records), append)
-        await log.await_stable()
+        await writer.append(log, [LogRecord(key, value, partition=0) for key, value in contents])
 
     def _not_stored(self, cause: str) -> ConnectorsNotStoredError:
         return ConnectorsNotStoredError(self.endpoint.alias, self._storage.topic, cause)

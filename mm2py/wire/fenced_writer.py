@@ -9,7 +9,7 @@ that was frozen, or cut off, can put older values after it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import ClassVar, Final, Protocol
 
@@ -20,6 +20,7 @@ from mm2py.model.flow import TopicPartition
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.security.access import NotAuthorizedError
+from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.transactions import FENCED, ProducerFencedError, TransactionalProducer
 
 
@@ -105,6 +106,16 @@ class FencedWriter:
                 raise error_of(code, cluster.alias, request, self.transactional_id) from None
             await self.open(cluster)
 
+    async def try_open(self, cluster: Cluster) -> BrokerAnsweredError | None:
+        """As `open_soon`; return the brokers' error if the id cannot be opened, however often that is tried."""
+        try:
+            await self.open_soon(cluster)
+        except BrokerAnsweredError as error:
+            if not is_hopeless(error):
+                raise
+            return error
+        return None
+
     async def settle(self, cluster: Cluster) -> None:
         """Undo what was left open, once the last write has ended: it would keep readers waiting."""
         async with self._turn:
@@ -122,6 +133,15 @@ class FencedWriter:
                 await append(None)
             else:
                 await self._guarded(self._write(self._producer, cluster, places, append), cluster)
+
+    async def append(self, log: TopicLog, records: Sequence[LogRecord]) -> None:
+        """Append *records* to *log*, as `write` does, and wait until they can be read."""
+
+        async def append(producer: TransactionalProducer | None) -> None:
+            await log.append(records, producer)
+
+        await self.write(log.cluster, await log.places(records), append)
+        await log.await_stable()
 
     async def _guarded(self, work: Awaitable[None], cluster: Cluster) -> None:
         try:
