@@ -19,14 +19,14 @@ from mm2py.connectors.reached import Reached, finding_of, hurried_cluster, limit
 from mm2py.core.findings import CheckedFlow, Finding, Level
 from mm2py.core.needs import (
     Allowed,
-    InternalTopic,
     Need,
+    OwnTopic,
     Resource,
-    internal_topics,
     lacking,
     named,
     needs,
     needs_of_syncs,
+    own_topics,
 )
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.acl import Operation
@@ -132,9 +132,9 @@ class FlowCheck:
             found = await self._groups(source)
             groups, checked = found or (), attrs.evolve(checked, groups=None if found is None else len(found))
         self._note_same_cluster(source, target)
-        internal = internal_topics(settings, policy)
+        own = list(own_topics(settings, policy))
         for side in Side:
-            await self._at(side, remote_of, internal, groups)
+            await self._at(side, remote_of, own, groups)
         return checked
 
     def _selected(self, source: Reached) -> Mapping[str, str]:
@@ -178,15 +178,15 @@ class FlowCheck:
     # One side.
 
     async def _at(
-        self, side: Side, remote_of: Mapping[str, str], internal: Sequence[InternalTopic], groups: Sequence[str]
+        self, side: Side, remote_of: Mapping[str, str], own: Sequence[OwnTopic], groups: Sequence[str]
     ) -> None:
         """Check rights and missing topics at one side."""
         there = self._sides[side]
         if there.cluster is None:
             return
-        wanted = list(self._missing(side, there, remote_of, internal))
+        wanted = list(self._missing(side, there, remote_of, own))
         asked = (
-            *needs(self._settings, internal, list(remote_of), list(remote_of.values()), groups),
+            *needs(self._settings, own, list(remote_of), list(remote_of.values()), groups),
             *needs_of_syncs(self._settings, policy_of(self._settings.checkpoint_connector)),
         )
         here = [need for need in asked if need.side is side and need.names]
@@ -202,13 +202,13 @@ class FlowCheck:
             self._findings += lacking(need, allowed, there.checked.alias, there.checked.principal)
 
     def _missing(
-        self, side: Side, there: Reached, remote_of: Mapping[str, str], internal: Sequence[InternalTopic]
+        self, side: Side, there: Reached, remote_of: Mapping[str, str], own: Sequence[OwnTopic]
     ) -> Iterator[_Wanted]:
         """Return the topics that the flow would create."""
-        for own in internal:
-            if own.side is side and own.name not in there.partitions:
-                new = NewTopic(own.name, own.partitions, own.replication_factor)
-                yield _Wanted(new, own.setting, own.purpose, own.is_vital, own.is_of_nodes)
+        for it in own:
+            if it.side is side and it.topic.name not in there.partitions:
+                new = NewTopic(it.topic.name, it.topic.partitions, it.topic.replication_factor)
+                yield _Wanted(new, it.topic.setting, it.purpose, it.is_vital, it.is_of_nodes)
         if side is Side.SOURCE:
             return
         source = self._sides[Side.SOURCE].topics.topics

@@ -11,12 +11,13 @@ from mm2py.config.heartbeat import MirrorHeartbeatConfig
 from mm2py.connectors.context import HeartbeatContext
 from mm2py.connectors.plugins import policy_of
 from mm2py.connectors.task_group import AnyGroup, FlowGroup
+from mm2py.core import internal_topics
 from mm2py.core.backoff import Backoff
 from mm2py.errors import Mm2Error
 from mm2py.model.heartbeat import Heartbeat, encode_heartbeat
 from mm2py.model.herder.share import NO_SHARE, Share, SharedFlow
 from mm2py.model.state import HeartbeatsView
-from mm2py.storage.compacted_topic import CompactedTopic
+from mm2py.storage.compacted_topic import CompactedTopic, ensure
 from mm2py.telemetry.events import HeartbeatsResumed, HeartbeatsStarted
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
@@ -84,11 +85,7 @@ class HeartbeatGroup(FlowGroup[MirrorHeartbeatConfig]):
         async def attempt() -> None:
             try:
                 if not is_topic_sure:
-                    await log.ensure(
-                        1,
-                        config.topic_replication_factor,
-                        setting="heartbeats.topic.replication.factor",
-                    )
+                    await ensure(log, internal_topics.heartbeats(config, policy_of(config)))
                 await log.append([self._record()])
             except Mm2Error as error:
                 self._waits_for(error)

@@ -15,9 +15,10 @@ import attrs
 
 from mm2py.config.layers import Side
 from mm2py.config.settings import FlowSettings
+from mm2py.core import internal_topics
 from mm2py.core.findings import Finding, Level
+from mm2py.core.internal_topics import InternalTopic
 from mm2py.model.acl import Operation
-from mm2py.model.synced import synced_topic
 from mm2py.policy.replication import ReplicationPolicy
 
 
@@ -50,15 +51,12 @@ class Need:
 
 
 @attrs.frozen
-class InternalTopic:
-    """A topic of the mirror's own. `setting` is where its replication factor comes from."""
+class OwnTopic:
+    """An internal topic on one side, and what it is for."""
 
     side: Side
-    name: str
-    setting: str
-    replication_factor: int
+    topic: InternalTopic
     purpose: str
-    partitions: int = 1
     is_vital: bool = False
     #: Is it created only once the flow has several nodes?
     is_of_nodes: bool = False
@@ -68,59 +66,35 @@ class InternalTopic:
 Allowed = Mapping[tuple[Resource, str], frozenset[Operation] | None]
 
 
-def internal_topics(settings: FlowSettings, policy: ReplicationPolicy) -> list[InternalTopic]:
+def own_topics(settings: FlowSettings, policy: ReplicationPolicy) -> Iterator[OwnTopic]:
     """Return the topics that the flow keeps for itself."""
-    source, target = settings.flow.source, settings.flow.target
-    overrides, beats = settings.worker.config_storage, settings.heartbeat_connector
-    found = [
-        InternalTopic(
-            Side.TARGET, overrides.topic, "config.storage.replication.factor",
-            overrides.replication_factor, "overrides",
-        )
-    ]  # fmt: skip
-    if beats.is_emitted:
-        setting, factor = "heartbeats.topic.replication.factor", beats.topic_replication_factor
-        found.append(InternalTopic(Side.TARGET, policy.heartbeats_topic(), setting, factor, "heartbeats"))
+    source, checkpoint = settings.source_connector, settings.checkpoint_connector
+    yield OwnTopic(Side.TARGET, internal_topics.overrides(settings.worker.config_storage), "overrides")
+    if settings.heartbeat_connector.is_emitted:
+        topic = internal_topics.heartbeats(settings.heartbeat_connector, policy)
+        yield OwnTopic(Side.TARGET, topic, "heartbeats")
     if settings.is_enabled:
-        found += _of_positions(settings)
+        yield OwnTopic(Side.TARGET, internal_topics.positions(source), "positions", is_vital=True)
+        if source.topic_sync.configs_enabled or source.topic_sync.acls_enabled:
+            purpose = "sync.topic.configs.enabled and sync.topic.acls.enabled"
+            yield OwnTopic(Side.TARGET, internal_topics.synced(source), purpose)
     if settings.reads_source:
-        status = settings.worker.status_storage
-        found.append(
-            InternalTopic(
-                Side.TARGET, status.topic, "status.storage.replication.factor",
-                status.replication_factor, "what nodes report to each other", status.partitions, is_of_nodes=True,
-            )
-        )  # fmt: skip
-    checkpoints, syncs = settings.checkpoint_connector, settings.source_connector.offset_syncs
-    if checkpoints.is_run:
-        setting, factor = "checkpoints.topic.replication.factor", checkpoints.topic_replication_factor
-        found.append(InternalTopic(Side.TARGET, policy.checkpoints_topic(source), setting, factor, "checkpoints"))
-    if settings.is_enabled and syncs.is_emitted:
-        side, other = (Side.SOURCE, target) if syncs.location == "source" else (Side.TARGET, source)
-        setting, factor = "offset-syncs.topic.replication.factor", syncs.topic_replication_factor
-        found.append(InternalTopic(side, policy.offset_syncs_topic(other), setting, factor, "offset syncs"))
-    return found
-
-
-def _of_positions(settings: FlowSettings) -> Iterator[InternalTopic]:
-    """Return the topics by which a node knows what it, and others, have copied and set."""
-    source, storage = settings.flow.source, settings.source_connector.offset_storage
-    setting = "offset.storage.replication.factor"
-    yield InternalTopic(
-        Side.TARGET, storage.topic, setting, storage.replication_factor, "positions", storage.partitions, is_vital=True
-    )
-    if settings.source_connector.topic_sync.configs_enabled or settings.source_connector.topic_sync.acls_enabled:
-        purpose = "sync.topic.configs.enabled and sync.topic.acls.enabled"
-        yield InternalTopic(Side.TARGET, synced_topic(source), setting, storage.replication_factor, purpose)
+        topic = internal_topics.statuses(settings.worker.status_storage)
+        yield OwnTopic(Side.TARGET, topic, "what nodes report to each other", is_of_nodes=True)
+    if checkpoint.is_run:
+        yield OwnTopic(Side.TARGET, internal_topics.checkpoints(checkpoint, policy), "checkpoints")
+    if settings.is_enabled and source.offset_syncs.is_emitted:
+        side = Side.SOURCE if source.offset_syncs.location == "source" else Side.TARGET
+        yield OwnTopic(side, internal_topics.offset_syncs(source, policy), "offset syncs")
 
 
 def needs(
-    settings: FlowSettings, internal: Sequence[InternalTopic], topics: Collection[str], remote_topics: Collection[str],
+    settings: FlowSettings, own: Sequence[OwnTopic], topics: Collection[str], remote_topics: Collection[str],
     groups: Collection[str],
 ) -> Iterator[Need]:  # fmt: skip
     """Return what the flow needs to mirror *topics* to *remote_topics*, and to translate *groups*."""
-    for own in internal:
-        yield Need(own.side, Resource.TOPIC, (own.name,), _OWN, own.purpose, is_vital=own.is_vital)
+    for it in own:
+        yield Need(it.side, Resource.TOPIC, (it.topic.name,), _OWN, it.purpose, is_vital=it.is_vital)
     if settings.is_enabled:
         yield from _of_records(settings, tuple(sorted(topics)), tuple(sorted(remote_topics)))
     if settings.reads_source:

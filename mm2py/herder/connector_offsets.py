@@ -19,6 +19,7 @@ from mm2py.config.settings import FlowSettings
 from mm2py.connectors.control_writers import ControlWriters
 from mm2py.connectors.plugins import remote_names_of, selected_topics
 from mm2py.connectors.reach import Reach
+from mm2py.core import internal_topics
 from mm2py.core.herder.connector_offsets import PartitionOffsets, altered_positions
 from mm2py.core.herder.sharing import flow_tasks
 from mm2py.errors import BrokerAnsweredError
@@ -27,7 +28,7 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.run_chunk import HAD_POSITION, chunk_key, encode_chunk
-from mm2py.storage.compacted_topic import small_segments
+from mm2py.storage.compacted_topic import ensure
 from mm2py.telemetry.events import OffsetsAltered
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
@@ -196,14 +197,9 @@ class ConnectorOffsets:
         return _Kept(records, {**stored.positions, **claimed}, stored.with_runs)
 
     async def _write(self, target: Cluster, records: Collection[LogRecord]) -> None:
-        settings = self._settings
-        log = TopicLog(target, settings.source_connector.offset_storage.topic)
-        await log.ensure(
-            settings.source_connector.offset_storage.partitions,
-            settings.source_connector.offset_storage.replication_factor,
-            setting="offset.storage.replication.factor",
-            configs=small_segments(settings.source_connector.offset_storage.partitions),
-        )
+        topic = internal_topics.positions(self._settings.source_connector)
+        log = TopicLog(target, topic.name)
+        await ensure(log, topic)
         await log.append(list(records))
 
     # Queries to both clusters.

@@ -9,33 +9,31 @@ import attrs
 
 from mm2py.connectors.context import HerderContext
 from mm2py.connectors.supervise import in_passing
+from mm2py.core import internal_topics
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition
 from mm2py.model.herder.node_status import PARTITION, status_key
-from mm2py.storage.compacted_topic import report_expiry
+from mm2py.storage.compacted_topic import ensure, report_expiry
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.requests import EARLIEST, LATEST
 from mm2py.wire.topic_log import LogRecord, TopicLog
 
 
-_SETTING: Final = "status.storage.replication.factor"
 #: So often a topic may be unknown right after it was created: nodes create it at once, and brokers may be busy.
 _MISSES: Final = 3
 #: The first read goes back so many records: a log that was not compacted for long may be large.
 _FIRST_READ: Final = 2000
-#: Records are overwritten every few seconds: small segments let the brokers compact them soon.
-_CONFIGS: Final = {"segment.bytes": str(8 * 1024 * 1024)}
 
 
 class StatusLog:
     """The topic of statuses: opened when it is needed, and again after any failure."""
 
     def __init__(self, context: HerderContext, cluster: Cluster) -> None:
-        self._settings = context.config
+        self._storage = context.worker.status_storage
         self._flow = context.flow
         self._cluster = cluster
-        self.topic = self._settings.worker.status_storage.topic
+        self.topic = self._storage.topic
         self._log = TopicLog(cluster, self.topic)
         #: False after a failure: topic and leader are then looked up before the next use.
         self.is_open = False
@@ -68,9 +66,8 @@ class StatusLog:
         return True
 
     async def _open(self) -> None:
-        storage = self._settings.worker.status_storage
         await self._cluster.connect()
-        await self._log.ensure(storage.partitions, storage.replication_factor, setting=_SETTING, configs=_CONFIGS)
+        await ensure(self._log, internal_topics.statuses(self._storage))
         if self._log.refusal is not None:
             raise self._log.refusal
         self.opened_at = await self._offset(LATEST)

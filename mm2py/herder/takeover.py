@@ -16,6 +16,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.connectors.plugins import remote_names_of
+from mm2py.core import internal_topics
 from mm2py.core.herder.left_positions import LeftPositions, taken_over
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
@@ -23,7 +24,7 @@ from mm2py.model.mirus_offset import MirusOffset, read_record
 from mm2py.model.positions import Position, encode_position, position_key
 from mm2py.model.positions_topic import PositionsTopic, owner_of
 from mm2py.model.run_chunk import HAD_POSITION, KeptChunk, chunk_key, encode_chunk
-from mm2py.storage.compacted_topic import small_segments
+from mm2py.storage.compacted_topic import ensure
 from mm2py.telemetry.events import ConnectorPositionsTakenOver, ConnectorWritesUnguarded
 from mm2py.telemetry.events.base import Event
 from mm2py.wire.cluster import Cluster
@@ -137,18 +138,13 @@ async def _write_once(
     Several nodes may start a connector at once, and one may be frozen in between: each reads again once it alone may
     write, so nobody's older positions come after those of a node that has gone on.
     """
-    storage = settings.source_connector.offset_storage
+    topic = internal_topics.positions(settings.source_connector)
     async with Cluster(settings.target, clock) as target:
-        log = TopicLog(target, storage.topic)
+        log = TopicLog(target, topic.name)
         taken = await decide(await _read(log))
         if not taken.records:
             return
-        await log.ensure(
-            storage.partitions,
-            storage.replication_factor,
-            setting="offset.storage.replication.factor",
-            configs=small_segments(storage.partitions),
-        )
+        await ensure(log, topic)
         writer = FencedWriter(settings.worker.task_id(_NO_TASK))
         if settings.worker.refuses and (error := await writer.try_open(target)) is not None:
             report(ConnectorWritesUnguarded(log.topic, writer.transactional_id, str(error), hint_of(error)))

@@ -18,6 +18,7 @@ from typing import ClassVar, Final
 
 import attrs
 
+from mm2py.core.internal_topics import InternalTopic
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.flow import Flow
 from mm2py.telemetry.events import InternalTopicExpires, InternalTopicRecreated
@@ -35,12 +36,6 @@ Contents = Callable[[], Awaitable[Sequence[LogRecord]]]
 _LOOK_EVERY_S: Final = 5.0
 _POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
-#: Brokers compact no segment that they still write, of a gigabyte or a week by default, and all of it is read at each
-#: start. A topic has as much in such segments, but one is not smaller than Kafka allows.
-_SEGMENTS_BYTES: Final = 16 * 1024 * 1024
-_LEAST_SEGMENT_BYTES: Final = 1024 * 1024
-#: Of a topic that is read as a whole again and again.
-SMALLEST_SEGMENTS: Final[Mapping[str, str]] = {"segment.bytes": str(_LEAST_SEGMENT_BYTES)}
 _MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
@@ -210,9 +205,9 @@ class CompactedTopic(TopicLog):
             self._ids.add(topic_id)
 
 
-def small_segments(partitions: int) -> dict[str, str]:
-    """Return the configs of an internal topic that is written all the time and read as a whole."""
-    return {"segment.bytes": str(max(_LEAST_SEGMENT_BYTES, _SEGMENTS_BYTES // partitions))}
+async def ensure(log: TopicLog, topic: InternalTopic) -> bool:
+    """Create the *topic* of a log if it is missing; return whether it was created."""
+    return await log.ensure(topic.partitions, topic.replication_factor, setting=topic.setting, configs=topic.configs)
 
 
 async def recreated(

@@ -17,6 +17,7 @@ from typing import Final
 
 from mm2py.clock import Clock
 from mm2py.config.worker import StorageSettings
+from mm2py.core import internal_topics
 from mm2py.core.backoff import Backoff
 from mm2py.errors import ConnectorsNotStoredError, Mm2Error
 from mm2py.model.endpoint import ClusterEndpoint
@@ -33,7 +34,7 @@ from mm2py.model.herder.connector_configs import (
     state_record,
 )
 from mm2py.model.topic import is_other_topic
-from mm2py.storage.compacted_topic import report_expiry
+from mm2py.storage.compacted_topic import ensure, report_expiry
 from mm2py.telemetry.events import (
     ConnectorRecordUnreadable,
     ConnectorsFollowed,
@@ -57,7 +58,6 @@ _LIMIT_S: Final = 20.0
 #: How often a change is tried that others come before, and the longest pause after the first time.
 _ATTEMPTS: Final = 10
 _PAUSE_S: Final = 0.1
-_SETTING: Final = "config.storage.replication.factor"
 
 Decide = Callable[[], Awaitable[Sequence[KeyValue]]]
 
@@ -208,7 +208,7 @@ class ConnectorStore:
         await cluster.refresh_metadata({log.topic})
         was_made = False
         if not cluster.partitions_of(log.topic):
-            was_made = await log.ensure(1, self._storage.replication_factor, setting=_SETTING)
+            was_made = await ensure(log, internal_topics.connectors(self._storage))
         elif not self.is_read:
             await report_expiry(cluster, log.topic, self._events)
         before, seen = self.connectors, cluster.topic_id(log.topic)

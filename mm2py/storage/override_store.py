@@ -18,6 +18,7 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
+from mm2py.core import internal_topics
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError, Mm2Error, OverrideConflictError, shortened
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.herder.overrides import Overrides, Pause
@@ -29,7 +30,7 @@ from mm2py.model.herder.stored_overrides import (
     overrides_key,
 )
 from mm2py.model.topic import is_other_topic
-from mm2py.storage.compacted_topic import SMALLEST_SEGMENTS, recreated, report_expiry
+from mm2py.storage.compacted_topic import ensure, recreated, report_expiry
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
@@ -40,7 +41,6 @@ from mm2py.wire.topic_log import LogRecord, TopicLog
 
 #: Time limit for one read or write at the target.
 _LIMIT_S: Final = 20.0
-_SETTING: Final = "config.storage.replication.factor"
 _REFUSED: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 
 
@@ -162,8 +162,7 @@ class OverrideStore:
 
     async def _ensure(self, log: TopicLog) -> bool:
         """Create the topic if it is missing; return whether it was."""
-        factor = self._settings.worker.config_storage.replication_factor
-        return await log.ensure(1, factor, setting=_SETTING, configs=SMALLEST_SEGMENTS)
+        return await ensure(log, internal_topics.overrides(self._settings.worker.config_storage))
 
     async def _records(self, cluster: Cluster) -> list[LogRecord]:
         """Return the flow's records in the topic, none if there is no topic."""

@@ -19,6 +19,7 @@ from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.offset_sync_store import OffsetSyncStore
 from mm2py.connectors.offsets.translations import CopiedTopics
 from mm2py.connectors.plugins import policy_of, remote_names_of, topic_filter_of
+from mm2py.core import internal_topics
 from mm2py.core.checkpoint.checkpoints import Emission, LogRange, judge_checkpoint
 from mm2py.core.offsets.translation import Precision, Translated, Translation, Untranslated
 from mm2py.errors import BrokerAnsweredError
@@ -35,7 +36,7 @@ from mm2py.model.state import GroupOffsetView
 from mm2py.model.topic import is_other_topic
 from mm2py.policy.plugins import CustomClassError
 from mm2py.policy.replication import keeps_names
-from mm2py.storage.compacted_topic import CompactedTopic, small_segments
+from mm2py.storage.compacted_topic import CompactedTopic, ensure
 from mm2py.telemetry.events import CheckpointsRead, CheckpointsUnreadable, CheckpointsWritten
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
@@ -155,12 +156,7 @@ class Checkpoints:
     async def read(self) -> bool:
         """Read the checkpoints topic; create it if it is missing. Return whether it could be read."""
         config = self._config
-        await self.log.ensure(
-            1,
-            config.topic_replication_factor,
-            setting="checkpoints.topic.replication.factor",
-            configs=small_segments(1),
-        )
+        await ensure(self.log, internal_topics.checkpoints(config, self._policy))
         try:
             await self.log.await_stable()
             malformed = await self._read()

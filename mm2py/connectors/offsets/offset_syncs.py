@@ -19,6 +19,7 @@ from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.plugins import policy_of
 from mm2py.connectors.source.group import SourceLife
 from mm2py.connectors.supervise import until_set
+from mm2py.core import internal_topics
 from mm2py.core.backoff import Backoff
 from mm2py.core.offsets.offset_syncs import SyncProgress, advance
 from mm2py.core.offsets.translation import Translated
@@ -27,7 +28,7 @@ from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
-from mm2py.storage.compacted_topic import CompactedTopic, small_segments
+from mm2py.storage.compacted_topic import CompactedTopic, ensure
 from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.topic_log import LogRecord
@@ -82,15 +83,14 @@ class OffsetSyncs(BackgroundLoop):
         """Create it for the partitions of a *life* of the source group."""
         config = context.config
         is_at_source = config.offset_syncs.location == "source"
-        other = config.flow.target if is_at_source else config.flow.source
         self._flow = config.flow
         self._config = config.offset_syncs
         self._cluster = life.source if is_at_source else life.target
         #: At the source nothing fences a node that was replaced.
         self._writer = None if is_at_source else context.writers.tasks
-        topic = policy_of(config).offset_syncs_topic(other)
+        self._topic = internal_topics.offset_syncs(config, policy_of(config))
         self._log = CompactedTopic(
-            self._flow, self._cluster, topic, context.events, self._contents, writer=self._writer
+            self._flow, self._cluster, self._topic.name, context.events, self._contents, writer=self._writer
         )
         self._reach = context.reach
         self._clock = context.clock
@@ -177,9 +177,7 @@ class OffsetSyncs(BackgroundLoop):
     async def _make_sure(self) -> None:
         """Create the topic if it may be missing."""
         if not self._is_topic_sure:
-            factor = self._config.topic_replication_factor
-            setting = "offset-syncs.topic.replication.factor"
-            await self._log.ensure(1, factor, setting=setting, configs=small_segments(1))
+            await ensure(self._log, self._topic)
             self._is_topic_sure = True
 
     async def _read(self) -> None:

@@ -19,6 +19,7 @@ import attrs
 from mm2py.connectors.context import SourceContext
 from mm2py.connectors.control_writers import NotOpenError
 from mm2py.connectors.plugins import transforms_of
+from mm2py.core import internal_topics
 from mm2py.core.source.due import RemotePartition
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError, Mm2Error, Verdict
@@ -29,7 +30,7 @@ from mm2py.model.group import CommittedOffset
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic, decode_stored
 from mm2py.model.run_chunk import KeptChunk
-from mm2py.storage.compacted_topic import CompactedTopic, small_segments
+from mm2py.storage.compacted_topic import CompactedTopic, ensure
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.consumer_groups import Groups
@@ -77,10 +78,10 @@ class Positions:
         self._target = target
         correct = self._overtaken if config.copying.is_exactly_once else None
         self._writer = context.writers.tasks
-        topic = config.offset_storage.topic
         self.log = CompactedTopic(
-            context.flow, target, topic, context.events, self._contents, correct=correct, writer=self._writer
-        )
+            context.flow, target, config.offset_storage.topic, context.events, self._contents,
+            correct=correct, writer=self._writer,
+        )  # fmt: skip
         #: The term of the writer in which the log was read, or compared.
         self._term = 0
         #: Called when another node has written a position of what this node copies.
@@ -119,14 +120,8 @@ class Positions:
 
     async def read(self) -> Mapping[TopicPartition, Position]:
         """Read the topic; create it if it is missing."""
-        config = self._config
         self._term = await self._writer.ready()
-        await self.log.ensure(
-            config.offset_storage.partitions,
-            config.offset_storage.replication_factor,
-            setting="offset.storage.replication.factor",
-            configs=small_segments(config.offset_storage.partitions),
-        )
+        await ensure(self.log, internal_topics.positions(self._config))
         self._read_to = {}
         self.known = {}
         self.runs = tuple(await self.follow())

@@ -14,6 +14,7 @@ import attrs
 
 from mm2py.connectors.context import SourceContext
 from mm2py.connectors.control_writers import NotOpenError
+from mm2py.core import internal_topics
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.acl import TopicAcl
 from mm2py.model.foreign import UnreadableRecord
@@ -25,9 +26,8 @@ from mm2py.model.synced import (
     SyncedConfig,
     decode_synced,
     encode_synced,
-    synced_topic,
 )
-from mm2py.storage.compacted_topic import CompactedTopic
+from mm2py.storage.compacted_topic import CompactedTopic, ensure
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.patience import may_last
 from mm2py.wire.topic_log import LogRecord
@@ -57,11 +57,10 @@ class SyncedMemory:
 
     def __init__(self, context: SourceContext, target: Cluster) -> None:
         self._passed_over = context.passed_over
-        self._replication_factor = context.config.offset_storage.replication_factor
         self._cluster, self._group = target.alias, context.worker.group_id
         self._writer = context.writers.tasks
-        topic = synced_topic(context.flow.source)
-        self.log = CompactedTopic(context.flow, target, topic, context.events, self._contents, writer=self._writer)
+        self._topic = topic = internal_topics.synced(context.config)
+        self.log = CompactedTopic(context.flow, target, topic.name, context.events, self._contents, writer=self._writer)
         #: The term of the writer in which the topic was read.
         self._term = 0
         self._loading = asyncio.Lock()
@@ -78,7 +77,7 @@ class SyncedMemory:
             self.forget()
             self._term = term
             with self._explained():
-                await self.log.ensure(1, self._replication_factor, setting="offset.storage.replication.factor")
+                await ensure(self.log, self._topic)
                 await self.log.await_stable()
                 records = await self.log.read_all()
             strange: list[tuple[LogRecord, str]] = []

@@ -10,7 +10,7 @@ import pytest
 from mm2py.config.layers import Side
 from mm2py.connectors.plugins import policy_of
 from mm2py.core.findings import CheckedFlow, Finding, Level
-from mm2py.core.needs import Need, Resource, internal_topics, lacking, needs, needs_of_syncs
+from mm2py.core.needs import Need, Resource, lacking, needs, needs_of_syncs, own_topics
 from mm2py.model.acl import Operation, operations_of
 from mm2py.model.flow import Flow
 from tests.support.config_files import ConfigFile
@@ -48,7 +48,7 @@ def test_topics_that_a_flow_keeps_for_itself(lines: list[str], named: set[str], 
     settings = file.flow(*lines)
 
     assert {
-        f"{it.side.value} {it.name}" for it in internal_topics(settings, policy_of(settings.source_connector))
+        f"{it.side.value} {it.topic.name}" for it in own_topics(settings, policy_of(settings.source_connector))
     } == named
 
 
@@ -59,7 +59,7 @@ def test_checkpoints_alone_need_offset_syncs_and_no_records(file: ConfigFile) ->
     policy = policy_of(settings.checkpoint_connector)
     asked = [*needs(settings, (), [], [], ["readers"]), *needs_of_syncs(settings, policy)]
 
-    assert {f"{it.side.value} {it.name}" for it in internal_topics(settings, policy)} == {
+    assert {f"{it.side.value} {it.topic.name}" for it in own_topics(settings, policy)} == {
         "target A.checkpoints.internal",
         "target heartbeats",
         "target mm2-configs.A.internal",
