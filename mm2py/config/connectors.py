@@ -18,8 +18,7 @@ import attrs
 from mm2py.config.connector import ConnectorConfig, is_read_by, only_reader_of, reader_of
 from mm2py.config.explain import Effective
 from mm2py.config.flow_settings import FlowSettings
-from mm2py.config.importers.lines import ParsedFile, in_order, named_files, read_files
-from mm2py.config.importers.standalone import (
+from mm2py.config.importers.connect import (
     Connector,
     ConnectorClass,
     classify,
@@ -27,6 +26,7 @@ from mm2py.config.importers.standalone import (
     import_worker,
     judge_beside,
 )
+from mm2py.config.importers.lines import ParsedFile, in_order, named_files, read_files
 from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.providers import Stamp
 from mm2py.config.resolve import NamedAgain

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
+from mm2py.config.importers.connect import ConnectorClass, kind_of
 from mm2py.config.importers.distributed import masked
-from mm2py.config.importers.standalone import ConnectorClass, kind_of
 from mm2py.config.keys.table import nearest
 from mm2py.config.rest import Right
 from mm2py.herder.composition import Idleness
