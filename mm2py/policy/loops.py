@@ -144,7 +144,9 @@ class Meeting:
 
 
 def find_meeting(mirrors: Sequence[FlowNaming]) -> Meeting | None:
-    """Find two flows that write to one remote topic, by names that their lists suggest: not each one is found."""
+    """Find flows of two pairs that write to one remote topic, by names that their lists suggest: not each one is found.
+    Of several source connectors of one pair, one alone writes a topic.
+    """
     alike: dict[_Node, list[FlowNaming]] = {}
     for mirror in mirrors:
         alike.setdefault((mirror.target, mirror.name_remote(_PROBE)), []).append(mirror)
@@ -154,7 +156,7 @@ def find_meeting(mirrors: Sequence[FlowNaming]) -> Meeting | None:
             for mirror in group:
                 remote = mirror.name_remote(topic)
                 flow = writers.setdefault(remote, mirror.flow) if mirror.takes(topic) else mirror.flow
-                if flow != mirror.flow:
+                if flow.pair != mirror.flow.pair:
                     return Meeting((flow, mirror.flow), remote)
     return None
 

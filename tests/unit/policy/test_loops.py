@@ -338,6 +338,15 @@ def test_long_lists_are_asked_for_their_own_names_alone(monkeypatch: pytest.Monk
     assert len(judged) < 200
 
 
+def test_source_connectors_of_one_pair_do_not_meet() -> None:
+    """One of them copies a topic that both select, and the other one says so; another pair's flow meets either."""
+    first = mirror("A->C", "orders")
+    second = attrs.evolve(first, flow=Flow("A", "C", "second"))
+
+    assert find_meeting([first, second]) is None
+    assert find_meeting([first, second, attrs.evolve(first, flow=Flow("B", "C"))]) is not None
+
+
 def test_a_filter_of_one_s_own_may_have_no_hash() -> None:
     """As an object that is compared by its values: a dataclass is one."""
     own = [attrs.evolve(mirror(flow), topic_filter=Endings(["ers"])) for flow in ("A->C", "B->C")]
