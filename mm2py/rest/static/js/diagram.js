@@ -1,7 +1,7 @@
 // The diagram of clusters and flows. Positions are computed here, for the available width, so that text keeps its size.
 
 import { s, setAttribute, setText } from "./dom.js";
-import { atLeast, recordsPerS, short, state } from "./format.js";
+import { atLeast, flowEnds, recordsPerS, short, state } from "./format.js";
 import { flowAddress } from "./place.js";
 
 const NODE = { height: 44, least: 96, most: 190 };
@@ -303,7 +303,7 @@ export class Diagram {
     setText(parts.lag, mood !== "good" ? word : `lag ${atLeast(short(flow.lag), flow.lag_is_least)}`);
     setAttribute(parts.sign, "d", isAlone && mood === "still" ? "" : ICON_D[sign] ?? ICON_D.none);
     const numbers = isAlone ? "" : `, ${recordsPerS(flow.records_per_s)}, lag ${atLeast(short(flow.lag), flow.lag_is_least)}`;
-    const text = `${flow.source} to ${flow.target}: ${isAlone && mood !== "still" ? `heartbeats only, ${word}` : word}${numbers}`;
+    const text = `${flowEnds(flow.flow).join(" to ")}: ${isAlone && mood !== "still" ? `heartbeats only, ${word}` : word}${numbers}`;
     setText(parts.title, text);
     setAttribute(parts.node, "aria-label", text);
   }

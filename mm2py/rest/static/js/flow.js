@@ -6,7 +6,7 @@ import { connectorsPart } from "./connectors.js";
 import { fare } from "./diagram.js";
 import { h, setText } from "./dom.js";
 import { Events } from "./events.js";
-import { connector as called, plural, state } from "./format.js";
+import { connector as called, flowEnds, plural, state } from "./format.js";
 import { groupsPart } from "./groups.js";
 import { nodesPart } from "./nodes.js";
 import { Past } from "./past.js";
@@ -33,7 +33,7 @@ export class FlowPage {
       plots: new Past(flow), topics: topicsPart(flow), tasks: tasksPart(flow), groups: groupsPart(flow), connectors: connectorsPart(flow),
       nodes: nodesPart(), settings: settings(flow), offsets: offsets(flow), events: new Events(flow),
     }, (name, view) => flowAddress(flow, name, view));
-    const [source, target] = [flow.slice(0, flow.indexOf("->")), flow.slice(flow.indexOf("->") + 2)];
+    const [source, target] = flowEnds(flow);
     this.gone = h("p", { class: "empty", text: "Loading this flow…" });
     this.change = this.buildActions();
     this.node = h("div", { class: "page" },

@@ -149,3 +149,9 @@ export function sentence(name) {
   const words = name.replaceAll("_", " ");
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
+
+/** "A->B (NAME)" -> ["A", "B (NAME)"] */
+export function flowEnds(flow) {
+  const at = flow.indexOf("->");
+  return [flow.slice(0, at), flow.slice(at + 2)];
+}

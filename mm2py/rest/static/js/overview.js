@@ -2,7 +2,7 @@
 
 import { eventList, folded } from "./events.js";
 import { h, setText } from "./dom.js";
-import { atLeast, bytesPerS, ms, NOTHING, plural, recordsPerS, short } from "./format.js";
+import { atLeast, bytesPerS, flowEnds, ms, NOTHING, plural, recordsPerS, short } from "./format.js";
 import { fare, isHeartbeatsAlone, Diagram } from "./diagram.js";
 import { tile } from "./past.js";
 import { address, flowAddress, put } from "./place.js";
@@ -23,7 +23,10 @@ function flowTable() {
     empty: "This node runs no flow. Flows are enabled in the properties file, with lines such as A->B.enabled = true, or created as connectors of a worker.",
     columns: [
       { key: "flow", label: "Flow", sort: (flow) => flow.flow,
-        make: (flow) => h("a", { href: flowAddress(flow.flow), class: "flow-link" }, h("span", { text: flow.source }), h("span", { class: "arrow", "aria-label": "to", text: " → " }), h("span", { text: flow.target })), update: () => {} },
+        make: (flow) => {
+          const [source, target] = flowEnds(flow.flow);
+          return h("a", { href: flowAddress(flow.flow), class: "flow-link" }, h("span", { text: source }), h("span", { class: "arrow", "aria-label": "to", text: " → " }), h("span", { text: target }));
+        }, update: () => {} },
       { key: "state", label: "State", sort: (flow) => fare(flow).word, make: (flow) => h("span", {}, pill(fare(flow))), update: (node, flow) => setPill(node.firstChild, fare(flow)) },
       { key: "records", label: "Records", numeric: true, sort: (flow) => flow.records_per_s, text: (flow) => (isHeartbeatsAlone(flow) ? "–" : recordsPerS(flow.records_per_s)) },
       { key: "recent", label: "Last 3 min", make: sparkline, update: (node, flow) => setSparkline(node, flow.recent) },
