@@ -136,6 +136,29 @@ async def two_sources_that_meet(stage: Stage) -> Any:
     return found
 
 
+async def two_sources_of_a_standalone_worker(stage: Stage) -> Any:
+    """The second one selects what the first one has, and the process is started again."""
+    for topic in ("orders", "clicks"):
+        stage.produce(topic, COUNT)
+    one_broker = {"offset.storage.replication.factor": "1"}
+    connectors = {
+        "orders": _source(stage, "orders", **one_broker),
+        "clicks": _source(stage, "orders|clicks", **one_broker),
+    }
+    found = list[Any]()
+    for _ in range(2):
+        stage.standalone("n0", "B", connectors)
+        await asyncio.sleep(_LONG_S)
+        stage.produce("orders", 5)
+        await asyncio.sleep(_LONG_S)
+        topics = (await stage.ask("n0", "GET", "/from:A/to:B;connector=clicks/topics")).body["topics"]
+        why = {topic["topic"]: topic["last_error"] for topic in topics}
+        found.append([why, stage.count("B", "A.orders"), stage.count("B", "A.clicks")])
+        stage.nodes["n0"].stop()
+        await asyncio.sleep(_LONG_S)
+    return found
+
+
 async def two_targets_of_a_worker(stage: Stage) -> Any:
     """A connector's own producer writes to another cluster than the worker's."""
     stage.produce("orders", COUNT)
@@ -306,6 +329,7 @@ STORIES: dict[str, Story] = {
         checkpoints_of_fewer_topics,
         two_sources_of_a_pair,
         two_sources_that_meet,
+        two_sources_of_a_standalone_worker,
         two_targets_of_a_worker,
         checkpoints_in_another_worker,
         checkpoints_with_and_without_a_source_connector,

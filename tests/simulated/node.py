@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from mm2py import daemon
+from mm2py.config.connectors import standalone_settings
 from mm2py.config.settings import MirrorSettings, load_settings
 from mm2py.connectors.supervise import supervise
 from mm2py.herder.connect_worker import ConnectWorker
@@ -36,9 +37,12 @@ class SimNode:
         is_worker: bool,
         network: Network,
         tell: Callable[..., None],
+        connectors: Sequence[Path] = (),
     ) -> None:
         self.name = name
         self.file = file
+        #: The files of a standalone worker's connectors.
+        self.connectors = connectors
         self.is_worker = is_worker
         #: Whether its file is another one now than that of its start, which lies beside it.
         self.is_changed = False
@@ -105,6 +109,8 @@ class SimNode:
         worker = ConnectWorker(self.file, {}, clock=clock, events=events) if self.is_worker else None
 
         def read() -> MirrorSettings:
+            if self.connectors:
+                return judged(standalone_settings(self.file, self.connectors))
             return judged(worker.read() if worker is not None else load_settings(self.file))
 
         node = daemon.MirrorMaker(

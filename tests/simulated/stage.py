@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,13 +104,25 @@ class Stage:
         }
         self.node(name, settings, is_worker=True)
 
-    def node(self, name: str, settings: Mapping[str, str], *, is_worker: bool = False) -> None:
+    def standalone(self, name: str, target: str, connectors: Mapping[str, Mapping[str, str]]) -> None:
+        """Start a standalone worker, whose file names the cluster *target*, with *connectors* by their names."""
+        files = [_write(f"{name}-{one}", {**config, "name": one}) for one, config in connectors.items()]
+        self.node(name, {"bootstrap.servers": self.servers(target)}, connectors=files)
+
+    def node(
+        self, name: str, settings: Mapping[str, str], *, is_worker: bool = False, connectors: Sequence[Path] = ()
+    ) -> None:
         """Start a node with a file of its own, whose REST everyone may use."""
         listener = {"listeners": "http://127.0.0.1:8083", "rest.advertised.host.name": name}
-        file = Path(f"{name}.properties")
-        file.write_text("".join(f"{key} = {value}\n" for key, value in {**settings, **listener}.items()))
         node = self.nodes[name] = SimNode(
-            name, file, self.loop, self.clock, is_worker=is_worker, network=self.network, tell=self.journal.tell
+            name,
+            _write(name, {**settings, **listener}),
+            self.loop,
+            self.clock,
+            is_worker=is_worker,
+            network=self.network,
+            tell=self.journal.tell,
+            connectors=connectors,
         )
         node.start()
 
@@ -142,6 +154,12 @@ class Stage:
                 return False
             await asyncio.sleep(_LOOKS_S)
         return True
+
+
+def _write(name: str, lines: Mapping[str, str]) -> Path:
+    file = Path(f"{name}.properties")
+    file.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+    return file
 
 
 Story = Callable[[Stage], Awaitable[Any]]

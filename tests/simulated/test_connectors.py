@@ -61,6 +61,15 @@ def test_the_second_source_connector_copies_nothing_that_the_first_one_does(told
     assert why == "topic orders would go to A.orders, which connector orders of the same clusters writes"
 
 
+def test_the_second_one_of_a_standalone_worker_leaves_topics_to_the_first_one(told: dict[str, Any]) -> None:
+    """After a restart, too, when both read the positions of all that was copied: they are stored under one name."""
+    before, after = told["two_sources_of_a_standalone_worker"]
+    why = "topic orders would go to A.orders, which connector MirrorSourceConnector of the same clusters writes"
+
+    assert before == [{"clicks": "", "orders": why}, COUNT + 5, COUNT]
+    assert after == [{"clicks": "", "orders": why}, COUNT + 10, COUNT]
+
+
 def test_each_connector_has_a_target_of_its_own(told: dict[str, Any]) -> None:
     """The records of one go to the worker's cluster, those of the other where its producer's override leads."""
     assert told["two_targets_of_a_worker"] == {"statuses": [201, 201], "B": COUNT, "C": COUNT}

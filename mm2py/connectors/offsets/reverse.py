@@ -39,7 +39,7 @@ class ReversePair:
             read = partial(self._read, source, policy, self._pair, topic, SOURCE)
             return {(topic, SOURCE): OfConnector(lambda: None, read)}
         return {
-            (topic := one.config.offset_storage.topic, name := one.config.name): OfConnector(
+            (one.flow, topic := one.config.offset_storage.topic, name := one.config.name): OfConnector(
                 one.live, partial(self._read, source, policy, one.flow, topic, name)
             )
             for one in known

@@ -302,11 +302,14 @@ class Topics:
             beside=beside,
         )
 
-    def _beside(self, source: Mapping[str, int]) -> list[Beside]:
+    def _beside(self, source: Mapping[str, int], copied: Copied) -> list[Beside]:
         """Return what other source connectors of the pair would copy; one without usable names copies nothing."""
         found, ours = list[Beside](), PairedSource(self._config)
         for other in self._pairs.beside(ours.flow):
-            holds = frozenset(it.topic for it in self._positions.of_others.get(other.config.name, ()))
+            # Those of a standalone worker have positions under one name: what is copied, none of them holds alone.
+            is_one = other.config.name == self._config.name
+            of_theirs = (it.topic for it in self._positions.of_others.get(other.config.name, ()))
+            holds = copied.topics if is_one else frozenset(of_theirs)
             with suppress(PluginError, NoRemoteNameError):
                 remote_of = selected_topics(other.config, source).remote_of
                 found.append(Beside(other.name, other.rank < ours.rank, remote_of, holds))
@@ -315,7 +318,7 @@ class Topics:
     def _select(self, source: Mapping[str, int], target: TopicsView) -> Selected:
         """Choose what is mirrored; report each topic once whose records would get into a wrong remote topic."""
         copied = Copied.of(self._positions.known.values(), target.topics)
-        selected = self._selected(source, copied, self._beside(source))
+        selected = self._selected(source, copied, self._beside(source, copied))
         for topic, refused in selected.refused.items():
             failure = refused.failure
             if failure is not None and self._misnamed.get(topic) != refused:
