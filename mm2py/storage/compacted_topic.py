@@ -84,7 +84,7 @@ class CompactedTopic(TopicLog):
         self._contents = contents
         self._correct = correct
         self._turn = asyncio.Lock()
-        #: Creates the topic if it is missing, as `ensure` was last asked to.
+        #: Creates the topic if it is missing, as `create` was last asked to.
         self._make: Callable[[], Awaitable[bool]] | None = None
         self._looked_at = 0.0
         #: Whether the topic existed and was filled at the last check.
@@ -100,12 +100,12 @@ class CompactedTopic(TopicLog):
         """Whether a check of the topic is due."""
         return self._make is not None and self._cluster.clock.monotonic() - self._looked_at >= _LOOK_EVERY_S
 
-    async def ensure(
+    async def create(
         self, partitions: int, replication_factor: int, *, setting: str, configs: Mapping[str, str] | None = None
     ) -> bool:
         """Create the topic if it is missing; refill it if it existed before."""
         async with self._turn:
-            make = partial(super().ensure, partitions, replication_factor, setting=setting, configs=configs)
+            make = partial(super().create, partitions, replication_factor, setting=setting, configs=configs)
             if self._make is not None:
                 self._make = make
                 await self._look()
@@ -207,7 +207,7 @@ class CompactedTopic(TopicLog):
 
 async def ensure(log: TopicLog, topic: InternalTopic) -> bool:
     """Create the *topic* of a log if it is missing; return whether it was created."""
-    return await log.ensure(topic.partitions, topic.replication_factor, setting=topic.setting, configs=topic.configs)
+    return await log.create(topic.partitions, topic.replication_factor, setting=topic.setting, configs=topic.configs)
 
 
 async def recreated(

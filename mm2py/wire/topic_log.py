@@ -116,7 +116,7 @@ class TopicLog:
 
     # Creating.
 
-    async def ensure(
+    async def create(
         self, partitions: int, replication_factor: int, *, setting: str, configs: Mapping[str, str] | None = None
     ) -> bool:
         """

@@ -270,7 +270,7 @@ async def test_transactions_go_on_when_brokers_go(make_cluster: MakeCluster, pre
     kafka = await asyncio.to_thread(make_cluster, "three", brokers=3)
     async with connect(kafka) as cluster:
         log, writing = TopicLog(cluster, prefix), TransactionalProducer(cluster, prefix, _TIMEOUT_MS)
-        await log.ensure(1, 3, setting="x")
+        await log.create(1, 3, setting="x")
         await writing.open()
         await write(log, writing, 0)
         coordinator = writing._coordinator._node

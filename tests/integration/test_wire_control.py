@@ -141,9 +141,9 @@ async def test_a_log_is_made_written_and_read(cluster: Cluster, prefix: str) -> 
     """An internal topic is created once, compacted; what is appended is read back by partition and offset."""
     log = TopicLog(cluster, prefix)
     with pytest.raises(TooFewBrokersError, match=r"offset\.storage\.replication\.factor 3 > 1 broker of cluster B"):
-        await log.ensure(25, 3, setting=SETTING)
+        await log.create(25, 3, setting=SETTING)
     for _ in range(2):
-        await log.ensure(25, 1, setting=SETTING)
+        await log.create(25, 1, setting=SETTING)
     empty = await log.read_all()
     written = [LogRecord(b"key-%d" % number, b"%d" % number, (("h", b"x"), ("n", None))) for number in range(5_000)]
     await log.append(written)
@@ -167,7 +167,7 @@ async def test_a_log_is_made_written_and_read(cluster: Cluster, prefix: str) -> 
 async def test_a_log_written_in_transactions(cluster: Cluster, backup: KafkaCluster, prefix: str) -> None:
     """Positions that an exactly-once MM2 wrote are read once committed, never when aborted or still open."""
     log = TopicLog(cluster, prefix)
-    await log.ensure(1, 1, setting=SETTING)
+    await log.create(1, 1, setting=SETTING)
     async with producer(backup.bootstrap_servers, transactional_id=prefix) as writing:
         for number, ends in enumerate(["commit", "abort", "commit", "abort"]):
             await writing.begin_transaction()
@@ -189,7 +189,7 @@ async def test_leaders_move_and_brokers_go(make_cluster: MakeCluster, prefix: st
     kafka = await asyncio.to_thread(make_cluster, "three", brokers=3)
     async with connect(kafka) as cluster:
         log = TopicLog(cluster, prefix)
-        await log.ensure(3, 3, setting=SETTING)
+        await log.create(3, 3, setting=SETTING)
         wanted = partitions_of(prefix, 3)
 
         async def step(number: int) -> int:
@@ -228,7 +228,7 @@ async def test_java_mm2_and_we_read_each_other_s_positions(
     ours = [Position(tp, 60, downstream=59, topic_id="AAAAAAAAAAAAAAAAAAAAAQ") for tp in partitions_of(begun, 3)]
     async with connect(backup) as cluster:
         log = TopicLog(cluster, "mm2-offsets.A.internal")
-        await log.ensure(25, 1, setting=SETTING)
+        await log.create(25, 1, setting=SETTING)
         encoded = [encode_position("A", position) for position in ours]
         await log.append([LogRecord(key, value, tuple(headers)) for key, value, headers in encoded])
 

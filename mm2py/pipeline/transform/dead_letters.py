@@ -69,7 +69,7 @@ class DeadLetters:
 
     async def ensure(self) -> None:
         """Create the topic if it is missing. Raise `TooFewBrokersError`."""
-        await self.log.ensure(
+        await self.log.create(
             1,
             self._errors.dead_letters_factor,
             setting="errors.deadletterqueue.topic.replication.factor",

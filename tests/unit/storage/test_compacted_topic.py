@@ -74,7 +74,7 @@ async def rig() -> AsyncIterator[CompactedTopicRig]:
 
         rig = CompactedTopicRig(brokers, cluster, CompactedTopic(FLOW, cluster, "log", events, contents), known, events)
         brokers.script(DESCRIBE_CONFIGS, *[described] * 5)
-        assert await rig.log.ensure(1, 1, setting=SETTING)
+        assert await rig.log.create(1, 1, setting=SETTING)
         await rig.append(b"a", b"1")
         await rig.append(b"b", b"1")
         yield rig
@@ -147,7 +147,7 @@ async def test_a_topic_that_never_was_is_not_told_to_be_back(rig: CompactedTopic
     """One that the mirror might not create at first did not vanish."""
     log = CompactedTopic(FLOW, rig.cluster, "late", rig.events, rig.log._contents)
     rig.brokers.script(CREATE_TOPICS, says(0, [("late", 29, None)]))
-    await log.ensure(1, 1, setting=SETTING)
+    await log.create(1, 1, setting=SETTING)
     await log.append([LogRecord(b"a", b"1", partition=0)])
 
     assert [record.value for record in await log.read_all()] == [b"1"]

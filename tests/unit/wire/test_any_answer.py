@@ -270,7 +270,7 @@ VERBS: dict[str, Verb] = {
     "log read": lambda cluster: TopicLog(cluster, "t").read_all(),
     "log awaited": lambda cluster: TopicLog(cluster, "t").await_stable(),
     "log written": lambda cluster: TopicLog(cluster, "t").append([LogRecord(b"k", b"v")]),
-    "log made": lambda cluster: TopicLog(cluster, "n").ensure(1, 1, setting="x"),
+    "log made": lambda cluster: TopicLog(cluster, "n").create(1, 1, setting="x"),
 }
 
 

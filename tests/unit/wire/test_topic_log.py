@@ -47,7 +47,7 @@ def refuse_topics(brokers: FakeBrokers, code: int, words: str | None = None) -> 
 async def test_ensure_creates_a_compacted_topic(brokers: FakeBrokers, log: TopicLog) -> None:
     """A missing topic is created compacted, with the configs given."""
     brokers.topics = {}
-    await log.ensure(25, 3, setting=SETTING, configs={"min.insync.replicas": "2"})
+    await log.create(25, 3, setting=SETTING, configs={"min.insync.replicas": "2"})
     [(_, request)] = brokers.requests_of(CREATE_TOPICS)
 
     assert request.create_topic_requests == [
@@ -61,7 +61,7 @@ async def test_ensure_does_without_configs_that_are_refused(
 ) -> None:
     """A provider of Kafka lets clients choose some configs only, or values within its own limits."""
     refuse_topics(brokers, int(code), "segment.bytes must be at least 52428800")
-    was_made = await log.ensure(25, 3, setting=SETTING, configs={"segment.bytes": "1048576"})
+    was_made = await log.create(25, 3, setting=SETTING, configs={"segment.bytes": "1048576"})
     asked = [request.create_topic_requests for _, request in brokers.requests_of(CREATE_TOPICS)]
 
     assert was_made
@@ -73,7 +73,7 @@ async def test_ensure_does_without_configs_that_are_refused(
 
 async def test_ensure_leaves_an_existing_topic(brokers: FakeBrokers, log: TopicLog) -> None:
     """A topic that is there is taken as it is."""
-    await log.ensure(25, 3, setting=SETTING)
+    await log.create(25, 3, setting=SETTING)
 
     assert brokers.requests_of(CREATE_TOPICS) == []
 
@@ -82,7 +82,7 @@ async def test_ensure_leaves_an_existing_topic(brokers: FakeBrokers, log: TopicL
 async def test_ensure_goes_on_where_it_may_not_create(brokers: FakeBrokers, log: TopicLog, code: int) -> None:
     """Without the right to create the topic it is assumed to be there, as Java MM2 does."""
     refuse_topics(brokers, code)
-    await log.ensure(25, 3, setting=SETTING)
+    await log.create(25, 3, setting=SETTING)
 
     assert len(brokers.requests_of(CREATE_TOPICS)) == 1
 
@@ -90,7 +90,7 @@ async def test_ensure_goes_on_where_it_may_not_create(brokers: FakeBrokers, log:
 async def test_a_topic_that_we_may_not_create_is_asked_for_by_that(brokers: FakeBrokers, log: TopicLog) -> None:
     """A missing topic that we may not create is reported by the permission that lacks, not as unknown."""
     refuse_topics(brokers, 29)
-    await log.ensure(25, 3, setting=SETTING)
+    await log.create(25, 3, setting=SETTING)
     with pytest.raises(NotAuthorizedError) as caught:
         await log.read_all()
 
@@ -101,7 +101,7 @@ async def test_ensure_names_the_setting_to_lower(brokers: FakeBrokers, log: Topi
     """A replication factor that the cluster is too small for is refused with the key to change."""
     refuse_topics(brokers, 38, "4 is larger than 3")
     with pytest.raises(TooFewBrokersError) as caught:
-        await log.ensure(25, 4, setting=SETTING)
+        await log.create(25, 4, setting=SETTING)
 
     assert str(caught.value) == (
         "cannot create topic log: offset.storage.replication.factor 4 > 3 brokers of cluster A"
@@ -112,7 +112,7 @@ async def test_ensure_raises_what_is_really_wrong(brokers: FakeBrokers, log: Top
     """Any other refusal is an error."""
     refuse_topics(brokers, 44, "not here")
     with pytest.raises(BrokerAnsweredError, match=r"POLICY_VIOLATION.*not here"):
-        await log.ensure(25, 3, setting=SETTING)
+        await log.create(25, 3, setting=SETTING)
 
 
 # Reading and appending.
@@ -263,7 +263,7 @@ async def test_a_broker_that_stays_away(brokers: FakeBrokers, log: TopicLog) -> 
 async def test_a_partition_without_a_leader_is_named(brokers: FakeBrokers, log: TopicLog) -> None:
     """Its brokers may be away for hours: the topic is taken as it is, and what goes to other partitions is written."""
     brokers.topics["log"].partitions[2].leader = -1
-    await log.ensure(4, 1, setting=SETTING)
+    await log.create(4, 1, setting=SETTING)
     await log.append([LogRecord(b"a", b"1", partition=0)])
     with pytest.raises(BrokerAnsweredError) as writing:
         await log.append([LogRecord(b"a", b"1", partition=1), LogRecord(b"a", b"2", partition=2)])

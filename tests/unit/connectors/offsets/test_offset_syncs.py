@@ -41,7 +41,7 @@ class Log:
     created: int = 0
     is_look_due: bool = False
 
-    async def ensure(
+    async def create(
         self, partitions: int, replication_factor: int, *, setting: str, configs: Mapping[str, str]
     ) -> None:
         assert (partitions, replication_factor, setting) == (1, 1, "offset-syncs.topic.replication.factor")

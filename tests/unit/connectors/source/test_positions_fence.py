@@ -36,7 +36,7 @@ class Log:
         self.topic_id = "first"
         self.configs: Mapping[str, str] = {}
 
-    async def ensure(self, *_: object, configs: Mapping[str, str], **__: object) -> bool:
+    async def create(self, *_: object, configs: Mapping[str, str], **__: object) -> bool:
         self.configs = configs
         return True
 
