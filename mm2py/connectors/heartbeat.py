@@ -17,9 +17,9 @@ from mm2py.errors import Mm2Error
 from mm2py.model.heartbeat import Heartbeat, encode_heartbeat
 from mm2py.model.herder.share import NO_SHARE, Share, SharedFlow
 from mm2py.model.state import HeartbeatsView
-from mm2py.storage.compacted_topic import CompactedTopic, ensure
+from mm2py.storage.compacted_topic import CompactedTopic
 from mm2py.telemetry.events import HeartbeatsResumed, HeartbeatsStarted
-from mm2py.wire.topic_log import LogRecord, TopicLog
+from mm2py.wire.topic_log import LogRecord
 
 
 #: As in Java, regardless of the topic's number of partitions: all of a flow's heartbeats stay in order.
@@ -46,9 +46,9 @@ class HeartbeatGroup(FlowGroup[MirrorHeartbeatConfig]):
 
     async def _live(self) -> None:
         config = self._config
-        policy = policy_of(config)
+        topic = internal_topics.heartbeats(config, policy_of(config))
         async with self._connected(config.target) as (target,):
-            log = CompactedTopic(self.flow, target, policy.heartbeats_topic(), self._events)
+            log = CompactedTopic(self.flow, target, topic, self._events)
             while await self._goes_on():
                 if not await self._first_beat(log):
                     continue
@@ -56,7 +56,7 @@ class HeartbeatGroup(FlowGroup[MirrorHeartbeatConfig]):
                 self._events.emit(HeartbeatsStarted(self.flow, log.topic, config.interval_s))
                 await self.requests.run_until_quiet(self.task, [("beat", self._beat_forever(log))])
 
-    async def _first_beat(self, log: TopicLog) -> bool:
+    async def _first_beat(self, log: CompactedTopic) -> bool:
         """Write one, however long it takes; False if the group has to pause or end before that."""
         pauses = _RETRY_PAUSES.pauses(self._context.jitter)
         while not self.requests.is_quiet:
@@ -65,7 +65,7 @@ class HeartbeatGroup(FlowGroup[MirrorHeartbeatConfig]):
             await self._clock.sleep(next(pauses))
         return False
 
-    async def _beat_forever(self, log: TopicLog) -> None:
+    async def _beat_forever(self, log: CompactedTopic) -> None:
         interval_s = self._config.interval_s
         last = self._clock.monotonic()
         while True:
@@ -78,14 +78,13 @@ class HeartbeatGroup(FlowGroup[MirrorHeartbeatConfig]):
                 self._events.emit(HeartbeatsResumed(self.flow, self._clock.monotonic() - last))
             last = self._clock.monotonic()
 
-    async def _beat(self, log: TopicLog, *, is_topic_sure: bool) -> bool:
+    async def _beat(self, log: CompactedTopic, *, is_topic_sure: bool) -> bool:
         """Write one heartbeat, into a topic that is created if it may be missing; return whether it exists."""
-        config = self._config
 
         async def attempt() -> None:
             try:
                 if not is_topic_sure:
-                    await ensure(log, internal_topics.heartbeats(config, policy_of(config)))
+                    await log.ensure()
                 await log.append([self._record()])
             except Mm2Error as error:
                 self._waits_for(error)

@@ -28,7 +28,7 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.run_chunk import HAD_POSITION, chunk_key, encode_chunk
-from mm2py.storage.compacted_topic import ensure
+from mm2py.storage.compacted_topic import create
 from mm2py.telemetry.events import OffsetsAltered
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
@@ -199,7 +199,7 @@ class ConnectorOffsets:
     async def _write(self, target: Cluster, records: Collection[LogRecord]) -> None:
         topic = internal_topics.positions(self._settings.source_connector)
         log = TopicLog(target, topic.name)
-        await ensure(log, topic)
+        await create(log, topic)
         await log.append(list(records))
 
     # Queries to both clusters.

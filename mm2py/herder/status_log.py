@@ -13,7 +13,7 @@ from mm2py.core import internal_topics
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition
 from mm2py.model.herder.node_status import PARTITION, status_key
-from mm2py.storage.compacted_topic import ensure, report_expiry
+from mm2py.storage.compacted_topic import create, report_expiry
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.requests import EARLIEST, LATEST
@@ -67,7 +67,7 @@ class StatusLog:
 
     async def _open(self) -> None:
         await self._cluster.connect()
-        await ensure(self._log, internal_topics.statuses(self._storage))
+        await create(self._log, internal_topics.statuses(self._storage))
         if self._log.refusal is not None:
             raise self._log.refusal
         self.opened_at = await self._offset(LATEST)

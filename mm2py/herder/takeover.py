@@ -24,7 +24,7 @@ from mm2py.model.mirus_offset import MirusOffset, read_record
 from mm2py.model.positions import Position, encode_position, position_key
 from mm2py.model.positions_topic import PositionsTopic, owner_of
 from mm2py.model.run_chunk import HAD_POSITION, KeptChunk, chunk_key, encode_chunk
-from mm2py.storage.compacted_topic import ensure
+from mm2py.storage.compacted_topic import create
 from mm2py.telemetry.events import ConnectorPositionsTakenOver, ConnectorWritesUnguarded
 from mm2py.telemetry.events.base import Event
 from mm2py.wire.cluster import Cluster
@@ -144,7 +144,7 @@ async def _write_once(
         taken = await decide(await _read(log))
         if not taken.records:
             return
-        await ensure(log, topic)
+        await create(log, topic)
         writer = FencedWriter(settings.worker.task_id(_NO_TASK))
         if settings.worker.refuses and (error := await writer.try_open(target)) is not None:
             report(ConnectorWritesUnguarded(log.topic, writer.transactional_id, str(error), hint_of(error)))

@@ -10,9 +10,8 @@ written first. A topic whose records would expire is reported.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import chain
 from typing import ClassVar, Final
 
@@ -56,7 +55,7 @@ async def nothing() -> Sequence[LogRecord]:
 
 class CompactedTopic(TopicLog):
     """
-    One compacted topic of one cluster, which a flow keeps.
+    One internal topic of a flow on one cluster.
 
     *contents* gives all that it has to hold, as far as its owner knows, and must not append to it. Where others write
     there too, *correct* checks the refilled records, and returns what to write after them, until that is nothing. All
@@ -70,22 +69,23 @@ class CompactedTopic(TopicLog):
         self,
         flow: Flow,
         cluster: Cluster,
-        topic: str,
+        topic: InternalTopic,
         events: EventLog,
         contents: Contents = nothing,
         *,
         correct: Contents | None = None,
         writer: LogWriter | None = None,
     ) -> None:
-        super().__init__(cluster, topic)
+        super().__init__(cluster, topic.name)
+        self._new = topic
         self._flow = flow
         self._events = events
         self._writer = writer
         self._contents = contents
         self._correct = correct
         self._turn = asyncio.Lock()
-        #: Creates the topic if it is missing, as `create` was last asked to.
-        self._make: Callable[[], Awaitable[bool]] | None = None
+        #: Whether the topic is to be there from now on.
+        self._is_wanted = False
         self._looked_at = 0.0
         #: Whether the topic existed and was filled at the last check.
         self._is_sure = False
@@ -98,25 +98,20 @@ class CompactedTopic(TopicLog):
     @property
     def is_look_due(self) -> bool:
         """Whether a check of the topic is due."""
-        return self._make is not None and self._cluster.clock.monotonic() - self._looked_at >= _LOOK_EVERY_S
+        return self._is_wanted and self._cluster.clock.monotonic() - self._looked_at >= _LOOK_EVERY_S
 
-    async def create(
-        self, partitions: int, replication_factor: int, *, setting: str, configs: Mapping[str, str] | None = None
-    ) -> bool:
+    async def ensure(self) -> None:
         """Create the topic if it is missing; refill it if it existed before."""
         async with self._turn:
-            make = partial(super().create, partitions, replication_factor, setting=setting, configs=configs)
-            if self._make is not None:
-                self._make = make
+            if self._is_wanted:
                 await self._look()
-                return self._was_made
-            was_made = await make()
-            self._make, self._is_sure = make, self.refusal is None
+                return
+            was_made = await create(self, self._new)
+            self._is_wanted, self._is_sure = True, self.refusal is None
             self._looked_at = self._cluster.clock.monotonic()
             self._note()
             if self._is_sure and not was_made:
                 await report_expiry(self._cluster, self.topic, self._events)
-            return was_made
 
     async def look(self) -> bool:
         """Fill the topic again if it is gone, or another one than before; True, or raise what keeps us from that."""
@@ -139,7 +134,7 @@ class CompactedTopic(TopicLog):
             try:
                 await self._write(steps, producer)
             except BrokerAnsweredError as error:
-                if error.code not in _MISSING or self._make is None:
+                if error.code not in _MISSING or not self._is_wanted:
                     raise
             else:
                 if not self._is_new():
@@ -166,11 +161,11 @@ class CompactedTopic(TopicLog):
         await self._writer.write(self._cluster, {tp for step in placed for tp in step}, append)
 
     async def _look(self) -> None:
-        if self._make is None:
+        if not self._is_wanted:
             return
         self._is_sure, self._looked_at = False, self._cluster.clock.monotonic()
         try:
-            was_made = await self._make()
+            was_made = await create(self, self._new)
         except BrokerAnsweredError as error:
             raise _vanished(error) from error
         if self.refusal is not None:
@@ -205,7 +200,7 @@ class CompactedTopic(TopicLog):
             self._ids.add(topic_id)
 
 
-async def ensure(log: TopicLog, topic: InternalTopic) -> bool:
+async def create(log: TopicLog, topic: InternalTopic) -> bool:
     """Create the *topic* of a log if it is missing; return whether it was created."""
     return await log.create(topic.partitions, topic.replication_factor, setting=topic.setting, configs=topic.configs)
 

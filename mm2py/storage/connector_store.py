@@ -34,7 +34,7 @@ from mm2py.model.herder.connector_configs import (
     state_record,
 )
 from mm2py.model.topic import is_other_topic
-from mm2py.storage.compacted_topic import ensure, report_expiry
+from mm2py.storage.compacted_topic import create, report_expiry
 from mm2py.telemetry.events import (
     ConnectorRecordUnreadable,
     ConnectorsFollowed,
@@ -208,7 +208,7 @@ class ConnectorStore:
         await cluster.refresh_metadata({log.topic})
         was_made = False
         if not cluster.partitions_of(log.topic):
-            was_made = await ensure(log, internal_topics.connectors(self._storage))
+            was_made = await create(log, internal_topics.connectors(self._storage))
         elif not self.is_read:
             await report_expiry(cluster, log.topic, self._events)
         before, seen = self.connectors, cluster.topic_id(log.topic)

@@ -30,7 +30,7 @@ from mm2py.model.herder.stored_overrides import (
     overrides_key,
 )
 from mm2py.model.topic import is_other_topic
-from mm2py.storage.compacted_topic import ensure, recreated, report_expiry
+from mm2py.storage.compacted_topic import create, recreated, report_expiry
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
@@ -162,7 +162,7 @@ class OverrideStore:
 
     async def _ensure(self, log: TopicLog) -> bool:
         """Create the topic if it is missing; return whether it was."""
-        return await ensure(log, internal_topics.overrides(self._settings.worker.config_storage))
+        return await create(log, internal_topics.overrides(self._settings.worker.config_storage))
 
     async def _records(self, cluster: Cluster) -> list[LogRecord]:
         """Return the flow's records in the topic, none if there is no topic."""

@@ -11,6 +11,7 @@ import pytest
 from mm2py.clock import SystemClock
 from mm2py.connectors.plugins import transforms_of
 from mm2py.connectors.source.transactions import transactions_of
+from mm2py.core import internal_topics
 from mm2py.core.herder import overrides as verbs
 from mm2py.core.herder.connector_offsets import read_offsets
 from mm2py.core.herder.overrides import CHECKPOINT, HEARTBEAT, SOURCE
@@ -340,7 +341,7 @@ async def test_a_node_that_was_frozen_meanwhile_does_not_undo_it(
         transforming = TransactionalProducer(cluster, terms.transactional_id, terms.timeout_ms)
         await transforming.open()
         await transforming.add([positions])
-        stored = settings.source_connector.offset_storage.topic
+        stored = internal_topics.positions(settings.source_connector)
         log = CompactedTopic(settings.flow, cluster, stored, EventLog(clock), writer=frozen)
         await offsets.alter(SOURCE, asked, by="the test")
         with pytest.raises(TakenOverError):

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mm2py.clock import SystemClock
+from mm2py.core.internal_topics import InternalTopic
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.endpoint import ClusterEndpoint
@@ -114,7 +115,7 @@ async def test_opening_an_id_fences_its_former_writer(cluster: Cluster, backup: 
 
 
 def writing_log(cluster: Cluster, topic: str, writer: FencedWriter) -> CompactedTopic:
-    return CompactedTopic(Flow("A", "B"), cluster, topic, EventLog(SystemClock()), writer=writer)
+    return CompactedTopic(Flow("A", "B"), cluster, InternalTopic(topic, "x", 1), EventLog(SystemClock()), writer=writer)
 
 
 async def test_of_two_writers_with_one_id_the_former_writes_nothing_more(

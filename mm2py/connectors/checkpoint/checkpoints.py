@@ -36,7 +36,7 @@ from mm2py.model.state import GroupOffsetView
 from mm2py.model.topic import is_other_topic
 from mm2py.policy.plugins import CustomClassError
 from mm2py.policy.replication import keeps_names
-from mm2py.storage.compacted_topic import CompactedTopic, ensure
+from mm2py.storage.compacted_topic import CompactedTopic
 from mm2py.telemetry.events import CheckpointsRead, CheckpointsUnreadable, CheckpointsWritten
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
@@ -135,7 +135,7 @@ class Checkpoints:
         self._clock = context.clock
         self._events = context.events
         self._measures = measures
-        topic = self._policy.checkpoints_topic(config.flow.source)
+        topic = internal_topics.checkpoints(config, self._policy)
         self.log = CompactedTopic(config.flow, target, topic, context.events, self._contents, writer=writer)
         self._last: dict[str, dict[TopicPartition, Checkpoint]] = {}
         #: Those of the last ones that are missing in the topic, because it was deleted together with their remote
@@ -156,7 +156,7 @@ class Checkpoints:
     async def read(self) -> bool:
         """Read the checkpoints topic; create it if it is missing. Return whether it could be read."""
         config = self._config
-        await ensure(self.log, internal_topics.checkpoints(config, self._policy))
+        await self.log.ensure()
         try:
             await self.log.await_stable()
             malformed = await self._read()

@@ -28,7 +28,7 @@ from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
-from mm2py.storage.compacted_topic import CompactedTopic, ensure
+from mm2py.storage.compacted_topic import CompactedTopic
 from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.topic_log import LogRecord
@@ -88,9 +88,9 @@ class OffsetSyncs(BackgroundLoop):
         self._cluster = life.source if is_at_source else life.target
         #: At the source nothing fences a node that was replaced.
         self._writer = None if is_at_source else context.writers.tasks
-        self._topic = internal_topics.offset_syncs(config, policy_of(config))
+        topic = internal_topics.offset_syncs(config, policy_of(config))
         self._log = CompactedTopic(
-            self._flow, self._cluster, self._topic.name, context.events, self._contents, writer=self._writer
+            self._flow, self._cluster, topic, context.events, self._contents, writer=self._writer
         )
         self._reach = context.reach
         self._clock = context.clock
@@ -177,7 +177,7 @@ class OffsetSyncs(BackgroundLoop):
     async def _make_sure(self) -> None:
         """Create the topic if it may be missing."""
         if not self._is_topic_sure:
-            await ensure(self._log, self._topic)
+            await self._log.ensure()
             self._is_topic_sure = True
 
     async def _read(self) -> None:

@@ -30,7 +30,7 @@ from mm2py.model.group import CommittedOffset
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic, decode_stored
 from mm2py.model.run_chunk import KeptChunk
-from mm2py.storage.compacted_topic import CompactedTopic, ensure
+from mm2py.storage.compacted_topic import CompactedTopic
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.consumer_groups import Groups
@@ -78,10 +78,10 @@ class Positions:
         self._target = target
         correct = self._overtaken if config.copying.is_exactly_once else None
         self._writer = context.writers.tasks
+        topic = internal_topics.positions(config)
         self.log = CompactedTopic(
-            context.flow, target, config.offset_storage.topic, context.events, self._contents,
-            correct=correct, writer=self._writer,
-        )  # fmt: skip
+            context.flow, target, topic, context.events, self._contents, correct=correct, writer=self._writer
+        )
         #: The term of the writer in which the log was read, or compared.
         self._term = 0
         #: Called when another node has written a position of what this node copies.
@@ -121,7 +121,7 @@ class Positions:
     async def read(self) -> Mapping[TopicPartition, Position]:
         """Read the topic; create it if it is missing."""
         self._term = await self._writer.ready()
-        await ensure(self.log, internal_topics.positions(self._config))
+        await self.log.ensure()
         self._read_to = {}
         self.known = {}
         self.runs = tuple(await self.follow())

@@ -27,7 +27,7 @@ from mm2py.model.synced import (
     decode_synced,
     encode_synced,
 )
-from mm2py.storage.compacted_topic import CompactedTopic, ensure
+from mm2py.storage.compacted_topic import CompactedTopic
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.patience import may_last
 from mm2py.wire.topic_log import LogRecord
@@ -59,8 +59,8 @@ class SyncedMemory:
         self._passed_over = context.passed_over
         self._cluster, self._group = target.alias, context.worker.group_id
         self._writer = context.writers.tasks
-        self._topic = topic = internal_topics.synced(context.config)
-        self.log = CompactedTopic(context.flow, target, topic.name, context.events, self._contents, writer=self._writer)
+        topic = internal_topics.synced(context.config)
+        self.log = CompactedTopic(context.flow, target, topic, context.events, self._contents, writer=self._writer)
         #: The term of the writer in which the topic was read.
         self._term = 0
         self._loading = asyncio.Lock()
@@ -77,7 +77,7 @@ class SyncedMemory:
             self.forget()
             self._term = term
             with self._explained():
-                await ensure(self.log, self._topic)
+                await self.log.ensure()
                 await self.log.await_stable()
                 records = await self.log.read_all()
             strange: list[tuple[LogRecord, str]] = []

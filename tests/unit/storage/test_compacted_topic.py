@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 import attrs
 import pytest
 
+from mm2py.core.internal_topics import InternalTopic
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import Flow
 from mm2py.storage.compacted_topic import CompactedTopic, TopicVanishedError
@@ -27,7 +28,7 @@ from tests.support.fake_brokers import (
 )
 
 
-SETTING = "offset.storage.replication.factor"
+NEW = InternalTopic("log", "offset.storage.replication.factor", 1)
 FLOW = Flow("B", "A")
 REPLACED = "another one has taken its place, or it lost all its records"
 NEW_ID = "AAAAAAAAAAAAAAAAAAAAAg"
@@ -72,9 +73,9 @@ async def rig() -> AsyncIterator[CompactedTopicRig]:
         async def contents() -> Sequence[LogRecord]:
             return [LogRecord(key, value, partition=0) for key, value in known.items()]
 
-        rig = CompactedTopicRig(brokers, cluster, CompactedTopic(FLOW, cluster, "log", events, contents), known, events)
+        rig = CompactedTopicRig(brokers, cluster, CompactedTopic(FLOW, cluster, NEW, events, contents), known, events)
         brokers.script(DESCRIBE_CONFIGS, *[described] * 5)
-        assert await rig.log.create(1, 1, setting=SETTING)
+        await rig.log.ensure()
         await rig.append(b"a", b"1")
         await rig.append(b"b", b"1")
         yield rig
@@ -145,9 +146,9 @@ async def test_a_topic_that_may_not_be_made_again(
 
 async def test_a_topic_that_never_was_is_not_told_to_be_back(rig: CompactedTopicRig) -> None:
     """One that the mirror might not create at first did not vanish."""
-    log = CompactedTopic(FLOW, rig.cluster, "late", rig.events, rig.log._contents)
+    log = CompactedTopic(FLOW, rig.cluster, attrs.evolve(NEW, name="late"), rig.events, rig.log._contents)
     rig.brokers.script(CREATE_TOPICS, says(0, [("late", 29, None)]))
-    await log.create(1, 1, setting=SETTING)
+    await log.ensure()
     await log.append([LogRecord(b"a", b"1", partition=0)])
 
     assert [record.value for record in await log.read_all()] == [b"1"]

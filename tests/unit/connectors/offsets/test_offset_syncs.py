@@ -15,6 +15,7 @@ from mm2py.connectors.offsets import offset_syncs
 from mm2py.connectors.offsets.offset_syncs import OffsetSyncs
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.source.group import SourceLife
+from mm2py.core.internal_topics import InternalTopic
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import ClusterUnreachableError, Mm2Error
 from mm2py.model.epoch import PartitionOutcome, Run
@@ -41,11 +42,7 @@ class Log:
     created: int = 0
     is_look_due: bool = False
 
-    async def create(
-        self, partitions: int, replication_factor: int, *, setting: str, configs: Mapping[str, str]
-    ) -> None:
-        assert (partitions, replication_factor, setting) == (1, 1, "offset-syncs.topic.replication.factor")
-        assert configs == {"segment.bytes": str(16 * 1024 * 1024)}
+    async def ensure(self) -> None:
         self.created += 1
 
     async def read_from(self, positions: Mapping[int, int]) -> AsyncGenerator[list[LogRecord], None]:
@@ -107,9 +104,9 @@ async def running(
     events = EventLog(clock)
     made: list[str] = []
 
-    def open_log(_flow: Flow, cluster: Cluster, topic: str, *_: object, **__: object) -> Log:
-        made.append(f"{topic} on {cluster.alias}")
-        log.topic = topic
+    def open_log(_flow: Flow, cluster: Cluster, topic: InternalTopic, *_: object, **__: object) -> Log:
+        made.append(f"{topic.name} on {cluster.alias}")
+        log.topic = topic.name
         return log
 
     monkeypatch.setattr(offset_syncs, "CompactedTopic", open_log)
