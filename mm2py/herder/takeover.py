@@ -16,13 +16,14 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
 from mm2py.connectors.plugins import remote_names_of
+from mm2py.connectors.source.left_by_others import left_by
 from mm2py.core import internal_topics
 from mm2py.core.herder.left_positions import LeftPositions, taken_over
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.mirus_offset import MirusOffset, read_record
 from mm2py.model.positions import Position, encode_position, position_key
-from mm2py.model.positions_topic import PositionsTopic, owner_of
+from mm2py.model.positions_topic import PositionsTopic
 from mm2py.model.run_chunk import HAD_POSITION, KeptChunk, chunk_key, encode_chunk
 from mm2py.storage.compacted_topic import create
 from mm2py.telemetry.events import ConnectorPositionsTakenOver, ConnectorWritesUnguarded
@@ -58,13 +59,13 @@ async def take_over_positions(
 
     async def decide(records: Sequence[LogRecord]) -> _Taken:
         nonlocal are_left
-        here = _left(records, alias)
+        here = left_by(records, alias)
         ours = here.pop(own, LeftPositions(PositionsTopic(alias, own)))
         others = [left for name, left in here.items() if name not in living]
         are_left = bool(others)
         if not ours.sources and worker.bootstrap_servers != settings.target.bootstrap_servers:
             async with Cluster(worker, clock) as first:
-                of_java = _left(await _read(TopicLog(first, topic)), alias).get(own)
+                of_java = left_by(await _read(TopicLog(first, topic)), alias).get(own)
             others += [] if of_java is None else [of_java.without_mm2py()]
         taken = taken_over(ours, others)
         return _Taken(len(taken), _records(alias, own, taken))
@@ -162,16 +163,6 @@ async def _read(log: TopicLog) -> Sequence[LogRecord]:
     # What follows an open transaction, of a node that was killed, would be missed.
     await log.await_stable()
     return await log.read_all()
-
-
-def _left(records: Iterable[LogRecord], alias: str) -> dict[str, LeftPositions]:
-    """Return what each connector has left of positions of source *alias*, by its name."""
-    found: dict[str, LeftPositions] = {}
-    for record in records:
-        match owner_of(record.key):
-            case (str(name), cluster) if cluster == alias:
-                found.setdefault(name, LeftPositions(PositionsTopic(alias, name))).take(record, record.timestamp_ms)
-    return found
 
 
 def _chunks(left: LeftPositions, source: TopicPartition) -> Iterable[KeptChunk]:

@@ -9,6 +9,7 @@ import asyncio
 import sys
 from typing import Any
 
+from tests.simulated.node import SimNode
 from tests.simulated.stage import Stage, Story, play_apart
 
 
@@ -134,6 +135,59 @@ async def two_sources_that_meet(stage: Stage) -> Any:
     found["carried by the second"] = [await carried(it, COUNT + 3) for it in ("orders", "clicks")]
     found["counts"] = [stage.count("B", "A.orders"), stage.count("B", "A.clicks")]
     return found
+
+
+async def a_topic_that_moves(stage: Stage) -> Any:
+    """Of three nodes the one that copies a topic is frozen while that is left to another connector; then it moves on
+    and back, by changes of both.
+    """
+    for topic in ("orders", "clicks", "bills"):
+        stage.produce(topic, COUNT)
+    stage.commit("A", "g", "orders", 1)
+    for node in ("n0", "n1", "n2"):
+        stage.worker(node, "B")
+    await stage.put("n0", "first", _source(stage, "orders|bills"))
+    await stage.put("n0", "second", _source(stage, "orders|clicks"))
+    await asyncio.sleep(_LONG_S)
+
+    async def pass_s(seconds: float) -> None:
+        for _ in range(int(seconds * 8)):
+            stage.produce("orders", 3)
+            await asyncio.sleep(1 / 8)
+
+    await pass_s(5)
+    copies = next(name for name, node in stage.nodes.items() if _copies(node, "orders"))
+    workers = stage.nodes[copies].workers
+    for worker in workers:
+        worker.freeze()
+    await stage.put(next(name for name in stage.nodes if name != copies), "first", _source(stage, "bills"))
+    await pass_s(3)
+    for worker in workers:
+        worker.thaw()
+    await pass_s(30)
+    for first, second in (("orders|bills", "clicks"), ("bills", "orders|clicks")):
+        await asyncio.gather(
+            stage.put("n0", "first", _source(stage, first)), stage.put("n1", "second", _source(stage, second))
+        )
+        await pass_s(20)
+    await stage.put("n0", "checks", _checkpoint(stage, topics=".*", groups="g"))
+    await asyncio.sleep(_LONG_S)
+
+    async def is_carried(offset: int) -> bool:
+        stage.commit("A", "g", "orders", offset)
+        return await stage.until(lambda: stage.committed("B", "g", "A.orders") == offset)
+
+    return {
+        "is copied once": stage.values("B", "A.orders") == stage.values("A", "orders"),
+        "others": [stage.count("B", "A.clicks"), stage.count("B", "A.bills")],
+        "carried": [await is_carried(it) for it in (COUNT, 2 * COUNT)],
+    }
+
+
+def _copies(node: SimNode, topic: str) -> bool:
+    """Whether a node copies a topic."""
+    copied = (it for flow in node.view().flows for it in flow.partitions if it.task is not None)
+    return any(it.source.topic == topic for it in copied)
 
 
 async def two_sources_of_a_standalone_worker(stage: Stage) -> Any:
@@ -329,6 +383,7 @@ STORIES: dict[str, Story] = {
         checkpoints_of_fewer_topics,
         two_sources_of_a_pair,
         two_sources_that_meet,
+        a_topic_that_moves,
         two_sources_of_a_standalone_worker,
         two_targets_of_a_worker,
         checkpoints_in_another_worker,

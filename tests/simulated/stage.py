@@ -65,7 +65,7 @@ class Stage:
         """Append so many records to the only partition of a topic at A, which is created."""
         cluster = self.clusters["A"]
         [partition] = (cluster.topics.get(topic) or cluster.create(topic, 1)).partitions
-        records = [Content(delta, self.clock.wall_ms(), b"key", b"value") for delta in range(count)]
+        records = [Content(delta, self.clock.wall_ms(), b"key", b"%d" % next(self._numbers)) for delta in range(count)]
         batch = build_batch(records, producer=(7, next(self._numbers), 0))
         cluster.appended(cluster.brokers[0], partition, partition.append(batch, "producer"))
 
@@ -73,6 +73,11 @@ class Stage:
         """Return how many records a topic has; None if it does not exist."""
         found = self.clusters[cluster].topics.get(topic)
         return None if found is None else sum(partition.end for partition in found.partitions)
+
+    def values(self, cluster: str, topic: str) -> list[bytes | None]:
+        """Return the values of the only partition of a topic, in their order."""
+        [partition] = self.clusters[cluster].topics[topic].partitions
+        return [record.value for batch in partition.batches for record in decode(batch.raw)]
 
     def last(self, cluster: str, topic: str) -> dict[bytes | None, bytes | None]:
         """Return the last value of each key of a topic."""

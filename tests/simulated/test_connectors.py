@@ -61,6 +61,17 @@ def test_the_second_source_connector_copies_nothing_that_the_first_one_does(told
     assert why == "topic orders would go to A.orders, which connector orders of the same clusters writes"
 
 
+def test_a_topic_that_moves_to_another_connector_is_copied_on(told: dict[str, Any]) -> None:
+    """Nothing is copied twice, nor lost, and a group is carried over that stands before all of that; in Java each
+    connector begins again.
+    """
+    assert told["a_topic_that_moves"] == {
+        "is copied once": True,
+        "others": [COUNT, COUNT],
+        "carried": [True, True],
+    }
+
+
 def test_the_second_one_of_a_standalone_worker_leaves_topics_to_the_first_one(told: dict[str, Any]) -> None:
     """After a restart, too, when both read the positions of all that was copied: they are stored under one name."""
     before, after = told["two_sources_of_a_standalone_worker"]

@@ -19,6 +19,7 @@ import attrs
 from mm2py.connectors.context import SourceContext
 from mm2py.connectors.control_writers import NotOpenError
 from mm2py.connectors.plugins import transforms_of
+from mm2py.connectors.source.left_by_others import taken_from_others
 from mm2py.core import internal_topics
 from mm2py.core.source.due import RemotePartition
 from mm2py.core.source.progress import PartitionState
@@ -264,6 +265,26 @@ class Positions:
             records += self._records(left[at : at + _RECORDS_A_TURN])
             await self._target.clock.sleep(0)
         return records
+
+    async def take_over(self, places: Mapping[TopicPartition, RemotePartition]) -> bool:
+        """
+        Go on with *places* where another connector stood that has copied them since, and leaves them to this one;
+        return whether there are such. `follow` has where its records went.
+
+        Its producer is kept: a frozen node that has not learnt of that may still write, and then what both write has
+        the same sequences, so that the brokers take it once.
+        """
+        if not places:
+            return False
+        await self._read_on()
+        others = {name for name, its in self._stored.of_others.items() if not its.isdisjoint(places)}
+        if not others:
+            return False
+        records = await self.log.read_all()
+        taken = taken_from_others(records, self._config.flow, self._config.name, others, places)
+        if taken.positions:
+            await self.write(taken.positions, [taken.chunks])
+        return bool(taken.positions)
 
     async def begin(self, places: Mapping[TopicPartition, RemotePartition]) -> dict[TopicPartition, Position]:
         """

@@ -77,6 +77,8 @@ class ShareKeeper(BackgroundLoop):
         positions.known |= {position.source: position for position in tasks.ledger.let_go(mirrored)}
         self._measures.keep(everything.keys() | tasks.ledger.states.keys())
         unknown = tasks.ledger.unknown(mirrored)
+        if await positions.take_over(unknown):
+            await self.follow()
         fresh = await positions.begin(
             {partition: place for partition, place in unknown.items() if partition not in positions.known}
         )

@@ -30,6 +30,11 @@ class LeftPositions:
         """Return where records of a partition went."""
         return (kept for (partition, _), kept in self.stored.chunks.items() if partition == source)
 
+    def standing(self, source: TopicPartition) -> Position | None:
+        """Return the position of a partition, with the producer that was claimed for it last."""
+        position, claim = self.stored.positions.get(source), self.stored.claims.get(source)
+        return position if position is None or claim is None else attrs.evolve(position, producer=claim.claimed)
+
     def at(self, source: TopicPartition) -> int:
         """Return when the position of a partition was written or removed; -1 if that is not known."""
         return self.written_ms.get(source, -1)

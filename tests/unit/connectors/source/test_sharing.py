@@ -39,6 +39,9 @@ class Stored:
         self.known = dict(known)
         self.reads = 0
 
+    async def take_over(self, places: Mapping[TopicPartition, RemotePartition]) -> bool:  # noqa: ARG002
+        return False  # no other connector has copied any
+
     async def begin(self, places: Mapping[TopicPartition, RemotePartition]) -> dict[TopicPartition, Position]:
         return {it: Position(it, 0, -1, place.topic_id) for it, place in places.items()}
 
