@@ -8,6 +8,7 @@ translated from there on.
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -16,8 +17,9 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
+from mm2py.config.source import MirrorSourceConfig
 from mm2py.connectors.control_writers import ControlWriters
-from mm2py.connectors.plugins import remote_names_of, selected_topics
+from mm2py.connectors.plugins import remote_names_of, selected_topics, topic_filter_of
 from mm2py.connectors.reach import Reach
 from mm2py.core import internal_topics
 from mm2py.core.herder.connector_offsets import PartitionOffsets, altered_positions
@@ -26,7 +28,7 @@ from mm2py.errors import BrokerAnsweredError
 from mm2py.model.connector_offset import SOURCE, ConnectorOffset, is_of, offset_key, read_key, read_value
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position, encode_position
-from mm2py.model.positions_topic import PositionsTopic
+from mm2py.model.positions_topic import PositionsTopic, subject_of
 from mm2py.model.run_chunk import HAD_POSITION, chunk_key, encode_chunk
 from mm2py.storage.compacted_topic import create
 from mm2py.telemetry.events import OffsetsAltered
@@ -64,10 +66,18 @@ class Survey:
 
 
 class ConnectorOffsets:
-    """The offsets of one flow's connectors. It opens the clusters for each call, and closes them again."""
+    """
+    The offsets of one flow's connectors. It opens the clusters for each call, and closes them again.
 
-    def __init__(self, settings: FlowSettings, *, clock: Clock, events: EventLog) -> None:
+    Source connectors of a standalone worker keep positions under one name: those of topics that the ones *beside* copy
+    are none of this one's.
+    """
+
+    def __init__(
+        self, settings: FlowSettings, *, clock: Clock, events: EventLog, beside: Collection[MirrorSourceConfig] = ()
+    ) -> None:
         self._settings = settings
+        self._beside = beside
         self._clock = clock
         self._events = events
 
@@ -185,7 +195,10 @@ class ConnectorOffsets:
             return _Kept({}, {}, ())
         records: dict[tuple[int | None, bytes], LogRecord] = {}
         stored = PositionsTopic(self._flow.source, self._name)
+        is_others = self._of_others() if connector == SOURCE else None
         for record in await TopicLog(target, topic).read_all():
+            if is_others is not None and (subject := subject_of(record.key)) and is_others(subject.source.topic):
+                continue
             stored.take(record)
             named = read_key(record.key)
             if record.key is None or named is None or named[0] != (self._name if connector == SOURCE else connector):
@@ -195,6 +208,19 @@ class ConnectorOffsets:
         # What a node has claimed and not begun is ended by an alteration; a life would go on where the claim was made.
         claimed = {it: attrs.evolve(stored.positions[it], producer=one.claimed) for it, one in stored.claims.items()}
         return _Kept(records, {**stored.positions, **claimed}, stored.with_runs)
+
+    def _of_others(self) -> Callable[[str], bool] | None:
+        """Return whether a topic is copied by a connector beside, None without any: the first one that selects it."""
+        own = self._settings.source_connector
+        if not self._beside:
+            return None
+        filters = [(one.order, topic_filter_of(one)) for one in (own, *self._beside)]
+        filters.sort(key=lambda it: it[0])
+
+        def is_others(topic: str) -> bool:
+            return next((at for at, its in filters if its.takes_topic(topic)), own.order) != own.order
+
+        return functools.cache(is_others)
 
     async def _write(self, target: Cluster, records: Collection[LogRecord]) -> None:
         topic = internal_topics.positions(self._settings.source_connector)

@@ -213,6 +213,31 @@ async def two_sources_of_a_standalone_worker(stage: Stage) -> Any:
     return found
 
 
+async def offsets_of_a_standalone_worker(stage: Stage) -> Any:
+    """Those of the first one of two source connectors are reset, and the process is started again."""
+    for topic in ("orders", "clicks"):
+        stage.produce(topic, COUNT)
+    one_broker = {f"{kind}.storage.replication.factor": "1" for kind in ("config", "offset")}
+    connectors = {topic: _source(stage, topic, **one_broker) for topic in ("orders", "clicks")}
+    stage.standalone("n0", "B", connectors)
+    await asyncio.sleep(2 * _LONG_S)
+    first, second = (f"/from:A/to:B{one}/connectors/MirrorSourceConnector" for one in ("", ";connector=clicks"))
+    found = list[Any]()
+    for path in (first, second):
+        offsets = (await stage.ask("n0", "GET", f"{path}/offsets")).body["offsets"]
+        found.append([it["partition"]["topic"] for it in offsets])
+    await stage.ask("n0", "PUT", f"{first}/stop")
+    await asyncio.sleep(_LONG_S)
+    found.append((await stage.ask("n0", "DELETE", f"{first}/offsets")).status)
+    await stage.ask("n0", "PUT", f"{first}/resume")
+    await asyncio.sleep(_LONG_S)
+    stage.nodes["n0"].stop()
+    await asyncio.sleep(_LONG_S)
+    stage.standalone("n0", "B", connectors)
+    await asyncio.sleep(_LONG_S)
+    return [*found, stage.count("B", "A.orders"), stage.count("B", "A.clicks")]
+
+
 async def two_targets_of_a_worker(stage: Stage) -> Any:
     """A connector's own producer writes to another cluster than the worker's."""
     stage.produce("orders", COUNT)
@@ -385,6 +410,7 @@ STORIES: dict[str, Story] = {
         two_sources_that_meet,
         a_topic_that_moves,
         two_sources_of_a_standalone_worker,
+        offsets_of_a_standalone_worker,
         two_targets_of_a_worker,
         checkpoints_in_another_worker,
         checkpoints_with_and_without_a_source_connector,

@@ -81,6 +81,11 @@ def test_the_second_one_of_a_standalone_worker_leaves_topics_to_the_first_one(to
     assert after == [{"clicks": "", "orders": why}, COUNT + 10, COUNT]
 
 
+def test_offsets_of_a_standalone_worker_are_each_connector_s_own(told: dict[str, Any]) -> None:
+    """Those of one are reset, and only its topics are copied again; they are stored under one name."""
+    assert told["offsets_of_a_standalone_worker"] == [["orders"], ["clicks"], 200, 2 * COUNT, COUNT]
+
+
 def test_each_connector_has_a_target_of_its_own(told: dict[str, Any]) -> None:
     """The records of one go to the worker's cluster, those of the other where its producer's override leads."""
     assert told["two_targets_of_a_worker"] == {"statuses": [201, 201], "B": COUNT, "C": COUNT}
