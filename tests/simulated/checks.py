@@ -45,7 +45,7 @@ class Checker:
         #: Where a group stood at the target when it was last looked at.
         self._stood: dict[tuple[str, str, int], int] = {}
         #: The flow's group at the target.
-        self.group = "A-mm2"
+        self.groups: tuple[str, ...] = ("A-mm2",)
         self.plain_writes = 0
         #: Whether acknowledged records may be lost, and of which partitions they were.
         self.is_unclean = False
@@ -248,7 +248,8 @@ class Checker:
 
     def _owned(self, batch: Batch) -> None:
         """What is written without a transaction, which nothing can refuse, is written by a member of the group."""
-        members = self._target.coordinator.writers(self.group)
+        found = [self._target.coordinator.writers(group) for group in self.groups]
+        members = None if None in found else set[str]().union(*filter(None, found))
         # The node that an operator asked writes altered offsets, once all tasks' ids are taken.
         if batch.is_transactional or batch.is_control or members is None or self._awaited:
             return

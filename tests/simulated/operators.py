@@ -133,6 +133,10 @@ class Operators:
                 return False
             if not await self._is_done(node, Request("PUT", f"{path}/resume", brings=wanted)):
                 return False
+        if (aside := self._configs.get(settings.ASIDE)) is not None and not await self._is_done(
+            node, Request("PUT", f"/connectors/{settings.ASIDE}/config", {**aside, "name": settings.ASIDE})
+        ):
+            return False
         usual = {it: value for it, value in USUAL.items() if not is_worker or it not in settings.NAMES}
         if not await self._is_done(node, Request("DELETE", f"{AT_FLOW}/overrides", brings=usual)):
             return False

@@ -15,8 +15,8 @@ from tests.simulated.faults import FAULTS, SELDOM, SURVIVED
 #: How many of the runs have a fault of those that come beside the others; how many have clusters of one broker, a
 #: flow that leads back, and faults while flows start.
 _SELDOM, _ONE_BROKER, _BOTH, _FROM_THE_START = 0.08, 0.06, 0.06, 0.2
-#: How many of those with one node have two rounds.
-_ROUNDS = 0.15
+#: How many of those with one node have two rounds; how many are Connect workers.
+_ROUNDS, _WORKERS = 0.15, 0.15
 
 
 def _names(some: Iterable[str]) -> tuple[str, ...]:
@@ -56,6 +56,8 @@ class Options:
     brokers: int = 3
     #: Whether nodes run a file's flow ("dedicated"), or connectors that are created by REST ("worker").
     mode: str = "dedicated"
+    #: How many source connectors a worker has for the pair; two have a topic each, and no operator changes them.
+    sources: int = 1
     #: Whether a flow leads back as well, from topics of the same names at B; not where nodes are workers.
     both: bool = False
     #: What the flow does with a source topic that was created again: `copy.on.source.recreated`.
@@ -69,6 +71,11 @@ class Options:
     def is_worker(self) -> bool:
         """Whether nodes are Connect workers."""
         return self.mode == "worker"
+
+    @property
+    def has_aside(self) -> bool:
+        """Whether there is a second source connector."""
+        return self.is_worker and self.sources > 1 and "operator" not in self.faults
 
     @property
     def leads_back(self) -> bool:
@@ -114,4 +121,7 @@ def swarm(seed: int) -> Options:
         rounds=2 if nodes == 1 and seldom.random() < _ROUNDS else 1,
     )
     # How much a node with flows both ways keeps grows with the groups that its other flow finds.
-    return attrs.evolve(drawn, both=drawn.rounds == 1 and seldom.random() < _BOTH)
+    drawn = attrs.evolve(drawn, both=drawn.rounds == 1 and seldom.random() < _BOTH)
+    if seldom.random() >= _WORKERS or drawn.both:
+        return drawn
+    return attrs.evolve(drawn, mode="worker", sources=seldom.choice((1, 2)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mm2py.model.flow import Flow
 from tests.support.mm2_file import mm2_properties
 
 
@@ -31,11 +32,21 @@ _CHECKPOINTS: dict[str, object] = {
 }
 #: Names of the worker's connectors, by what they are.
 NAMES = {"source": "mirror", "checkpoints": "checks"}
+#: The second source connector, and its topic.
+ASIDE, TOPIC_ASIDE = "aside", "events"
 
 
-def flow_group(options: Options) -> str:
-    """Return the group at the target whose members share the flow."""
-    return f"{_GROUP}-A" if options.is_worker else "A-mm2"
+def flow_groups(options: Options) -> tuple[str, ...]:
+    """Return the groups at the target whose members share the flow, and the one beside it."""
+    aside = (f"{_GROUP}-A:{ASIDE}",) if options.has_aside else ()
+    return (f"{_GROUP}-A", *aside) if options.is_worker else ("A-mm2",)
+
+
+def topics_of(options: Options, flow: Flow) -> tuple[str, ...]:
+    """Return the topics of a flow."""
+    if not options.has_aside:
+        return TOPICS
+    return tuple(topic for topic in TOPICS if (topic == TOPIC_ASIDE) == bool(flow.connector))
 
 
 def _policies(options: Options) -> dict[str, object]:
@@ -101,7 +112,7 @@ def connectors(options: Options, source: str) -> dict[str, dict[str, str]]:
         **ends,
         **_FLOW,
         "connector.class": f"{package}MirrorSourceConnector",
-        "topics": ",".join(TOPICS),
+        "topics": ",".join(topics_of(options, Flow("A", "B"))),
         "offset-syncs.topic.replication.factor": 1,
         **_policies(options),
     }
@@ -114,4 +125,6 @@ def connectors(options: Options, source: str) -> dict[str, dict[str, str]]:
         "checkpoints.topic.replication.factor": 1,
     }
     named = {NAMES["source"]: mirror, NAMES["checkpoints"]: checkpoints}
+    if options.has_aside:
+        named[ASIDE] = {**mirror, "topics": TOPIC_ASIDE}
     return {name: {key: str(value) for key, value in config.items()} for name, config in named.items()}

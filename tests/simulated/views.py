@@ -21,6 +21,7 @@ from mm2py.model.health import IssueCode, all_issues, reasons_unhealthy, shown
 from mm2py.model.herder.all_nodes import of_all_nodes
 from mm2py.model.state import FlowState, FlowView, MirrorView, PartitionStage
 from mm2py.telemetry.events.base import Level
+from tests.simulated import settings
 from tests.simulated.cluster import Cluster
 from tests.simulated.log import Partition
 from tests.simulated.loop import Host
@@ -78,7 +79,8 @@ class Views:
     def note(self) -> None:
         """Note how the world is now: what nodes say may be as old."""
         now = self._world.loop.time()
-        for partition in (it for alias in self._world.checkers for it in self._partitions(Flow(alias, ""))):
+        sources = (self._world.source_of(Flow(alias, "")) for alias in self._world.checkers)
+        for partition in (it for source in sources for it in source.partitions_of(self._world.topics)):
             self._ends.setdefault(partition, []).append((now, partition.stable))
         if not self._is_clear():
             self._clear_since = now
@@ -141,7 +143,9 @@ class Views:
         # A node reads what another one has altered once it copies again, and reports it then.
         if self._world.loop.time() - self._world.operators.altered_at < _ALTERED_S:
             return
-        left = sum(self._left(flow.flow, it, self._holds_s + _OTHERS_REPORT_S) for it in self._partitions(flow.flow))
+        topics = settings.topics_of(self._world.options, flow.flow)
+        waiting = self._world.source_of(flow.flow).partitions_of(topics)
+        left = sum(self._left(flow.flow, it, self._holds_s + _OTHERS_REPORT_S) for it in waiting)
         if flow.lag is not None and Behind.of(flow).is_known and flow.lag < left:
             yield f"the flow lacks {flow.lag} records, and {left} have waited for long"
 
@@ -195,11 +199,6 @@ class Views:
             broker.is_up and not blocked((node.name, broker.address)) and not blocked((broker.address, node.name))
             for broker in cluster.brokers.values()
         )
-
-    def _partitions(self, flow: Flow) -> list[Partition]:
-        return self._world.source_of(flow).partitions_of(self._world.topics)
-
-    # At peace.
 
     def unwell(self) -> list[str]:
         """Return what a node says that is not so when all is well."""

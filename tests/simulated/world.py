@@ -99,12 +99,12 @@ class World:
         self.journal = Journal(self.loop, keeps=keeps)
         self.source, self.target = self._cluster("A"), self._cluster("B")
         self.checker = Checker(self.source, self.target, TOPICS, settings.POSITIONS)
-        self.checker.group = settings.flow_group(options)
+        self.checker.groups = settings.flow_groups(options)
         self.checker.is_unclean = any(kind in options.faults for kind in LOSING)
         self.checkers = {"A": self.checker}
         if options.leads_back:
             self.checkers["B"] = back = Checker(self.target, self.source, _BACK, settings.POSITIONS_BACK)
-            back.group = "B-mm2"
+            back.groups = ("B-mm2",)
         self.source.on_append = lambda partition, batch: self._appended(self.source, partition, batch)
         self.target.on_append = lambda partition, batch: self._appended(self.target, partition, batch)
         self.nodes = {name: self._node(name) for name in [f"n{it}" for it in range(options.nodes)]}
@@ -128,7 +128,7 @@ class World:
         self.costs = Costs(
             self.network,
             (self.source, self.target),
-            flows=len(self.checkers),
+            flows=len(self.checkers) + options.has_aside,
             records=lambda: sum(it.records for it in self.checkers.values()),
         )
 
@@ -271,7 +271,7 @@ class World:
         repeated: collections.Counter[Any] = collections.Counter()
         lost: collections.Counter[Any] = collections.Counter()
         for _, _, event in self.journal.said:
-            if getattr(event, "flow", FLOW) != FLOW:
+            if getattr(event, "flow", FLOW).pair != FLOW:
                 continue
             if isinstance(event, RemoteTopicRewound):
                 repeated[event.source] += event.repeated or 0
@@ -303,11 +303,11 @@ class World:
         found: dict[TopicPartition, int] = {}
         for _, _, event in self.journal.said:
             match event:
-                case SourceRecordsExpired() | SourceRecordsPurged() if event.flow == FLOW:
+                case SourceRecordsExpired() | SourceRecordsPurged() if event.flow.pair == FLOW:
                     unsure |= {event.source} if "known to be copied" in event.message else set()
-                case ResumeUnproven() if event.flow == FLOW:
+                case ResumeUnproven() if event.flow.pair == FLOW:
                     unsure.discard(event.source)
-                case ResumedExactly() if event.flow == FLOW and event.source in unsure:
+                case ResumedExactly() if event.flow.pair == FLOW and event.source in unsure:
                     unsure.discard(event.source)
                     found[event.source] = event.position
         return found

@@ -116,7 +116,7 @@ def _clock(world: World, draw: random.Random) -> str:
 
 def _apart(world: World, draw: random.Random) -> str:
     """Each node is told that it is alone, and owns all: what keeps them from harm is not the group."""
-    apart, group = world.target.apart, world.checker.group
+    apart, group = world.target.apart, world.checker.groups[0]
     if len(world.nodes) < 2 or group in apart:
         return ""
     apart[group] = None
