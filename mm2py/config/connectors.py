@@ -31,6 +31,7 @@ from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.providers import Stamp
 from mm2py.config.resolve import NamedAgain
 from mm2py.config.settings import MirrorSettings, import_settings, tidied
+from mm2py.config.source import MirrorSourceConfig
 from mm2py.config.worker import of_connectors, of_process
 from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.model.flow import Flow
@@ -180,7 +181,7 @@ def combined(
     for part in parts:
         of_flows.setdefault(part.place, []).append(part)
     of = partial(_flow, group=group, is_distributed=is_distributed)
-    flows = {flow: found for flow, its in of_flows.items() if (found := of(flow, its)) is not None}
+    flows = _introduced({flow: found for flow, its in of_flows.items() if (found := of(flow, its)) is not None})
     clusters = {alias: end for part in parts for alias, end in part.settings.clusters.items()}
 
     def changed(change: Callable[[MirrorSettings, _Lines], MirrorSettings], lines: _Lines) -> MirrorSettings:
@@ -269,6 +270,17 @@ def _named_again(lead: FlowSettings, parts: Sequence[Part]) -> Iterator[NamedAga
             if place not in seen:
                 seen.add(place)
                 yield one
+
+
+def _introduced(flows: Mapping[Flow, FlowSettings]) -> dict[Flow, FlowSettings]:
+    """Return the settings of *flows*, each with those beside it."""
+    sources = [one.source_connector for one in flows.values() if one.is_enabled]
+
+    def beside(own: MirrorSourceConfig) -> tuple[MirrorSourceConfig, ...]:
+        pair = (one for one in sources if one.flow != own.flow and one.flow.pair == own.flow.pair)
+        return tuple(one for one in pair if one.name == own.name)
+
+    return {flow: attrs.evolve(one, beside=beside(one.source_connector)) for flow, one in flows.items()}
 
 
 def _effective(flow: Flow, parts: Sequence[Part]) -> Iterator[Effective]:

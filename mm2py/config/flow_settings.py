@@ -27,6 +27,8 @@ class FlowSettings:
     heartbeat_connector: MirrorHeartbeatConfig
     worker: WorkerConfig
     named_again: tuple[NamedAgain, ...] = ()
+    #: Other source connectors of its pair that keep positions under the same name, as those of a standalone worker do.
+    beside: tuple[MirrorSourceConfig, ...] = attrs.field(default=(), eq=False, repr=False)
 
     @property
     def is_enabled(self) -> bool:

@@ -17,7 +17,6 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.settings import FlowSettings
-from mm2py.config.source import MirrorSourceConfig
 from mm2py.connectors.control_writers import ControlWriters
 from mm2py.connectors.plugins import remote_names_of, selected_topics, topic_filter_of
 from mm2py.connectors.reach import Reach
@@ -69,15 +68,12 @@ class ConnectorOffsets:
     """
     The offsets of one flow's connectors. It opens the clusters for each call, and closes them again.
 
-    Source connectors of a standalone worker keep positions under one name: those of topics that the ones *beside* copy
+    Source connectors of a standalone worker keep positions under one name: those of topics that the ones beside it copy
     are none of this one's.
     """
 
-    def __init__(
-        self, settings: FlowSettings, *, clock: Clock, events: EventLog, beside: Collection[MirrorSourceConfig] = ()
-    ) -> None:
+    def __init__(self, settings: FlowSettings, *, clock: Clock, events: EventLog) -> None:
         self._settings = settings
-        self._beside = beside
         self._clock = clock
         self._events = events
 
@@ -211,10 +207,10 @@ class ConnectorOffsets:
 
     def _of_others(self) -> Callable[[str], bool] | None:
         """Return whether a topic is copied by a connector beside, None without any: the first one that selects it."""
-        own = self._settings.source_connector
-        if not self._beside:
+        own, beside = self._settings.source_connector, self._settings.beside
+        if not beside:
             return None
-        filters = [(one.order, topic_filter_of(one)) for one in (own, *self._beside)]
+        filters = [(one.order, topic_filter_of(one)) for one in (own, *beside)]
         filters.sort(key=lambda it: it[0])
 
         def is_others(topic: str) -> bool:

@@ -198,10 +198,7 @@ class Control:
         groups = {group.connector: group for group in self._runner(flow).view().groups}
         if connector not in groups or self.overrides(flow).wanted(connector) is Wanted.DELETED:
             raise UnknownConnectorError(str(flow), connector)
-        settings = self._overrides.settings_of(flow)
-        sources = (one.source_connector for one in self._overrides.live.flows if one.flow.pair == flow.pair)
-        beside = [one for one in sources if one.flow != flow and one.name == settings.source_connector.name]
-        return ConnectorOffsets(settings, clock=self._clock, events=self._events, beside=beside)
+        return ConnectorOffsets(self._overrides.settings_of(flow), clock=self._clock, events=self._events)
 
     @asynccontextmanager
     async def _stopped(self, flow: Flow, connector: str) -> AsyncIterator[None]:

@@ -146,3 +146,17 @@ def test_each_further_source_connector_of_a_pair_is_a_flow_of_its_own(tmp_path: 
     assert [flow.source_connector.copying.tasks_max for flow in live] == [1, 2]
     assert [flow.source_connector.topics.names for flow in live] == [("c",), ("b",)]
     assert {row.owner for row in settings.effective if "->" in row.owner} == {"A->B", "A->B (again)"}
+
+
+def test_source_connectors_of_a_standalone_worker_know_who_shares_their_positions(tmp_path: Path) -> None:
+    """They are stored under one name; with live settings, too."""
+    texts = {"w": WORKER, "s": f"{SOURCE}topics = a\n", "again": SOURCE.replace("name = s", "name = again")}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    worker, *files = (tmp_path / name for name in texts)
+    settings = standalone_settings(worker, files)
+    assert settings.with_live is not None
+    live = settings.with_live({"A->B.topics": "c"}).flows
+
+    assert [[one.flow.connector for one in flow.beside] for flow in settings.flows] == [["again"], [""]]
+    assert live[1].beside[0].topics.names == ("c",)
