@@ -140,8 +140,7 @@ class Checker:
                 return
             at = found + 1
             self.records += 1
-        copied.marks.append((batch.last, at, batch.base))
-        copied.next_at = None
+        copied.take(batch.base, batch.last, at)
 
     # What operators alter.
 
@@ -244,7 +243,7 @@ class Checker:
                 # Acknowledged ones, too: positions may go back now, and are beyond the target's end until then.
                 self._positions.pop(TopicPartition(copied.source.topic, copied.source.number), None)
                 self._rewound[TopicPartition(copied.source.topic, copied.source.number)] = None
-            copied.marks = [mark for mark in copied.marks if mark[0] < first]
+            copied.lose(first)
 
     def _owned(self, batch: Batch) -> None:
         """What is written without a transaction, which nothing can refuse, is written by a member of the group."""

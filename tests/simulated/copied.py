@@ -23,6 +23,8 @@ class Copied:
     marks: list[tuple[int, int, int]] = attrs.field(factory=list)
     #: Which record comes next, if an operator has altered that.
     next_at: int | None = None
+    #: Where the first batch of that is at the target, and which record was next then: it may be lost, and come again.
+    begun: tuple[int, int] | None = None
     #: How many source records were deleted at the source, copied or not, how many of them before the first position was
     #: written, and how many the target will never have.
     deleted: int = 0
@@ -39,6 +41,18 @@ class Copied:
         if self.next_at is not None:
             return self.next_at
         return self.marks[-1][1] if self.marks else 0
+
+    def take(self, base: int, last: int, count: int) -> None:
+        """Note a batch at the target, and how many source records there are up to its end."""
+        if self.next_at is not None:
+            self.begun, self.next_at = (base, self.next_at), None
+        self.marks.append((last, count, base))
+
+    def lose(self, first: int) -> None:
+        """Note that the target has lost its batches from *first* on; what an operator has altered stands."""
+        self.marks = [mark for mark in self.marks if mark[0] < first]
+        if self.next_at is None and self.begun is not None and self.begun[0] >= first:
+            self.next_at = self.begun[1]
 
     def has(self, content: tuple[object, ...]) -> bool:
         """Whether the source has such a record."""
