@@ -368,6 +368,7 @@ class World:
             kind = plan.choice(options.faults)
             if number in options.skipped or 0 <= options.last_fault < number:
                 continue
+            self.views.note()  # a cluster may have answered since the last look, for less than a second
             what = FAULTS[kind](self, random.Random(f"fault {options.seed} {number}"))
             if what:
                 self.befell(kind, what, number)
