@@ -62,6 +62,8 @@ class Views:
         self._ends: dict[Partition, list[tuple[float, int]]] = {}
         #: Since when a node gets no answer of a cluster.
         self._mute: dict[tuple[str, str], float] = {}
+        #: When a node's flow was starting last: a life watches its clusters once it has connected to both.
+        self._starting_at: dict[tuple[str, Flow], float] = {}
         self._asked_at = 0.0
         #: Since when a node has been running: of what it slept through it has no news.
         self._awake: dict[str, float] = {}
@@ -150,9 +152,15 @@ class Views:
             yield f"the flow lacks {flow.lag} records, and {left} have waited for long"
 
     def _unnoticed(self, node: SimNode, view: MirrorView, flow: FlowView) -> Iterator[str]:
+        now, is_starting = self._world.loop.time(), flow.state is FlowState.STARTING
+        if any(own.flow == flow.flow and own.state is FlowState.STARTING for own in view.flows):
+            self._starting_at[node.name, flow.flow] = now
+        started_s = now - self._starting_at.get((node.name, flow.flow), 0.0)
         for alias in flow.flow.aliases:
-            mute_s = self._world.loop.time() - self._mute.get((node.name, alias), self._world.loop.time())
-            if mute_s < (_UNREACHABLE_AT_START_S if flow.state is FlowState.STARTING else _UNREACHABLE_AFTER_S):
+            mute_s = now - self._mute.get((node.name, alias), now)
+            if (mute_s if is_starting else min(mute_s, started_s)) < (
+                _UNREACHABLE_AT_START_S if is_starting else _UNREACHABLE_AFTER_S
+            ):
                 continue
             if flow.state is FlowState.RUNNING:
                 yield f"the flow {flow.flow} is running; {alias} has not answered for {mute_s:.0f} s"
