@@ -37,8 +37,10 @@ class Flow:
     @classmethod
     def parse(cls, text: str) -> Flow | None:
         """Return the flow that is written so; None if *text* is none."""
-        found = _TEXT.fullmatch(text)
-        return None if found is None else cls(*(part.strip() for part in found.groups(default="")))
+        if (found := _TEXT.fullmatch(text.strip())) is None:
+            return None
+        source, target, connector = found.groups(default="")
+        return cls(source.strip(), target.strip(), connector)  # a connector's name may begin with a blank
 
     @classmethod
     def of_url(cls, source: str, target: str) -> Flow:

@@ -65,6 +65,7 @@ def shown(parts: list[sheets.Part]) -> str:
         ("from:A/to:B", Flow("A", "B")),
         ("/from:A%20x/to:B/", Flow("A x", "B")),
         ("A->B (clicks/1)", Flow("A", "B", "clicks/1")),
+        ("A->B ( web clicks )", Flow("A", "B", " web clicks ")),
         ("from:A/to:B;connector=clicks%2F1", Flow("A", "B", "clicks/1")),
     ],
 )
