@@ -319,8 +319,9 @@ class _Walk:
         bad = {**config, "tasks.max": "many", "sync.topic.acls.enabled": "maybe", "topic.filter.class": "no.Filter"}
         refused = await rest.ask("PUT", f"/connectors/{name}/config", bad, wanted=400)
         assert all(key in refused["message"] for key in ("tasks.max", "sync.topic.acls.enabled", "no.Filter"))
-        again = await rest.ask("POST", "/connectors", {"name": "twice", "config": config}, wanted=400)
-        assert f"{self.alias}->us-east has a MirrorSourceConnector already" in again["message"]
+        beats = self.configs["heartbeat"]
+        again = await rest.ask("POST", "/connectors", {"name": "twice", "config": beats}, wanted=400)
+        assert f"{self.alias}->us-east has a MirrorHeartbeatConnector already" in again["message"]
         await rest.ask("POST", "/connectors", {"name": "file", "config": _FOREIGN}, wanted=400)
         plugin = f"/connector-plugins/{bad['connector.class']}/config/validate"
         judged = await rest.ask("PUT", plugin, {**bad, "name": name}, wanted=200)
