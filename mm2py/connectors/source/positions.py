@@ -73,6 +73,7 @@ class Positions:
 
     def __init__(self, context: SourceContext, source: Cluster, target: Cluster) -> None:
         self._passed_over, self._events, self._reach = context.passed_over, context.events, context.reach
+        self._pairs = context.pairs
         self._config = config = context.config
         self._group_id = context.worker.group_id
         self._source = source
@@ -274,8 +275,9 @@ class Positions:
         Its producer is kept: a frozen node that has not learnt of that may still write, and then what both write has
         the same sequences, so that the brokers take it once.
         """
-        if not places:
-            return False
+        names = {one.config.name for one in self._pairs.beside(self._config.flow)} - {self._config.name}
+        if not places or not (names or self._stored.of_others):
+            return False  # no one else writes there
         await self._read_on()
         others = {name for name, its in self._stored.of_others.items() if not its.isdisjoint(places)}
         if not others:
