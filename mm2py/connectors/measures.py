@@ -37,13 +37,12 @@ from mm2py.model.state import (
     CopiedHeartbeatsView,
     EpochView,
     FlowView,
-    MissingTopic,
     PartitionStage,
     PartitionView,
     TaskView,
     TimesView,
 )
-from mm2py.model.topic import Unmatched
+from mm2py.model.topic import MissingTopic, Unmatched
 
 
 #: How far back quantiles look.

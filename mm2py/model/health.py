@@ -24,12 +24,12 @@ from mm2py.model.state import (
     FlowView,
     GroupView,
     MirrorView,
-    MissingTopic,
     PartitionStage,
     PartitionView,
     TaskState,
     working_elsewhere,
 )
+from mm2py.model.topic import MissingTopic
 
 
 class Severity(enum.Enum):

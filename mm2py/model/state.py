@@ -16,7 +16,7 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group import OffsetAtTarget
 from mm2py.model.herder.overrides import NO_LIMIT, Pause, RateLimit, Wanted
 from mm2py.model.rounds import NO_ROUNDS, RoundsView
-from mm2py.model.topic import Unmatched
+from mm2py.model.topic import MissingTopic, Unmatched
 
 
 class FlowState(enum.Enum):
@@ -371,25 +371,6 @@ class StepView:
     error: str = ""
     hint: str = ""
     clusters: tuple[str, ...] = ()
-
-
-@attrs.frozen
-class MissingTopic:
-    """A mirrored topic of which the target lacks partitions, so many from number `first` on: all of them if it has no
-    remote topic. `failure` is why, if it refused to create or grow that. The mirror itself does not copy it if it
-    `is_refused`: its records would get into a wrong remote topic.
-    """
-
-    topic: str
-    remote_topic: str
-    first: int
-    partitions: int
-    failure: PartitionFailure | None = None
-    is_refused: bool = False
-
-    @property
-    def sources(self) -> tuple[TopicPartition, ...]:
-        return tuple(TopicPartition(self.topic, self.first + number) for number in range(self.partitions))
 
 
 @attrs.frozen

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 
 import attrs
 
+from mm2py.model.epoch import PartitionFailure
+from mm2py.model.flow import TopicPartition
+
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -105,3 +108,22 @@ class ConfigEntry:
     def is_default(self) -> bool:
         """Whether Kafka's own default is in force."""
         return self.source is ConfigSource.DEFAULT
+
+
+@attrs.frozen
+class MissingTopic:
+    """A mirrored topic of which the target lacks partitions, so many from number `first` on: all of them if it has no
+    remote topic. `failure` is why, if it refused to create or grow that. The mirror itself does not copy it if it
+    `is_refused`: its records would get into a wrong remote topic.
+    """
+
+    topic: str
+    remote_topic: str
+    first: int
+    partitions: int
+    failure: PartitionFailure | None = None
+    is_refused: bool = False
+
+    @property
+    def sources(self) -> tuple[TopicPartition, ...]:
+        return tuple(TopicPartition(self.topic, self.first + number) for number in range(self.partitions))

@@ -20,11 +20,11 @@ from mm2py.model.state import (
     FlowView,
     GroupOffsetsView,
     MirrorView,
-    MissingTopic,
     PartitionStage,
     PartitionView,
     TimesView,
 )
+from mm2py.model.topic import MissingTopic
 from mm2py.model.view_json import to_json
 from mm2py.rest.schemas import BOOLEAN, INTEGER, NUMBER, STRING, STRINGS, Json, Views, array, nullable, obj, ref
 

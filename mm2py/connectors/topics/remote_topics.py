@@ -38,8 +38,7 @@ from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.foreign import LONGEST_TOPIC
 from mm2py.model.positions import Position
-from mm2py.model.state import MissingTopic
-from mm2py.model.topic import TopicsView, Unmatched
+from mm2py.model.topic import MissingTopic, TopicsView, Unmatched
 from mm2py.policy.plugins import PluginError
 from mm2py.policy.selection import unmatched
 from mm2py.telemetry.events import (

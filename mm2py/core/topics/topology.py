@@ -15,8 +15,7 @@ from mm2py.errors import Mm2Error, Verdict
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position
-from mm2py.model.state import MissingTopic
-from mm2py.model.topic import TopicDescription
+from mm2py.model.topic import MissingTopic, TopicDescription
 from mm2py.policy.filters import TopicFilter
 from mm2py.policy.replication import ReplicationPolicy
 from mm2py.policy.selection import Selection, has_own_alias, judge_topic

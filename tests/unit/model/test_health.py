@@ -26,7 +26,6 @@ from mm2py.model.state import (
     FlowView,
     GroupView,
     MirrorView,
-    MissingTopic,
     NodeView,
     PartitionStage,
     PartitionView,
@@ -35,7 +34,7 @@ from mm2py.model.state import (
     TaskState,
     TaskView,
 )
-from mm2py.model.topic import Unmatched
+from mm2py.model.topic import MissingTopic, Unmatched
 
 
 _SOURCE, _CHECKPOINT, _HEARTBEAT = "MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector"

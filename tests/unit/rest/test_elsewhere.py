@@ -12,7 +12,7 @@ from mm2py.errors import TopicsUnknownError
 from mm2py.model.flow import TopicPartition
 from mm2py.model.herder.overrides import NO_OVERRIDES
 from mm2py.model.herder.share import Elsewhere
-from mm2py.model.state import MissingTopic
+from mm2py.model.topic import MissingTopic
 from mm2py.policy.plugins import CustomClassError
 from mm2py.telemetry.events import RestFailed
 from tests.support.rest_asking import Asking

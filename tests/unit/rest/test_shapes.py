@@ -9,7 +9,8 @@ from mm2py.core.herder.overrides import SOURCE
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
 from mm2py.model.herder.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
-from mm2py.model.state import FlowState, FlowView, GroupView, MissingTopic, PartitionStage, TaskState, TaskView
+from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, TaskState, TaskView
+from mm2py.model.topic import MissingTopic
 from mm2py.rest import connect
 from mm2py.rest.shapes import flow_status, overrides_json, partitions_of, topics_of
 from tests.support.rest_node import FLOW, some_nodes, some_view

@@ -20,10 +20,10 @@ from mm2py.model.state import (
     FlowView,
     GroupOffsetsView,
     MirrorView,
-    MissingTopic,
     PartitionStage,
     PartitionView,
 )
+from mm2py.model.topic import MissingTopic
 from mm2py.rest.page.history import History
 from mm2py.rest.page.stream import MOST_VIEWERS, QUEUED_TICKS, LiveStream, Viewer
 from mm2py.rest.page.view import elsewhere_rows
