@@ -13,7 +13,6 @@ import math
 import os
 import random
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from types import ModuleType
 
@@ -27,9 +26,7 @@ from mm2py.connectors.known_clusters import KnownClusters
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.pair import Pairs
 from mm2py.connectors.supervise import supervise
-from mm2py.errors import OverrideConflictError, UnknownConnectorError
 from mm2py.herder.cluster_ids import ClusterIds
-from mm2py.herder.composition import Place
 from mm2py.herder.connect_worker import ConnectWorker, Hooks
 from mm2py.herder.control import Control
 from mm2py.herder.fleet import Fleet
@@ -40,9 +37,7 @@ from mm2py.herder.settings_changes import SettingsChanges, copy_tasks_of
 from mm2py.herder.this_node import this_node
 from mm2py.herder.worker_membership import WorkerMembership
 from mm2py.model.flow import Flow
-from mm2py.model.herder.connector_configs import RestartRequest
 from mm2py.model.herder.node import Node
-from mm2py.model.herder.restart import Restart
 from mm2py.model.state import MirrorView
 from mm2py.pipeline.epoch_jobs import EpochRunner
 from mm2py.pipeline.spark.session import SparkHost
@@ -352,7 +347,7 @@ class MirrorMaker:
     def _follow_connectors(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         if self.worker is None:
             return []
-        hooks = Hooks(self.request_reload, self._apply_overrides, self._restart_connector)
+        hooks = Hooks(self.request_reload, self._apply_overrides)
         return [
             tasks.create_task(self.worker.run(hooks), name="connectors"),
             tasks.create_task(self._give_way_forever(self.worker.membership, tasks), name="give way"),
@@ -371,13 +366,6 @@ class MirrorMaker:
         while True:
             await membership.until_closed()
             await self._changes.restart_all(tasks)
-
-    def _restart_connector(self, place: Place, request: RestartRequest) -> None:
-        """Restart what this node runs of a connector, as a client of any node asked."""
-        runner = self._fleet.runner(place.flow)
-        if runner is not None:
-            with suppress(OverrideConflictError, UnknownConnectorError):
-                runner.requests.restart_here(Restart(place.group, None, request.include_tasks, request.only_failed))
 
     async def _watch_overrides_forever(self) -> None:
         """Write overrides again whose topic was deleted: the next daemon must find them."""

@@ -33,12 +33,9 @@ from mm2py.model.herder.connector_configs import (
     ConnectorsTopic,
     KeyValue,
     LoggerRequest,
-    Request,
-    RestartRequest,
     StoredConnector,
     config_record,
     logger_record,
-    restart_record,
     state_record,
 )
 from mm2py.model.herder.overrides import Wanted
@@ -57,11 +54,10 @@ _IDENTITY: Final = ("bootstrap.servers", "group.id", "config.storage.topic")
 
 @attrs.define(eq=False)
 class Hooks:
-    """What a worker calls in its daemon: to read the settings again, for a flow's new target states, to restart."""
+    """What a worker calls in its daemon: to read the settings again, and for a flow's new target states."""
 
     reload: Callable[[], None]
     apply: Callable[[Flow], None]
-    restart: Callable[[Place, RestartRequest], None]
 
 
 class ConnectWorker:
@@ -161,14 +157,9 @@ class ConnectWorker:
         for flow in {place.flow for name in names if (place := self.composition.places.get(name)) is not None}:
             self._hooks.apply(flow)
 
-    def _on_request(self, request: Request) -> None:
-        if isinstance(request, LoggerRequest):
-            if (level := parse_level(request.level)) is not None:
-                self._events.set_level(request.name, level)
-            return
-        place = self.composition.places.get(request.name)
-        if self._hooks is not None and place is not None:
-            self._hooks.restart(place, request)
+    def _on_request(self, request: LoggerRequest) -> None:
+        if (level := parse_level(request.level)) is not None:
+            self._events.set_level(request.name, level)
 
     # Reading.
 
@@ -260,11 +251,6 @@ class ConnectWorker:
         """Set a connector's target state. Raise UnknownConnectorError, ConnectorsNotStoredError."""
         await self._write_of(name, state_record(name, wanted))
         self._events.emit(ConnectorStored(name, wanted.value, by))
-
-    async def request_restart(self, request: RestartRequest, *, by: str) -> None:
-        """Ask all nodes, this one too, to restart a connector. Raise as `want`."""
-        await self._write_of(request.name, restart_record(request))
-        self._events.emit(ConnectorStored(request.name, "restart", by))
 
     async def set_log_level(self, name: str, level: str) -> None:
         """Have all nodes, this one too, log from a level on. Raise ConnectorsNotStoredError."""

@@ -27,8 +27,6 @@ from mm2py.model.herder.connector_configs import (
     ConnectorsTopic,
     KeyValue,
     LoggerRequest,
-    Request,
-    RestartRequest,
     StoredConnector,
     config_record,
     state_record,
@@ -80,7 +78,7 @@ class ConnectorStore:
         events: EventLog,
         jitter: Callable[[], float],
         on_change: Callable[[frozenset[str]], None],
-        on_request: Callable[[Request], None],
+        on_request: Callable[[LoggerRequest], None],
     ) -> None:
         self.connectors: Mapping[str, StoredConnector] = {}
         self.is_read = False
@@ -101,7 +99,7 @@ class ConnectorStore:
         self._is_cut = False
         #: What was read and not used yet.
         self._names: set[str] = set()
-        self._requests: list[Request] = []
+        self._requests: list[LoggerRequest] = []
         self._topic_id: str | None = None
         self._turn = asyncio.Lock()
         #: How often the topic could not be read in a row, since when, why, and what was reported of that.
@@ -242,7 +240,7 @@ class ConnectorStore:
                 found = self._topic.take(record.key, record.value)
                 if isinstance(found, UnreadableRecord):
                     self._events.emit(ConnectorRecordUnreadable(log.topic, offset, found.problem))
-                elif isinstance(found, RestartRequest | LoggerRequest):
+                elif isinstance(found, LoggerRequest):
                     self._requests += [] if is_again else [found]
                 elif found is not None:
                     self._names.add(found)

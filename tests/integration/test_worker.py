@@ -18,7 +18,7 @@ from mm2py.devkit.broker import HOST, KafkaCluster
 from mm2py.errors import BrokerAnsweredError, ConnectorsNotStoredError, OverrideConflictError
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.health import flow_issues
-from mm2py.model.herder.connector_configs import KeyValue, RestartRequest, config_record, restart_record, state_record
+from mm2py.model.herder.connector_configs import KeyValue, LoggerRequest, config_record, logger_record, state_record
 from mm2py.model.herder.overrides import Wanted
 from mm2py.model.state import FlowState
 from mm2py.storage.connector_store import ConnectorStore, Decide
@@ -47,7 +47,7 @@ class _Following:
 
     store: ConnectorStore
     changes: list[frozenset[str]] = attrs.field(factory=list)
-    restarts: list[RestartRequest] = attrs.field(factory=list)
+    requests: list[LoggerRequest] = attrs.field(factory=list)
     events: list[str] = attrs.field(factory=list)
 
 
@@ -65,7 +65,7 @@ async def _following(cluster: KafkaCluster, topic: str) -> AsyncIterator[_Follow
     """Follow the topic, whose name serves as the worker's group too."""
     clock = SystemClock()
     changes: list[frozenset[str]] = []
-    restarts: list[RestartRequest] = []
+    requests: list[LoggerRequest] = []
     events: list[str] = []
     store = ConnectorStore(
         flow_settings(cluster.bootstrap_servers, cluster.bootstrap_servers).target,
@@ -75,12 +75,12 @@ async def _following(cluster: KafkaCluster, topic: str) -> AsyncIterator[_Follow
         events=EventLog(clock, lambda event: events.append(event.name)),
         jitter=random.random,
         on_change=changes.append,
-        on_request=restarts.append,
+        on_request=requests.append,
     )
     async with asyncio.TaskGroup() as tasks:
         follow = tasks.create_task(store.follow(), name="follow")
         await eventually(lambda: store.is_read, within_s=30, what="the topic was read")
-        yield _Following(store, changes, restarts, events)
+        yield _Following(store, changes, requests, events)
         follow.cancel()
 
 
@@ -90,8 +90,8 @@ async def test_every_worker_sees_what_one_wrote(backup: KafkaCluster, prefix: st
         await one.store.change(_as_said(state_record("m", Wanted.PAUSED), config_record("m", _CONFIG)))
         written = dict(one.store.connectors)
         await eventually(lambda: other.store.connectors == written, within_s=30, what="the other worker has it")
-        await other.store.change(_as_said(restart_record(RestartRequest("m", include_tasks=True, only_failed=False))))
-        await eventually(lambda: one.restarts, within_s=30, what="the request arrives")
+        await other.store.change(_as_said(logger_record(LoggerRequest("mm2py", "DEBUG"))))
+        await eventually(lambda: one.requests, within_s=30, what="the request arrives")
         await other.store.change(_as_said(config_record("m", None), state_record("m", None)))
         await eventually(lambda: not one.store.connectors, within_s=30, what="the connector is gone")
 

@@ -34,7 +34,6 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.herder.connector_configs import (
     ConnectorsTopic,
     LoggerRequest,
-    RestartRequest,
     StoredConnector,
     config_record,
 )
@@ -287,7 +286,6 @@ class _StoreDouble:
         self.endpoint = endpoint
         self._topic = ConnectorsTopic()
         self._on_change = on_change
-        self.restarts: list[RestartRequest] = []
         self.loggers: list[LoggerRequest] = []
 
     @property
@@ -297,9 +295,7 @@ class _StoreDouble:
     async def change(self, decide: Decide) -> None:
         for key, value in await decide():
             found = self._topic.take(key, value)
-            if isinstance(found, RestartRequest):
-                self.restarts.append(found)
-            elif isinstance(found, LoggerRequest):
+            if isinstance(found, LoggerRequest):
                 self.loggers.append(found)
         self._on_change()
 

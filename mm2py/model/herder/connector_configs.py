@@ -2,8 +2,8 @@
 Connectors as Kafka Connect keeps them in its config topic (KafkaConfigBackingStore): keys are text, values JSON.
 
 A connector is the record ``connector-NAME``, its target state ``target-state-NAME``; a null value removes either. What
-else Connect keeps there concerns its own workers, and is passed over: configs of tasks, session keys. So are overrides
-of flows by operators, which may share the topic.
+else Connect keeps there concerns its own workers, and is passed over: configs of tasks, session keys, restarts. So are
+overrides of flows by operators, which may share the topic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from mm2py.model.herder.overrides import Wanted
 
 _CONFIG: Final = "connector-"
 _STATE: Final = "target-state-"
-_RESTART: Final = "restart-connector-"
 _LOGGER: Final = "logger-cluster-"
 #: The member of a connector's record that is ours.
 _CREATED: Final = "mm2pyCreatedMs"
@@ -40,24 +39,11 @@ class StoredConnector:
 
 
 @attrs.frozen
-class RestartRequest:
-    """A request to all workers to restart a connector (KIP-745)."""
-
-    name: str
-    include_tasks: bool
-    only_failed: bool
-
-
-@attrs.frozen
 class LoggerRequest:
     """A request to all workers to log from a level on (KIP-976)."""
 
     name: str
     level: str
-
-
-#: What concerns no connector's config, but is done by each worker that reads it.
-Request = RestartRequest | LoggerRequest
 
 
 def logger_record(request: LoggerRequest) -> KeyValue:
@@ -82,12 +68,6 @@ def state_record(name: str, wanted: Wanted | None) -> KeyValue:
     return f"{_STATE}{name}".encode(), write_json({"state": _NAMES[old], "state.v2": _NAMES[wanted]})
 
 
-def restart_record(request: RestartRequest) -> KeyValue:
-    """Return key and value of a request to restart a connector."""
-    value = {"include-tasks": request.include_tasks, "only-failed": request.only_failed}
-    return f"{_RESTART}{request.name}".encode(), write_json(value)
-
-
 class ConnectorsTopic:
     """What the topic holds, fed record by record in the order of the log."""
 
@@ -105,7 +85,7 @@ class ConnectorsTopic:
             for name, config in self._configs.items()
         }
 
-    def take(self, key: bytes | None, value: bytes | None) -> str | Request | UnreadableRecord | None:
+    def take(self, key: bytes | None, value: bytes | None) -> str | LoggerRequest | UnreadableRecord | None:
         """Take a record. Return the name of the connector that it changes, a request to all workers, or why it cannot
         be read, and is ignored as in Java; None if it is about something else.
         """
@@ -115,10 +95,6 @@ class ConnectorsTopic:
                 return self._take_config(text.removeprefix(_CONFIG), value)
             if text.startswith(_STATE):
                 return self._take_state(text.removeprefix(_STATE), value)
-            if text.startswith(_RESTART) and value is not None:
-                found = mapping(read_json(value))
-                flags = (_flag(found, name) for name in ("include-tasks", "only-failed"))
-                return RestartRequest(text.removeprefix(_RESTART), *flags)
             if text.startswith(_LOGGER) and value is not None:
                 return LoggerRequest(text.removeprefix(_LOGGER), str(mapping(read_json(value)).get("level")))
         except ValueError as error:
@@ -149,10 +125,3 @@ class ConnectorsTopic:
             raise ValueError(f"{state!r} is not one of {', '.join(_STATES)}")
         self._states[name] = _STATES[state]
         return name
-
-
-def _flag(request: Mapping[str, object], name: str) -> bool:
-    found = request.get(name)
-    if not isinstance(found, bool):
-        raise ValueError(f"{name} is not a boolean")  # noqa: TRY004 - an unreadable record is one kind of error
-    return found

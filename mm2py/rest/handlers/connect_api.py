@@ -373,6 +373,20 @@ def _named(one: Connector, flow: FlowView, group: GroupView) -> Iterator[None]:
         raise OverrideConflictError(renamed(error.what), error.way_out) from error
 
 
+async def restart(root: Root, ask: Ask) -> object:
+    """Have all nodes that run a connector restart it. Answer 204 for the connector alone, and 202 with its state for
+    more, as Connect does (KIP-745). For a stopped one there is nothing to do, and that is no error.
+    """
+    one, flow, group = root.running(ask)
+    flags = {"include_tasks": ask.flag("includeTasks"), "only_failed": ask.flag("onlyFailed")}
+    state = one.status(ask.rest.worker_id)
+    connect.mark_restarted(state, **flags)
+    if group.wanted is not Wanted.STOPPED:
+        with _named(one, flow, group):
+            await whole(ask, ask.control.restart(flow.flow, group.connector, **flags, by=ask.by))
+    return Answer(202, state) if any(flags.values()) else Answer(204)
+
+
 async def _patch_offsets(root: Root, ask: Ask) -> object:
     one, flow, group = root.running(ask)
     body = await ask.object()

@@ -161,30 +161,14 @@ async def delete_connector(ask: Ask) -> object:
     return await carry_out(ask, flow, verbs.delete_connector, group.connector, code=204)
 
 
-async def _restart(ask: Ask) -> object:
-    """Answer 204 for the connector alone, and 202 with its state for more, as Connect does (KIP-745). For a stopped
-    one there is nothing to do, and that is no error.
-    """
-    flow, group = _connector(ask)
-    include_tasks, only_failed = ask.flag("includeTasks"), ask.flag("onlyFailed")
-    state = connect.state_info(flow, group, ask.rest.worker_id)
-    connect.mark_restarted(state, include_tasks=include_tasks, only_failed=only_failed)
-    if group.wanted is not Wanted.STOPPED:
-        restart = ask.control.restart(
-            flow.flow, group.connector, include_tasks=include_tasks, only_failed=only_failed, by=ask.by
-        )
-        await whole(ask, restart)
-    return Answer(202, state) if include_tasks or only_failed else Answer(204)
-
-
 @_root.serves(api.RESTART)
 async def restart_connector(ask: Ask) -> object:
-    return await _restart(ask)
+    return await api.restart(_root, ask)
 
 
 @_root.serves(api.PUT_RESTART)
 async def put_restart_connector(ask: Ask) -> object:
-    return await _restart(ask)
+    return await api.restart(_root, ask)
 
 
 @_root.serves(api.RESTART_TASK)

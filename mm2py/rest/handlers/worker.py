@@ -15,7 +15,7 @@ from mm2py.config.keys.table import nearest
 from mm2py.config.rest import Right
 from mm2py.herder.composition import Idleness
 from mm2py.herder.connect_worker import ConnectWorker
-from mm2py.model.herder.connector_configs import RestartRequest, StoredConnector
+from mm2py.model.herder.connector_configs import StoredConnector
 from mm2py.model.herder.overrides import Wanted
 from mm2py.model.state import FlowView, GroupView
 from mm2py.rest import connect
@@ -195,21 +195,9 @@ async def stop_worker_connector(ask: Ask) -> object:
     return await _want(ask, Wanted.STOPPED, 204)
 
 
-async def _restart(ask: Ask) -> Answer:
-    """Ask all nodes of the worker, this one too: each restarts what it runs of the connector. If that is stopped, none
-    runs any of it, and that is no error.
-    """
-    shown, _, _ = _root.running(ask)
-    include_tasks, only_failed = ask.flag("includeTasks"), ask.flag("onlyFailed")
-    state = shown.status(ask.rest.worker_id)
-    connect.mark_restarted(state, include_tasks=include_tasks, only_failed=only_failed)
-    await whole(ask, _worker(ask).request_restart(RestartRequest(shown.name, include_tasks, only_failed), by=ask.by))
-    return Answer(202, state) if include_tasks or only_failed else Answer(204)
-
-
 @_root.serves(api.RESTART)
 async def restart_worker_connector(ask: Ask) -> object:
-    return await _restart(ask)
+    return await api.restart(_root, ask)
 
 
 @_root.serves(api.RESTART_TASK)

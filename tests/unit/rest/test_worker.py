@@ -8,7 +8,8 @@ import attrs
 import pytest
 
 from mm2py.config.rest import Right
-from mm2py.model.herder.connector_configs import KeyValue, RestartRequest, config_record
+from mm2py.errors import RestartNotPassedOnError
+from mm2py.model.herder.connector_configs import KeyValue, config_record
 from mm2py.model.herder.overrides import Wanted
 from mm2py.model.state import FlowState
 from tests.support.rest_asking import Asking
@@ -178,13 +179,15 @@ async def test_a_connector_that_is_not_run_is_shown(ask: Asking) -> None:
 
 
 async def test_a_restart_reaches_every_node(ask: Asking) -> None:
-    """It goes through the topic, because several nodes may run a flow together. To restart a stopped connector is no
-    error in Connect, and does nothing.
+    """As one that is asked for at the flow's address. To restart a stopped connector is no error in Connect, and does
+    nothing. What cannot be passed on to other nodes is an error.
     """
     alone = await ask("POST", f"/connectors/{NAME}/restart")
     whole = await ask("POST", f"/connectors/{NAME}/restart?includeTasks=true")
+    ask.node.control.failure = RestartNotPassedOnError("A->B", "there:8083", "it does not answer")
+    lost = [await ask("POST", f"{at}/connectors/{NAME}/restart") for at in ("", "/from:A/to:B")]
     (flow,) = ask.node.shown.flows
-    groups = tuple(attrs.evolve(group, state=FlowState.STOPPED) for group in flow.groups)
+    groups = tuple(attrs.evolve(group, state=FlowState.STOPPED, wanted=Wanted.STOPPED) for group in flow.groups)
     ask.node.shown = attrs.evolve(ask.node.shown, flows=(attrs.evolve(flow, groups=groups),))
     ask.server.rest.forget()
     stopped = [await ask("POST", f"/connectors/{NAME}/restart{query}") for query in ("", "?includeTasks=true")]
@@ -192,12 +195,8 @@ async def test_a_restart_reaches_every_node(ask: Asking) -> None:
     assert (alone.status, whole.status, *(answer.status for answer in stopped)) == (204, 202, 204, 202)
     assert whole.json["connector"]["state"] == "RESTARTING"
     assert (stopped[1].json["connector"]["state"], stopped[1].json["tasks"]) == ("STOPPED", [])
-    assert ask.node.worker is not None
-    store: Any = ask.node.worker.store
-    assert store.restarts == [
-        RestartRequest(NAME, include_tasks=include_tasks, only_failed=False)
-        for include_tasks in (False, True, False, True)
-    ]
+    assert ask.node.control.restarts == [("A->B", NAME, include_tasks, False) for include_tasks in (False, True)]
+    assert (lost[0].status, lost[0].json, lost[0].headers["Retry-After"]) == (503, lost[1].json, "5")
 
 
 _VALIDATE = "/connector-plugins/org.apache.kafka.connect.mirror.MirrorSourceConnector/config/validate"

@@ -12,7 +12,7 @@ import pytest
 from mm2py.config.worker import StorageSettings
 from mm2py.errors import BrokerConnectionError, ConnectorsNotStoredError
 from mm2py.model.endpoint import ClusterEndpoint, Security
-from mm2py.model.herder.connector_configs import KeyValue, RestartRequest, config_record
+from mm2py.model.herder.connector_configs import KeyValue, LoggerRequest, config_record, logger_record
 from mm2py.storage import connector_store
 from mm2py.storage.connector_store import ConnectorStore
 from mm2py.telemetry.events import ConnectorsFollowed, ConnectorsNotFollowed, ConnectorsRefilled
@@ -135,11 +135,11 @@ async def test_a_topic_that_lost_its_end_is_read_again_and_filled(monkeypatch: p
     An unclean election takes connectors away, and another one is created where they stood.
 
     That one is known, the others go on and are written again, also if brokers are away when that is tried first; no
-    restart that was asked for once is done again.
+    request is done again.
     """
     brokers, clock = FakeBrokers(), LoopClock()
     brokers.topics = topics_with("configs", [0])
-    events, restarts = EventLog(clock), list[RestartRequest]()
+    events, requests = EventLog(clock), list[LoggerRequest]()
     away = [BrokerConnectionError("B", "b1:9092", "it is gone")]
 
     async def unguarded(*_: object) -> FencedWriter:
@@ -150,13 +150,17 @@ async def test_a_topic_that_lost_its_end_is_read_again_and_filled(monkeypatch: p
     monkeypatch.setattr(connector_store, "Cluster", partial(Cluster, opener=brokers.open))
     monkeypatch.setattr(ConnectorStore, "_opened", unguarded)
     store, later = _store(brokers, events), _store(brokers, EventLog(clock))
-    store._on_request = restarts.append
-    restart = (b"restart-connector-a", b'{"include-tasks": false, "only-failed": false}')
+    store._on_request = requests.append
+    request = LoggerRequest("mm2py", "DEBUG")
     async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster, asyncio.TaskGroup() as tasks:
         following = tasks.create_task(store.follow())
         await asyncio.sleep(5)
         log = TopicLog(cluster, "configs")
-        for key, value in (config_record("a", {"topics": "1"}), restart, config_record("b", {"topics": "2"})):
+        for key, value in (
+            config_record("a", {"topics": "1"}),
+            logger_record(request),
+            config_record("b", {"topics": "2"}),
+        ):
             await log.append([LogRecord(key, value, partition=0)])
         await asyncio.sleep(5)
         brokers.topics["configs"].partitions[0].truncate(2)
@@ -169,5 +173,5 @@ async def test_a_topic_that_lost_its_end_is_read_again_and_filled(monkeypatch: p
         reading.cancel()
 
     assert set(store.connectors) == set(later.connectors) == {"a", "b", "c"}
-    assert len(restarts) == 1
+    assert requests == [request]
     assert len(events.of(ConnectorsRefilled)) == 1

@@ -7,10 +7,10 @@ import pytest
 from mm2py.model.foreign import UnreadableRecord
 from mm2py.model.herder.connector_configs import (
     ConnectorsTopic,
-    RestartRequest,
+    LoggerRequest,
     StoredConnector,
     config_record,
-    restart_record,
+    logger_record,
     state_record,
 )
 from mm2py.model.herder.overrides import Wanted
@@ -31,10 +31,6 @@ def test_records_have_connect_s_bytes() -> None:
     )
     assert state_record("m", Wanted.RUNNING)[1] == b'{"state":"STARTED","state.v2":"STARTED"}'
     assert state_record("m", Wanted.STOPPED) == (b"target-state-m", b'{"state":"PAUSED","state.v2":"STOPPED"}')
-    assert restart_record(RestartRequest("m", include_tasks=True, only_failed=False)) == (
-        b"restart-connector-m",
-        b'{"include-tasks":true,"only-failed":false}',
-    )
     assert config_record("m", None) == (b"connector-m", None)
     assert state_record("m", None) == (b"target-state-m", None)
 
@@ -57,12 +53,13 @@ def test_when_a_further_connector_was_created_is_kept() -> None:
 
 
 def test_a_topic_as_java_left_it() -> None:
-    """Connectors and their states count; tasks, commits, session keys, log levels and our overrides do not."""
+    """Connectors and their states count; tasks, commits, session keys, restarts and our overrides do not."""
     topic = _topic(
         (b"session-key", b'{"key":"AAAA","algorithm":"HmacSHA256","creation-timestamp":1}'),
         (b"connector-us-west", b'{"properties":{"name":"us-west","tasks.max":"2","unset":null}}'),
         (b"task-us-west-0", b'{"properties":{"task.class":"x"}}'),
         (b"commit-us-west", b'{"tasks":1}'),
+        (b"restart-connector-us-west", b'{"include-tasks":true,"only-failed":false}'),
         (b"logger-cluster-org.apache", b'{"level":"DEBUG"}'),
         (b"tasks-fencing-us-west", b'{"task-count":1}'),
         (b"mm2py-orders-A->B", b"{}"),
@@ -85,7 +82,7 @@ def test_a_topic_as_java_left_it() -> None:
         (b"connector-m", b'{"properties":{"topics":1}}'),
         (b"target-state-m", b'{"state":"RUNNING"}'),
         (b"target-state-m", b'{"state":1}'),
-        (b"restart-connector-m", b'{"include-tasks":1,"only-failed":false}'),
+        (b"logger-cluster-m", b"[]"),
     ],
 )
 def test_an_unreadable_record_is_ignored(key: bytes, value: bytes) -> None:
@@ -96,11 +93,12 @@ def test_an_unreadable_record_is_ignored(key: bytes, value: bytes) -> None:
     assert topic.connectors == {"m": StoredConnector({"topics": "x"}, Wanted.PAUSED)}
 
 
-def test_a_request_to_restart_changes_nothing() -> None:
-    """It is given to the caller, who restarts the connector if it runs here."""
+def test_a_request_to_log_changes_nothing() -> None:
+    """It is given to the caller, who logs from that level on; a worker of Java's restarts connectors alone."""
     topic = _topic(config_record("m", {"topics": "x"}))
-    request = RestartRequest("m", include_tasks=False, only_failed=True)
+    request = LoggerRequest("mm2py.flow", "DEBUG")
 
-    assert topic.take(*restart_record(request)) == request
-    assert topic.take(b"restart-connector-m", None) is None
+    assert topic.take(*logger_record(request)) == request
+    assert topic.take(b"logger-cluster-mm2py.flow", None) is None
+    assert topic.take(b"restart-connector-m", b'{"include-tasks":true,"only-failed":false}') is None
     assert topic.connectors == {"m": StoredConnector({"topics": "x"})}
