@@ -43,6 +43,8 @@ WHICH = ("names", "dedicated", "worker")
 _BEGINS_S, _AFTER_EACH_S = 60.0, 20.0
 _WORDS = re.compile(rb"[A-Za-z][A-Za-z._-]{2,}")
 _PART = re.compile(r"\{(\w+)(:[^}]*)?\}")
+#: A node, and which worker of its Spark.
+_NODE = re.compile(r"\b(n[01])\b(/w[0-9.]+)?")
 #: A number by itself: names and values of settings keep theirs.
 _NUMBER = re.compile(r"(?<![\w.])\d+(\.\d+)*(?![A-Za-z])")
 #: What is another one in each run: ids of nodes and topics, and what is packed.
@@ -109,6 +111,8 @@ class Surface:
     """The lines of a run, by what they are of."""
 
     mode: str
+    #: The node that is asked: the flow's owner, which shows all that there is.
+    asked: str = ""
     lines: list[str] = attrs.field(factory=list)
     said: set[str] = attrs.field(factory=set)
 
@@ -133,6 +137,9 @@ class Surface:
         work = [world.workload.produce(), world.workload.consume()]
         running = [world.outside.start(it, "workload") for it in work]
         await asyncio.sleep(_BEGINS_S)
+        nodes = await ask(world.loop, "n0", "GET", f"{AT_FLOW}/nodes")
+        assert nodes is not None
+        [self.asked] = [it["host"] for it in nodes.body if it["is_owner"]]
         for path in dict.fromkeys(it.path for it in ROUTES if it.method == "GET" and it.tag != "page"):
             if not path.startswith(_NOT_ASKED):
                 await self._ask(world, "GET", _address(path))
@@ -155,10 +162,14 @@ class Surface:
         await asyncio.sleep(60)
 
     async def _ask(self, world: World, method: str, path: str, body: object = None) -> None:
-        answer = await ask(world.loop, "n0", method, path, body)
+        answer = await ask(world.loop, self.asked, method, path, body)
         assert answer is not None, path
         sent = "" if body is None else f" {json.dumps(body)}"
-        self.lines += ["", f"{method} {path}{sent} -> {answer.status}", *_shown(answer)]
+        seen = (_NODE.sub(self._place, it) for it in _shown(answer))
+        self.lines += ["", f"{method} {path}{sent} -> {answer.status}", *seen]
+
+    def _place(self, node: re.Match[str]) -> str:
+        return ("here" if node[1] == self.asked else "there") + ("/w" if node[2] else "")
 
 
 def _shown(answer: Answer) -> Iterator[str]:
