@@ -49,7 +49,13 @@ def note_unread(
     ends = {alias for flow in flows for alias in (flow.source, flow.target)}
     for line in lines:
         row, value = line.row, line.value
-        if row is None or not row.acts or row.stem is not None or line.level is LineLevel.TOP or value.key in read:
+        if (
+            row is None
+            or not row.acts
+            or row.stem is not None
+            or line.level is LineLevel.TOP
+            or value.counts_as in read
+        ):
             continue
         if line.level is LineLevel.FLOW and row.name in _RUN and value.text.strip().lower() == "false":
             continue  # it says itself that the flow does not run
@@ -67,11 +73,11 @@ def note_overruled(layers: Layers, lines: Sequence[Line], flows: Sequence[Flow])
         row, value, flow = line.row, line.value, by_name.get(line.owner)
         if row is None or flow is None or row.place is not Place.CLUSTER or not row.acts or row.stem is not None:
             continue
-        ways = [ways for side in _BOTH if value.key in (ways := spellings(row, flow, side))]
+        ways = [ways for side in _BOTH if value.counts_as in (ways := spellings(row, flow, side))]
         used = [found for way in ways if (found := layers.first(way)) is not None]
         if used and all(it.text.strip() != value.text.strip() for it in used):
             message = f"overruled by {used[0].key} ({used[0].where})"
-            yield Problem(value.where, value.key, message, f"write {ways[0][0]}, or remove it")
+            yield Problem(value.where, value.key, message, f"write {value.spelt(ways[0][0])}, or remove it")
 
 
 def _read_lines(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[Flow]) -> set[str]:
@@ -112,14 +118,14 @@ def _unread(line: Line, row: Key, flows: Sequence[Flow]) -> Problem:
         return Problem(value.where, value.key, f"flow {line.owner} does not run")
     if line.level is LineLevel.CLUSTER and row.place in _COPY:
         verb, other = ("reads", "producer") if row.place is Place.CONSUMER else ("writes", "consumer")
-        better = f"{line.owner}.{other}.{row.name}"
+        better = line.beside(f"{other}.{row.name}")
         hint = f"write {better}" if _exists(f"{other}.{row.name}") else ""
         return Problem(value.where, value.key, f"no enabled flow {verb} {line.owner}", hint)
     if line.level is LineLevel.CLUSTER and row.place is not Place.CLUSTER:
         return Problem(value.where, value.key, f"no flow ends at {line.owner}")
     if line.level is LineLevel.CLUSTER and line.name == row.name:
         return Problem(value.where, value.key, f"no flow uses cluster {line.owner}")
-    better = f"{line.owner}.{line.name.removeprefix(next((it for it in _WORDS if line.name.startswith(it)), ''))}"
+    better = line.beside(line.name.removeprefix(next((it for it in _WORDS if line.name.startswith(it)), "")))
     message = "has no effect: mm2py uses the same connection settings for everything on a cluster"
     return Problem(value.where, value.key, message, f"write {better}" if line.level is LineLevel.CLUSTER else "")
 
@@ -195,7 +201,7 @@ def _note_servers(layers: Layers, flow: Flow) -> Iterator[Problem]:
             hint = f"write {key} = {written.upper()}" if is_other else "write host:port alone"
             yield Problem(line.where, line.key, line.reason(ValueError(message)), hint)
         whole = layers.get(f"{_end(flow, side)}.bootstrap.servers")
-        if whole is None or whole.key == line.key or _addresses(whole) == _addresses(line):
+        if whole is None or whole.counts_as == line.counts_as or _addresses(whole) == _addresses(line):
             continue
         what = "reads from" if side is Side.SOURCE else "writes to"
         message = f"overrules {whole.key} ({whole.where}): {flow} {what} {line.stands_in or line.text.strip()}"
@@ -211,9 +217,9 @@ def note_transforms(layers: Layers, flow: Flow) -> Iterator[Problem]:
     for name in ("transforms", "predicates"):
         yield from _note_unlisted(layers, flow, name)
     for line in layers.lines():
-        if line.key.startswith(f"{flow}.transform.") and line.key.endswith(".sql"):
+        if line.counts_as.startswith(f"{flow}.transform.") and line.key.endswith(".sql"):
             yield from _note_comment(line)
-        elif re.fullmatch(rf"{re.escape(str(flow))}\.(transforms\..*\.regex|predicates\..*\.pattern)", line.key):
+        elif re.fullmatch(rf"{re.escape(str(flow))}\.(transforms\..*\.regex|predicates\..*\.pattern)", line.counts_as):
             yield from _note_remote_name(layers, flow, line)
 
 
@@ -222,11 +228,13 @@ def _note_unlisted(layers: Layers, flow: Flow, kind: str) -> Iterator[Problem]:
     prefix, names = f"{flow}.{kind}.", listed(layers, flow, kind)
     unlisted: dict[str, Value] = {}
     for line in layers.lines():
-        if line.key.startswith(prefix) and not line.key.startswith(tuple(f"{prefix}{name}." for name in names)):
-            unlisted.setdefault(line.key.removeprefix(prefix).partition(".")[0], line)
+        key = line.counts_as
+        if key.startswith(prefix) and not key.startswith(tuple(f"{prefix}{name}." for name in names)):
+            unlisted.setdefault(key.removeprefix(prefix).partition(".")[0], line)
     for name, line in unlisted.items():
-        message = f"has no effect: {flow}.{kind} does not name {name}"
-        yield Problem(line.where, line.key, message, f"write {flow}.{kind} = {', '.join((*names, name))}")
+        where = line.spelt(f"{flow}.{kind}")
+        hint = f"write {where} = {', '.join((*names, name))}"
+        yield Problem(line.where, line.key, f"has no effect: {where} does not name {name}", hint)
 
 
 def _note_comment(line: Value) -> Iterator[Problem]:
@@ -251,7 +259,7 @@ def _note_remote_name(layers: Layers, flow: Flow, line: Value) -> Iterator[Probl
     }
     first = found[1]
     # After a router a name may begin with anything.
-    if routers <= {line.key} and not first.startswith(begins) and not begins.startswith(first):
+    if routers <= {line.counts_as} and not first.startswith(begins) and not begins.startswith(first):
         message = f"it is matched with names of remote topics, which begin with {begins}"
         escaped = f"{flow.source}[{separator}]" if len(separator) == 1 else begins
         yield Problem(line.where, line.key, message, f"begin it with {escaped}; Java's transforms see the same names")
@@ -293,6 +301,10 @@ def _semantics(layers: Layers, flow: Flow) -> _Semantics:
     return _Semantics(*(layers.first(spellings(key_named(name), flow)) for name in names))
 
 
+def _reads_committed(line: Value, flow: Flow) -> str:
+    return f"add {line.spelt(f'{flow.source}.consumer.isolation.level')} = read_committed"
+
+
 def judge_exactly_once(layers: Layers, flow: Flow) -> Iterator[Problem]:
     """Refuse a flow that requires exactly-once, as Java does, but would not achieve it."""
     found = _semantics(layers, flow)
@@ -301,10 +313,12 @@ def judge_exactly_once(layers: Layers, flow: Flow) -> Iterator[Problem]:
         return
     if not found.reads_committed:
         message = f"{flow} would mirror records of aborted transactions, too"
-        yield Problem(line.where, line.key, message, f"add {flow.source}.consumer.isolation.level = read_committed")
+        yield Problem(line.where, line.key, message, _reads_committed(line, flow))
     elif not found.is_enabled:
         message = f"{flow} writes without transactions"
-        yield Problem(line.where, line.key, message, f"add {flow.target}.exactly.once.source.support = enabled")
+        yield Problem(
+            line.where, line.key, message, f"add {line.spelt(f'{flow.target}.exactly.once.source.support')} = enabled"
+        )
 
 
 def note_exactly_once(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem]:
@@ -313,8 +327,7 @@ def note_exactly_once(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem
         found = _semantics(layers, flow)
         if (line := found.wants) is not None and not found.reads_committed:
             message = f"{flow} reads records of aborted transactions, too, so they are mirrored"
-            hint = f"add {flow.source}.consumer.isolation.level = read_committed"
-            yield Problem(line.where, line.key, message, hint)
+            yield Problem(line.where, line.key, message, _reads_committed(line, flow))
         line = layers.first(spellings(key_named("producer.transaction.timeout.ms"), flow))
         if found.is_enabled and line is not None and int(line.text.strip()) < LEAST_TRANSACTION_MS:
             message = f"counts as {LEAST_TRANSACTION_MS}: what a transform does between two commits takes seconds"
@@ -328,8 +341,8 @@ def note_unsynced(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem]:
     readers = {flow: FlowReader(layers, flow) for flow in flows}
     key = key_named("sync.group.offsets.enabled")
     lines = {flow: line for flow in readers if (line := layers.first(spellings(key, flow))) is not None}
-    used = {line.key for flow, line in lines.items() if readers[flow].flag("emit.checkpoints.enabled")}
+    used = {line.counts_as for flow, line in lines.items() if readers[flow].flag("emit.checkpoints.enabled")}
     for flow, line in lines.items():
-        if line.key not in used and readers[flow].flag(key.name):
+        if line.counts_as not in used and readers[flow].flag(key.name):
             message = f"has no effect: {flow} emits no checkpoints"
             yield Problem(line.where, line.key, message, "set emit.checkpoints.enabled = true")

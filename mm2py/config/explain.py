@@ -117,8 +117,10 @@ def _of_rows_for_many(lines: Sequence[Line], owner: str) -> Iterator[Effective]:
         value = line.value
         if line.row is None or line.row.stem is None or line.owner not in concerned:
             continue
-        name = line.name if line.level is not LineLevel.CLUSTER else value.key
-        yield Effective(owner, name, shown(line.row, value.key, value), value.origin, line.row.acts, is_changed=True)
+        name = line.name if line.level is not LineLevel.CLUSTER else value.counts_as
+        yield Effective(
+            owner, name, shown(line.row, value.counts_as, value), value.origin, line.row.acts, is_changed=True
+        )
 
 
 def shown(key: Key, name: str, value: Value) -> str:

@@ -39,12 +39,11 @@ def note_readable(
     named: dict[str, list[str]] = {}
     for line in lines:
         value = line.value
-        key = value.written or value.key
         file = files.get(value.where.rpartition(":")[0])
         if file is not None and not value.stands_in and _is_secret(line):
-            contained.setdefault(str(file), []).append(key)
+            contained.setdefault(str(file), []).append(value.key)
         for path in _files_named(line, layers):
-            named.setdefault(path, []).append(key)
+            named.setdefault(path, []).append(value.key)
     for path in dict.fromkeys((*contained, *named)):
         mode = machine.exposed_mode(path)
         if mode is not None:

@@ -17,7 +17,7 @@ from typing import Final
 import attrs
 
 from mm2py.config.keys.row import Key, LineLevel, Place
-from mm2py.config.properties import Document
+from mm2py.config.properties import Document, Entry
 from mm2py.model.flow import Flow
 
 
@@ -43,11 +43,14 @@ class Value:
 
     text: str = attrs.field(repr=False)
     where: str = ""
+    #: The key as it is written there.
     key: str = ""
     #: The reference in the file, if the text came from a value provider: ``${file:…}``. The text is then a secret.
     stands_in: str = ""
-    #: The key in the file, if it is a former spelling of `key`.
-    written: str = ""
+    #: The key of an ``mm2.properties`` that it counts as: in a connector's file, say, flows need not be named.
+    counts_as: str = attrs.field(default=attrs.Factory(lambda self: self.key, takes_self=True))
+    #: How it is written, if it is a line of a file.
+    entry: Entry | None = attrs.field(default=None, eq=False, repr=False)
 
     def reason(self, error: ValueError) -> str:
         """Return why the text is invalid, without showing it if it came from a provider."""
@@ -56,56 +59,58 @@ class Value:
     @property
     def origin(self) -> str:
         """Where the value comes from, ``mm2.properties:12, A->B.topics``."""
-        return f"{self.where}, {self.written or self.key}" if self.where else DEFAULT
+        return f"{self.where}, {self.key}" if self.where else DEFAULT
+
+    def spelt(self, key: str) -> str:
+        """Return how another *key* of an ``mm2.properties`` is written in this line's file."""
+        is_short = self.counts_as.endswith(self.key)
+        return key.removeprefix(self.counts_as.removesuffix(self.key)) if is_short else key
+
+
+def lines_of(document: Document) -> tuple[Value, ...]:
+    """Return the effective lines of a *document*."""
+    entries = document.latest().values()
+    return tuple(Value(entry.value, document.where(entry), entry.key, entry=entry) for entry in entries)
 
 
 class Layers:
-    """The effective lines, by the key as written."""
+    """The effective lines, by the key that each counts as."""
 
     def __init__(
         self,
-        document: Document,
+        lines: Iterable[Value],
         overrides: Mapping[str, str],
         live: Mapping[str, str] | None = None,
         owners: Mapping[str, str] | None = None,
     ) -> None:
-        """Combine the lines of a *document*, those of the command line over them, then those of the *owners* of flows,
-        and *live* ones over all.
+        """Combine the *lines* of files, those of the command line over them, then those of the *owners* of flows, and
+        *live* ones over all.
         """
-        self._lines = {
-            entry.key: Value(entry.value, document.where(entry), entry.key, written=entry.written)
-            for entry in document.latest().values()
-        }
+        self._lines = {line.counts_as: line for line in lines}
         self._lines.update({key: Value(text, OVERRIDE, key) for key, text in overrides.items()})
         self._lines.update({key: Value(text, OWNERS, key) for key, text in (owners or {}).items()})
         self._lines.update({key: Value(text, LIVE, key) for key, text in (live or {}).items()})
 
-    def replaced(self, values: Mapping[str, Value]) -> Layers:
+    def replaced(self, values: Iterable[Value]) -> Layers:
         """Return the same lines with some of them replaced."""
         fresh = copy.copy(self)
-        fresh._lines = {**self._lines, **values}  # noqa: SLF001 - it is one of ours
-        return fresh
-
-    def without(self, stems: tuple[str, ...]) -> Layers:
-        """Return the same lines but for those that begin with one of *stems*."""
-        fresh = copy.copy(self)
-        fresh._lines = {key: line for key, line in self._lines.items() if not key.startswith(stems)}  # noqa: SLF001 - it is one of ours
+        fresh._lines = {**self._lines, **{line.counts_as: line for line in values}}  # noqa: SLF001 - it is one of ours
         return fresh
 
     def renamed(self, values: Mapping[str, Value]) -> Layers:
         """Return the same lines, those in *values* under their new names unless such a line exists."""
         fresh = copy.copy(self)
         kept = {key: line for key, line in self._lines.items() if key not in values}
-        fresh._lines = {**{line.key: line for line in values.values()}, **kept}  # noqa: SLF001 - it is one of ours
+        fresh._lines = {**{line.counts_as: line for line in values.values()}, **kept}  # noqa: SLF001 - it is one of ours
         return fresh
 
     def lines(self) -> Iterable[Value]:
         """Return every effective line."""
         return self._lines.values()
 
-    def get(self, written: str) -> Value | None:
-        """Return the line with exactly this key."""
-        return self._lines.get(written)
+    def get(self, key: str) -> Value | None:
+        """Return the line that counts as exactly this *key*."""
+        return self._lines.get(key)
 
     def first(self, spellings: Iterable[str]) -> Value | None:
         """Return the strongest line among *spellings*, which has the strongest first."""

@@ -69,14 +69,14 @@ def modernise(layers: Layers, aliases: Sequence[str]) -> Modern:
     renamed: dict[str, Value] = {}
     notes: list[Problem] = []
     for line in layers.lines():
-        now = _modern_name(line.key, aliases)
+        now = _modern_name(line.counts_as, aliases)
         if now is None:
             continue
         if (winner := layers.get(now)) is not None:
             notes.append(Problem(line.where, line.key, f"overruled by {now} ({winner.where})", "remove the old line"))
         else:
             notes.append(Problem(line.where, line.key, "KIP-382's draft spelling", f"write {now}"))
-        renamed[line.key] = attrs.evolve(line, key=now, written=line.key)
+        renamed[line.counts_as] = attrs.evolve(line, counts_as=now)
     return Modern(layers.renamed(renamed), tuple(notes))
 
 

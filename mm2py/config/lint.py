@@ -19,7 +19,7 @@ from mm2py.config.keys.table import find_key, known_names, levels_of, misspelt_n
 from mm2py.config.layers import Layers, Value, level_of
 from mm2py.config.legacy import FOREIGN_KEYS
 from mm2py.config.problem import Problem
-from mm2py.config.properties import Document, Entry
+from mm2py.config.properties import Document
 from mm2py.config.resolve import NAMED_AGAIN
 from mm2py.model.patterns import split_patterns
 
@@ -76,14 +76,18 @@ class Line:
     name: str
     row: Key | None
 
+    def beside(self, name: str) -> str:
+        """Return how a key of the same cluster or flow is written in the line's file, by its *name*."""
+        return self.value.spelt(_written(self.owner, name))
+
 
 def classify(value: Value, aliases: Sequence[str]) -> Line:
     """Split a line's key and find its row."""
-    level, owner, name = level_of(value.key, aliases)
+    level, owner, name = level_of(value.counts_as, aliases)
     row = find_key(level, name)
-    if row is None and level is LineLevel.CLUSTER and (at_top := find_key(LineLevel.TOP, value.key)) is not None:
+    if row is None and level is LineLevel.CLUSTER and (at_top := find_key(LineLevel.TOP, value.counts_as)) is not None:
         # An alias may look like the first word of a setting.
-        return Line(value, LineLevel.TOP, "", value.key, at_top)
+        return Line(value, LineLevel.TOP, "", value.counts_as, at_top)
     return Line(value, level, owner, name, row)
 
 
@@ -104,23 +108,20 @@ _RIGHTLY_SPELT: Final = re.compile(
 )
 
 
-def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Sequence[str]) -> LintFindings:
-    """Check *document* and its effective *lines*, including overrides."""
-    problems = [Problem(f"{document.name}:{bad.line}", "", bad.message) for bad in document.malformed]
-    notes = list(note_document(document))
+def lint(layers: Layers, lines: Sequence[Line], aliases: Sequence[str]) -> LintFindings:
+    """Check effective *lines*, including overrides."""
+    problems: list[Problem] = []
+    notes: list[Problem] = []
     idle: dict[tuple[str, str], list[tuple[Value, Problem]]] = {}
-    entries = {(document.where(entry), entry.written or entry.key): entry for entry in document.entries}
     is_open = _names_plugin(lines)
     for line in lines:
-        entry = entries.get((line.value.where, line.value.written or line.value.key))
-        problems.extend(_swallowed(line, entry, aliases))
-        problem = _no_arrow(line, aliases) or _judge_value(line, entry) or _misspelt(line, aliases, is_open=is_open)
+        problems.extend(_swallowed(line, aliases))
+        problem = _no_arrow(line, aliases) or _judge_value(line) or _misspelt(line, aliases, is_open=is_open)
         if problem is not None:
             problems.append(problem)
             continue
-        for note in _note_line(line, entry, aliases):
-            # Lines that an importer sets itself are of the document as a whole, and are left out later.
-            if note.message in _IDLE and line.value.where != document.name:
+        for note in _note_line(line, aliases):
+            if note.message in _IDLE:
                 file = line.value.where.rpartition(":")[0] or next((it for _, it in idle), "")
                 idle.setdefault((note.message, file), []).append((line.value, note))
             else:
@@ -128,6 +129,12 @@ def lint(document: Document, layers: Layers, lines: Sequence[Line], aliases: Seq
     notes.extend(note for found in idle.values() for note in _joined(found))
     notes.extend(_note_shadowed(layers, lines))
     return LintFindings(tuple(problems), tuple(notes))
+
+
+def judge_document(document: Document) -> Iterator[Problem]:
+    """Return the lines of a file for which Java would refuse it."""
+    for bad in document.malformed:
+        yield Problem(f"{document.name}:{bad.line}", "", bad.message)
 
 
 def note_document(document: Document) -> Iterator[Problem]:
@@ -154,15 +161,15 @@ def _no_arrow(line: Line, aliases: Sequence[str]) -> Problem | None:
     return Problem(value.where, value.key, message, f"write {meant}")
 
 
-def _swallowed(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Iterator[Problem]:
+def _swallowed(line: Line, aliases: Sequence[str]) -> Iterator[Problem]:
     """Find lines that set a key, but are part of the value before, which ends in a backslash."""
-    file, _, _ = line.value.where.rpartition(":")
+    (file, _, _), entry = line.value.where.rpartition(":"), line.value.entry
     for number, key in entry.swallowed if entry is not None else ():
         _, _, name = level_of(key, aliases)
         # A statement or a login may have `enabled = true` in a line of its own.
         is_known = any(row.acts for row in levels_of(name).values()) and (name != key or "." in key)
         if is_known or (line.row is not None and line.row.kind not in _FREE_TEXT and levels_of(name)):
-            message = f"has no effect: it is part of {line.value.written or line.value.key}, whose line goes on here"
+            message = f"has no effect: it is part of {line.value.key}, whose line goes on here"
             yield Problem(f"{file}:{number}", key, message, f"remove the \\ at the end of line {number - 1}")
 
 
@@ -194,14 +201,14 @@ def _misspelt(line: Line, aliases: Sequence[str], *, is_open: bool) -> Problem |
     value, near = line.value, _meant(line)
     if near and _SECURITY.match(near) and not _RIGHTLY_SPELT.fullmatch(line.name):
         message = "unknown key, refused because it resembles a security setting"
-        return Problem(value.where, value.key, message, f"did you mean {_written(line.owner, near)}?")
+        return Problem(value.where, value.key, message, f"did you mean {line.beside(near)}?")
     if is_open or near is None or _RIGHTLY_SPELT.fullmatch(line.name) or line.name in FOREIGN_KEYS:
         return None
-    if line.level is LineLevel.TOP and _unnamed_clusters(value.key, aliases):
+    if line.level is LineLevel.TOP and _unnamed_clusters(value.counts_as, aliases):
         return None
     if (meant := misspelt_name(line.level, line.name)) is None:
         return None
-    return Problem(value.where, value.key, _LOOKS_LIKE_ANOTHER, f"did you mean {_written(line.owner, meant)}?")
+    return Problem(value.where, value.key, _LOOKS_LIKE_ANOTHER, f"did you mean {line.beside(meant)}?")
 
 
 def _meant(line: Line) -> str | None:
@@ -212,8 +219,8 @@ def _meant(line: Line) -> str | None:
     return None if near == line.name else near
 
 
-def _judge_value(line: Line, entry: Entry | None) -> Problem | None:
-    row, value = line.row, line.value
+def _judge_value(line: Line) -> Problem | None:
+    row, value, entry = line.row, line.value, line.value.entry
     if row is None:
         return None
     if entry is not None and entry.trailing_comment and _cannot_hold_comment(row):
@@ -236,8 +243,8 @@ def _cannot_hold_comment(row: Key) -> bool:
     return row.kind in _NUMBERS_AND_FLAGS
 
 
-def _note_line(line: Line, entry: Entry | None, aliases: Sequence[str]) -> Iterator[Problem]:
-    row, value = line.row, line.value
+def _note_line(line: Line, aliases: Sequence[str]) -> Iterator[Problem]:
+    row, value, entry = line.row, line.value, line.value.entry
     if row is None:
         yield _unknown(line, aliases)
         return
@@ -311,10 +318,8 @@ def _joined(found: Sequence[tuple[Value, Problem]]) -> Iterator[Problem]:
 
 
 def _named(value: Value, hint: str, file: str) -> str:
-    """Return a key as the user wrote it, with its line and what may be meant, as they write it."""
-    written = value.written or value.key
-    meant = f"; {hint.replace(value.key.removesuffix(written), '')}" if hint else ""
-    return f"{written} ({value.where.removeprefix(f'{file}:')}{meant})"
+    """Return a key with its line and what may be meant."""
+    return f"{value.key} ({value.where.removeprefix(f'{file}:')}{f'; {hint}' if hint else ''})"
 
 
 def _typo(line: Line) -> str:
@@ -322,7 +327,7 @@ def _typo(line: Line) -> str:
     if line.row is None or line.row.stem is None:
         return ""
     near = _meant(line)
-    return f"did you mean {_written(line.owner, near)}?" if near else ""
+    return f"did you mean {line.beside(near)}?" if near else ""
 
 
 def _unknown(line: Line, aliases: Sequence[str]) -> Problem:
@@ -336,7 +341,7 @@ def _unknown(line: Line, aliases: Sequence[str]) -> Problem:
         return Problem(value.where, value.key, f"has no effect {line.level.value}", f"write {ways}")
     if (instead := FOREIGN_KEYS.get(line.name)) is not None:
         return Problem(value.where, value.key, "a key of another mirror, ignored", instead)
-    if line.level is LineLevel.TOP and (strangers := _unnamed_clusters(value.key, aliases)):
+    if line.level is LineLevel.TOP and (strangers := _unnamed_clusters(value.counts_as, aliases)):
         message = f"clusters does not name {' and '.join(strangers)}"
         return Problem(value.where, value.key, message, f"known are {', '.join(aliases) or 'none'}")
     return Problem(value.where, value.key, _UNKNOWN, _hint_at_name(line))
@@ -348,7 +353,7 @@ def _hint_at_name(line: Line) -> str:
     whole = [name for name in (f"{line.name}.enabled", *(f"{role}.{line.name}" for role in _ROLES)) if name in known]
     near = nearest_name(line.level, line.name)
     names = whole or ([near] if near else [])
-    return f"did you mean {' or '.join(_written(line.owner, name) for name in names)}?" if names else ""
+    return f"did you mean {' or '.join(map(line.beside, names))}?" if names else ""
 
 
 def _unnamed_clusters(written: str, aliases: Sequence[str]) -> list[str]:
@@ -372,11 +377,11 @@ def _example(row: Key, line: Line, aliases: Sequence[str]) -> Iterator[str]:
     reads = row.place is Place.CONSUMER or line.name.startswith("consumer.")
     cluster = line.owner if line.level is LineLevel.CLUSTER else source if reads else target
     if row.place is Place.CLUSTER and line.name.startswith(tuple(f"{role}." for role in _ROLES)):
-        yield _written(cluster, row.name)
+        yield line.value.spelt(_written(cluster, row.name))
         return
     for level, owner in ((LineLevel.FLOW, flow), (LineLevel.CLUSTER, cluster), (LineLevel.TOP, "")):
         if forms := FORMS[row.place].get(level):
-            yield _written(owner, forms[0] + row.name)
+            yield line.value.spelt(_written(owner, forms[0] + row.name))
 
 
 def _note_shadowed(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
@@ -388,10 +393,12 @@ def _note_shadowed(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
         name, value = line.row.name, line.value
         if line.row.place is Place.CONSUMER and line.name == f"consumer.{name}":
             if (winner := layers.get(f"{source}.consumer.{name}")) is not None:
-                yield _shadowed(value, winner, f"{line.owner}.source.consumer.{name}")
+                yield _shadowed(value, winner, line.beside(f"source.consumer.{name}"))
         elif line.row.place is Place.PRODUCER and not line.name.startswith("producer.override."):
-            better = f"{line.owner}.producer.override.{name}"
-            if (winner := layers.get(better) or layers.get(f"{target}.producer.{name}")) is not None:
+            better = line.beside(override := f"producer.override.{name}")
+            if (
+                winner := layers.get(f"{line.owner}.{override}") or layers.get(f"{target}.producer.{name}")
+            ) is not None:
                 yield _shadowed(value, winner, better)
             else:
                 yield Problem(

@@ -37,24 +37,25 @@ class Resolved:
     problems: tuple[Problem, ...]
     notes: tuple[Problem, ...]
     files: Stamps
-    #: The keys whose values are not known, because of a problem with a provider.
-    unknown: frozenset[str] = frozenset()
+    #: The lines whose values are not known, because of a problem with a provider: where they are, and their keys.
+    unknown: frozenset[tuple[str, str]] = frozenset()
 
     def without_effects(self, problems: Iterable[Problem]) -> list[Problem]:
         """Return *problems* without those of the text of a reference whose provider is the problem."""
-        return [problem for problem in problems if problem.key not in self.unknown or problem in self.problems]
+        mine = self.problems
+        return [problem for problem in problems if (problem.where, problem.key) not in self.unknown or problem in mine]
 
 
 def resolve_references(layers: Layers, machine: Machine) -> Resolved:
     """Replace all references in *layers* by the values of its providers."""
-    referring = [line for line in layers.lines() if "${" in line.text and not _is_of_providers(line.key)]
+    referring = [line for line in layers.lines() if "${" in line.text and not _is_of_providers(line.counts_as)]
     used = {found.group(1) for line in referring for found in REFERENCE.finditer(line.text)}
     providers, problems = _make_providers(layers, machine, used)
     paths = {path for line in layers.lines() for path in files_provided(line.text, layers)}
     # Before they are read: a save in between counts.
     files = {Path(path): machine.stamp(path) for path in paths}
     notes: list[Problem] = []
-    replaced: dict[str, Value] = {}
+    replaced: list[Value] = []
     for line in referring:
         try:
             text = _replace(line.text, providers)
@@ -62,12 +63,14 @@ def resolve_references(layers: Layers, machine: Machine) -> Resolved:
             problems.append(Problem(line.where, line.key, str(error)))
             continue
         if text != line.text:
-            replaced[line.key] = attrs.evolve(line, text=text, stands_in=line.text)
+            replaced.append(attrs.evolve(line, text=text, stands_in=line.text))
         for name, stranger in _strangers(line, layers):
             (problems if name in _BUILT_IN else notes).append(stranger)
     broken = {name for name in _named(layers) if name not in providers}
     unknown = frozenset(
-        line.key for line in referring if any(found.group(1) in broken for found in REFERENCE.finditer(line.text))
+        (line.where, line.key)
+        for line in referring
+        if any(found.group(1) in broken for found in REFERENCE.finditer(line.text))
     )
     return Resolved(layers.replaced(replaced), tuple(problems), tuple(notes), files, unknown)
 
@@ -114,7 +117,7 @@ def files_provided(text: str, layers: Layers) -> Iterator[str]:
 
 def _parameters(layers: Layers, name: str) -> dict[str, str]:
     stem = f"{PROVIDERS}.{name}.param."
-    return {line.key[len(stem) :]: line.text for line in layers.lines() if line.key.startswith(stem)}
+    return {line.counts_as.removeprefix(stem): line.text for line in layers.lines() if line.counts_as.startswith(stem)}
 
 
 def _replace(text: str, providers: Mapping[str, Provider]) -> str:
@@ -141,7 +144,7 @@ def _replace(text: str, providers: Mapping[str, Provider]) -> str:
 
 def _strangers(line: Value, layers: Layers) -> Iterator[tuple[str, Problem]]:
     """Return references to providers that the file does not name, by the provider. Spark replaces some itself."""
-    for found in REFERENCE.finditer("" if line.key.startswith("spark.") else line.text):
+    for found in REFERENCE.finditer("" if line.counts_as.startswith("spark.") else line.text):
         name = found.group(1)
         if name not in _named(layers):
             message = f"{found.group()} stays as it is: {PROVIDERS} does not name {name or 'a provider without a name'}"

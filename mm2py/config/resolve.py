@@ -162,27 +162,27 @@ def target_named_again(layers: Layers, flow: Flow) -> NamedAgain | Problem | Non
     if isinstance(end, Problem):
         return end
     where = servers.where.rpartition(":")[0] or servers.where
-    return NamedAgain(servers.written or servers.key, where, attrs.evolve(end, alias=flow.target))
+    return NamedAgain(servers.key, where, attrs.evolve(end, alias=flow.target))
 
 
 def _reach(layers: Layers, alias: str, flow: Flow | None, side: Side) -> ClusterEndpoint | Problem:
     servers = layers.first(_cluster_spellings("bootstrap.servers", alias, flow, side))
     wanted = f"{alias}.bootstrap.servers"
-    line = escaped(wanted)
     if servers is None:
         listed = layers.get("clusters")
         where = listed.where if listed else ""
-        return Problem(where, wanted, f"cluster {alias} has no bootstrap.servers", f"add {line} = host:port")
+        return Problem(where, wanted, f"cluster {alias} has no bootstrap.servers", f"add {escaped(wanted)} = host:port")
     try:
         addresses = parse_servers(servers.text)
     except ValueError as error:
-        return Problem(servers.where, servers.key, servers.reason(error), f"write {line} = host1:9092, host2:9092")
+        hint = f"write {escaped(servers.key)} = host1:9092, host2:9092"
+        return Problem(servers.where, servers.key, servers.reason(error), hint)
     security = _security(layers, alias, flow, side)
     return security if isinstance(security, Problem) else ClusterEndpoint(alias, addresses, security=security)
 
 
 def _security(layers: Layers, alias: str, flow: Flow | None, side: Side) -> Security | Problem:
-    names = {name for line in layers.lines() if (name := client_key_in(line.key)) is not None}
+    names = {name for line in layers.lines() if (name := client_key_in(line.counts_as)) is not None}
     found = {name: layers.first(_cluster_spellings(name, alias, flow, side)) for name in names}
     protocol = layers.first(_cluster_spellings("security.protocol", alias, flow, side)) or Value("PLAINTEXT")
     return read_security(protocol, {name: line for name, line in found.items() if line is not None})

@@ -122,7 +122,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _tls(layers: Layers) -> dict[str, str]:
     """Return the keys of the https listeners, or else the top level's: all or nothing, as in Java."""
-    texts = {line.key: trimmed(line.text) for line in layers.lines()}
+    texts = {line.counts_as: trimmed(line.text) for line in layers.lines()}
     own = {key.removeprefix(_HTTPS): text for key, text in texts.items() if key.startswith(_HTTPS + "ssl.")}
     return own or {key: text for key, text in texts.items() if key.startswith("ssl.")}
 
@@ -155,7 +155,7 @@ def _judge_origins(layers: Layers, settings: RestSettings) -> Iterator[Problem]:
 
 
 def _judge_tls(layers: Layers, tls: Mapping[str, str], client_auth: str, where: str) -> Iterator[Problem]:
-    stem = _HTTPS if any(line.key.startswith(_HTTPS) for line in layers.lines()) else ""
+    stem = _HTTPS if any(line.counts_as.startswith(_HTTPS) for line in layers.lines()) else ""
     if reason := CLIENT_AUTH(client_auth):
         yield Problem(where, f"{stem}ssl.client.auth", reason)
     if not any(tls.get(key, "").strip() for key in ("ssl.keystore.location", "ssl.keystore.certificate.chain")):

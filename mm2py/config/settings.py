@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -28,11 +29,11 @@ from mm2py.config.flow_settings import FlowSettings, flow_settings
 from mm2py.config.importers.lines import Imported, in_order
 from mm2py.config.keys.row import LineLevel
 from mm2py.config.keys.table import find_key, nearest
-from mm2py.config.layers import Layers, Side, level_of
+from mm2py.config.layers import Layers, Side, level_of, lines_of
 from mm2py.config.legacy import modernise
-from mm2py.config.lint import Line, classify_all, lint
+from mm2py.config.lint import Line, classify_all, judge_document, lint, note_document
 from mm2py.config.problem import ConfigError, Problem
-from mm2py.config.properties import Document, escaped, parse_bytes
+from mm2py.config.properties import escaped, parse_bytes
 from mm2py.config.providers import Machine, Stamps
 from mm2py.config.references import resolve_references
 from mm2py.config.resolve import (
@@ -114,10 +115,8 @@ def load_settings(
     as lines after the last one; value providers access *machine*, by default this one. Raise ConfigError with all
     problems.
     """
-    path = Path(path)
-    given = _Given(path, {path.name: path}, _read(path), tuple(targets), overrides or {}, machine or Machine())
-
-    return _changeable(lambda live, owners: _settings(given, live, owners))
+    given = _Given(_read(Path(path)), targets, overrides or {}, machine or Machine())
+    return _changeable(partial(_settings, given))
 
 
 def import_settings(
@@ -129,18 +128,7 @@ def import_settings(
     *overrides* are written as in an ``mm2.properties``. Raise ConfigError with all problems, those of the import and of
     its result.
     """
-
-    given = _Given(
-        imported.path,
-        imported.named,
-        imported.document,
-        (),
-        overrides or {},
-        machine or Machine(),
-        may_be_idle=imported.may_be_idle,
-    )
-
-    return _changeable(lambda live, owners: _import(imported, given, live, owners))
+    return _changeable(partial(_settings, _Given(imported, (), overrides or {}, machine or Machine())))
 
 
 def _changeable(read: Callable[[_Lines, _Lines], MirrorSettings]) -> MirrorSettings:
@@ -156,48 +144,25 @@ def _changeable(read: Callable[[_Lines, _Lines], MirrorSettings]) -> MirrorSetti
     return with_lines({}, {})
 
 
-def _import(imported: Imported, given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
-    try:
-        settings = _settings(given, live, owners)
-    except ConfigError as error:
-        # Problems without a line of the user's follow from those that the import reports already.
-        others = [found for problem in error.problems if (found := imported.as_written(problem)) is not None]
-        problems = tidied((*imported.problems, *others)) or error.problems
-        raise ConfigError(in_order(problems, imported.named), _noted(imported, error.notes), error.provided) from error
-    notes = _noted(imported, settings.notes)
-    if imported.problems:
-        raise ConfigError(in_order(tidied(imported.problems), imported.named), notes, settings.provided)
-    return attrs.evolve(settings, notes=notes)
-
-
-def _noted(imported: Imported, notes: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return the notes on imported files and on their result; default aliases, and heartbeats-only files, need none."""
-    return (*imported.notes, *(found for note in notes if (found := imported.as_written(note)) is not None))
-
-
 @attrs.frozen
 class _Given:
-    """The inputs of settings: a file's lines, a node's targets, the command line, and the machine."""
+    """The inputs of settings: the lines of files, a node's targets, the command line, and the machine."""
 
-    path: Path
-    #: The configuration files, by the names that lines have for them.
-    files: Mapping[str, Path]
-    document: Document
+    imported: Imported
     targets: Sequence[str]
     overrides: Mapping[str, str] = attrs.field(repr=False)
     machine: Machine
-    may_be_idle: bool = False
 
 
 def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
-    document, targets = given.document, given.targets
-    resolved = resolve_references(Layers(document, given.overrides, live, owners), given.machine)
+    imported, targets, file = given.imported, given.targets, given.imported.path.name
+    resolved = resolve_references(Layers(imported.lines, given.overrides, live, owners), given.machine)
     aliases = cluster_aliases(resolved.layers)
     layers = (modern := modernise(resolved.layers, aliases)).layers
     lines = classify_all(layers, aliases)
-    found = lint(document, layers, lines, aliases)
-    notes = (*found.notes, *resolved.notes, *modern.notes)
-    problems = [*resolved.problems, *found.problems, *_judge_clusters(document, layers)]
+    found = lint(layers, lines, aliases)
+    notes = imported.of_user((*imported.notes, *found.notes, *resolved.notes, *modern.notes))
+    problems = [*imported.problems, *resolved.problems, *found.problems, *_judge_clusters(file, layers)]
     flows: list[FlowSettings] = []
     for flow in running_flows(layers, targets):
         settings = _flow(layers, flow)
@@ -206,15 +171,17 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
         else:
             problems.extend(settings)
     problems.extend((*_judge_targets(targets, aliases), *_judge_secrets(flows, layers), *judge_rest(layers)))
-    if not problems and not given.may_be_idle:
-        problems.extend(_judge_flows(document, flows, layers, targets))
+    if not problems and not imported.may_be_idle:
+        problems.extend(_judge_flows(file, flows, layers, targets))
     if problems:
-        raise ConfigError(tidied(resolved.without_effects(problems)), notes, resolved.files)
+        # What is wrong with a line that no user wrote follows from what is wrong with others.
+        refused = tidied(resolved.without_effects(imported.of_user(problems) or problems))
+        raise ConfigError(in_order(refused, imported.named), notes, resolved.files)
 
-    of, rest = FlowReader(layers, None), rest_settings(layers)
+    of = FlowReader(layers, None)
     clusters = {alias: end for alias in aliases if isinstance(end := cluster_endpoint(layers, alias), ClusterEndpoint)}
     return MirrorSettings(
-        path=given.path,
+        path=imported.path,
         clusters=_with_those_of_flows(clusters, aliases, flows),
         flows=tuple(flows),
         spark=_spark(layers),
@@ -224,15 +191,8 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
         metrics_topics_max=of.number("metrics.topics.max"),
         plans_port=of.number("copy.plans.port"),
         secrets_key_file=of.text("secrets.key.file"),
-        rest=rest,
-        notes=(
-            *notes,
-            *_note_aliases(layers, flows),
-            *note_rest(rest, layers),
-            *_note_heartbeats_only(document, flows, layers, targets),
-            *_advise(layers, lines),
-            *note_readable(given.files, lines, layers, given.machine),
-        ),
+        rest=rest_settings(layers),
+        notes=(*notes, *imported.of_user(_advise(given, layers, lines, flows))),
         worker=distributed_worker_config(layers, flows[0].flow.target if flows else next(iter(aliases), "")),
         elsewhere=_elsewhere(layers, flows),
         effective=tuple(effective(layers, [settings.flow for settings in flows], lines)),
@@ -249,9 +209,13 @@ def _with_those_of_flows(
     return {alias: known[alias] for alias in aliases if alias in known}
 
 
-def _advise(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
-    """Check the file for all nodes together."""
-    flows = running_flows(layers)
+def _advise(given: _Given, layers: Layers, lines: Sequence[Line], here: Sequence[FlowSettings]) -> Iterator[Problem]:
+    """Check a node's flows, those *here*, and the files for all nodes together."""
+    imported, flows = given.imported, running_flows(layers)
+    yield from _note_aliases(layers, here)
+    yield from note_rest(rest_settings(layers), layers)
+    if not imported.may_be_idle:
+        yield from _note_heartbeats_only(imported.path.name, here, layers, given.targets)
     enabled = [flow for flow in flows if FlowReader(layers, flow).flag("enabled")]
     yield from note_unread(layers, lines, flows, enabled)
     yield from note_overruled(layers, lines, flows)
@@ -261,6 +225,7 @@ def _advise(layers: Layers, lines: Sequence[Line]) -> Iterator[Problem]:
     yield from dict.fromkeys(note for flow in enabled for note in note_settings(layers, flow))
     for flow in enabled:
         yield from note_transforms(layers, flow)
+    yield from note_readable(imported.named, lines, layers, given.machine)
 
 
 def _elsewhere(layers: Layers, flows: Sequence[FlowSettings]) -> tuple[FlowSettings, ...]:
@@ -302,17 +267,19 @@ def _line_number(problem: Problem) -> int:
     return int(number) if number.isdigit() else 0
 
 
-def _read(path: Path) -> Document:
+def _read(path: Path) -> Imported:
     try:
-        return parse_bytes(path.read_bytes(), name=path.name)
+        document = parse_bytes(path.read_bytes(), name=path.name)
     except OSError as error:
         problem = Problem(str(path), "", f"cannot be read: {error.strerror or error}", "name a .properties file")
         raise ConfigError((problem,)) from error
+    own = tuple(judge_document(document)), tuple(note_document(document))
+    return Imported({path.name: path}, lines_of(document), *own)
 
 
 def _spark(layers: Layers) -> dict[str, str]:
     master = FlowReader(layers, None).text("spark.master")
-    passed = {line.key: line.text.strip() for line in layers.lines() if line.key.startswith("spark.")}
+    passed = {line.counts_as: line.text.strip() for line in layers.lines() if line.counts_as.startswith("spark.")}
     return passed | {"spark.master": master}
 
 
@@ -333,16 +300,18 @@ def _judge_secrets(flows: Sequence[FlowSettings], layers: Layers) -> Iterator[Pr
     )
 
 
-def _judge_clusters(document: Document, layers: Layers) -> Iterator[Problem]:
+def _judge_clusters(file: str, layers: Layers) -> Iterator[Problem]:
     line = layers.get("clusters")
     if line is None:
-        yield Problem(document.name, "clusters", "missing: the aliases of all clusters", "add clusters = A, B")
+        yield Problem(file, "clusters", "missing: the aliases of all clusters", "add clusters = A, B")
         return
     for alias in cluster_aliases(layers):
         if not _is_alias(alias):
             yield Problem(line.where, line.key, f"alias {alias!r} may contain neither -> nor control characters")
         words = alias.replace(";", " ").split()
-        if len(words) > 1 and all(any(found.key.startswith(f"{word}.") for found in layers.lines()) for word in words):
+        if len(words) > 1 and all(
+            any(found.counts_as.startswith(f"{word}.") for found in layers.lines()) for word in words
+        ):
             message = f"{alias!r} is one alias: they are separated by commas"
             yield Problem(line.where, line.key, message, f"write clusters = {', '.join(words)}")
 
@@ -376,23 +345,21 @@ def _judge_alias(flow: Flow, layers: Layers) -> Iterator[Problem]:
         yield Problem(where, "clusters", message, "use letters, digits, dots, underscores and dashes")
 
 
-def _judge_flows(
-    document: Document, flows: Sequence[FlowSettings], layers: Layers, targets: Sequence[str]
-) -> Iterator[Problem]:
+def _judge_flows(file: str, flows: Sequence[FlowSettings], layers: Layers, targets: Sequence[str]) -> Iterator[Problem]:
     """Refuse to run without any flow. A node that only emits heartbeats runs, as in Java MirrorMaker."""
     if flows:
         return
     message = "No source->target replication flows."
-    yield Problem(document.name, "", message, _hint_at_flow(layers, targets))
+    yield Problem(file, "", message, _hint_at_flow(layers, targets))
 
 
 def _note_heartbeats_only(
-    document: Document, flows: Sequence[FlowSettings], layers: Layers, targets: Sequence[str]
+    file: str, flows: Sequence[FlowSettings], layers: Layers, targets: Sequence[str]
 ) -> Iterator[Problem]:
     """Note that a node mirrors nothing: usually a flow was not enabled, or misspelt."""
     if not any(settings.is_enabled for settings in flows):
         message = "no flow is enabled: this node mirrors nothing and only emits heartbeats"
-        yield Problem(document.name, "", message, _hint_at_flow(layers, targets))
+        yield Problem(file, "", message, _hint_at_flow(layers, targets))
 
 
 def _hint_at_flow(layers: Layers, targets: Sequence[str]) -> str:
@@ -404,8 +371,9 @@ def _hint_at_flow(layers: Layers, targets: Sequence[str]) -> str:
         named = ", ".join(str(flow) for flow in enabled)
         return f"enabled are {named}; none of them has the target {_TARGETS} {' '.join(targets)}"
     for line in layers.lines():
-        is_strange = "->" in line.key and level_of(line.key, aliases)[0] is not LineLevel.FLOW
-        if is_strange and line.key.endswith(".enabled") and line.text.strip().lower() == "true":
+        key = line.counts_as
+        is_strange = "->" in key and level_of(key, aliases)[0] is not LineLevel.FLOW
+        if is_strange and key.endswith(".enabled") and line.text.strip().lower() == "true":
             return f"{line.key} ({line.where}) names a cluster that clusters does not list"
     if (line_at_top := layers.get("enabled")) is not None and line_at_top.text.strip().lower() == "true":
         return (
@@ -423,7 +391,7 @@ def _note_aliases(layers: Layers, flows: Iterable[FlowSettings]) -> Iterator[Pro
     where = line.where if line else ""
     for alias in cluster_aliases(layers):
         for found in layers.lines():
-            if found.key.startswith(f"{alias}.") and find_key(LineLevel.TOP, found.key) is not None:
+            if found.counts_as.startswith(f"{alias}.") and find_key(LineLevel.TOP, found.counts_as) is not None:
                 message = f"applies to all flows; it is no setting of cluster {alias}, whose alias it begins with"
                 yield Problem(found.where, found.key, message)
     for settings in flows:

@@ -68,15 +68,15 @@ def _rule_lines(layers: Layers, flow: Flow) -> Iterator[tuple[str, str, Value]]:
     """Return the topics, the form and the line of each rule, in the order of the file."""
     prefix = f"{flow}.transform."
     for line in layers.lines():
-        if line.key.startswith(prefix):
-            topics, _, form = line.key.removeprefix(prefix).rpartition(".")
+        if line.counts_as.startswith(prefix):
+            topics, _, form = line.counts_as.removeprefix(prefix).rpartition(".")
             yield topics or _WHOLE_FLOW, form, line
 
 
 def _rules(layers: Layers, flow: Flow) -> Iterator[TopicRule]:
     for topics, form, line in _rule_lines(layers, flow):
         if form in _FORMS:
-            name = line.key.removeprefix(f"{flow}.")
+            name = line.counts_as.removeprefix(f"{flow}.")
             text = line.text.strip()
             transform = Transform(name, sql=text) if form == "sql" else Transform(name, function=text)
             yield TopicRule(topics, transform)
@@ -97,7 +97,7 @@ def _judge_rules(layers: Layers, flow: Flow) -> Iterator[Problem]:
             yield Problem(line.where, line.key, message, f"remove the line; {_INSTEAD}")
             continue
         if form not in _FORMS:
-            hint = f"write {flow}.transform.<topic or expression>.sql, or .function"
+            hint = f"write {line.spelt(f'{flow}.transform.')}<topic or expression>.sql, or .function"
             yield Problem(line.where, line.key, "it must end in .sql or .function", hint)
             continue
         try:
@@ -141,11 +141,11 @@ def _settings(layers: Layers, prefix: str, kind: StepKind) -> Mapping[str, str]:
 
 def _judge_step(layers: Layers, flow: Flow, name: str) -> Iterator[Problem]:
     prefix = f"{flow}.transforms.{name}."
-    listed = _first(layers, flow, "transforms")
+    listed = _first(layers, flow, "transforms") or Value("")
     line = layers.get(f"{prefix}type")
     if line is None:
-        where = listed.where if listed else ""
-        yield Problem(where, f"{prefix}type", "missing: the transform's class", f"add {prefix}type = …")
+        key = listed.spelt(f"{prefix}type")
+        yield Problem(listed.where, key, "missing: the transform's class", f"add {key} = …")
         return
     if routes_by_record(line.text):
         error = ValueError(f"{line.text.strip()} is not supported: {_ONE_PLACE}, and it sends each where its data says")
@@ -166,7 +166,9 @@ def _judge_step(layers: Layers, flow: Flow, name: str) -> Iterator[Problem]:
     if named is not None:
         yield from _judge_predicate(layers, flow, named)
         predicate = _predicate(layers, flow, named.text)
-    yield from _judge_negate(layers.get(f"{prefix}negate"), f"{prefix}predicate", has_predicate=named is not None)
+    yield from _judge_negate(
+        layers.get(f"{prefix}negate"), line.spelt(f"{prefix}predicate"), has_predicate=named is not None
+    )
     yield from _judge_together(short_name(line.text), line, predicate, has_predicate=named is not None)
 
 
@@ -183,10 +185,11 @@ def _judge_insertion(layers: Layers, prefix: str, owner: Value) -> Iterator[Prob
     """Refuse what Java refuses: to insert nothing, or a field without its value."""
     given = {key: line for key in (*INSERTED, "static.value") if (line := layers.get(prefix + key)) is not None}
     if given.keys().isdisjoint(INSERTED):
-        yield Problem(owner.where, owner.key, "it inserts nothing", f"add {prefix}topic.field or another of its fields")
+        hint = f"add {owner.spelt(f'{prefix}topic.field')} or another of its fields"
+        yield Problem(owner.where, owner.key, "it inserts nothing", hint)
     elif "static.field" in given and "static.value" not in given:
         line = given["static.field"]
-        yield Problem(line.where, line.key, "the field has no value", f"add {prefix}static.value")
+        yield Problem(line.where, line.key, "the field has no value", f"add {line.spelt(f'{prefix}static.value')}")
 
 
 def _judge_negate(negate: Value | None, predicate_key: str, *, has_predicate: bool) -> Iterator[Problem]:
@@ -216,12 +219,13 @@ def _judge_predicate(layers: Layers, flow: Flow, named: Value) -> Iterator[Probl
     name = named.text.strip()
     if name not in listed(layers, flow, "predicates"):
         error = ValueError(f"predicates does not name {name}")
-        yield Problem(named.where, named.key, named.reason(error), f"name it in {flow}.predicates")
+        yield Problem(named.where, named.key, named.reason(error), f"name it in {named.spelt(f'{flow}.predicates')}")
         return
     prefix = f"{flow}.predicates.{name}."
     line = layers.get(f"{prefix}type")
     if line is None:
-        yield Problem(named.where, f"{prefix}type", "missing: the predicate's class", f"add {prefix}type = …")
+        key = named.spelt(f"{prefix}type")
+        yield Problem(named.where, key, "missing: the predicate's class", f"add {key} = …")
         return
     kind = PREDICATES.get(short_name(line.text))
     if kind is None:
@@ -238,13 +242,12 @@ def _judge_settings(
     checks = {**kind.checks, **kind.required}
     for key in kind.required:
         if layers.get(prefix + key) is None:
-            yield Problem(
-                owner.where, prefix + key, f"missing: {short_name(owner.text)} needs it", f"add {prefix}{key}"
-            )
+            missing = owner.spelt(prefix + key)
+            yield Problem(owner.where, missing, f"missing: {short_name(owner.text)} needs it", f"add {missing}")
     for line in layers.lines():
-        if not line.key.startswith(prefix):
+        if not line.counts_as.startswith(prefix):
             continue
-        key = line.key.removeprefix(prefix)
+        key = line.counts_as.removeprefix(prefix)
         if key not in {*kind.required, *kind.defaults, *own}:
             known = ", ".join((*kind.required, *kind.defaults)) or "none"
             yield Problem(line.where, line.key, f"{short_name(owner.text)} has no such setting", f"it has {known}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.config.layers import Layers
+from mm2py.config.layers import Layers, lines_of
 from mm2py.config.properties import Document, Entry
 from mm2py.config.providers import Machine
 from mm2py.config.references import resolve_references
@@ -50,7 +50,7 @@ def _ours(value: str, allowed: Path) -> str:
         "key": value,
     }
     document = Document("f", tuple(Entry(key, text, number) for number, (key, text) in enumerate(lines.items())))
-    resolved = resolve_references(Layers(document, {}), Machine())
+    resolved = resolve_references(Layers(lines_of(document), {}), Machine())
     found = resolved.layers.get("key")
     assert found is not None
     return _REFUSED if resolved.problems else found.text.replace("\n", "\\n")

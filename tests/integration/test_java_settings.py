@@ -20,7 +20,7 @@ from mm2py.config.kafka_merges import (
 )
 from mm2py.config.keys.row import LineLevel, Place
 from mm2py.config.keys.table import find_key, key_named
-from mm2py.config.layers import Layers, Side, is_client_key, of_client, of_producer, spellings
+from mm2py.config.layers import Layers, Side, is_client_key, lines_of, of_client, of_producer, spellings
 from mm2py.config.properties import parse_bytes
 from mm2py.config.resolve import read, running_flows
 from mm2py.model.flow import Flow
@@ -280,7 +280,7 @@ def _originals(folder: Path, name: str) -> dict[str, str]:
 
 
 def _layers(folder: Path, name: str) -> Layers:
-    return Layers(parse_bytes((folder / name).read_bytes(), name=name), {})
+    return Layers(lines_of(parse_bytes((folder / name).read_bytes(), name=name)), {})
 
 
 def _client_settings(layers: Layers, flow: Flow, client: str) -> dict[str, str]:

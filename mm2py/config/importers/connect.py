@@ -105,7 +105,7 @@ def import_worker(worker: ParsedFile, named: Mapping[str, Path], *, is_distribut
     if (entry := worker.entries.get("clusters")) is not None:
         hint = "run connect-mirror-maker with it, or name a worker's file first"
         problems.append(Problem(entry.where, "clusters", "this is MirrorMaker 2's own file, not a worker's", hint))
-    return Imported(named, lines.document(), tuple(problems), notes, may_be_idle=True)
+    return Imported(named, lines.all(), tuple(problems), notes, lines.name, may_be_idle=True)
 
 
 def _missing(worker: ParsedFile) -> Iterator[Problem]:
@@ -144,7 +144,7 @@ def import_connector(
         _settle_replication(lines, (connector, *beside))
     _settle_servers(lines, flow)
     problems = (*_judge_ends(connector, worker), *_judge_converters(connector, worker))
-    return Imported(named, lines.document(), problems, tuple(notes), may_be_idle=True)
+    return Imported(named, lines.all(), problems, tuple(notes), lines.name, may_be_idle=True)
 
 
 # The kind of a connector.
@@ -260,9 +260,9 @@ def _settle_servers(lines: Lines, flow: Flow) -> None:
     """Let a heartbeats-only flow do without a source, as Java does: it is never used."""
     source = lines.first(f"{flow}.{form}{_SERVERS}" for form in ("source.cluster.", "source.consumer.", "consumer."))
     target = lines.first((f"{flow.target}.{_SERVERS}", f"{flow}.target.cluster.{_SERVERS}"))
-    enabled = lines.get(f"{flow}.enabled")
-    if source is None and target is not None and enabled is not None and enabled.value.strip().lower() == "false":
-        lines.set(f"{flow}.source.cluster.{_SERVERS}", target.value)
+    enabled = lines.first([f"{flow}.enabled"])
+    if source is None and target is not None and enabled is not None and enabled.text.strip().lower() == "false":
+        lines.set(f"{flow}.source.cluster.{_SERVERS}", target.text)
 
 
 def _take_connector(

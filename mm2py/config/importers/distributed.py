@@ -16,8 +16,8 @@ from mm2py.config.importers.lines import ParsedFile, read_files
 from mm2py.config.keys.row import LineLevel
 from mm2py.config.keys.security import KAFKAS_OWN
 from mm2py.config.keys.table import find_key
-from mm2py.config.layers import OVERRIDE, Layers
-from mm2py.config.properties import Document, Entry
+from mm2py.config.layers import OVERRIDE, Layers, Value
+from mm2py.config.properties import Entry
 from mm2py.config.providers import Machine
 from mm2py.config.references import PROVIDERS, resolve_references
 from mm2py.config.worker import StorageSettings
@@ -40,15 +40,15 @@ def read_worker(path: Path, overrides: Mapping[str, str] | None = None) -> Parse
         address = f"http://{host.value.strip() if host else '127.0.0.1'}:{port.value.strip() if port else '8083'}"
         entries["listeners"] = attrs.evolve(line, key="listeners", value=address, written=line.key)
     entries = {key: entry for key, entry in entries.items() if key not in {"rest.port", "rest.host.name"}}
-    return attrs.evolve(worker, entries=entries | _resolved(worker.name, entries))
+    return attrs.evolve(worker, entries=entries | _resolved(entries))
 
 
-def _resolved(name: str, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+def _resolved(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """Return those lines that are used at once with what their references stand for, as Connect has them. What cannot
     be resolved stays as it is, and is reported when the file becomes settings.
     """
-    some = tuple(it for key, it in entries.items() if key in _USED_AT_ONCE or key.startswith(PROVIDERS))
-    layers = resolve_references(Layers(Document(name, some), {}), Machine()).layers
+    some = (it for key, it in entries.items() if key in _USED_AT_ONCE or key.startswith(PROVIDERS))
+    layers = resolve_references(Layers((Value(it.value, it.where, it.key) for it in some), {}), Machine()).layers
     lines = {key: line for key in _USED_AT_ONCE if (line := layers.get(key)) is not None}
     return {key: attrs.evolve(entries[key], value=line.text) for key, line in lines.items()}
 

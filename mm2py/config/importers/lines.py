@@ -1,37 +1,37 @@
-"""Files of other formats as lines of an ``mm2.properties``: each line knows its file, and its key there. Imported
-files go through the same checks, layers and explanations as MirrorMaker 2's own file, except that a problem names the
-key that the user wrote, not the one that it became.
+"""Lines that settings are read from, also of files of other formats: such a line counts as one of an
+``mm2.properties``, and keeps its place and its key. So all files go through the same checks, layers and explanations.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import attrs
 
-from mm2py.config.lint import note_document
+from mm2py.config.layers import Value
+from mm2py.config.lint import judge_document, note_document
 from mm2py.config.problem import Problem
-from mm2py.config.properties import Document, Entry, parse_bytes
+from mm2py.config.properties import Entry, parse_bytes
 
 
 #: How mirrors name topics that have no heartbeats, and so no topics with names of their own.
 VERBATIM: Final = "mm2py.policy.replication.VerbatimReplicationPolicy"
-_ALIASED_SERVERS = re.compile(r"write \S+\.bootstrap\.servers")
 
 
 @attrs.frozen
 class Imported:
-    """The lines that files were converted to, with problems and notes about the files themselves."""
+    """The lines of files, with problems and notes about the files themselves."""
 
     #: The files by the names that lines have for them, in the user's order.
     named: Mapping[str, Path]
-    document: Document
+    lines: tuple[Value, ...]
     problems: tuple[Problem, ...] = ()
     notes: tuple[Problem, ...] = ()
+    #: Where lines are that no file has.
+    inventor: str | None = None
     #: Whether they may make no flow at all.
     may_be_idle: bool = False
 
@@ -40,25 +40,9 @@ class Imported:
         """The first file."""
         return next(iter(self.named.values()))
 
-    def as_written(self, problem: Problem) -> Problem | None:
-        """Return *problem* in terms of the user's file; None if it concerns a line that the user did not write."""
-        for entry in self.document.entries:
-            if (entry.where, entry.key) == (problem.where, problem.key) and entry.written != entry.key:
-                before = entry.key.removesuffix(entry.written) if entry.key.endswith(entry.written) else ""
-                hint = problem.hint.replace(before, "") if before else problem.hint
-                if entry.written.endswith(".bootstrap.servers"):
-                    hint = _ALIASED_SERVERS.sub("write " + entry.written, hint)
-                return attrs.evolve(problem, key=entry.written, hint=hint)
-        if problem.where == self.document.name:
-            return None
-        # A key that is missing is named as it would be written beside the line that needs it.
-        beside = (entry for entry in self.document.entries if entry.where == problem.where)
-        stems = {entry.key.removesuffix(entry.written) for entry in beside if entry.key.endswith(entry.written)}
-        for stem in stems - {""}:
-            if problem.key.startswith(stem):
-                key, hint = problem.key.removeprefix(stem), problem.hint.replace(stem, "")
-                return attrs.evolve(problem, key=key, hint=hint)
-        return problem
+    def of_user(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
+        """Return those of *problems*, or notes, that are about what the user wrote, in a file or as an option."""
+        return tuple(it for it in problems if it.where != self.inventor or it.key.startswith("--"))
 
 
 def in_order(problems: Iterable[Problem], named: Iterable[str]) -> tuple[Problem, ...]:
@@ -76,28 +60,25 @@ class Lines:
     """Lines that an importer collects; each key is set once, the first value wins."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
-        self._entries: dict[str, Entry] = {}
+        self.name = name
+        self._lines: dict[str, Value] = {}
 
     def set(self, key: str, value: str, *, written: str = "") -> None:
         """Set a key that no file sets."""
-        self._entries.setdefault(key, Entry(key, value, 0, where=self._name, written=written or key))
+        self._lines.setdefault(key, Value(value, self.name, written or key, counts_as=key))
 
     def take(self, key: str, entry: Entry, value: str | None = None) -> None:
         """Add *entry* of a file as *key*, with another value if one is given."""
-        taken = attrs.evolve(entry, key=key, written=entry.written or entry.key)
-        self._entries.setdefault(key, taken if value is None else attrs.evolve(taken, value=value))
+        text = entry.value if value is None else value
+        line = Value(text, entry.where, entry.written or entry.key, counts_as=key, entry=entry)
+        self._lines.setdefault(key, line)
 
-    def get(self, key: str) -> Entry | None:
-        """Return the line that *key* has so far."""
-        return self._entries.get(key)
-
-    def first(self, keys: Iterable[str]) -> Entry | None:
+    def first(self, keys: Iterable[str]) -> Value | None:
         """Return the line of the first of *keys* that has one."""
-        return next((entry for key in keys if (entry := self._entries.get(key)) is not None), None)
+        return next((line for key in keys if (line := self._lines.get(key)) is not None), None)
 
-    def document(self) -> Document:
-        return Document(self._name, tuple(self._entries.values()))
+    def all(self) -> tuple[Value, ...]:
+        return tuple(self._lines.values())
 
 
 @attrs.frozen
@@ -139,9 +120,8 @@ def _read(path: Path, name: str) -> ParsedFile:
     if path.suffix == ".json":
         return _read_json(name, data.decode("utf-8", "replace"))
     document = parse_bytes(data, name=name)
-    problems = tuple(Problem(f"{name}:{bad.line}", "", bad.message) for bad in document.malformed)
     entries = {key: attrs.evolve(entry, where=document.where(entry)) for key, entry in document.latest().items()}
-    return ParsedFile(name, entries, problems, tuple(note_document(document)))
+    return ParsedFile(name, entries, tuple(judge_document(document)), tuple(note_document(document)))
 
 
 def _read_json(name: str, text: str) -> ParsedFile:

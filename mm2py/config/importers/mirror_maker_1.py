@@ -103,7 +103,7 @@ def import_legacy(options: LegacyOptions) -> Imported:
     notes.extend(_notes(options, consumer, producer, source))
     problems.extend(_judge_options(options))
     named = named_files(options.consumer_config, options.producer_config)
-    return Imported(named, lines.document(), tuple(problems), tuple(notes))
+    return Imported(named, lines.all(), tuple(problems), tuple(notes), COMMAND)
 
 
 def _take_client(lines: Lines, file: ParsedFile, alias: str, client: str) -> None:

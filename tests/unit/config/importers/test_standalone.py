@@ -378,11 +378,16 @@ def test_a_connector_cannot_route_record_by_record(load: Load) -> None:
     assert [step.kind for step in only_flow(fine).source_connector.transforms.steps] == ["RegexRouter"]
 
 
-def test_hints_fit_the_file(load: Load) -> None:
-    """What a hint asks to write can be written in that file."""
-    (problem,) = refusals_of(load, WORKER, SOURCE.replace("source:9092", "source"))
+def test_every_key_in_a_message_is_one_of_its_file(load: Load) -> None:
+    """Neither a flow nor a cluster's alias is in front of it, and a hint can be written as it stands."""
+    (source,) = refusals_of(load, WORKER, SOURCE.replace("source:9092", "source"))
+    (target,) = refusals_of(load, WORKER + "producer.bootstrap.servers = x\n", SOURCE)
+    chain = "source.consumer.ssl.keystore.certificate.chain"
+    (store,) = refusals_of(load, WORKER, f"{SOURCE}source.cluster.security.protocol = SSL\n{chain} = pem\n")
 
-    assert problem.endswith("(write source.cluster.bootstrap.servers = host1:9092, host2:9092)")
+    assert source.endswith("(write source.cluster.bootstrap.servers = host1:9092, host2:9092)")
+    assert target.endswith("(write producer.bootstrap.servers = host1:9092, host2:9092)")
+    assert f"7: {chain}: source.consumer.ssl.keystore.key is missing" in store
 
 
 def test_values_from_providers_are_not_shown(load: Load, tmp_path: Path) -> None:
