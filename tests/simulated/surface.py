@@ -44,7 +44,7 @@ _BEGINS_S, _AFTER_EACH_S = 60.0, 20.0
 _WORDS = re.compile(rb"[A-Za-z][A-Za-z._-]{2,}")
 _PART = re.compile(r"\{(\w+)(:[^}]*)?\}")
 #: A node, and which worker of its Spark.
-_NODE = re.compile(r"\b(n[01])\b(/w[0-9.]+)?")
+_NODE = re.compile(r"\bn[01]\b(?:(/w)[0-9.]+)?")
 #: A number by itself: names and values of settings keep theirs.
 _NUMBER = re.compile(r"(?<![\w.])\d+(\.\d+)*(?![A-Za-z])")
 #: What is another one in each run: ids of nodes and topics, and what is packed.
@@ -165,11 +165,7 @@ class Surface:
         answer = await ask(world.loop, self.asked, method, path, body)
         assert answer is not None, path
         sent = "" if body is None else f" {json.dumps(body)}"
-        seen = (_NODE.sub(self._place, it) for it in _shown(answer))
-        self.lines += ["", f"{method} {path}{sent} -> {answer.status}", *seen]
-
-    def _place(self, node: re.Match[str]) -> str:
-        return ("here" if node[1] == self.asked else "there") + ("/w" if node[2] else "")
+        self.lines += ["", f"{method} {path}{sent} -> {answer.status}", *_shown(answer)]
 
 
 def _shown(answer: Answer) -> Iterator[str]:
@@ -217,7 +213,7 @@ def _flatten(place: str, value: Any, found: dict[str, set[str]]) -> None:
 
 
 def _masked(text: str) -> str:
-    return _NUMBER.sub("#", _ID.sub("ID", text))
+    return _NUMBER.sub("#", _ID.sub("ID", _NODE.sub(r"NODE\1", text)))
 
 
 def _stored(cluster: Cluster) -> Iterator[str]:
