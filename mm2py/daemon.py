@@ -29,6 +29,7 @@ from mm2py.connectors.supervise import supervise
 from mm2py.herder.cluster_ids import ClusterIds
 from mm2py.herder.connect_worker import ConnectWorker, Hooks
 from mm2py.herder.control import Control
+from mm2py.herder.desired_connectors import DesiredConnectors
 from mm2py.herder.fleet import Fleet
 from mm2py.herder.overrides import OverrideControl
 from mm2py.herder.pulse import report_shortages, watch_pulse
@@ -99,26 +100,26 @@ class MirrorMaker:
         #: Counters continue across a reload of their flow.
         self._measures: dict[Flow, FlowMeasures] = {}
         self._known_clusters = KnownClusters()
-        self._started_ms = clock.wall_ms()
-        self._overrides = OverrideControl(settings, self._apply_overrides, clock=clock, events=events, states=worker)
+        #: What its connectors are to run with.
+        self._desired = desired = DesiredConnectors(settings, events=events)
+        self._overrides = OverrideControl(desired, self._apply_overrides, clock=clock, events=events, states=worker)
         self._pairs = pairs = Pairs()
         drain_s, prepare = self._drain_s, self._prepare
         self._fleet = Fleet(self._make_runner, drain_s, slack_s=_DRAIN_SLACK_S, prepare=prepare, pairs=pairs)
         self._changes = SettingsChanges(
-            settings,
-            self._overrides,
+            desired,
             self._fleet,
             read_again=read_again,
-            on_change=self._change,
+            on_reload=self._change,
             spark_slots=lambda: self._spark.copy_tasks if self._has_spark else None,
             clock=clock,
             events=events,
         )
-        self._cluster_ids = ClusterIds(lambda: self._changes.settings, clock=clock, events=events)
+        self._cluster_ids = ClusterIds(lambda: desired.agreed, clock=clock, events=events)
         self._fleet.add(settings.flows)
         self._fleet.know(settings.elsewhere)
         #: What REST may ask of the flows.
-        self.control = Control(self._overrides, self._fleet, clock=clock, events=events)
+        self.control = Control(desired, self._overrides, self._fleet, clock=clock, events=events)
         self._asked_to_stop = asyncio.Event()
         self._has_spark = False
         #: Starts Spark with the daemon; None if no flow needs it.
@@ -130,7 +131,7 @@ class MirrorMaker:
         #: What each flow copies here, and when that was read.
         self._loads: dict[Flow, tuple[float, int]] = {}
         self._loads_at = -math.inf
-        self._us = this_node(started_ms=self._started_ms)
+        self._us = this_node(started_ms=clock.wall_ms())
         if worker is not None:
             worker.membership.us = self._this_node
 
@@ -176,7 +177,7 @@ class MirrorMaker:
     @property
     def settings(self) -> MirrorSettings:
         """The settings in use, but for live ones."""
-        return self._changes.settings
+        return self._desired.agreed
 
     @property
     def provided(self) -> Stamps:
@@ -205,7 +206,7 @@ class MirrorMaker:
             self._is_ready,
             tuple(views if self.worker is None else map(self.worker.named, views)),
             spark=self._epochs.view() if self._has_spark else None,
-            started_ms=self._started_ms,
+            started_ms=self._us.started_ms,
             refused_settings=self._changes.refused,
             noted_settings=self._changes.noted,
             needs_flow=self.worker is None or not self.worker.store.is_read,
@@ -336,13 +337,13 @@ class MirrorMaker:
             await self.worker.take_over(settings, from_nodes=True)
 
     def _apply_overrides(self, flow: Flow) -> None:
-        """Apply the overrides of *flow* as they are now, and restart it where its settings changed with them."""
+        """Apply the overrides of *flow* as they are now, and restart what of it has other settings with them."""
         runner = self._fleet.runner(flow)
         if runner is None:
             return
         stored = self._overrides.stored(flow)
         runner.requests.apply(stored.overrides, by=stored.by, at_ms=stored.at_ms)
-        self._changes.restart_if_changed(flow)
+        self._changes.changed(flow)
 
     def _follow_connectors(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         if self.worker is None:
@@ -350,7 +351,7 @@ class MirrorMaker:
         hooks = Hooks(self.request_reload, self._apply_overrides)
         return [
             tasks.create_task(self.worker.run(hooks), name="connectors"),
-            tasks.create_task(self._give_way_forever(self.worker.membership, tasks), name="give way"),
+            tasks.create_task(self._give_way_forever(self.worker.membership), name="give way"),
         ]
 
     def _keep_place(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
@@ -361,11 +362,11 @@ class MirrorMaker:
         place = supervise("worker/membership", run, clock=self._clock, jitter=self._jitter, report=report)
         return [tasks.create_task(place, name="worker/membership")]
 
-    async def _give_way_forever(self, membership: WorkerMembership, tasks: asyncio.TaskGroup) -> None:
+    async def _give_way_forever(self, membership: WorkerMembership) -> None:
         """Drain all flows when Java's workers have taken the group; as they start again, they wait."""
         while True:
             await membership.until_closed()
-            await self._changes.restart_all(tasks)
+            self._changes.restart_all()
 
     async def _watch_overrides_forever(self) -> None:
         """Write overrides again whose topic was deleted: the next daemon must find them."""

@@ -164,7 +164,7 @@ def _restarting(options: argparse.Namespace) -> str:
     keys = [word.partition("=")[0].strip() for word in options.words]
     names = connectors_of(options.connector, keys) or [CONNECTORS[options.connector or "source"]]
     if SOURCE in names:
-        return "The flow drains and restarts; no record is lost or repeated."
+        return "Copying drains and restarts; no record is lost or repeated."
     return f"{' and '.join(sorted(names))} will restart; copying continues."
 
 

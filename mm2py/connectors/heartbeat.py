@@ -45,7 +45,7 @@ class HeartbeatGroup(FlowGroup[MirrorHeartbeatConfig]):
         return HeartbeatsView(self._sent, self._last_ms if self.requests.is_admitted else None)
 
     async def _live(self) -> None:
-        config = self._config
+        config = self.config
         topic = internal_topics.heartbeats(config, policy_of(config))
         async with self._connected(config.target) as (target,):
             log = CompactedTopic(self.flow, target, topic, self._events)
@@ -66,7 +66,7 @@ class HeartbeatGroup(FlowGroup[MirrorHeartbeatConfig]):
         return False
 
     async def _beat_forever(self, log: CompactedTopic) -> None:
-        interval_s = self._config.interval_s
+        interval_s = self.config.interval_s
         last = self._clock.monotonic()
         while True:
             # As in Java the interval begins once the last one is written. So heartbeats that could not be written in

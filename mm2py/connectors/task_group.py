@@ -192,7 +192,8 @@ class FlowGroup(ABC, Generic[C]):
         return self._context.flow
 
     @property
-    def _config(self) -> C:
+    def config(self) -> C:
+        """What it is configured with."""
         return self._context.config
 
     @property

@@ -32,6 +32,7 @@ from mm2py.errors import (
     UnknownFlowError,
 )
 from mm2py.herder.connector_offsets import ConnectorOffsets
+from mm2py.herder.desired_connectors import DesiredConnectors
 from mm2py.herder.fleet import Fleet
 from mm2py.herder.overrides import OverrideControl
 from mm2py.herder.runner import FlowRunner
@@ -53,7 +54,10 @@ class Control:
     cluster does not store them.
     """
 
-    def __init__(self, overrides: OverrideControl, fleet: Fleet, *, clock: Clock, events: EventLog) -> None:
+    def __init__(
+        self, desired: DesiredConnectors, overrides: OverrideControl, fleet: Fleet, *, clock: Clock, events: EventLog
+    ) -> None:
+        self._desired = desired
         self._overrides = overrides
         self._fleet = fleet
         self._clock = clock
@@ -63,7 +67,7 @@ class Control:
 
     def overrides(self, flow: Flow) -> Overrides:
         """Return the overrides of *flow*."""
-        self._overrides.settings_of(flow)
+        self._desired.settings_of(flow)
         return self._overrides.stored(flow).overrides
 
     async def change_overrides(
@@ -129,16 +133,16 @@ class Control:
 
     def connector_config(self, flow: Flow, connector: str) -> dict[str, str]:
         """Return a connector's config in Connect's format, as it was put if it was; secrets are masked."""
-        self._overrides.settings_of(flow)
-        return shown_config(self.overrides(flow), self._overrides.live, flow, connector)
+        self._desired.settings_of(flow)
+        return shown_config(self.overrides(flow), self._desired.live, flow, connector)
 
     def live_settings(self, flow: Flow, connector: str) -> tuple[LiveSetting, ...]:
         """Return the settings of a connector that replace the file's, with the file's values."""
-        return live_settings(self.overrides(flow), self._overrides.file, flow, connector)
+        return live_settings(self.overrides(flow), self._desired.agreed, flow, connector)
 
     def flow_settings(self, flow: Flow) -> tuple[FlowSetting, ...]:
         """Return every setting of a flow as it applies."""
-        return flow_settings(self.overrides(flow), self._overrides.file, flow)
+        return flow_settings(self.overrides(flow), self._desired.agreed, flow)
 
     async def put_config(
         self,
@@ -198,7 +202,7 @@ class Control:
         groups = {group.connector: group for group in self._runner(flow).view().groups}
         if connector not in groups or self.overrides(flow).wanted(connector) is Wanted.DELETED:
             raise UnknownConnectorError(str(flow), connector)
-        return ConnectorOffsets(self._overrides.settings_of(flow), clock=self._clock, events=self._events)
+        return ConnectorOffsets(self._desired.settings_of(flow), clock=self._clock, events=self._events)
 
     @asynccontextmanager
     async def _stopped(self, flow: Flow, connector: str) -> AsyncIterator[None]:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from mm2py.config.settings import FlowSettings
+from mm2py.config.source import MirrorSourceConfig
 from mm2py.connectors.context import HerderContext
 from mm2py.connectors.plugins import selected_topics, transforms_of
 from mm2py.connectors.source.group import SourceGroup, SourceLife
@@ -75,7 +75,7 @@ class PartsElsewhere:
 
     def _assigned(self) -> Callable[[TopicPartition], str]:
         """Return what names the node of a partition."""
-        transforms = transforms_of(self._context.config.source_connector)
+        transforms = transforms_of(self._source.config)
         of_slot: dict[int, str] = {}
         of_task: dict[int, str] = {}
         for node_id, share in self._nodes.members.items():
@@ -98,7 +98,7 @@ class PartsElsewhere:
             if self._seen_at is None or clock.monotonic() - self._seen_at >= _HOLDS_S:
                 try:
                     async with asyncio.timeout(_LOOK_S):
-                        self._seen = await self._look(self._context.config)
+                        self._seen = await self._look(self._source.config)
                 except CustomClassError:  # no other node can say it either
                     raise
                 except (Mm2Error, TimeoutError) as error:
@@ -107,10 +107,10 @@ class PartsElsewhere:
                 self._seen_at = clock.monotonic()
             return self._seen
 
-    async def _look(self, settings: FlowSettings) -> Mapping[TopicPartition, str]:
+    async def _look(self, config: MirrorSourceConfig) -> Mapping[TopicPartition, str]:
         counts = []
-        for endpoint in (settings.source, settings.target):
+        for endpoint in (config.source, config.target):
             async with Cluster(endpoint, self._context.clock) as cluster:
                 counts.append((await Admin(cluster).list_topics()).partition_counts())
         source, target = counts
-        return copyable(selected_topics(settings.source_connector, source).remote_of, source, target)
+        return copyable(selected_topics(config, source).remote_of, source, target)

@@ -135,7 +135,7 @@ class Fleet:
         """
         self._is_changing = True
         try:
-            changed = [settings for settings in changes.changed if not self._runners[settings.flow].adopt(settings)]
+            changed = [one for one in changes.changed if one.flow in changes.whole or not self._adopt(one)]
             before = [self._runners[settings.flow] for settings in changed]
             leaving = [*changes.removed, *(runner.flow for runner in before)]
             for settings in changed:
@@ -152,6 +152,12 @@ class Fleet:
             self._is_changing = False
             self._news.set()
         return is_drained
+
+    def _adopt(self, settings: FlowSettings) -> bool:
+        is_adopted = self._runners[settings.flow].adopt(settings)
+        if is_adopted:
+            self._introduce()
+        return is_adopted
 
     def _succeed(self, before: FlowRunner) -> None:
         """Have a flow's new runner keep the place of the one *before* among the flow's nodes."""

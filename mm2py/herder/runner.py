@@ -26,18 +26,19 @@ from mm2py.connectors.pair import PairedSource, Pairs
 from mm2py.connectors.plugins import remote_names_of
 from mm2py.connectors.reach import Reach
 from mm2py.connectors.source.broken_history import BrokenHistory
-from mm2py.connectors.source.group import SourceGroup
+from mm2py.connectors.source.group import MakeLoop, SourceGroup
 from mm2py.connectors.source.idle_source import IdleSourceWatch
 from mm2py.connectors.source.stall_watch import StallWatch
 from mm2py.connectors.task_group import AnyGroup
 from mm2py.connectors.topics.acls import AclSync
 from mm2py.connectors.topics.configs import ConfigSync
 from mm2py.core.herder.reload import restarting_alone
+from mm2py.core.source.stalls import Stall
 from mm2py.errors import Mm2Error, Verdict
 from mm2py.herder.requests import FlowRequests
 from mm2py.herder.sharing import FlowSharing
 from mm2py.herder.this_node import this_node
-from mm2py.model.flow import Flow
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.health import shown_state
 from mm2py.model.herder.node import Node
 from mm2py.model.herder.overrides import Wanted
@@ -129,24 +130,24 @@ class FlowRunner:
         self.requests = FlowRequests(context, self._source, self._groups, nodes)
 
     def _make_source(self, context: SourceContext, epochs: EpochRunner) -> SourceGroup:
-        sides = (
-            partial(OffsetSyncs, context, self._translations),
-            lambda life: ConfigSync(context, life.source, life.target, life.topics, on_limits=life.keeper.go_on),
-            lambda life: AclSync(context, life.source, life.target, life.topics.memory),
-            partial(BrokenHistory, context, undone={}),
-            partial(StallWatch, context, {}),
+        stalls: dict[TopicPartition, Stall] = {}
+        sides: tuple[MakeLoop, ...] = (
+            lambda of, life: OffsetSyncs(of, self._translations, life),
+            lambda of, life: ConfigSync(of, life.source, life.target, life.topics, on_limits=life.keeper.go_on),
+            lambda of, life: AclSync(of, life.source, life.target, life.topics.memory),
+            partial(BrokenHistory, undone={}),
+            lambda of, life: StallWatch(of, stalls, life),
         )
-        watches = (partial(IdleSourceWatch, context, self._measures),)
+        watches = (lambda of, life: IdleSourceWatch(of, self._measures, life),)
         group = SourceGroup(context, epochs, self._translations, sides, self._measures, watches=watches)
         group.judged = lambda: shown_state(self._own_view())
         return group
 
     def _make_checkpoints(self, context: HerderContext) -> CheckpointGroup:
-        config = context.of(self.settings.checkpoint_connector)
         return CheckpointGroup(
-            config,
-            forward=partial(self._offset_syncs, config),
-            way_back=ReversePair(self.flow, self.pairs, config.clock).translations,
+            context.of(self.settings.checkpoint_connector),
+            forward=self._offset_syncs,
+            way_back=ReversePair(self.flow, self.pairs, context.clock).translations,
             measures=self._measures,
         )
 
@@ -210,8 +211,8 @@ class FlowRunner:
         self.draining.set()
 
     def adopt(self, settings: FlowSettings) -> bool:
-        """Restart only the connectors for which *settings* differ, while copying continues; return whether that is
-        possible. If not, the whole flow must restart.
+        """Restart only the connectors for which *settings* differ; return whether that is possible. If not, the whole
+        flow must restart.
         """
         connectors = restarting_alone(self.settings, settings)
         if connectors is None:

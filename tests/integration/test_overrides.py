@@ -16,6 +16,7 @@ from mm2py.core.herder import overrides as verbs
 from mm2py.core.herder.overrides import SOURCE
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.errors import OverrideConflictError, OverridesNotStoredError
+from mm2py.herder.desired_connectors import DesiredConnectors
 from mm2py.herder.overrides import OverrideControl
 from mm2py.model.flow import Flow
 from mm2py.model.herder.overrides import NO_OVERRIDES, Overrides, RateLimit
@@ -101,9 +102,10 @@ async def test_overrides_whose_topic_vanished_are_kept_again(
     path = tmp_path / "mm2.properties"
     path.write_text(_file(primary, backup, prefix))
     events = EventLog(clock)
-    control = OverrideControl(load_settings(path), lambda _: None, clock=clock, events=events)
-    control._stored[flow] = NOTHING_STORED
-    store = OverrideStore(control.settings_of(flow), clock)
+    desired = DesiredConnectors(load_settings(path), events=events)
+    desired.learn(flow, NOTHING_STORED)
+    control = OverrideControl(desired, lambda _: None, clock=clock, events=events)
+    store = OverrideStore(desired.settings_of(flow), clock)
     await control.change(flow, lambda overrides: verbs.pause_topic(overrides, "one"))
     await control.refill(flow)
     await vanish(backup.bootstrap_servers, store.topic, is_replaced=is_replaced)
@@ -142,9 +144,11 @@ async def test_overrides_that_an_operator_removed_stay_removed(
     flow, clock = Flow(prefix, "B"), SystemClock()
     path = tmp_path / "mm2.properties"
     path.write_text(_file(primary, backup, prefix))
-    control = OverrideControl(load_settings(path), lambda _: None, clock=clock, events=EventLog(clock))
-    control._stored[flow] = NOTHING_STORED
-    store = OverrideStore(control.settings_of(flow), clock)
+    events = EventLog(clock)
+    desired = DesiredConnectors(load_settings(path), events=events)
+    desired.learn(flow, NOTHING_STORED)
+    control = OverrideControl(desired, lambda _: None, clock=clock, events=events)
+    store = OverrideStore(desired.settings_of(flow), clock)
     await control.change(flow, lambda overrides: verbs.pause_topic(overrides, "one"))
     await _write(backup, store.topic, overrides_key(flow), None)
     await control.refill(flow)

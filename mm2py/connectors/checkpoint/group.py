@@ -49,7 +49,7 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
         self,
         context: CheckpointContext,
         *,
-        forward: Callable[[Cluster, Cluster], OffsetSyncStore],
+        forward: Callable[[CheckpointContext, Cluster, Cluster], OffsetSyncStore],
         way_back: Callable[[Cluster, ReplicationPolicy], OffsetSyncStore],
         measures: FlowMeasures | None = None,
     ) -> None:
@@ -89,7 +89,7 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
         self._round, self._offsets, self._shown = Round({}, {}), None, ()
 
     async def _live_as_owner(self) -> None:
-        config, flow = self._config, self._config.flow
+        config, flow = self.config, self.config.flow
         async with self._connected(config.source, config.target) as (source, target):
             if not await self._goes_on():
                 return
@@ -123,8 +123,8 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
             self._context,
             source,
             target,
-            forward=self._forward(source, target),
-            back=self._way_back(source, policy_of(self._config)),
+            forward=self._forward(self._context, source, target),
+            back=self._way_back(source, policy_of(self.config)),
             measures=self._measures,
             writer=await self._context.writers.for_owner(target),
         )
@@ -134,7 +134,7 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
         try:
             async with asyncio.timeout(_LAST_ROUND_S):
                 await self._emit(checkpoints)
-                if self._config.is_synced:
+                if self.config.is_synced:
                     await self._sync(offsets, checkpoints)
         except TimeoutError:
             return
@@ -142,7 +142,7 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
     # The groups.
 
     async def _refresh_forever(self, groups: Groups) -> None:
-        chosen = self._config
+        chosen = self.config
         while True:
             await until_set(self._refreshing, chosen.refresh_interval_s if chosen.refresh_enabled else None)
             self._refreshing.clear()
@@ -150,12 +150,12 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
                 "list consumer groups",
                 [self.flow.source],
                 lambda: self._refresh(groups),
-                within_ms=self._config.admin_timeout_ms,
+                within_ms=self.config.admin_timeout_ms,
             )
 
     async def _refresh(self, groups: Groups) -> None:
         """List and select the groups of the source; groups of unreachable brokers are kept."""
-        group_filter = group_filter_of(self._config)
+        group_filter = group_filter_of(self.config)
         listed = await groups.list_groups()
         judged = {group: judge_group(listing, group_filter) for group, listing in listed.groups.items()}
         followed = {group for group, selection in judged.items() if selection is GroupSelection.TRANSLATED}
@@ -178,7 +178,7 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
     # Checkpoints.
 
     async def _emit_forever(self, checkpoints: Checkpoints) -> None:
-        interval_s = max(_SHORTEST_S, self._config.emit_interval_s)
+        interval_s = max(_SHORTEST_S, self.config.emit_interval_s)
         retry_s = _UNREADY_S
         while True:
             await self._emit(checkpoints)
@@ -212,20 +212,20 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
         if offsets is None:
             return
         offsets.follow(self._round.views)
-        is_synced = self._config.is_synced
+        is_synced = self.config.is_synced
         synced = self._round.wanted.keys() & offsets.standing if is_synced else frozenset()
         if groups := self._round.views.keys() - synced:
             is_read = await self._reach.done(
                 "read the offsets of groups at the target",
                 [self.flow.target],
                 lambda: offsets.look(groups),
-                within_ms=self._config.admin_timeout_ms,
+                within_ms=self.config.admin_timeout_ms,
             )
             if not is_read:
                 offsets.follow(synced)
 
     async def _sync_forever(self, offsets: GroupOffsets, checkpoints: Checkpoints) -> None:
-        interval_s = self._config.sync_interval_s
+        interval_s = self.config.sync_interval_s
         try:
             while True:
                 self._sync_due_ms = self._clock.wall_ms() + round(interval_s * 1000)
@@ -243,7 +243,7 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
                 "sync group offsets",
                 [self.flow.target],
                 lambda: offsets.sync_once(found.wanted),
-                within_ms=self._config.admin_timeout_ms,
+                within_ms=self.config.admin_timeout_ms,
             )
             checkpoints.note_settled(found, settled or ())
             if settled is None:
@@ -274,7 +274,7 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
 
     def _unsynced_why(self, synced: Synced | None) -> str:
         """Return why a group's offsets will not be written at the target, empty if they may be."""
-        if not self._config.is_synced:
+        if not self.config.is_synced:
             return "sync.group.offsets.enabled is false"
         if synced is not None and synced.state not in (AtTarget.IDLE, AtTarget.WATCHED):
             return synced.detail or synced.state.value
@@ -284,7 +284,7 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
         self, group: str, offsets: tuple[GroupOffsetView, ...], standing: Standing
     ) -> tuple[GroupOffsetView, ...]:
         """Compare translated offsets with those that the group has committed at the target."""
-        chosen, wanted = self._config, self._round.wanted.get(group, {})
+        chosen, wanted = self.config, self._round.wanted.get(group, {})
         found = []
         for offset in offsets:
             at, committed = offset.downstream, standing.offsets.get(offset.remote)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import attrs
 
@@ -71,6 +71,10 @@ class SourceLife:
     keeper: ShareKeeper
 
 
+#: Creates a loop for a life, with what the connector is passed then: another life may have another config.
+MakeLoop: TypeAlias = Callable[[SourceContext, SourceLife], BackgroundLoop]
+
+
 class SourceGroup(FlowGroup[MirrorSourceConfig]):
     """Copies a flow's topics. It is what the whole flow is there for: where it fails, the flow has failed."""
 
@@ -82,10 +86,10 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         context: SourceContext,
         epochs: EpochRunner,
         translations: Translations,
-        sides: Sequence[Callable[[SourceLife], BackgroundLoop]] = (),
+        sides: Sequence[MakeLoop] = (),
         measures: FlowMeasures | None = None,
         *,
-        watches: Sequence[Callable[[SourceLife], BackgroundLoop]] = (),
+        watches: Sequence[MakeLoop] = (),
     ) -> None:
         """Create a group; *sides* create its background loops, again for each life and before its first epoch.
         *watches* do so too, but only read, and continue while the group is paused. *measures* counts copied records
@@ -123,7 +127,7 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         if self.requests.wanted is Wanted.RUNNING and self.state not in _DOWN:
             return share.is_owner and not self._is_outdated
         # It does not follow other nodes; where there are none, what this life has read is up to date.
-        return self._applied & share == whole_share(flow_tasks(self._config)[0])
+        return self._applied & share == whole_share(flow_tasks(self.config)[0])
 
     def apply_overrides(self, overrides: Overrides) -> None:
         """Apply *overrides* from now on."""
@@ -148,7 +152,7 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
 
     def restart_task(self, task: int, *, by: str = "") -> bool:
         tasks = self._source_tasks
-        if task not in (tasks.holders.running if tasks is not None else range(self._config.copying.tasks_max)):
+        if task not in (tasks.holders.running if tasks is not None else range(self.config.copying.tasks_max)):
             return False
         if tasks is None or self.state in {FlowState.FAILED, FlowState.RESTARTING}:
             self.restart(by=by)
@@ -183,7 +187,7 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         self._count_as_outdated()
         # Epochs of a life that failed may still be writing.
         await self._epochs.settle(self.flow)
-        config = self._config
+        config = self.config
         async with self._connected(config.source, config.target) as (source, target):
             if not await self._goes_on():
                 return
@@ -246,7 +250,7 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         positions.is_alone = lambda: tasks.holders.is_alone and self._applied == tasks.holders.share
         positions.committed = lambda: [it.written for it in tasks.ledger.states.values() if it.written is not None]
         positions.beside = lambda: [
-            chunk_record(self.flow, it, self._config.name)
+            chunk_record(self.flow, it, self.config.name)
             for it in self._translations.everything()
             if shared.is_kept_here(it.source)
         ]
@@ -263,8 +267,8 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
 
     async def _work(self, life: SourceLife, *, is_settled: bool) -> None:
         """Copy, and rest while the group is paused, until its life is to end."""
-        watches = [make(life) for make in self._watches]
-        sides = [*(make(life) for make in self._sides), life.keeper, *watches]
+        watches = [make(self._context, life) for make in self._watches]
+        sides = [*(make(self._context, life) for make in self._sides), life.keeper, *watches]
         is_clean = True
         while is_clean and await self._rest(life, watches):
             is_clean = await self._copy(life, sides, is_settled=is_settled)

@@ -31,6 +31,11 @@ _PACKAGE: Final = "org.apache.kafka.connect.mirror."
 _FIXED: Final = ("name", "connector.class", "source.cluster.alias", "target.cluster.alias")
 #: Shown with every connector: settings shared by all of them.
 _SHARED: Final = ("enabled", "replication.policy.", "remote.topic.")
+#: What begins settings that several connectors read, or by which a flow's nodes share it: see `restarting_alone`.
+_OF_ALL: Final = (
+    *_SHARED, "tasks.max", "copy.epoch.ms", "copy.drain.ms", "copy.on.second.node", "exactly.once.", "errors.",
+    "topics", "topic.filter.", "admin.", "consumer.", "producer.",
+)  # fmt: skip
 _CHANGEABLE: Final = frozenset({Place.FLOW, Place.FLOW_ONLY, Place.CONSUMER, Place.PRODUCER, Place.ADMIN})
 _IN_FILE: Final = "change it in the file"
 #: Why a setting cannot change while a flow runs, by prefix.
@@ -62,7 +67,7 @@ class LiveSetting:
 class FlowSetting:
     """A setting of a flow as it applies. `origin` is ``override``, ``default``, or the line of the file; `why_not` is
     the reason why it cannot change while the flow runs, empty if it can. `restarts` is the connector that restarts when
-    it changes, ``flow`` if all of them do.
+    it changes, ``flow`` if that may be more than one.
     """
 
     connector: str
@@ -169,7 +174,7 @@ def flow_settings(overrides: Overrides, file: MirrorSettings, flow: Flow) -> tup
                 "override" if name in live else origins.get(name, DEFAULT),
                 about.doc if about is not None else "",
                 _why_not(flow, connector, name, row),
-                "flow" if connector == SOURCE else connector,
+                "flow" if name.startswith(_OF_ALL) else connector,
             )
     return tuple(found[name] for name in sorted(found))
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import attrs
 
 from mm2py.config.settings import FlowSettings, MirrorSettings
-from mm2py.core.herder.overrides import CHECKPOINT, HEARTBEAT
+from mm2py.core.herder.overrides import CONNECTORS
+from mm2py.core.herder.sharing import flow_tasks
 from mm2py.model.flow import Flow
 
 
@@ -18,6 +19,8 @@ class FlowChanges:
     added: tuple[FlowSettings, ...] = ()
     #: With their new settings.
     changed: tuple[FlowSettings, ...] = ()
+    #: Which of these restart as a whole, whatever changed.
+    whole: frozenset[Flow] = frozenset()
     removed: tuple[Flow, ...] = ()
     unchanged: tuple[Flow, ...] = ()
 
@@ -36,17 +39,20 @@ def compare_flows(before: Iterable[FlowSettings], after: Iterable[FlowSettings])
 
 
 def restarting_alone(before: FlowSettings, after: FlowSettings) -> frozenset[str] | None:
-    """Return the connectors that read what differs, if they can restart alone; None if the whole flow must, as where
-    nothing differs and a restart is what is asked for.
-    """
-    old, new = before.checkpoint_connector, after.checkpoint_connector
-    beat, beats = before.heartbeat_connector, after.heartbeat_connector
-    if (old.is_run, beat.is_emitted) != (new.is_run, beats.is_emitted):
+    """Return the connectors whose configs differ, which restart alone; None if the whole flow must restart."""
+    if _of_all(before) != _of_all(after):
         return None
-    if attrs.evolve(before, checkpoint_connector=new, heartbeat_connector=beats) != after:
-        return None
-    differs = {CHECKPOINT: old != new, HEARTBEAT: beat != beats}
-    return frozenset(connector for connector, is_other in differs.items() if is_other) or None
+    return frozenset(connector for connector in CONNECTORS if before.config_of(connector) != after.config_of(connector))
+
+
+def _of_all(settings: FlowSettings) -> tuple[object, ...]:
+    """Return what a flow's nodes share its tasks by, and what its connectors have of each other."""
+    source = settings.source_connector
+    return (
+        (settings.worker, settings.named_again, flow_tasks(source), source.copying.settling_s),
+        (source.is_enabled, settings.checkpoint_connector.is_run, settings.heartbeat_connector.is_emitted),
+        (source.source, source.target, source.policy, source.offset_storage, source.name, source.order),
+    )
 
 
 def needing_restart(before: MirrorSettings, after: MirrorSettings) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ async def test_keys_of_several_connectors_are_set_at_once(capsys: pytest.Capture
         (["restart", "--yes"], ""),
         (
             ["config", "set", "tasks.max=2"],
-            "Change tasks.max of A->B? The flow drains and restarts; no record is lost or repeated.",
+            "Change tasks.max of A->B? Copying drains and restarts; no record is lost or repeated.",
         ),
         (
             ["config", "set", "groups=g"],

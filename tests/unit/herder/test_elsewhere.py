@@ -20,7 +20,7 @@ from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import METADATA, FakeBrokers, FakePartition, FakeTopic
-from tests.support.flow_rig import SETTINGS, changed, flow_context
+from tests.support.flow_rig import SETTINGS, flow_context
 
 
 HERE, THERE, MOVING = (TopicPartition("orders", number) for number in range(3))
@@ -43,8 +43,8 @@ def _rig(state: FlowState, *, is_shared: bool = True) -> Rig:
         "2": Share(False, frozenset({1}), ALL_SLOTS - of_here - of_moving),
     }
     nodes = SimpleNamespace(members=shares, is_shared=is_shared, name_of={"1": "here:1", "2": "there:2"}.get)
-    source = SimpleNamespace(state=state)
     context = flow_context(clock, EventLog(clock))
+    source = SimpleNamespace(state=state, config=context.config.source_connector)
     return Rig(PartsElsewhere(context, cast("Any", nodes), cast("Any", source)), nodes, source)
 
 
@@ -116,7 +116,7 @@ async def test_a_custom_class_that_fails_is_the_error() -> None:
     """It is named to the one that asks, and not taken for a cluster that is away: another node knows no better."""
     rig = _rig(FlowState.STANDBY)
     policy = attrs.evolve(SETTINGS.source_connector.policy, class_name=f"{__name__}.Fussy")
-    rig.parts._context = attrs.evolve(rig.parts._context, config=changed(SETTINGS, policy=policy))
+    rig.source.config = attrs.evolve(SETTINGS.source_connector, policy=policy)
     with pytest.raises(CustomClassError, match=r"Fussy: is_internal_topic\('new'\) failed: KeyError"):
         await rig.parts.find(must_know=False)
 

@@ -15,6 +15,7 @@ from mm2py.core.herder.live_config import connector_config, put_config
 from mm2py.core.herder.overrides import SOURCE
 from mm2py.errors import ClusterUnreachableError, OverrideRejectedError, OverridesNotStoredError, UnknownFlowError
 from mm2py.herder import overrides as override_control
+from mm2py.herder.desired_connectors import DesiredConnectors
 from mm2py.herder.overrides import OverrideControl
 from mm2py.herder.replication_loops import judged
 from mm2py.herder.runner import FlowRunner
@@ -91,8 +92,9 @@ class WorkerStates:
 
 @attrs.define
 class OverridesRig:
-    """The control, what targets store, how the file is read, and which flows were to apply changes."""
+    """What is desired, the control, what targets store, how the file is read, which flows were to apply changes."""
 
+    desired: DesiredConnectors
     control: OverrideControl
     targets: Targets
     events: EventLog
@@ -102,7 +104,7 @@ class OverridesRig:
     async def put(self, flow: Flow, **settings: object) -> Overrides:
         body = {key.replace("_", "."): value for key, value in settings.items()}
         return await self.control.change(
-            flow, lambda overrides: put_config(overrides, flow, SOURCE, body, self.control.file), by="alice"
+            flow, lambda overrides: put_config(overrides, flow, SOURCE, body, self.desired.agreed), by="alice"
         )
 
 
@@ -117,9 +119,11 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OverridesRig:
     monkeypatch.setattr(override_control, "OverrideStore", targets.open)
     clock = LoopClock()
     events = EventLog(clock)
-    control = OverrideControl(read(_TEXT), acted.append, clock=clock, events=events)
-    control._stored |= {AB: NOTHING_STORED, BA: NOTHING_STORED}
-    return OverridesRig(control, targets, events, read, acted)
+    desired = DesiredConnectors(read(_TEXT), events=events)
+    for flow in (AB, BA):
+        desired.learn(flow, NOTHING_STORED)
+    control = OverrideControl(desired, acted.append, clock=clock, events=events)
+    return OverridesRig(desired, control, targets, events, read, acted)
 
 
 async def test_an_override_is_stored_then_applied(rig: OverridesRig) -> None:
@@ -128,10 +132,10 @@ async def test_an_override_is_stored_then_applied(rig: OverridesRig) -> None:
 
     assert rig.targets.kept[AB].overrides == overrides
     assert (
-        rig.control.settings_of(AB).source_connector.topics.names,
-        rig.control.settings_of(AB).source_connector.copying.tasks_max,
+        rig.desired.settings_of(AB).source_connector.topics.names,
+        rig.desired.settings_of(AB).source_connector.copying.tasks_max,
     ) == (("other",), 2)
-    assert rig.control.settings_of(BA) == rig.control.file.flows[1]
+    assert rig.desired.settings_of(BA) == rig.desired.agreed.flows[1]
     assert rig.acted == [AB]
     assert [event.by for event in rig.events.of(OverridesStored)] == ["alice"]
     (changed,) = rig.events.of(LiveSettingsChanged)
@@ -140,32 +144,32 @@ async def test_an_override_is_stored_then_applied(rig: OverridesRig) -> None:
 
 async def test_settings_are_parsed_once(rig: OverridesRig) -> None:
     """What was validated before it was stored is what applies."""
-    file, parsed = rig.control.file, list[Mapping[str, str]]()
+    file, parsed = rig.desired.agreed, list[Mapping[str, str]]()
     assert file.with_live is not None
 
     def with_live(lines: Mapping[str, str]) -> MirrorSettings:
         parsed.append(lines)
         return read(lines)
 
-    read, rig.control.file = file.with_live, attrs.evolve(file, with_live=with_live)
+    read, rig.desired.agreed = file.with_live, attrs.evolve(file, with_live=with_live)
     await rig.put(AB, topics="other")
 
     assert parsed == [{"A->B.topics": "other"}]
-    assert rig.control.settings_of(AB).source_connector.topics.names == ("other",)
+    assert rig.desired.settings_of(AB).source_connector.topics.names == ("other",)
 
 
 async def test_what_changes_nothing_is_not_written(rig: OverridesRig) -> None:
     """An order that was given already, or a body as GET gives it, leaves no record; one that only says what the file
     says is kept as it was put, and restarts nothing.
     """
-    await rig.put(AB, **connector_config(rig.control.file, AB, SOURCE))
+    await rig.put(AB, **connector_config(rig.desired.agreed, AB, SOURCE))
     as_shown = dict(rig.targets.kept)
     for _ in range(2):
         await rig.put(AB, topics="east")
 
     assert as_shown == {}
     assert (rig.targets.kept[AB].revision, rig.targets.kept[AB].overrides.config) == (1, {})
-    assert rig.control.live.flows == rig.control.file.flows
+    assert rig.desired.live.flows == rig.desired.agreed.flows
 
 
 async def test_flows_that_would_feed_each_other_are_refused(rig: OverridesRig) -> None:
@@ -174,7 +178,7 @@ async def test_flows_that_would_feed_each_other_are_refused(rig: OverridesRig) -
 
     with pytest.raises(OverrideRejectedError, match="shared"):
         await rig.put(BA, topics="shared")
-    assert rig.control.settings_of(BA).source_connector.topics.names == ("west",)
+    assert rig.desired.settings_of(BA).source_connector.topics.names == ("west",)
     assert BA not in rig.targets.kept
 
 
@@ -192,7 +196,7 @@ async def test_a_refused_change_leaves_the_states_of_a_worker(rig: OverridesRig)
 
 async def test_nothing_is_changed_before_it_was_read(rig: OverridesRig) -> None:
     """Overrides of a flow that is not run here, or whose overrides were not read yet, cannot be changed."""
-    del rig.control._stored[BA]
+    del rig.desired._stored[BA]
 
     with pytest.raises(OverridesNotStoredError):
         await rig.put(BA, topics="x")
@@ -215,11 +219,11 @@ async def test_settings_stay_on_top_of_another_file(rig: OverridesRig) -> None:
     """What was put counts over what the file says now, for the flows that it still has."""
     await rig.put(AB, topics="other")
 
-    await rig.control.rebase(rig.read(_TEXT + "A->B.tasks.max = 3\nB->A.enabled = false\n"))
+    await rig.desired.rebase(rig.read(_TEXT + "A->B.tasks.max = 3\nB->A.enabled = false\n"))
 
     assert (
-        rig.control.settings_of(AB).source_connector.topics.names,
-        rig.control.settings_of(AB).source_connector.copying.tasks_max,
+        rig.desired.settings_of(AB).source_connector.topics.names,
+        rig.desired.settings_of(AB).source_connector.copying.tasks_max,
     ) == (("other",), 3)
     assert not rig.events.of(LiveSettingsRejected)
 
@@ -227,19 +231,19 @@ async def test_settings_stay_on_top_of_another_file(rig: OverridesRig) -> None:
 async def test_a_file_that_settings_do_not_fit_leaves_their_flow_as_it_was(rig: OverridesRig) -> None:
     """Settings that do not fit are reported; others take the file, and once they are removed this one does, too."""
     await rig.put(AB, topics="other")
-    before = rig.control.settings_of(AB)
+    before = rig.desired.settings_of(AB)
 
-    await rig.control.rebase(rig.read(_TEXT.replace("topics = west", "topics = other") + "A->B.tasks.max = 3\n"))
-    during = rig.control.settings_of(AB)
+    await rig.desired.rebase(rig.read(_TEXT.replace("topics = west", "topics = other") + "A->B.tasks.max = 3\n"))
+    during = rig.desired.settings_of(AB)
     await rig.control.change(AB, lambda _: Overrides())
 
     (refused,) = rig.events.of(LiveSettingsRejected)
     assert refused.is_running
     assert during == before
-    assert rig.control.settings_of(BA).source_connector.topics.names == ("other",)
+    assert rig.desired.settings_of(BA).source_connector.topics.names == ("other",)
     assert (
-        rig.control.settings_of(AB).source_connector.topics.names,
-        rig.control.settings_of(AB).source_connector.copying.tasks_max,
+        rig.desired.settings_of(AB).source_connector.topics.names,
+        rig.desired.settings_of(AB).source_connector.copying.tasks_max,
     ) == (("east",), 3)
 
 
@@ -254,11 +258,10 @@ async def test_a_flow_that_its_overrides_keep_from_starting_follows_them(
     monkeypatch.setattr(asyncio, "to_thread", here)  # a thread takes no time of the loop's clock
     await rig.put(AB, topics="other")
     kept, clock = rig.targets.kept[AB], LoopClock()
-    control = OverrideControl(
-        rig.read(_TEXT.replace("topics = west", "topics = other")), lambda _: None, clock=clock, events=rig.events
-    )
+    desired = DesiredConnectors(rig.read(_TEXT.replace("topics = west", "topics = other")), events=rig.events)
+    control = OverrideControl(desired, lambda _: None, clock=clock, events=rig.events)
     runner = FlowRunner(
-        control.settings_of(AB), cast("EpochRunner", None), clock=clock, events=rig.events, jitter=lambda: 0.5
+        desired.settings_of(AB), cast("EpochRunner", None), clock=clock, events=rig.events, jitter=lambda: 0.5
     )
     async with asyncio.TaskGroup() as tasks:
         starting = tasks.create_task(control.prepare(runner))
@@ -277,10 +280,10 @@ async def test_overrides_on_another_cluster_are_read_again(rig: OverridesRig) ->
     """A file that names another target says where to look: what was known is not."""
     await rig.put(AB, topics="other")
 
-    await rig.control.rebase(rig.read(_TEXT.replace("b:9092", "c:9092")))
+    await rig.desired.rebase(rig.read(_TEXT.replace("b:9092", "c:9092")))
 
     assert rig.control.stored(AB) == NOTHING_STORED
-    assert rig.control.settings_of(AB).source_connector.topics.names == ("east",)
+    assert rig.desired.settings_of(AB).source_connector.topics.names == ("east",)
     with pytest.raises(OverridesNotStoredError, match="not been read"):
         await rig.put(AB, topics="x")
 
@@ -289,7 +292,7 @@ async def test_overrides_of_a_flow_that_is_about_to_end_are_not_read(rig: Overri
     """An operator removed it here, it drains, and another node that still runs it has other overrides."""
     rig.targets.kept[AB] = attrs.evolve(NOTHING_STORED, overrides=Overrides(topics=frozenset({"east"})), revision=3)
     removed = _TEXT.replace("A->B.enabled = true", "A->B.enabled = false") + "emit.heartbeats.enabled = false\n"
-    await rig.control.rebase(rig.read(removed))
+    await rig.desired.rebase(rig.read(removed))
     rig.acted.clear()
 
     await rig.control.catch_up(AB)

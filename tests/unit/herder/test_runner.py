@@ -275,21 +275,27 @@ async def test_what_a_restart_touches(
 
 
 async def test_other_settings_restart_only_the_connector_that_reads_them() -> None:
-    """Copying goes on meanwhile; a setting of the source connector is left to a restart of the flow."""
+    """The others go on meanwhile; a setting by which nodes share the flow is left to a restart of the flow."""
     other = changed(SETTINGS, checkpoint_connector=attrs.evolve(SETTINGS.checkpoint_connector, groups=("billing",)))
     async with rig() as flow:
         flow.checkpoints.connector = CHECKPOINT
         is_done = flow.runner.adopt(other)
         await asyncio.sleep(1)
         restarts = [group.view().restarts for group in (flow.source, flow.checkpoints, flow.heartbeats)]
-        in_use = flow.runner.settings, flow.checkpoints._config
+        in_use = flow.runner.settings, flow.checkpoints.config
+        flow.source.connector = SOURCE
+        later = changed(other, topic_sync=attrs.evolve(other.source_connector.topic_sync, acls_enabled=False))
+        flow.runner.adopt(later)
+        await asyncio.sleep(1)
+        then = [group.view().restarts for group in (flow.source, flow.checkpoints, flow.heartbeats)]
         is_too_much = flow.runner.adopt(
             changed(other, copying=attrs.evolve(other.source_connector.copying, tasks_max=7))
         )
         flow.runner.drain(within_s=5.0)
 
     assert (is_done, restarts, in_use) == (True, [0, 1, 0], (other, other.checkpoint_connector))
-    assert (is_too_much, flow.runner.settings) == (False, other)
+    assert (then, flow.source.config) == ([1, 1, 0], later.source_connector)
+    assert (is_too_much, flow.runner.settings) == (False, later)
 
 
 async def test_a_refresh_restarts_nothing() -> None:

@@ -175,7 +175,7 @@ function setLimit(what, limit, path) {
   return attempt(`Limiting ${what} to ${limitText(limit)}`, "PUT", path, limit);
 }
 
-const THEN = "It takes effect within seconds: the flow drains and restarts, and continues where it was. It stays in force until it is reverted, also across restarts of the daemon.";
+const THEN = "It takes effect within seconds: what reads it restarts, and continues where it was. It stays in force until it is reverted, also across restarts of the daemon.";
 
 export async function changeSetting(flow, { connector, key, value, documentation }) {
   const send = (answer) => attempt(`Setting ${key} to ${answer.value || "nothing"}`, "PATCH", flowPath(flow, "connectors", connector, "config"), { [key]: answer.value });
@@ -183,7 +183,7 @@ export async function changeSetting(flow, { connector, key, value, documentation
 }
 
 export async function revertSetting(flow, { connector, key, file_value }) {
-  if (!await confirm(`Revert ${key}?`, `Its value is ${file_value ?? "the default"} again. The flow drains and restarts, and continues where it was.`, "Revert")) return false;
+  if (!await confirm(`Revert ${key}?`, `Its value is ${file_value ?? "the default"} again. What reads it restarts, and continues where it was.`, "Revert")) return false;
   return change(`Reverting ${key}`, "PATCH", flowPath(flow, "connectors", connector, "config"), { [key]: null });
 }
 

@@ -97,10 +97,11 @@ export function settings(flow) {
   return asked;
 }
 
-const effectOf = (one) =>
-  one.restarts === "flow"
-    ? "A change drains and restarts the flow, within seconds; no record is lost or repeated."
-    : `A change restarts ${one.restarts} alone; copying continues.`;
+const effectOf = ({ restarts }) => {
+  if (restarts === "flow") return "A change drains and restarts the flow, within seconds; no record is lost or repeated.";
+  if (restarts === "MirrorSourceConnector") return `A change drains and restarts ${restarts} alone, within seconds; no record is lost or repeated.`;
+  return `A change restarts ${restarts} alone; copying continues.`;
+};
 
 function settingDetail() {
   const [about, why] = [h("p"), h("p", { class: "faint" })];

@@ -11,7 +11,7 @@ from mm2py.config.keys.row import LineLevel
 from mm2py.config.keys.table import find_key
 from mm2py.config.settings import MirrorSettings, load_settings
 from mm2py.core.herder.live_config import flow_settings
-from mm2py.core.herder.overrides import CHECKPOINT, HEARTBEAT
+from mm2py.core.herder.overrides import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.core.herder.reload import compare_flows, needing_restart, restarting_alone
 from mm2py.model.herder.overrides import NO_OVERRIDES
 
@@ -81,18 +81,20 @@ def test_what_only_a_start_can_change_is_named(settings: MirrorSettings, tmp_pat
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("", None),
+        ("", set()),
         ("sync.group.offsets.enabled = true", {CHECKPOINT}),
         ("groups = billing", {CHECKPOINT}),
         ("groups = billing\nheartbeats.topic.replication.factor = 1", {CHECKPOINT, HEARTBEAT}),
-        ("topics = orders", None),
-        ("groups = billing\ntopics = orders", None),
+        ("sync.topic.configs.enabled = false", {SOURCE}),
+        ("topics = orders", {SOURCE, CHECKPOINT}),
+        ("tasks.max = 7", None),
+        ("A.consumer.client.id = ours", None),
         ("emit.checkpoints.enabled = false", None),
-        ("admin.timeout.ms = 1000", None),
+        ("admin.timeout.ms = 1000", {SOURCE, CHECKPOINT, HEARTBEAT}),
     ],
 )
 def test_which_connectors_restart(tmp_path: Path, line: str, expected: set[str] | None) -> None:
-    """Copying goes on unless it depends on what changed. With nothing changed, a whole restart is what is asked for."""
+    """Those that read what changed; the whole flow if its nodes share it by that, or several connectors need it."""
     before, after = _read(tmp_path, "").flows[0], _read(tmp_path, f"{line}\n").flows[0]
 
     assert restarting_alone(before, after) == expected
@@ -111,8 +113,10 @@ def test_what_restarts_is_said_before_and_is_true(tmp_path: Path) -> None:
         value = values[key.kind.name]
         if value == one.value:
             value = "false"
+        if one.key.endswith(".bytes"):
+            value = "100000"
         after = _read(tmp_path, f"{flow.flow}.{one.key} = {value}\n").flows[0]
         said[one.key], true[one.key] = {one.restarts}, restarting_alone(flow, after)
 
     assert said == true
-    assert {"sync.group.offsets.enabled", "groups", "emit.checkpoints.interval.seconds"} <= said.keys()
+    assert {"sync.group.offsets.enabled", "groups", "sync.topic.acls.enabled", "copy.buffer.bytes"} <= said.keys()

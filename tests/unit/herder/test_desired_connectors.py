@@ -1,4 +1,4 @@
-"""What a node takes from the owner of a flow, where its own file has something else."""
+"""What a node takes from the owner of a flow, where its own files have something else."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ import pytest
 
 from mm2py.config.explain import node_settings
 from mm2py.config.settings import MirrorSettings, load_settings
-from mm2py.herder.owner_settings import OwnerSettings, OwnerSettingsRefusedError
+from mm2py.core.herder.overrides import SOURCE
+from mm2py.herder.desired_connectors import DesiredConnectors, OwnerSettingsRefusedError
 from mm2py.herder.replication_loops import judged
 from mm2py.model.flow import Flow
 from mm2py.model.herder.node_settings import NodeSettings
+from mm2py.model.herder.overrides import Overrides
+from mm2py.model.herder.stored_overrides import StoredOverrides
+from mm2py.telemetry.journal import EventLog
+from tests.support.clocks import LoopClock
 
 
 AB, CB = Flow("A", "B"), Flow("C", "B")
@@ -32,8 +37,7 @@ def _read(tmp_path: Path, more: str = "") -> MirrorSettings:
     return judged(load_settings(path))
 
 
-def _of(settings: MirrorSettings | None, flow: Flow = AB) -> tuple[str, ...]:
-    assert settings is not None
+def _of(settings: MirrorSettings, flow: Flow = AB) -> tuple[str, ...]:
     return next(it.source_connector.topics.names for it in settings.flows if it.flow == flow)
 
 
@@ -83,50 +87,57 @@ A->B.groups = ${env:OURS}
     assert "groups" not in found.values
 
 
+def _desired(base: MirrorSettings) -> DesiredConnectors:
+    return DesiredConnectors(base, events=EventLog(LoopClock()))
+
+
 async def test_the_owner_s_values_apply_to_its_flow_until_they_are_the_same(tmp_path: Path) -> None:
-    owners = OwnerSettings(_read(tmp_path, "A->B.tasks.max = 7\n"))
-    first = await owners.follow(AB, {"topics": "payments", "tasks.max": None})
-    again = await owners.follow(AB, {"topics": "payments", "tasks.max": None})
-    other = await owners.follow(CB, {"topics": "clicks"})
-    back = await owners.follow(AB, {})
+    desired = _desired(_read(tmp_path, "A->B.tasks.max = 7\n"))
+    await desired.follow_owner(AB, {"topics": "payments", "tasks.max": None})
+    first = desired.agreed
+    await desired.follow_owner(AB, {"topics": "payments", "tasks.max": None})
+    again = desired.agreed
+    await desired.follow_owner(CB, {"topics": "clicks"})
+    other = desired.agreed
+    await desired.follow_owner(AB, {})
 
     assert (_of(first), _of(first, CB)) == (("payments",), ("orders",))
-    assert first is not None
     assert first.flows[0].source_connector.copying.tasks_max == 1
-    assert again is None
+    assert again is first
     assert (_of(other), _of(other, CB)) == (("payments",), ("clicks",))
-    assert (_of(back), _of(back, CB)) == (("orders",), ("clicks",))
-    assert owners.file.flows[0].source_connector.copying.tasks_max == 7
+    assert (_of(desired.agreed), _of(desired.agreed, CB)) == (("orders",), ("clicks",))
+    assert desired.base.flows[0].source_connector.copying.tasks_max == 7
 
 
 async def test_live_settings_stay_over_the_owner_s(tmp_path: Path) -> None:
-    settings = await OwnerSettings(_read(tmp_path)).follow(AB, {"topics": "payments", "tasks.max": "3"})
-    assert settings is not None
-    assert settings.with_live is not None
-    live = settings.with_live({"A->B.topics": "live"})
+    desired = _desired(_read(tmp_path))
+    await desired.accept(AB, StoredOverrides(Overrides(config={SOURCE: {"topics": "live"}}), 1))
+    await desired.follow_owner(AB, {"topics": "payments", "tasks.max": "3"})
 
-    assert (_of(live), live.flows[0].source_connector.copying.tasks_max) == (("live",), 3)
+    source = desired.settings_of(AB).source_connector
+    assert (source.topics.names, source.copying.tasks_max) == (("live",), 3)
+    assert _of(desired.agreed) == ("payments",)
 
 
 async def test_a_file_that_is_read_again_keeps_the_owner_s_values(tmp_path: Path) -> None:
-    owners = OwnerSettings(_read(tmp_path))
-    await owners.follow(AB, {"topics": "payments"})
-    reread = await owners.reread(_read(tmp_path, "A->B.topics = new\n"))
+    desired = _desired(_read(tmp_path))
+    await desired.follow_owner(AB, {"topics": "payments"})
+    await desired.rebase(_read(tmp_path, "A->B.topics = new\n"))
 
-    assert _of(reread) == ("payments",)
-    assert _of(owners.file) == ("new",)
+    assert _of(desired.agreed) == ("payments",)
+    assert _of(desired.base) == ("new",)
 
 
 async def test_values_that_cannot_be_used_are_refused_by_name(tmp_path: Path) -> None:
     """The former ones stay; nor is code run, or a file read, because another node says so."""
-    owners = OwnerSettings(_read(tmp_path))
+    desired = _desired(_read(tmp_path))
     with pytest.raises(OwnerSettingsRefusedError, match=r"owner cannot be used here: .*tasks\.max"):
-        await owners.follow(AB, {"tasks.max": "many"})
-    harmless = await owners.follow(
+        await desired.follow_owner(AB, {"tasks.max": "many"})
+    await desired.follow_owner(
         AB, {"topic.filter.class": "evil.Filter", "topics": "${file:/etc/passwd:root}", "transforms": "x"}
     )
 
-    assert harmless is None
+    assert desired.agreed is desired.base
 
 
 def test_a_default_is_taken_as_well() -> None:
