@@ -305,15 +305,16 @@ class FlowMeasures:
         latency, age = self.recent()
         losses = [it.seconds_until_loss for it in view.partitions if it.seconds_until_loss is not None]
         totals = {field.name: getattr(self._totals, field.name) for field in attrs.fields(_Totals)}
+        unlisted = [Behind()] if view.unlisted else []
         return attrs.evolve(
             view,
             **totals,
             latency_p50_ms=latency.quantile_ms(0.5),
             latency_p99_ms=latency.quantile_ms(0.99),
             age_p50_ms=age.quantile_ms(0.5),
-            **attrs.asdict(Behind.together(map(Behind.of, view.partitions))),
+            **attrs.asdict(Behind.together([*map(Behind.of, view.partitions), *unlisted])),
             seconds_until_loss=min(losses, default=None),
-            seconds_until_level=self._seconds_until_level(view.partitions),
+            seconds_until_level=None if view.unlisted else self._seconds_until_level(view.partitions),
             missing_partitions=sum(it.partitions for it in self.missing_topics),
             missing_topics=self.missing_topics,
             unmatched=self.unmatched,
@@ -321,10 +322,12 @@ class FlowMeasures:
             commits=self.commits.view(),
         )
 
-    def lag(self, partitions: Collection[TopicPartition], states: PartitionStates) -> Behind:
-        """Return how far behind a flow's view of *partitions* is; of very many, most are at rest and need no look."""
+    def lag(self, partitions: Collection[TopicPartition], states: PartitionStates, unbegun: int) -> Behind:
+        """Return how far behind a flow's view of *partitions* is, some *unbegun*; of very many, most are at rest and
+        need no look.
+        """
         now, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
-        each: list[Behind] = []
+        each = [Behind()] if unbegun else []
         for source in states.moving if len(states.moving) < len(partitions) else partitions:
             if source not in states.moving or source not in partitions:
                 continue

@@ -263,6 +263,8 @@ class NodeView:
     partitions: int = 0
     stopped_partitions: int = 0
     unknown_lags: int = 0
+    #: How many partitions the flow mirrors, on whichever node; None if the node does not say.
+    mirrored: int | None = None
     records: int = 0
     bytes: int = 0
     records_per_s: float = 0.0
@@ -377,6 +379,7 @@ class StepView:
 class FlowView(Counters):
     """
     A flow. Rates are of the last few seconds, quantiles of the last minute; counts began when the daemon started.
+    `topics` are those that it mirrors, on whichever node.
 
     `latency` and `age` hold all that was measured since then; `lag` is the sum of its partitions' and `lag_s` the
     greatest, see `Behind`; `unknown_lags` counts partitions without an exact one. `seconds_until_loss` is the least.
@@ -432,18 +435,23 @@ class FlowView(Counters):
     rebalances: RoundsView = NO_ROUNDS
     #: The nodes that run the flow, this one first; empty if it is the only one.
     nodes: tuple[NodeView, ...] = ()
-    #: Partitions that other nodes copy; counted only in a view of all nodes, which does not list them.
+    #: Partitions that this node is to copy and `partitions` does not list: they cannot begin yet, or no partition is
+    #: listed. How many the flow mirrors, on whichever node; None if this one does not follow its topics.
+    unlisted: int = 0
+    mirrored: int | None = None
+    #: Partitions that other nodes copy, or will; counted only in a view of all nodes, which does not list them.
     partitions_elsewhere: int = 0
     unknown_lags_elsewhere: int = 0
 
     @property
     def partition_count(self) -> int:
-        return len(self.partitions) + self.partitions_elsewhere
+        return len(self.partitions) + self.unlisted + self.partitions_elsewhere
 
     @property
     def unknown_lags(self) -> int:
         """The number of partitions of which it is unknown how many records are left to copy."""
-        return self.unknown_lags_elsewhere + sum(1 for it in self.partitions if it.lag is None or it.lag_is_least)
+        listed = sum(1 for it in self.partitions if it.lag is None or it.lag_is_least)
+        return listed + self.unlisted + self.unknown_lags_elsewhere
 
     @property
     def stopped_partitions(self) -> int:

@@ -178,6 +178,11 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         self._applied = NO_SHARE
         self._is_outdated = self._translations.is_ready
 
+    def _enter(self, state: FlowState, error: str = "", hint: str = "", at: str = "") -> None:
+        super()._enter(state, error, hint, at)
+        if state is FlowState.STANDBY:
+            self._source_tasks = None  # other nodes have its partitions from now on, and count them
+
     def _failure(self, error: Mm2Error) -> Event:
         return FlowFailed(self.flow, str(error), error.hint)
 
@@ -460,22 +465,24 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
 
     async def prepare_views(self) -> None:
         """Make what the next view with partitions needs of them, as far as it is kept."""
-        if self._source_tasks is not None and self.state is not FlowState.STANDBY:
+        if self._source_tasks is not None:
             await self._source_tasks.prepare_views()
 
     def show(self, view: FlowView, *, has_partitions: bool = True) -> FlowView:
         """Put into a flow's *view* what the group copies and how fast; without its partitions, only how far these are
         behind together is known of them.
         """
-        tasks = self._source_tasks
-        if tasks is None or self.state is FlowState.STANDBY:  # other nodes have had its partitions since
+        tasks, topics = self._source_tasks, self._topics
+        if tasks is None or topics is None:
             return self._measures.flow(view)
         partitions, copy_tasks = tasks.partition_views() if has_partitions else (), tasks.task_views()
         shown = self._measures.flow(
             attrs.evolve(
                 view,
-                topics=tasks.ledger.topics,
+                topics=len(topics.latest.remote_of),
                 partitions=partitions,
+                unlisted=tasks.ledger.unbegun if has_partitions else len(tasks.ledger.places),
+                mirrored=len(topics.latest.places),
                 tasks=copy_tasks,
                 records_per_s=sum(task.records_per_s for task in copy_tasks),
                 bytes_per_s=sum(task.bytes_per_s for task in copy_tasks),
@@ -483,7 +490,8 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         )
         if has_partitions:
             return shown
-        return attrs.evolve(shown, **attrs.asdict(self._measures.lag(tasks.ledger.places, tasks.ledger.states)))
+        ledger = tasks.ledger
+        return attrs.evolve(shown, **attrs.asdict(self._measures.lag(ledger.places, ledger.states, ledger.unbegun)))
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -37,8 +37,8 @@ class Ledger:
         self.places: Mapping[TopicPartition, RemotePartition] = {}
         #: Set when a partition waits for a position of its own to be written: see `unfenced`.
         self.has_unfenced = asyncio.Event()
-        #: How many source topics these belong to.
-        self.topics = 0
+        #: How many source topics these belong to, and of how many it is not known yet where they begin.
+        self.topics = self.unbegun = 0
         #: What operators ask for.
         self.overrides: Overrides = NO_OVERRIDES
         #: Those that are to be planned at once when their pause is over.
@@ -72,6 +72,7 @@ class Ledger:
             if state is not None:
                 is_transformed = self._transforms.has_task(partition.topic)
                 self.states[partition] = due.put(state, place, is_transformed=is_transformed)
+        self.unbegun = len(self.unknown(mirrored))
         self.has_unfenced.set()
 
     def let_go(self, mirrored: Mirrored) -> list[Position]:

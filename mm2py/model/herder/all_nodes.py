@@ -45,7 +45,7 @@ def node_view(
     member = _member_of(shared, node.id)
     is_member = shared is None or member is not None
     share = status.share if shared is None else shared.share_of(member or "")
-    told = status if is_member else NodeStatus(node, status.at_ms)
+    told = _told(status, shared) if is_member else NodeStatus(node, status.at_ms)
     return NodeView(
         node.id,
         name or node.worker_id,
@@ -69,6 +69,7 @@ def node_view(
         partitions=told.partitions,
         stopped_partitions=told.stopped_partitions,
         unknown_lags=told.unknown_lags,
+        mirrored=told.mirrored,
         records=told.records,
         bytes=told.bytes,
         records_per_s=told.records_per_s,
@@ -79,6 +80,15 @@ def node_view(
         differs=status.differs if shared is None or member is None else shared.differences.get(member, ()),
         issues=told.issues,
     )
+
+
+def _told(status: NodeStatus, shared: SharedFlow | None) -> NodeStatus:
+    """Return what a member's *status* says now. By another assignment than this node's it may be about partitions that
+    another node has by now, and counts, too.
+    """
+    if shared is None or status.generation == shared.generation:
+        return status
+    return attrs.evolve(status, unknown_lags=status.partitions, lag=None, lag_s=None, seconds_until_level=None)
 
 
 def _age_ms(status: NodeStatus, since_ms: int | None, heard_s: float | None) -> int | None:
@@ -107,34 +117,41 @@ def flow_of_all_nodes(view: FlowView) -> FlowView:
     others = [it for it in view.nodes if not it.is_this and it.is_counted]
     if all(it.is_this for it in view.nodes):
         return view
+    uncounted = _uncounted(view, others)
     return attrs.evolve(
         view,
         topics=max([view.topics, *(it.topics for it in others)]),
-        partitions_elsewhere=sum(it.partitions for it in others),
-        unknown_lags_elsewhere=sum(it.unknown_lags for it in others),
+        partitions_elsewhere=sum(it.partitions for it in others) + uncounted,
+        unknown_lags_elsewhere=sum(it.unknown_lags for it in others) + uncounted,
         tasks=_tasks(view, others),
         groups=tuple(_group(group, others) for group in view.groups),
         records=view.records + sum(it.records for it in others),
         bytes=view.bytes + sum(it.bytes for it in others),
         records_per_s=view.records_per_s + sum(it.records_per_s for it in others),
         bytes_per_s=view.bytes_per_s + sum(it.bytes_per_s for it in others),
-        **attrs.asdict(_behind(view, others)),
-        seconds_until_level=_until_all_are_level(view, others),
+        **attrs.asdict(_behind(view, others, uncounted)),
+        seconds_until_level=None if uncounted else _until_all_are_level(view, others),
     )
 
 
-def _behind(view: FlowView, others: Sequence[NodeView]) -> Behind:
+def _uncounted(view: FlowView, others: Sequence[NodeView]) -> int:
+    """Return how many mirrored partitions no node counts: on their way from one to another they belong to neither."""
+    mirrored = max((it for it in (view.mirrored, *(other.mirrored for other in others)) if it is not None), default=0)
+    return max(0, mirrored - view.partition_count - sum(it.partitions for it in others))
+
+
+def _behind(view: FlowView, others: Sequence[NodeView], uncounted: int) -> Behind:
     """Return how far all nodes are behind that copy anything; that of one that is silent, or has read no positions yet,
-    is not known.
+    is not known, nor that of partitions that are *uncounted*.
     """
-    each = [Behind.of(view)] if view.partitions else []
+    each = [Behind.of(view)] if view.partition_count else []
     each += [
         Behind.at_least(it.lag, it.lag_s) if it.unknown_lags else Behind(it.lag, it.lag_s)
         for it in others
         if it.partitions
     ]
-    unknown = [Behind() for it in view.nodes if not _tells_lag(view, it)]
-    return Behind.together([*each, *unknown])
+    each += [Behind() for it in view.nodes if not _tells_lag(view, it)]
+    return Behind.together([*each, Behind()] if uncounted else each)
 
 
 def _tells_lag(view: FlowView, node: NodeView) -> bool:
@@ -143,7 +160,7 @@ def _tells_lag(view: FlowView, node: NodeView) -> bool:
         return True
     if node.heard_ms is not None and node.heard_ms > _OLD_MS:
         return False
-    state, partitions = (view.state, len(view.partitions)) if node.is_this else (node.state, node.partitions)
+    state, partitions = (view.state, view.partition_count) if node.is_this else (node.state, node.partitions)
     return (node.is_this or node.is_counted) and (partitions > 0 or state in _RUNNING)
 
 
@@ -152,7 +169,7 @@ def _until_all_are_level(view: FlowView, others: Sequence[NodeView]) -> float | 
     if not all(_tells_lag(view, it) for it in view.nodes):
         return None
     each = [
-        (len(view.partitions), view.seconds_until_level),
+        (view.partition_count, view.seconds_until_level),
         *((it.partitions, it.seconds_until_level) for it in others),
     ]
     times = [time for partitions, time in each if partitions]

@@ -74,7 +74,8 @@ class NodeStatus:
     """
     One node, as it reports itself. `at_ms` is its wall time, which is the record's. `generation` is that of the
     assignment that it follows, -1 if it follows none; the slots of its share are in that alone. Counts are those since
-    it started, of the partitions that it copies.
+    it started, of the partitions that it copies; `topics` and `mirrored` count what the flow mirrors, on whichever
+    node, `mirrored` its partitions. That is None if the node does not follow them, or is of an earlier version.
 
     `topics_mark` is a digest of the mirrored partitions that it knows, whichever node copies them; `differs` are the
     settings that are not the owner's.
@@ -95,6 +96,7 @@ class NodeStatus:
     partitions: int = 0
     stopped_partitions: int = 0
     unknown_lags: int = 0
+    mirrored: int | None = None
     records: int = 0
     bytes: int = 0
     records_per_s: float = 0.0
@@ -165,9 +167,10 @@ def describe(status: NodeStatus, view: FlowView) -> NodeStatus:
             ConnectorStatus(it.connector, it.state, shortened(it.last_error, _LONGEST_TEXT)) for it in view.groups
         ),
         topics=view.topics,
-        partitions=len(view.partitions),
+        partitions=view.partition_count,
         stopped_partitions=view.stopped_partitions,
         unknown_lags=view.unknown_lags,
+        mirrored=view.mirrored,
         records=view.records,
         bytes=view.bytes,
         records_per_s=view.records_per_s,
@@ -223,6 +226,7 @@ def encode_status(flow: Flow, status: NodeStatus) -> bytes:
         "partitions": status.partitions,
         "stoppedPartitions": status.stopped_partitions,
         "unknownLags": status.unknown_lags,
+        "mirrored": status.mirrored,
         "records": status.records,
         "bytes": status.bytes,
         "recordsPerS": round(status.records_per_s, 1),
@@ -269,6 +273,7 @@ def _status(content: Mapping[str, Any], at_ms: int) -> NodeStatus:
         partitions=whole(content["partitions"]),
         stopped_partitions=whole(content["stoppedPartitions"]),
         unknown_lags=whole(content["unknownLags"]),
+        mirrored=None if content.get("mirrored") is None else whole(content["mirrored"]),
         records=whole(content["records"]),
         bytes=whole(content["bytes"], most=INT64_MOST),
         records_per_s=_rate(content["recordsPerS"]),

@@ -9,6 +9,7 @@ from mm2py.connectors import measures
 from mm2py.connectors.measures import FlowMeasures, paused
 from mm2py.core.lag import Retention
 from mm2py.core.source.progress import PartitionState
+from mm2py.core.source.states import PartitionStates
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import (
     HISTOGRAM_BOUNDS_MS,
@@ -129,6 +130,21 @@ def test_a_lag_that_was_not_asked_for_lately_is_unknown() -> None:
     assert (caught_up.lag, still.lag) == (0, 0)
     assert (unknown.lag, unknown.lag_s, unknown.end_offset, unknown.seconds_until_loss) == (None, None, None, None)
     assert (flow.lag_s, flow.records) == (None, 30)
+
+
+def test_the_lag_of_what_has_not_begun_is_unknown() -> None:
+    """What is listed is at its end; that is not said of all, whether partitions are listed or not."""
+    rig = MeasuresRig()
+    rig.run(30)
+    places = [SOURCE, TopicPartition("a", 1)]
+    listed = FlowView(FLOW, FlowState.RUNNING, partitions=(rig.partition(),))
+    lags = [rig.measures.flow(attrs.evolve(listed, unlisted=number)).lag for number in (0, 1)]
+    states = PartitionStates()
+    states[SOURCE] = rig.state
+    lags += [rig.measures.lag(places, states, unbegun).lag for unbegun in (0, 1)]
+
+    assert lags == [0, None, 0, None]
+    assert rig.measures.flow(attrs.evolve(listed, unlisted=1)).seconds_until_level is None
 
 
 def test_a_source_that_does_not_answer_leaves_what_was_known_at_once() -> None:

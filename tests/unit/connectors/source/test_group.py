@@ -20,7 +20,7 @@ from mm2py.model.epoch import EpochPlan
 from mm2py.model.flow import TopicPartition
 from mm2py.model.herder.overrides import Wanted
 from mm2py.model.herder.share import ALL_SLOTS, NO_SHARE, Share, whole_share
-from mm2py.model.state import FlowState
+from mm2py.model.state import FlowState, FlowView
 from mm2py.model.topic import TopicsView
 from mm2py.pipeline.copy_job import EpochLostError
 from mm2py.telemetry.events import FlowDrained, FlowFailed, TaskRestarted
@@ -334,3 +334,26 @@ async def test_nothing_is_written_to_a_remote_topic_that_is_created_again() -> N
 
     assert copying
     assert doubtful == [TopicPartition("t", 0), TopicPartition("t", 1)]
+
+
+async def test_what_is_shown_of_a_shared_flow_is_this_node_s_part_and_how_much_there_is() -> None:
+    """It copies one of three partitions; while it stands by, others have what it had, and count it."""
+    clock = LoopClock()
+    context = source_context(clock, EventLog(clock))
+    group = SourceGroup(context, PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
+    tasks, everything = SourceTasks(context, PretendedEpochs()), mirrored(0, 1)
+    everything = attrs.evolve(everything, places={**everything.places, **mirrored(0, topic="other").places})
+    tasks.adopt(mirrored(0), positions(mirrored(0), 0))
+    group._source_tasks, group._topics = tasks, cast("Any", SimpleNamespace(latest=everything))
+    empty = FlowView(group.flow, FlowState.RUNNING)
+    copies, unlisted = group.show(empty), group.show(empty, has_partitions=False)
+    group.requests.give(NO_SHARE, "another node has it")
+    group._enter(FlowState.STANDBY, "another node has it")
+    stands_by = group.show(empty)
+    group._enter(FlowState.STARTING)
+
+    assert [it.source for it in copies.partitions] == [TopicPartition("t", 0)]
+    assert (copies.topics, copies.mirrored, copies.partition_count, copies.unlisted) == (2, 3, 1, 0)
+    assert (unlisted.topics, unlisted.mirrored, unlisted.partition_count, unlisted.unlisted) == (2, 3, 1, 1)
+    assert (stands_by.topics, stands_by.mirrored, stands_by.partition_count) == (0, None, 0)
+    assert group.show(empty) == stands_by

@@ -242,11 +242,17 @@ async def test_what_goes_before_its_first_position_is_let_go() -> None:
 
 
 async def test_what_cannot_begin_is_no_news_in_each_refresh() -> None:
-    """A partition of the source has no leader for hours: topics are refreshed every few seconds meanwhile."""
+    """A partition of the source has no leader for hours: topics are refreshed every few seconds meanwhile. How much is
+    left of it to copy is unknown until it begins.
+    """
     look = mirrored(0)
     rig = Rig(look, next_upstream=0)
-    rig.keeper._positions = cast("Any", NothingBegins({}))
+    stored, rig.keeper._positions = rig.keeper._positions, cast("Any", NothingBegins({}))
     for _ in range(3):
         assert not (await rig.keeper.adopt(look)).is_settled
+    read, unbegun = rig.keeper._context.events.of(PositionsRead), rig.tasks.ledger.unbegun
+    rig.keeper._positions = stored
+    await rig.keeper.adopt(look)
 
-    assert not rig.keeper._context.events.of(PositionsRead)
+    assert not read
+    assert (unbegun, rig.tasks.ledger.unbegun) == (1, 0)

@@ -140,6 +140,48 @@ def test_a_lag_is_exact_once_each_node_that_copies_has_told_its_own(change: dict
     assert is_exact or whole.seconds_until_level is None
 
 
+@pytest.mark.parametrize(
+    ("here", "there", "copied_there", "uncounted"),
+    [
+        pytest.param(11, 11, 10, 0, id="all are counted"),
+        pytest.param(11, 11, 9, 1, id="one is on its way"),
+        pytest.param(11, 11, 0, 10, id="all of one node are on their way"),
+        pytest.param(12, 11, 10, 1, id="the other node has not seen a new one yet"),
+        pytest.param(11, 12, 10, 1, id="this node has not seen a new one yet"),
+        pytest.param(11, None, 9, 1, id="the other node is of an earlier version"),
+        pytest.param(None, 11, 9, 1, id="this node stands by"),
+        pytest.param(None, None, 9, 0, id="no node says how many there are"),
+        pytest.param(10, 10, 10, 0, id="one has gone, and is still counted"),
+    ],
+)
+def test_a_lag_without_partitions_that_no_node_counts_is_not_exact(
+    here: int | None, there: int | None, copied_there: int, uncounted: int
+) -> None:
+    """While a partition moves, the node that had it has dropped it, and the next one has not begun it."""
+    other = attrs.evolve(THERE, partitions=copied_there, mirrored=there, seconds_until_level=0.0)
+    whole = flow_of_all_nodes(flow(HERE, other, mirrored=here, seconds_until_level=0.0))
+
+    assert (whole.lag_is_least, whole.lag_s_is_least) == (uncounted > 0, uncounted > 0)
+    assert (whole.unknown_lags, whole.partition_count) == (uncounted, 1 + copied_there + uncounted)
+    assert whole.seconds_until_level == (None if uncounted else 0.0)
+    assert [code for code, _ in codes(whole)] == [IssueCode.LAG_UNKNOWN] * bool(uncounted)
+
+
+def test_nothing_left_is_not_said_while_a_partition_is_on_its_way() -> None:
+    """The others are at their end; 0 would say that of all."""
+    at_end = attrs.evolve(THERE, partitions=9, mirrored=11, lag=0, lag_s=0.0)
+    whole = flow_of_all_nodes(flow(HERE, at_end, lag=0, lag_s=0.0))
+
+    assert (whole.lag, whole.lag_s) == (None, None)
+
+
+def test_a_view_without_partitions_has_this_node_s_lag_too() -> None:
+    """The page's history is made of such."""
+    whole = flow_of_all_nodes(flow(HERE, attrs.evolve(THERE, mirrored=11), partitions=(), unlisted=1, mirrored=11))
+
+    assert (whole.lag, whole.lag_s, whole.lag_is_least, whole.partition_count) == (10, 9.0, False, 11)
+
+
 def test_a_single_node_s_flow_stays_as_it_is() -> None:
     alone = flow()
 
@@ -200,6 +242,21 @@ def test_a_connector_that_runs_nowhere_stands_by() -> None:
 
     assert view.groups[1].state is FlowState.STANDBY
     assert codes(view) == [(IssueCode.STANDBY, Severity.WARNING)]
+
+
+@pytest.mark.parametrize(("generation", "lag", "unknown_lags"), [(1, None, 10), (2, 7, 0), (3, None, 10)])
+def test_a_lag_under_another_assignment_is_not_the_node_s(generation: int, lag: int | None, unknown_lags: int) -> None:
+    """Another node may have its partitions by now, and count them, too; or this node is the late one."""
+    node = Node("there", 2, "m", "1", "http://there:8083/", 1_000)
+    status = NodeStatus(node, 7, generation, partitions=10, lag=7, lag_s=1.0, seconds_until_level=2.0)
+    shared = SharedFlow(2, {"m": node}, {"m": Share(tasks=frozenset({1}))})
+
+    seen = node_view(status, shared, heard_s=1.5, answers=True)
+    alone = node_view(status, None, heard_s=1.5, answers=True)
+
+    assert (seen.lag, seen.unknown_lags, seen.partitions) == (lag, unknown_lags, 10)
+    assert (seen.lag_s is None, seen.seconds_until_level is None) == (lag is None, lag is None)
+    assert (alone.lag, alone.unknown_lags) == (7, 0)
 
 
 def test_a_node_is_shown_by_the_assignment() -> None:

@@ -57,6 +57,7 @@ _STATUSES = st.builds(
         st.builds(TaskStatus, _COUNTS, st.sampled_from(TaskState), _COUNTS, _RATES, _RATES, _WORDS, _WORDS), max_size=3
     ).map(tuple),
     connectors=st.lists(st.builds(ConnectorStatus, _WORDS, st.sampled_from(FlowState), _WORDS), max_size=3).map(tuple),
+    mirrored=st.none() | _COUNTS,
     records=_COUNTS,
     lag=st.none() | _COUNTS,
     lag_s=st.none() | _RATES,
@@ -116,8 +117,10 @@ def test_the_bytes_of_an_idle_node_stay_the_same() -> None:
 
 
 def test_an_older_node_may_say_less() -> None:
-    """Since when it has its tasks is unknown then."""
-    assert decode_status(FLOW, _changed(tasksSinceMs=..., ownerSinceMs=...), 7) == decode_status(FLOW, _changed(), 7)
+    """Since when it has its tasks, and how many partitions the flow mirrors, is unknown then."""
+    older = _changed(tasksSinceMs=..., ownerSinceMs=..., mirrored=...)
+
+    assert decode_status(FLOW, older, 7) == decode_status(FLOW, _changed(), 7)
 
 
 def test_a_newer_node_may_say_more() -> None:
