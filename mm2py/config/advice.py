@@ -137,9 +137,9 @@ def _exists(full_name: str) -> bool:
         return False
 
 
-def judge_renamed_source(layers: Layers, flow: Flow) -> Iterator[Problem]:
+def judge_renamed_source(of: FlowReader) -> Iterator[Problem]:
     """Refuse a flow whose remote topics Java would name after another alias than that in ``clusters``."""
-    of, line = FlowReader(layers, flow), layers.first(spellings(key_named("source.cluster.alias"), flow))
+    flow, line = of.flow, of.line("source.cluster.alias")
     alias = flow.source if line is None else trimmed(line.text)
     policy = of.text("replication.policy.class").rpartition(".")[2]
     if line is None or alias == flow.source or not of.flag("enabled") or policy not in _NAMED_AFTER_ALIAS:
@@ -150,27 +150,27 @@ def judge_renamed_source(layers: Layers, flow: Flow) -> Iterator[Problem]:
     yield Problem(line.where, line.key, message, f"leave it out, or call the cluster {alias}" if alias else keeping)
 
 
-def note_settings(layers: Layers, flow: Flow) -> Iterator[Problem]:
-    """Return notes on values of *flow*, which is enabled, that Java takes, and that hardly mean what they say."""
-    of = FlowReader(layers, flow)
-    yield from _note_servers(layers, flow)
-    yield from _note_empty(layers, of, flow)
+def note_settings(of: FlowReader) -> Iterator[Problem]:
+    """Return notes on values of a flow, which is enabled, that Java takes, and that hardly mean what they say."""
+    yield from _note_servers(of)
+    yield from _note_empty(of)
     for job in ("refresh.topics", "refresh.groups", "sync.topic.configs", "sync.topic.acls", "sync.group.offsets"):
-        yield from _note_interval(layers, of, flow, job, "is never; Java's connector would fail")
-    yield from _note_interval(layers, of, flow, "emit.heartbeats", "counts as 1; Java would write without a pause")
+        yield from _note_interval(of, job, "is never; Java's connector would fail")
+    yield from _note_interval(of, "emit.heartbeats", "counts as 1; Java would write without a pause")
 
 
-def _note_interval(layers: Layers, of: FlowReader, flow: Flow, job: str, meaning: str) -> Iterator[Problem]:
+def _note_interval(of: FlowReader, job: str, meaning: str) -> Iterator[Problem]:
     name = f"{job}.interval.seconds"
-    line = layers.first(spellings(key_named(name), flow))
+    line = of.line(name)
     if line is not None and of.flag(f"{job}.enabled") and of.number(name) == 0:
         hint = f"to switch it off, write {line.key.removesuffix(name)}{job}.enabled = false"
         yield Problem(line.where, line.key, f"0 {meaning}", hint)
 
 
-def _note_empty(layers: Layers, of: FlowReader, flow: Flow) -> Iterator[Problem]:
+def _note_empty(of: FlowReader) -> Iterator[Problem]:
     """Note empty values by which a flow mirrors nothing, or under names that tell less than they should."""
-    line = layers.first(spellings(key_named("replication.policy.separator"), flow))
+    flow = of.flow
+    line = of.line("replication.policy.separator")
     policy = of.text("replication.policy.class").rpartition(".")[2]
     if line is not None and not line.text and policy in _NAMED_AFTER_ALIAS:
         message = f"is empty: the remote topic of orders is {flow.source}orders, and no name tells where it came from"
@@ -180,17 +180,18 @@ def _note_empty(layers: Layers, of: FlowReader, flow: Flow) -> Iterator[Problem]
     if of.flag("emit.checkpoints.enabled"):
         chosen.append(("groups", "group.filter.class", f"{flow} translates no group"))
     for name, filter_key, effect in chosen:
-        line = layers.first(spellings(key_named(name), flow))
+        line = of.line(name)
         is_decisive = of.text(filter_key).rpartition(".")[2] in _OF_LISTS
         if line is not None and is_decisive and not of.texts(name):
             yield Problem(line.where, line.key, f"is empty: {effect}", f"for all {name}, write .*")
 
 
-def _note_servers(layers: Layers, flow: Flow) -> Iterator[Problem]:
+def _note_servers(of: FlowReader) -> Iterator[Problem]:
     """Note brokers with a protocol, which is ignored, and those of a client where the cluster's are others."""
+    flow = of.flow
     for side in _BOTH:
-        line = layers.first(spellings(key_named("bootstrap.servers"), flow, side))
-        protocol = layers.first(spellings(key_named("security.protocol"), flow, side))
+        line = of.line("bootstrap.servers", side)
+        protocol = of.line("security.protocol", side)
         used = "PLAINTEXT" if protocol is None else protocol.text.strip().upper()
         if line is None:
             continue
@@ -200,7 +201,7 @@ def _note_servers(layers: Layers, flow: Flow) -> Iterator[Problem]:
             is_other = written.upper() in set(PROTOCOLS) - {used}
             hint = f"write {key} = {written.upper()}" if is_other else "write host:port alone"
             yield Problem(line.where, line.key, line.reason(ValueError(message)), hint)
-        whole = layers.get(f"{_end(flow, side)}.bootstrap.servers")
+        whole = of.layers.get(f"{_end(flow, side)}.bootstrap.servers")
         if whole is None or whole.counts_as == line.counts_as or _addresses(whole) == _addresses(line):
             continue
         what = "reads from" if side is Side.SOURCE else "writes to"
@@ -212,27 +213,25 @@ def _addresses(line: Value) -> set[str]:
     return {address.rpartition("//")[2].lower() for address in split_list(line.text)}
 
 
-def note_transforms(layers: Layers, flow: Flow) -> Iterator[Problem]:
-    """Return notes on transforms of *flow* that do less than they seem to: records may pass that they should change."""
+def note_transforms(of: FlowReader) -> Iterator[Problem]:
+    """Return notes on transforms of a flow that do less than they seem to: records may pass that they should change."""
     for name in ("transforms", "predicates"):
-        yield from _note_unlisted(layers, flow, name)
-    for line in layers.lines():
-        if line.counts_as.startswith(f"{flow}.transform.") and line.key.endswith(".sql"):
+        yield from _note_unlisted(of, name)
+    for name, line in of.beginning(""):
+        if name.startswith("transform.") and name.endswith(".sql"):
             yield from _note_comment(line)
-        elif re.fullmatch(rf"{re.escape(str(flow))}\.(transforms\..*\.regex|predicates\..*\.pattern)", line.counts_as):
-            yield from _note_remote_name(layers, flow, line)
+        elif re.fullmatch(r"transforms\..*\.regex|predicates\..*\.pattern", name):
+            yield from _note_remote_name(of, name, line)
 
 
-def _note_unlisted(layers: Layers, flow: Flow, kind: str) -> Iterator[Problem]:
+def _note_unlisted(of: FlowReader, kind: str) -> Iterator[Problem]:
     """Name steps and predicates that are described, but not listed."""
-    prefix, names = f"{flow}.{kind}.", listed(layers, flow, kind)
-    unlisted: dict[str, Value] = {}
-    for line in layers.lines():
-        key = line.counts_as
-        if key.startswith(prefix) and not key.startswith(tuple(f"{prefix}{name}." for name in names)):
-            unlisted.setdefault(key.removeprefix(prefix).partition(".")[0], line)
+    names, unlisted = listed(of, kind), dict[str, Value]()
+    for key, line in of.beginning(f"{kind}."):
+        if not key.startswith(tuple(f"{kind}.{name}." for name in names)):
+            unlisted.setdefault(key.split(".")[1], line)
     for name, line in unlisted.items():
-        where = line.spelt(f"{flow}.{kind}")
+        where = of.spelt(line, kind)
         hint = f"write {where} = {', '.join((*names, name))}"
         yield Problem(line.where, line.key, f"has no effect: {where} does not name {name}", hint)
 
@@ -243,25 +242,21 @@ def _note_comment(line: Value) -> Iterator[Problem]:
         yield Problem(line.where, line.key, message, "write comments as /* … */")
 
 
-def _note_remote_name(layers: Layers, flow: Flow, line: Value) -> Iterator[Problem]:
+def _note_remote_name(of: FlowReader, key: str, line: Value) -> Iterator[Problem]:
     """Note an expression for names of the source's topics: transforms see those that the policy gives."""
-    of = FlowReader(layers, flow)
     separator, policy = of.text("replication.policy.separator"), of.text("replication.policy.class").rpartition(".")[2]
-    begins = f"{flow.source}{separator}"
+    begins = f"{of.flow.source}{separator}"
     text = trimmed(line.text)
     found = re.match(r"[\^(]*([\w-]*[\w-](?![*?{]))", text)
     if found is None or "|" in text or not separator or policy not in _NAMED_AFTER_ALIAS:
         return
-    routers = {
-        f"{flow}.transforms.{name}.regex"
-        for name in listed(layers, flow, "transforms")
-        if layers.get(f"{flow}.transforms.{name}.regex") is not None
-    }
+    expressions = [f"transforms.{name}.regex" for name in listed(of, "transforms")]
+    routers = {name for name in expressions if of.own(name) is not None}
     first = found[1]
     # After a router a name may begin with anything.
-    if routers <= {line.counts_as} and not first.startswith(begins) and not begins.startswith(first):
+    if routers <= {key} and not first.startswith(begins) and not begins.startswith(first):
         message = f"it is matched with names of remote topics, which begin with {begins}"
-        escaped = f"{flow.source}[{separator}]" if len(separator) == 1 else begins
+        escaped = f"{of.flow.source}[{separator}]" if len(separator) == 1 else begins
         yield Problem(line.where, line.key, message, f"begin it with {escaped}; Java's transforms see the same names")
 
 
@@ -296,18 +291,18 @@ def _says(line: Value | None, *words: str) -> bool:
     return line is not None and line.text.strip().lower() in words
 
 
-def _semantics(layers: Layers, flow: Flow) -> _Semantics:
+def _semantics(of: FlowReader) -> _Semantics:
     names = ("exactly.once.source.support", "exactly.once.support", "consumer.isolation.level")
-    return _Semantics(*(layers.first(spellings(key_named(name), flow)) for name in names))
+    return _Semantics(*map(of.line, names))
 
 
 def _reads_committed(line: Value, flow: Flow) -> str:
     return f"add {line.spelt(f'{flow.source}.consumer.isolation.level')} = read_committed"
 
 
-def judge_exactly_once(layers: Layers, flow: Flow) -> Iterator[Problem]:
+def judge_exactly_once(of: FlowReader) -> Iterator[Problem]:
     """Refuse a flow that requires exactly-once, as Java does, but would not achieve it."""
-    found = _semantics(layers, flow)
+    found, flow = _semantics(of), of.flow
     line = found.insists
     if line is None:
         return
@@ -321,28 +316,27 @@ def judge_exactly_once(layers: Layers, flow: Flow) -> Iterator[Problem]:
         )
 
 
-def note_exactly_once(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem]:
+def note_exactly_once(flows: Iterable[FlowReader]) -> Iterator[Problem]:
     """Return notes where exactly-once is requested, but not fully achieved."""
-    for flow in flows:
-        found = _semantics(layers, flow)
+    for of in flows:
+        found, flow = _semantics(of), of.flow
         if (line := found.wants) is not None and not found.reads_committed:
             message = f"{flow} reads records of aborted transactions, too, so they are mirrored"
             yield Problem(line.where, line.key, message, _reads_committed(line, flow))
-        line = layers.first(spellings(key_named("producer.transaction.timeout.ms"), flow))
+        line = of.line("producer.transaction.timeout.ms")
         if found.is_enabled and line is not None and int(line.text.strip()) < LEAST_TRANSACTION_MS:
             message = f"counts as {LEAST_TRANSACTION_MS}: what a transform does between two commits takes seconds"
             yield Problem(line.where, line.key, message)
 
 
-def note_unsynced(layers: Layers, flows: Iterable[Flow]) -> Iterator[Problem]:
+def note_unsynced(flows: Iterable[FlowReader]) -> Iterator[Problem]:
     """Note lines by which group offsets are to be synchronised, but of flows without checkpoints alone: they come from
     these.
     """
-    readers = {flow: FlowReader(layers, flow) for flow in flows}
-    key = key_named("sync.group.offsets.enabled")
-    lines = {flow: line for flow in readers if (line := layers.first(spellings(key, flow))) is not None}
-    used = {line.counts_as for flow, line in lines.items() if readers[flow].flag("emit.checkpoints.enabled")}
-    for flow, line in lines.items():
-        if line.counts_as not in used and readers[flow].flag(key.name):
-            message = f"has no effect: {flow} emits no checkpoints"
+    key = "sync.group.offsets.enabled"
+    lines = {of: line for of in flows if (line := of.line(key)) is not None}
+    used = {line.counts_as for of, line in lines.items() if of.flag("emit.checkpoints.enabled")}
+    for of, line in lines.items():
+        if line.counts_as not in used and of.flag(key):
+            message = f"has no effect: {of.flow} emits no checkpoints"
             yield Problem(line.where, line.key, message, "set emit.checkpoints.enabled = true")

@@ -91,7 +91,7 @@ def is_read_by(name: str, connector: str) -> bool:
     return name.startswith((*_OWNED[connector], *_SHARED, *also))
 
 
-def shared_config(of: FlowReader, flow: Flow, source: ClusterEndpoint, target: ClusterEndpoint) -> ConnectorConfig:
+def shared_config(of: FlowReader, source: ClusterEndpoint, target: ClusterEndpoint) -> ConnectorConfig:
     """Read what a flow's connectors have in common."""
     policy = PolicySettings(
         class_name=of.text("replication.policy.class"),
@@ -100,7 +100,7 @@ def shared_config(of: FlowReader, flow: Flow, source: ClusterEndpoint, target: C
         prefix=of.text("remote.topic.prefix"),
         suffix=of.text("remote.topic.suffix"),
     )
-    return ConnectorConfig(flow, of.flag("enabled"), source, target, policy, of.number("admin.timeout.ms"))
+    return ConnectorConfig(of.flow, of.flag("enabled"), source, target, policy, of.number("admin.timeout.ms"))
 
 
 def topic_filter_settings(of: FlowReader) -> TopicFilterSettings:

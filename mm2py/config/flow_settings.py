@@ -7,7 +7,6 @@ import attrs
 from mm2py.config.checkpoint import MirrorCheckpointConfig, checkpoint_config
 from mm2py.config.connector import ConnectorConfig, shared_config
 from mm2py.config.heartbeat import MirrorHeartbeatConfig, heartbeat_config
-from mm2py.config.layers import Layers
 from mm2py.config.resolve import FlowReader, NamedAgain
 from mm2py.config.source import MirrorSourceConfig, error_settings, source_config
 from mm2py.config.transforms import read_transforms
@@ -72,15 +71,14 @@ class FlowSettings:
         return self.worker.group_id
 
 
-def flow_settings(layers: Layers, flow: Flow, source: ClusterEndpoint, target: ClusterEndpoint) -> FlowSettings:
-    """Read all settings of *flow*."""
-    of = FlowReader(layers, flow)
-    shared = shared_config(of, flow, source, target)
-    transforms = read_transforms(layers, flow, error_settings(of))
+def flow_settings(of: FlowReader, source: ClusterEndpoint, target: ClusterEndpoint) -> FlowSettings:
+    """Read all settings of a flow."""
+    shared = shared_config(of, source, target)
+    transforms = read_transforms(of, error_settings(of))
     return FlowSettings(
-        flow=flow,
+        flow=of.flow,
         source_connector=source_config(of, shared, transforms),
         checkpoint_connector=checkpoint_config(of, shared, transforms),
         heartbeat_connector=heartbeat_config(of, shared),
-        worker=worker_config(of, flow),
+        worker=worker_config(of),
     )

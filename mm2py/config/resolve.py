@@ -8,7 +8,7 @@ there is a problem.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
 import attrs
@@ -32,21 +32,27 @@ _LOOK_INTERVAL_S = 30.0
 NAMED_AGAIN: Final = "named.again"
 
 
-def read(layers: Layers, key: Key, flow: Flow | None = None) -> object:
-    """Read *key* for *flow*: the strongest line, or the default."""
-    line = layers.first(spellings(key, flow)) or Value(key.default or "")
-    try:
-        return key.parse(line.text)
-    except ValueError:
-        return key.kind.parse(key.default or "")
-
-
 @attrs.frozen
-class FlowReader:
-    """Typed access to the keys of one flow."""
+class ProcessReader:
+    """Typed access to the keys of the process."""
 
     layers: Layers
-    flow: Flow | None
+
+    def ways(self, key: Key, side: Side = Side.SOURCE) -> tuple[str, ...]:
+        """Return all spellings of *key*, the strongest first."""
+        return spellings(key, None, side)
+
+    def line(self, name: str, side: Side = Side.SOURCE) -> Value | None:
+        """Return the strongest line of a key, by its full *name*."""
+        return self.layers.first(self.ways(key_named(name), side))
+
+    def read(self, key: Key) -> object:
+        """Read *key*: the strongest line, or the default."""
+        line = self.layers.first(self.ways(key)) or Value(key.default or "")
+        try:
+            return key.parse(line.text)
+        except ValueError:
+            return key.kind.parse(key.default or "")
 
     def flag(self, name: str) -> bool:
         return cast("bool", self._read(name))
@@ -56,10 +62,9 @@ class FlowReader:
 
     def number_if_set(self, name: str) -> int | None:
         """Return the number in a line; None if there is no line, or no valid one."""
-        key = key_named(name)
-        line = self.layers.first(spellings(key, self.flow))
+        line = self.line(name)
         try:
-            return None if line is None else cast("int", key.parse(line.text))
+            return None if line is None else cast("int", key_named(name).parse(line.text))
         except ValueError:
             return None
 
@@ -70,7 +75,32 @@ class FlowReader:
         return cast("tuple[str, ...]", self._read(name))
 
     def _read(self, name: str) -> object:
-        return read(self.layers, key_named(name), self.flow)
+        return self.read(key_named(name))
+
+
+@attrs.frozen
+class FlowReader(ProcessReader):
+    """Typed access to the keys of one flow."""
+
+    flow: Flow
+
+    def ways(self, key: Key, side: Side = Side.SOURCE) -> tuple[str, ...]:
+        return spellings(key, self.flow, side)
+
+    def own(self, name: str) -> Value | None:
+        """Return the flow's own line of exactly that *name*."""
+        return self.layers.get(f"{self.flow}.{name}")
+
+    def beginning(self, stem: str) -> Iterator[tuple[str, Value]]:
+        """Return the flow's own lines whose names begin with *stem*, with these names."""
+        prefix = f"{self.flow}."
+        for line in self.layers.lines():
+            if line.counts_as.startswith(prefix + stem):
+                yield line.counts_as.removeprefix(prefix), line
+
+    def spelt(self, line: Value, name: str) -> str:
+        """Return how the flow's own line of that *name* is written in the file of another *line*."""
+        return line.spelt(f"{self.flow}.{name}")
 
 
 def cluster_aliases(layers: Layers) -> tuple[str, ...]:
@@ -115,13 +145,13 @@ def look_interval_s(of: FlowReader, key: str) -> float:
     return _LOOK_INTERVAL_S if written is None or written <= 0 else float(written)
 
 
-def flow_endpoint(layers: Layers, flow: Flow, side: Side) -> ClusterEndpoint | Problem:
-    """Read the connection settings of *flow* for its source or target cluster."""
-    alias = flow.source if side is Side.SOURCE else flow.target
-    reached = _reach(layers, alias, flow, side)
+def flow_endpoint(of: FlowReader, side: Side) -> ClusterEndpoint | Problem:
+    """Read the connection settings of a flow for its source or target cluster."""
+    flow = of.flow
+    reached = _reach(of.layers, flow.source if side is Side.SOURCE else flow.target, flow, side)
     if isinstance(reached, Problem):
         return reached
-    of, role = FlowReader(layers, flow), "consumer" if side is Side.SOURCE else "producer"
+    role = "consumer" if side is Side.SOURCE else "producer"
     return attrs.evolve(
         reached,
         client_id=of.text(f"{role}.client.id") or str(flow),

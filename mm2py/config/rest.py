@@ -17,7 +17,7 @@ from mm2py.config.keys.rest import CLIENT_AUTH, parse_listener
 from mm2py.config.keys.row import trimmed
 from mm2py.config.layers import Layers
 from mm2py.config.problem import Problem
-from mm2py.config.resolve import FlowReader
+from mm2py.config.resolve import ProcessReader
 
 
 _HTTPS = "listeners.https."
@@ -96,7 +96,7 @@ class RestSettings:
 
 def rest_settings(layers: Layers) -> RestSettings:
     """Read the REST server's settings; invalid ones are skipped, `judge_rest` and the lint report them."""
-    of = FlowReader(layers, None)
+    of = ProcessReader(layers)
     tls = _tls(layers)
     anonymous = of.text("rest.auth.anonymous")
     return RestSettings(

@@ -39,6 +39,7 @@ from mm2py.config.references import resolve_references
 from mm2py.config.resolve import (
     FlowReader,
     NamedAgain,
+    ProcessReader,
     cluster_aliases,
     cluster_endpoint,
     flow_endpoint,
@@ -178,7 +179,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
         refused = tidied(resolved.without_effects(imported.of_user(problems) or problems))
         raise ConfigError(in_order(refused, imported.named), notes, resolved.files)
 
-    of = FlowReader(layers, None)
+    of = ProcessReader(layers)
     clusters = {alias: end for alias in aliases if isinstance(end := cluster_endpoint(layers, alias), ClusterEndpoint)}
     return MirrorSettings(
         path=imported.path,
@@ -216,15 +217,15 @@ def _advise(given: _Given, layers: Layers, lines: Sequence[Line], here: Sequence
     yield from note_rest(rest_settings(layers), layers)
     if not imported.may_be_idle:
         yield from _note_heartbeats_only(imported.path.name, here, layers, given.targets)
-    enabled = [flow for flow in flows if FlowReader(layers, flow).flag("enabled")]
-    yield from note_unread(layers, lines, flows, enabled)
+    enabled = [of for flow in flows if (of := FlowReader(layers, flow)).flag("enabled")]
+    yield from note_unread(layers, lines, flows, [of.flow for of in enabled])
     yield from note_overruled(layers, lines, flows)
-    yield from note_exactly_once(layers, enabled)
-    yield from note_unsynced(layers, enabled)
+    yield from note_exactly_once(enabled)
+    yield from note_unsynced(enabled)
     # A line at the top level is the same for several flows.
-    yield from dict.fromkeys(note for flow in enabled for note in note_settings(layers, flow))
-    for flow in enabled:
-        yield from note_transforms(layers, flow)
+    yield from dict.fromkeys(note for of in enabled for note in note_settings(of))
+    for of in enabled:
+        yield from note_transforms(of)
     yield from note_readable(imported.named, lines, layers, given.machine)
 
 
@@ -236,19 +237,20 @@ def _elsewhere(layers: Layers, flows: Sequence[FlowSettings]) -> tuple[FlowSetti
 
 
 def _flow(layers: Layers, flow: Flow) -> FlowSettings | tuple[Problem, ...]:
-    source, target = (flow_endpoint(layers, flow, side) for side in (Side.SOURCE, Side.TARGET))
+    of = FlowReader(layers, flow)
+    source, target = flow_endpoint(of, Side.SOURCE), flow_endpoint(of, Side.TARGET)
     again = target_named_again(layers, flow)
     ends = (end for end in (source, target, again) if isinstance(end, Problem))
     problems = (
         *_judge_alias(flow, layers),
-        *judge_renamed_source(layers, flow),
+        *judge_renamed_source(of),
         *ends,
-        *judge_transforms(layers, flow),
-        *judge_exactly_once(layers, flow),
+        *judge_transforms(of),
+        *judge_exactly_once(of),
     )
     if isinstance(source, Problem) or isinstance(target, Problem) or problems:
         return problems
-    settings = flow_settings(layers, flow, source, target)
+    settings = flow_settings(of, source, target)
     return attrs.evolve(settings, named_again=(again,) if isinstance(again, NamedAgain) else ())
 
 
@@ -278,7 +280,7 @@ def _read(path: Path) -> Imported:
 
 
 def _spark(layers: Layers) -> dict[str, str]:
-    master = FlowReader(layers, None).text("spark.master")
+    master = ProcessReader(layers).text("spark.master")
     passed = {line.counts_as: line.text.strip() for line in layers.lines() if line.counts_as.startswith("spark.")}
     return passed | {"spark.master": master}
 
@@ -287,7 +289,7 @@ def _judge_secrets(flows: Sequence[FlowSettings], layers: Layers) -> Iterator[Pr
     """Refuse to send secrets in clear text over a network: an epoch's plan goes to Spark's executors."""
     spark = _spark(layers)
     ends = [end for flow in flows if flow.is_enabled for end in (flow.source, flow.target)]
-    has_key = bool(FlowReader(layers, None).text("secrets.key.file"))
+    has_key = bool(ProcessReader(layers).text("secrets.key.file"))
     if is_on_this_machine(spark["spark.master"]) or has_key or encrypts_traffic(spark) or not carries_secrets(ends):
         return
     line = layers.get("spark.master")

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from mm2py.config.keys.row import Kind, trimmed
-from mm2py.config.keys.table import key_named
-from mm2py.config.layers import Layers, Value, spellings
+from mm2py.config.layers import Value
 from mm2py.config.problem import Problem
+from mm2py.config.resolve import FlowReader
 from mm2py.config.step_kinds import INSERTED, PREDICATES, STEPS, StepKind, routes_by_record, short_name
-from mm2py.model.flow import Flow
 from mm2py.model.patterns import NamePatterns, PatternError, compile_java, judge_replacement, split_list
 from mm2py.model.transform import Errors, FlowTransforms, Predicate, Step, TopicRule, Transform
 
@@ -35,28 +34,26 @@ _INSTEAD = (
 )
 
 
-def read_transforms(layers: Layers, flow: Flow, errors: Errors) -> FlowTransforms:
-    """Read the transforms of *flow*, as far as they are valid; *errors* applies to all of them."""
-    steps = tuple(
-        step for name in listed(layers, flow, "transforms") if (step := _step(layers, flow, name)) is not None
-    )
-    return FlowTransforms(tuple(sorted(_rules(layers, flow), key=_rank)), steps, errors)
+def read_transforms(of: FlowReader, errors: Errors) -> FlowTransforms:
+    """Read the transforms of a flow, as far as they are valid; *errors* applies to all of them."""
+    steps = tuple(step for name in listed(of, "transforms") if (step := _step(of, name)) is not None)
+    return FlowTransforms(tuple(sorted(_rules(of), key=_rank)), steps, errors)
 
 
-def judge_transforms(layers: Layers, flow: Flow) -> Iterator[Problem]:
-    """Return the problems with the transforms of *flow*."""
-    yield from _judge_rules(layers, flow)
-    if hidden := tuple(_judge_names(layers, flow)):
+def judge_transforms(of: FlowReader) -> Iterator[Problem]:
+    """Return the problems with the transforms of a flow."""
+    yield from _judge_rules(of)
+    if hidden := tuple(_judge_names(of)):
         yield from hidden
         return
-    for name in listed(layers, flow, "transforms"):
-        yield from _judge_step(layers, flow, name)
+    for name in listed(of, "transforms"):
+        yield from _judge_step(of, name)
 
 
-def _judge_names(layers: Layers, flow: Flow) -> Iterator[Problem]:
+def _judge_names(of: FlowReader) -> Iterator[Problem]:
     """Refuse names from a value provider: they would show in keys."""
     for name in ("transforms", "predicates"):
-        line = _first(layers, flow, name)
+        line = of.line(name)
         if line is not None and line.stands_in:
             yield Problem(line.where, line.key, "names cannot come from a value provider", "write them here")
 
@@ -64,19 +61,16 @@ def _judge_names(layers: Layers, flow: Flow) -> Iterator[Problem]:
 # Rules: SQL and functions.
 
 
-def _rule_lines(layers: Layers, flow: Flow) -> Iterator[tuple[str, str, Value]]:
-    """Return the topics, the form and the line of each rule, in the order of the file."""
-    prefix = f"{flow}.transform."
-    for line in layers.lines():
-        if line.counts_as.startswith(prefix):
-            topics, _, form = line.counts_as.removeprefix(prefix).rpartition(".")
-            yield topics or _WHOLE_FLOW, form, line
+def _rule_lines(of: FlowReader) -> Iterator[tuple[str, str, str, Value]]:
+    """Return the name, the topics, the form and the line of each rule, in the order of the file."""
+    for name, line in of.beginning("transform."):
+        topics, _, form = name.removeprefix("transform.").rpartition(".")
+        yield name, topics or _WHOLE_FLOW, form, line
 
 
-def _rules(layers: Layers, flow: Flow) -> Iterator[TopicRule]:
-    for topics, form, line in _rule_lines(layers, flow):
+def _rules(of: FlowReader) -> Iterator[TopicRule]:
+    for name, topics, form, line in _rule_lines(of):
         if form in _FORMS:
-            name = line.counts_as.removeprefix(f"{flow}.")
             text = line.text.strip()
             transform = Transform(name, sql=text) if form == "sql" else Transform(name, function=text)
             yield TopicRule(topics, transform)
@@ -89,15 +83,15 @@ def _rank(rule: TopicRule) -> int:
     return 1 if rule.name is None else 0
 
 
-def _judge_rules(layers: Layers, flow: Flow) -> Iterator[Problem]:
+def _judge_rules(of: FlowReader) -> Iterator[Problem]:
     seen: dict[str, str] = {}
-    for topics, form, line in _rule_lines(layers, flow):
+    for _, topics, form, line in _rule_lines(of):
         if form == _ROUTES:
             message = f"a statement or function cannot choose where records go: {_ONE_PLACE}"
             yield Problem(line.where, line.key, message, f"remove the line; {_INSTEAD}")
             continue
         if form not in _FORMS:
-            hint = f"write {line.spelt(f'{flow}.transform.')}<topic or expression>.sql, or .function"
+            hint = f"write {of.spelt(line, 'transform.')}<topic or expression>.sql, or .function"
             yield Problem(line.where, line.key, "it must end in .sql or .function", hint)
             continue
         try:
@@ -116,35 +110,35 @@ def _judge_rules(layers: Layers, flow: Flow) -> Iterator[Problem]:
 # Connect's single message transforms.
 
 
-def _step(layers: Layers, flow: Flow, name: str) -> Step | None:
-    kind = _text(layers, f"{flow}.transforms.{name}.type")
+def _step(of: FlowReader, name: str) -> Step | None:
+    kind = _text(of, f"transforms.{name}.type")
     kind = short_name(kind or "")
     if kind not in STEPS:
         return None
-    predicate_name = _text(layers, f"{flow}.transforms.{name}.predicate")
-    predicate = _predicate(layers, flow, predicate_name) if predicate_name else None
-    negate = (_text(layers, f"{flow}.transforms.{name}.negate") or "").lower() == "true"
-    return Step(name, kind, _settings(layers, f"{flow}.transforms.{name}.", STEPS[kind]), predicate, negate)
+    predicate_name = _text(of, f"transforms.{name}.predicate")
+    predicate = _predicate(of, predicate_name) if predicate_name else None
+    negate = (_text(of, f"transforms.{name}.negate") or "").lower() == "true"
+    return Step(name, kind, _settings(of, f"transforms.{name}.", STEPS[kind]), predicate, negate)
 
 
-def _predicate(layers: Layers, flow: Flow, name: str) -> Predicate | None:
-    kind = short_name(_text(layers, f"{flow}.predicates.{name.strip()}.type") or "")
+def _predicate(of: FlowReader, name: str) -> Predicate | None:
+    kind = short_name(_text(of, f"predicates.{name.strip()}.type") or "")
     if kind not in PREDICATES:
         return None
-    return Predicate(kind, _settings(layers, f"{flow}.predicates.{name.strip()}.", PREDICATES[kind]))
+    return Predicate(kind, _settings(of, f"predicates.{name.strip()}.", PREDICATES[kind]))
 
 
-def _settings(layers: Layers, prefix: str, kind: StepKind) -> Mapping[str, str]:
-    given = {key: text for key in (*kind.required, *kind.defaults) if (text := _text(layers, prefix + key)) is not None}
+def _settings(of: FlowReader, prefix: str, kind: StepKind) -> Mapping[str, str]:
+    given = {key: text for key in (*kind.required, *kind.defaults) if (text := _text(of, prefix + key)) is not None}
     return {**kind.defaults, **given}
 
 
-def _judge_step(layers: Layers, flow: Flow, name: str) -> Iterator[Problem]:
-    prefix = f"{flow}.transforms.{name}."
-    listed = _first(layers, flow, "transforms") or Value("")
-    line = layers.get(f"{prefix}type")
+def _judge_step(of: FlowReader, name: str) -> Iterator[Problem]:
+    prefix = f"transforms.{name}."
+    listed = of.line("transforms") or Value("")
+    line = of.own(f"{prefix}type")
     if line is None:
-        key = listed.spelt(f"{prefix}type")
+        key = of.spelt(listed, f"{prefix}type")
         yield Problem(listed.where, key, "missing: the transform's class", f"add {key} = …")
         return
     if routes_by_record(line.text):
@@ -156,24 +150,24 @@ def _judge_step(layers: Layers, flow: Flow, name: str) -> Iterator[Problem]:
         error = ValueError(f"{line.text.strip()} is not supported")
         yield Problem(line.where, line.key, line.reason(error), f"supported are {', '.join(STEPS)}")
         return
-    yield from _judge_settings(layers, prefix, kind, line, _OWN)
+    yield from _judge_settings(of, prefix, kind, line, _OWN)
     if short_name(line.text) == _ROUTER:
-        yield from _judge_replacement(layers, prefix)
+        yield from _judge_replacement(of, prefix)
     if short_name(line.text).startswith(_INSERTER):
-        yield from _judge_insertion(layers, prefix, line)
-    named = layers.get(f"{prefix}predicate")
+        yield from _judge_insertion(of, prefix, line)
+    named = of.own(f"{prefix}predicate")
     predicate: Predicate | None = None
     if named is not None:
-        yield from _judge_predicate(layers, flow, named)
-        predicate = _predicate(layers, flow, named.text)
+        yield from _judge_predicate(of, named)
+        predicate = _predicate(of, named.text)
     yield from _judge_negate(
-        layers.get(f"{prefix}negate"), line.spelt(f"{prefix}predicate"), has_predicate=named is not None
+        of.own(f"{prefix}negate"), of.spelt(line, f"{prefix}predicate"), has_predicate=named is not None
     )
     yield from _judge_together(short_name(line.text), line, predicate, has_predicate=named is not None)
 
 
-def _judge_replacement(layers: Layers, prefix: str) -> Iterator[Problem]:
-    line, pattern = layers.get(f"{prefix}replacement"), _text(layers, f"{prefix}regex")
+def _judge_replacement(of: FlowReader, prefix: str) -> Iterator[Problem]:
+    line, pattern = of.own(f"{prefix}replacement"), _text(of, f"{prefix}regex")
     with suppress(PatternError):  # reported before
         if line is not None and pattern is not None:
             reason = judge_replacement(trimmed(line.text), compile_java(pattern))
@@ -181,15 +175,15 @@ def _judge_replacement(layers: Layers, prefix: str) -> Iterator[Problem]:
                 yield Problem(line.where, line.key, line.reason(ValueError(reason)))
 
 
-def _judge_insertion(layers: Layers, prefix: str, owner: Value) -> Iterator[Problem]:
+def _judge_insertion(of: FlowReader, prefix: str, owner: Value) -> Iterator[Problem]:
     """Refuse what Java refuses: to insert nothing, or a field without its value."""
-    given = {key: line for key in (*INSERTED, "static.value") if (line := layers.get(prefix + key)) is not None}
+    given = {key: line for key in (*INSERTED, "static.value") if (line := of.own(prefix + key)) is not None}
     if given.keys().isdisjoint(INSERTED):
-        hint = f"add {owner.spelt(f'{prefix}topic.field')} or another of its fields"
+        hint = f"add {of.spelt(owner, f'{prefix}topic.field')} or another of its fields"
         yield Problem(owner.where, owner.key, "it inserts nothing", hint)
     elif "static.field" in given and "static.value" not in given:
         line = given["static.field"]
-        yield Problem(line.where, line.key, "the field has no value", f"add {line.spelt(f'{prefix}static.value')}")
+        yield Problem(line.where, line.key, "the field has no value", f"add {of.spelt(line, f'{prefix}static.value')}")
 
 
 def _judge_negate(negate: Value | None, predicate_key: str, *, has_predicate: bool) -> Iterator[Problem]:
@@ -215,16 +209,16 @@ def _judge_together(kind: str, line: Value, predicate: Predicate | None, *, has_
         yield Problem(line.where, line.key, "without a predicate it drops every record", "add a predicate")
 
 
-def _judge_predicate(layers: Layers, flow: Flow, named: Value) -> Iterator[Problem]:
+def _judge_predicate(of: FlowReader, named: Value) -> Iterator[Problem]:
     name = named.text.strip()
-    if name not in listed(layers, flow, "predicates"):
+    if name not in listed(of, "predicates"):
         error = ValueError(f"predicates does not name {name}")
-        yield Problem(named.where, named.key, named.reason(error), f"name it in {named.spelt(f'{flow}.predicates')}")
+        yield Problem(named.where, named.key, named.reason(error), f"name it in {of.spelt(named, 'predicates')}")
         return
-    prefix = f"{flow}.predicates.{name}."
-    line = layers.get(f"{prefix}type")
+    prefix = f"predicates.{name}."
+    line = of.own(f"{prefix}type")
     if line is None:
-        key = named.spelt(f"{prefix}type")
+        key = of.spelt(named, f"{prefix}type")
         yield Problem(named.where, key, "missing: the predicate's class", f"add {key} = …")
         return
     kind = PREDICATES.get(short_name(line.text))
@@ -233,21 +227,19 @@ def _judge_predicate(layers: Layers, flow: Flow, named: Value) -> Iterator[Probl
         error = ValueError(f"{line.text.strip()} is not supported")
         yield Problem(line.where, line.key, line.reason(error), f"supported are {known}")
         return
-    yield from _judge_settings(layers, prefix, kind, line, _OF_ANY)
+    yield from _judge_settings(of, prefix, kind, line, _OF_ANY)
 
 
 def _judge_settings(
-    layers: Layers, prefix: str, kind: StepKind, owner: Value, own: tuple[str, ...]
+    of: FlowReader, prefix: str, kind: StepKind, owner: Value, own: tuple[str, ...]
 ) -> Iterator[Problem]:
     checks = {**kind.checks, **kind.required}
     for key in kind.required:
-        if layers.get(prefix + key) is None:
-            missing = owner.spelt(prefix + key)
+        if of.own(prefix + key) is None:
+            missing = of.spelt(owner, prefix + key)
             yield Problem(owner.where, missing, f"missing: {short_name(owner.text)} needs it", f"add {missing}")
-    for line in layers.lines():
-        if not line.counts_as.startswith(prefix):
-            continue
-        key = line.counts_as.removeprefix(prefix)
+    for name, line in of.beginning(prefix):
+        key = name.removeprefix(prefix)
         if key not in {*kind.required, *kind.defaults, *own}:
             known = ", ".join((*kind.required, *kind.defaults)) or "none"
             yield Problem(line.where, line.key, f"{short_name(owner.text)} has no such setting", f"it has {known}")
@@ -258,16 +250,12 @@ def _judge_settings(
 # Lines of transforms.
 
 
-def listed(layers: Layers, flow: Flow, name: str) -> tuple[str, ...]:
+def listed(of: FlowReader, name: str) -> tuple[str, ...]:
     """Return the members of the list ``transforms`` or ``predicates``."""
-    line = _first(layers, flow, name)
+    line = of.line(name)
     return tuple(dict.fromkeys(member for member in split_list(line.text) if member)) if line is not None else ()
 
 
-def _first(layers: Layers, flow: Flow, name: str) -> Value | None:
-    return layers.first(spellings(key_named(name), flow))
-
-
-def _text(layers: Layers, written: str) -> str | None:
-    line = layers.get(written)
+def _text(of: FlowReader, name: str) -> str | None:
+    line = of.own(name)
     return None if line is None else trimmed(line.text)

@@ -48,10 +48,10 @@ class WorkerConfig:
         return f"{self.task_ids}-{task}"
 
 
-def worker_config(of: FlowReader, flow: Flow) -> WorkerConfig:
-    """Read the config of the worker that runs *flow*."""
+def worker_config(of: FlowReader) -> WorkerConfig:
+    """Read the config of the worker that runs a flow."""
     # One line applies to all flows into a cluster, but each needs its own group.
-    group = of.text("group.id")
+    flow, group = of.flow, of.text("group.id")
     others = (other for other in running_flows(of.layers) if other.target == flow.target and other != flow)
     is_shared = bool(group) and any(FlowReader(of.layers, other).flag("enabled") for other in others)
     worker = _of_group(of, f"{group}-{flow.source}" if is_shared else group or f"{flow.source}-mm2")

@@ -22,7 +22,7 @@ from mm2py.config.keys.row import LineLevel, Place
 from mm2py.config.keys.table import find_key, key_named
 from mm2py.config.layers import Layers, Side, is_client_key, lines_of, of_client, of_producer, spellings
 from mm2py.config.properties import parse_bytes
-from mm2py.config.resolve import read, running_flows
+from mm2py.config.resolve import FlowReader, running_flows
 from mm2py.model.flow import Flow
 from tests.support.config_files import BASE
 from tests.support.java_maps import JavaMaps, inherited_keys, java_maps
@@ -368,7 +368,7 @@ def test_a_flow_s_values_are_java_s(folder: Path, by_java: Mapping[str, JavaMaps
                 if row is None or row.place is not Place.FLOW or key in _FILLED_IN_BY_FLOW:
                     continue
                 compared += 1
-                ours = _written(read(layers, row, flow))
+                ours = _written(FlowReader(layers, flow).read(row))
                 if ours != text and not _is_unset(ours, text):
                     different[f"{name} {flow} {key}"] = (ours, text)
 
