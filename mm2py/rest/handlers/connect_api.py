@@ -1,11 +1,10 @@
 """Kafka Connect's REST API, which exists below a flow and at the root of a Connect worker: each operation is declared
-once, and what does the same at both is carried out here.
+once, and what only reads is carried out here. `connector_changes` has the others that do the same at both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -14,12 +13,10 @@ from mm2py.config.importers.mirus import SOURCE_CLASS
 from mm2py.config.keys.table import nearest
 from mm2py.connectors.plugins import policy_of
 from mm2py.core.herder import overrides as verbs
-from mm2py.errors import OverrideConflictError, OverrideRejectedError
-from mm2py.model.herder.overrides import Wanted
 from mm2py.model.state import FlowView, GroupView
 from mm2py.rest import connect
 from mm2py.rest.errors import RestError, bad_request, not_found
-from mm2py.rest.handlers.flows import WRITE_ERRORS, whole
+from mm2py.rest.handlers.flows import WRITE_ERRORS
 from mm2py.rest.handlers.known_topics import elsewhere
 from mm2py.rest.plugin_definitions import definitions, find_plugin, is_connector
 from mm2py.rest.route import Answer, Ask, Json, Param, Routes
@@ -27,11 +24,6 @@ from mm2py.rest.schemas import BOOLEAN, CONFIG, CONFIG_PATCH, CONFIG_SENT, STRIN
 
 
 Handler = Callable[[Ask], Awaitable[object]]
-
-#: Connect's words.
-_OFFSETS_DONE: Final = "The offsets for this connector have been {} successfully"
-#: Connect's own states for a connector that is created (KIP-980); Connect takes them in any case.
-_INITIAL: Final = {"RUNNING": Wanted.RUNNING, "PAUSED": Wanted.PAUSED, "STOPPED": Wanted.STOPPED}
 
 _ALL: Final = "/connectors"
 _ONE: Final = _ALL + "/{connector}"
@@ -233,9 +225,11 @@ class Root:
 
     def __attrs_post_init__(self) -> None:
         for name, operation, answer in _ALIKE:
-            self._serve(name, operation, answer)
+            self.serve(name, operation, answer)
 
-    def _serve(self, name: str, operation: Operation, answer: Callable[[Root, Ask], Awaitable[object]]) -> None:
+    def serve(self, name: str, operation: Operation, answer: Callable[[Root, Ask], Awaitable[object]]) -> None:
+        """Declare that *answer* carries out *operation* here, where it is called *name*."""
+
         async def handler(ask: Ask) -> object:
             return await answer(self, ask)
 
@@ -357,53 +351,6 @@ async def _offsets(root: Root, ask: Ask) -> object:
     }
 
 
-@contextmanager
-def _named(one: Connector, flow: FlowView, group: GroupView) -> Iterator[None]:
-    """Have refusals name the connector as it was asked for, which a flow knows by another name."""
-
-    def renamed(text: str) -> str:
-        is_of_worker = one.name != group.connector
-        return text.replace(f"{group.connector} of flow {flow.flow}", one.name) if is_of_worker else text
-
-    try:
-        yield
-    except OverrideRejectedError as error:
-        raise OverrideRejectedError(tuple(map(renamed, error.problems))) from error
-    except OverrideConflictError as error:
-        raise OverrideConflictError(renamed(error.what), error.way_out) from error
-
-
-async def restart(root: Root, ask: Ask) -> object:
-    """Have all nodes that run a connector restart it. Answer 204 for the connector alone, and 202 with its state for
-    more, as Connect does (KIP-745). For a stopped one there is nothing to do, and that is no error.
-    """
-    one, flow, group = root.running(ask)
-    flags = {"include_tasks": ask.flag("includeTasks"), "only_failed": ask.flag("onlyFailed")}
-    state = one.status(ask.rest.worker_id)
-    connect.mark_restarted(state, **flags)
-    if group.wanted is not Wanted.STOPPED:
-        with _named(one, flow, group):
-            await whole(ask, ask.control.restart(flow.flow, group.connector, **flags, by=ask.by))
-    return Answer(202, state) if any(flags.values()) else Answer(204)
-
-
-async def _patch_offsets(root: Root, ask: Ask) -> object:
-    one, flow, group = root.running(ask)
-    body = await ask.object()
-    if strange := sorted(set(body) - {"offsets"}):
-        raise bad_request(*(f"{name!r} is not known: the body has offsets" for name in strange))
-    with _named(one, flow, group):
-        await whole(ask, ask.control.alter_offsets(flow.flow, group.connector, body.get("offsets"), by=ask.by))
-    return {"message": _OFFSETS_DONE.format("altered")}
-
-
-async def _reset_offsets(root: Root, ask: Ask) -> object:
-    one, flow, group = root.running(ask)
-    with _named(one, flow, group):
-        await whole(ask, ask.control.reset_offsets(flow.flow, group.connector, by=ask.by))
-    return {"message": _OFFSETS_DONE.format("reset")}
-
-
 async def _plugin_config(root: Root, ask: Ask) -> object:
     return [one.shown() for one in definitions(root.plugin(ask))]
 
@@ -426,38 +373,6 @@ _ALIKE: Final = (
     ("get_{}active_topics", TOPICS, _topics),
     ("reset_{}active_topics", RESET_TOPICS, _reset_topics),
     ("get_{}offsets", OFFSETS, _offsets),
-    ("patch_{}offsets", PATCH_OFFSETS, _patch_offsets),
-    ("reset_{}offsets", RESET_OFFSETS, _reset_offsets),
     ("get_{}plugins", PLUGINS, _plugins),
     ("get_{}plugin_config", PLUGIN_CONFIG, _plugin_config),
 )
-
-
-# What requests hold.
-
-
-@attrs.frozen
-class Creation:
-    """A connector that is to be created."""
-
-    name: str
-    config: Json
-    #: None if the request leaves it open.
-    wanted: Wanted | None
-
-
-async def creation(ask: Ask) -> Creation:
-    """Read the body of `CREATE`."""
-    body = await ask.object()
-    name, config, initial = body.get("name"), body.get("config", {}), body.get("initial_state")
-    problems = []
-    if not isinstance(name, str):
-        problems.append("name must be a string")
-    if not isinstance(config, dict):
-        problems.append("config must be an object")
-    wanted = _INITIAL.get(initial.upper()) if isinstance(initial, str) else None
-    if wanted is None and initial is not None:
-        problems.append(f"initial_state must be one of {', '.join(_INITIAL)}")
-    if problems or not isinstance(name, str):
-        raise bad_request(*problems)
-    return Creation(name.strip(), config, wanted)

@@ -16,6 +16,7 @@ from mm2py.model.state import FlowView, GroupView
 from mm2py.rest import connect
 from mm2py.rest.errors import RestError, bad_request, not_found
 from mm2py.rest.handlers import connect_api as api
+from mm2py.rest.handlers import connector_changes
 from mm2py.rest.handlers.flows import FLOW, carry_out, whole
 from mm2py.rest.plugin_definitions import config_infos
 from mm2py.rest.route import Answer, Ask, Routes
@@ -56,6 +57,7 @@ def _named(ask: Ask) -> api.Connector:
 _root: Final = api.Root(
     routes, FLOW, "", _all, _named, Ask.flow, has_mirus=False, reading_errors=(404,), running_errors=(404, 503)
 )
+connector_changes.serve(_root)
 
 
 # Config.
@@ -123,7 +125,7 @@ async def revert_connector_config(ask: Ask) -> object:
 
 @_root.serves(api.CREATE, "Run a deleted connector again, or have it paused or stopped; 409 if it exists")
 async def post_connector(ask: Ask) -> object:
-    flow, asked = ask.flow(), await api.creation(ask)
+    flow, asked = ask.flow(), await connector_changes.creation(ask)
     short = connect.short_name(asked.name)
     if short not in CONNECTORS:
         raise bad_request(f"a flow's connectors are {', '.join(CONNECTORS)}; {asked.name!r} is none of them")
@@ -163,12 +165,12 @@ async def delete_connector(ask: Ask) -> object:
 
 @_root.serves(api.RESTART)
 async def restart_connector(ask: Ask) -> object:
-    return await api.restart(_root, ask)
+    return await connector_changes.restart(_root, ask)
 
 
 @_root.serves(api.PUT_RESTART)
 async def put_restart_connector(ask: Ask) -> object:
-    return await api.restart(_root, ask)
+    return await connector_changes.restart(_root, ask)
 
 
 @_root.serves(api.RESTART_TASK)

@@ -21,6 +21,7 @@ from mm2py.model.state import FlowView, GroupView
 from mm2py.rest import connect
 from mm2py.rest.errors import RETRY_AFTER_S, RestError, bad_request, not_found
 from mm2py.rest.handlers import connect_api as api
+from mm2py.rest.handlers import connector_changes
 from mm2py.rest.handlers.flows import whole
 from mm2py.rest.plugin_definitions import config_infos
 from mm2py.rest.route import Answer, Ask, Json, Routes
@@ -99,6 +100,7 @@ _root: Final = api.Root(
     reading_errors=(404, 503),
     running_errors=(404, 409, 503),
 )
+connector_changes.serve(_root)
 
 
 @routes.add(
@@ -150,7 +152,7 @@ async def _put(ask: Ask, name: str, config: Json, *, wanted: Wanted | None = Non
 @_root.serves(api.CREATE, "Create a connector; 409 if it exists")
 async def post_worker_connector(ask: Ask) -> object:
     _worker(ask)
-    asked = await api.creation(ask)
+    asked = await connector_changes.creation(ask)
     return await _put(ask, asked.name, asked.config, wanted=asked.wanted, is_new=True)
 
 
@@ -197,7 +199,7 @@ async def stop_worker_connector(ask: Ask) -> object:
 
 @_root.serves(api.RESTART)
 async def restart_worker_connector(ask: Ask) -> object:
-    return await api.restart(_root, ask)
+    return await connector_changes.restart(_root, ask)
 
 
 @_root.serves(api.RESTART_TASK)
