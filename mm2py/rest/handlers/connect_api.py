@@ -1,11 +1,12 @@
 """Kafka Connect's REST API, which exists below a flow and at the root of a Connect worker: each operation is declared
-once, and what only reads is carried out here. `connector_changes` has the others that do the same at both.
+once, and what only reads is carried out here. `connector_changes` carries out the others.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 import attrs
 
@@ -13,17 +14,19 @@ from mm2py.config.importers.mirus import SOURCE_CLASS
 from mm2py.config.keys.table import nearest
 from mm2py.connectors.plugins import policy_of
 from mm2py.core.herder import overrides as verbs
+from mm2py.model.herder.overrides import Wanted
 from mm2py.model.state import FlowView, GroupView
 from mm2py.rest import connect
 from mm2py.rest.errors import RestError, bad_request, not_found
-from mm2py.rest.handlers.flows import WRITE_ERRORS
+from mm2py.rest.handlers.flows import FLOW, WRITE_ERRORS
 from mm2py.rest.handlers.known_topics import elsewhere
 from mm2py.rest.plugin_definitions import definitions, find_plugin, is_connector
 from mm2py.rest.route import Answer, Ask, Json, Param, Routes
 from mm2py.rest.schemas import BOOLEAN, CONFIG, CONFIG_PATCH, CONFIG_SENT, STRING, STRINGS, array, ref
 
 
-Handler = Callable[[Ask], Awaitable[object]]
+Handler = Callable[["Root", Ask], Awaitable[object]]
+
 
 _ALL: Final = "/connectors"
 _ONE: Final = _ALL + "/{connector}"
@@ -43,13 +46,14 @@ class Operation:
 
     method: str
     path: str
-    #: Empty if it is not the same at each root.
     summary: str
     answers: Mapping[int, Json | str | None]
     takes: Json | None = None
     query: tuple[Param, ...] = ()
     #: None: those of every reading operation at the root.
     errors: tuple[int, ...] | None = None
+    #: The summary at a worker's root, if it is another one.
+    of_worker: str = ""
 
 
 def _write(
@@ -60,8 +64,9 @@ def _write(
     *,
     takes: Json | None = None,
     query: tuple[Param, ...] = (),
+    of_worker: str = "",
 ) -> Operation:
-    return Operation(method, path, summary, answers, takes, query, WRITE_ERRORS)
+    return Operation(method, path, summary, answers, takes, query, WRITE_ERRORS, of_worker)
 
 
 # Reading.
@@ -102,16 +107,41 @@ RESET_TOPICS: Final = Operation(
 CONFIG_OF: Final = Operation(
     "GET", _ONE + "/config", "A connector's config, below a flow the effective one; secrets masked", {200: CONFIG}
 )
-CREATE: Final = _write("POST", _ALL, "", {201: ref("ConnectorInfo")}, takes=ref("CreateConnector"))
-PUT_CONFIG: Final = _write(
-    "PUT", _ONE + "/config", "", {200: ref("ConnectorInfo"), 201: ref("ConnectorInfo")}, takes=CONFIG_SENT
+CREATE: Final = _write(
+    "POST",
+    _ALL,
+    "Run a deleted connector again, or have it paused or stopped; 409 if it exists",
+    {201: ref("ConnectorInfo")},
+    takes=ref("CreateConnector"),
+    of_worker="Create a connector; 409 if it exists",
 )
-PATCH_CONFIG: Final = _write("PATCH", _ONE + "/config", "", {200: ref("ConnectorInfo")}, takes=CONFIG_PATCH)
+PUT_CONFIG: Final = _write(
+    "PUT",
+    _ONE + "/config",
+    "Replace a connector's settings; omitted keys have the file's values. A deleted one runs again",
+    {200: ref("ConnectorInfo"), 201: ref("ConnectorInfo")},
+    takes=CONFIG_SENT,
+    of_worker="Create a connector, or replace its config; a masked secret stays as it is stored",
+)
+PATCH_CONFIG: Final = _write(
+    "PATCH",
+    _ONE + "/config",
+    "Change some settings of a connector; null reverts to the file's value (KIP-477)",
+    {200: ref("ConnectorInfo")},
+    takes=CONFIG_PATCH,
+    of_worker="Change some settings of a connector; null removes one (KIP-477)",
+)
 #: Below a flow only: a worker's connector has no file to go back to.
 REVERT_CONFIG: Final = _write(
     "DELETE", _ONE + "/config", "Revert all settings of a connector to the file's", {200: ref("ConnectorInfo")}
 )
-DELETE: Final = _write("DELETE", _ONE, "", {204: None})
+DELETE: Final = _write(
+    "DELETE",
+    _ONE,
+    "Stop a connector and remove it from the list, until its config is put again. Offsets are kept",
+    {204: None},
+    of_worker="Remove a connector; its offsets are kept",
+)
 
 # Verbs.
 
@@ -169,7 +199,14 @@ PLUGIN_CONFIG: Final = Operation(
     errors=(404,),
 )
 VALIDATE: Final = Operation(
-    "PUT", _PLUGIN + "/config/validate", "", {200: ref("ConfigInfos")}, takes=CONFIG_SENT, errors=(400, 404)
+    "PUT",
+    _PLUGIN + "/config/validate",
+    "Validate a config without applying it: 200 with all problems",
+    {200: ref("ConfigInfos")},
+    takes=CONFIG_SENT,
+    errors=(400, 404),
+    of_worker="Validate a config without applying it: 200 with all problems. That of a connector which exists is "
+    "judged together with the others, one under another name alone",
 )
 
 
@@ -205,59 +242,81 @@ class Connector:
         return {"name": self.name, "connector": connector, "tasks": [], "type": "source"}
 
 
-@attrs.frozen
-class Root:
-    """A path below which the API exists, and which connectors and plugins there are."""
+class Root(ABC):
+    """Where the API exists: below a flow, or at the root of a worker. What differs is abstract, and raises what is
+    answered.
+    """
 
-    routes: Routes
-    path: str
-    #: Begins what operations are called here, after the verb.
-    word: str
-    #: Returns all connectors, or that which the path names; raises if there is none.
-    all: Callable[[Ask], Sequence[Connector]]
-    named: Callable[[Ask], Connector]
-    #: Raises if there is no such root here.
-    check: Callable[[Ask], object]
-    has_mirus: bool
-    #: The errors of every operation that reads a connector, and of those that read one which is run.
-    reading_errors: tuple[int, ...]
-    running_errors: tuple[int, ...]
+    is_worker: ClassVar[bool]
 
-    def __attrs_post_init__(self) -> None:
-        for name, operation, answer in _ALIKE:
+    def __init__(self, routes: Routes) -> None:
+        """Serve what only reads among *routes*."""
+        self._routes = routes
+        for name, operation, answer in _READING:
             self.serve(name, operation, answer)
 
-    def serve(self, name: str, operation: Operation, answer: Callable[[Root, Ask], Awaitable[object]]) -> None:
+    @abstractmethod
+    def check(self, ask: Ask) -> None:
+        """Raise if there is no such root here, or if it can have no connector of the name in the path."""
+
+    @abstractmethod
+    def all(self, ask: Ask) -> Sequence[Connector]:
+        """Return all connectors."""
+
+    @abstractmethod
+    def shown(self, ask: Ask, name: str) -> Connector:
+        """Return a connector that there is."""
+
+    def named(self, ask: Ask) -> Connector:
+        """Return the connector that the path names; raise if there is none."""
+        return self.shown(ask, ask.part("connector"))
+
+    @abstractmethod
+    async def put(self, ask: Ask, name: str, config: Json, wanted: Wanted | None, *, is_new: bool) -> bool:
+        """Create a connector, or replace its config, unless it must be new; return whether it was created."""
+
+    @abstractmethod
+    async def patch(self, ask: Ask, name: str, config: Json) -> None:
+        """Change some settings of a connector."""
+
+    @abstractmethod
+    async def want(self, ask: Ask, name: str, wanted: Wanted) -> None:
+        """Set a connector's target state, or delete it."""
+
+    @abstractmethod
+    async def judged(self, ask: Ask, plugin: str, config: Json) -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
+        """Return the *config* of a connector of a class as it is shown, and the problems of its keys."""
+
+    def serve(self, name: str, operation: Operation, answer: Handler) -> None:
         """Declare that *answer* carries out *operation* here, where it is called *name*."""
 
         async def handler(ask: Ask) -> object:
             return await answer(self, ask)
 
-        handler.__name__ = name.format(self.word)
-        self.serves(operation, errors=self.running_errors if operation is OFFSETS else None)(handler)
-
-    def serves(
-        self, operation: Operation, summary: str = "", *, errors: tuple[int, ...] | None = None
-    ) -> Callable[[Handler], Handler]:
-        """Declare that the decorated function answers *operation* here. *summary* and *errors* are for this root."""
-        known = self.reading_errors if operation.errors is None else operation.errors
-        return self.routes.add(
+        word = "worker_" if self.is_worker else ""
+        handler.__name__ = name.format(word, word or "connector_")
+        errors = operation.errors
+        if errors is None:
+            errors = (404, 503) if self.is_worker else (404,)
+        elif operation is OFFSETS and self.is_worker:
+            errors = (*errors, 409)  # it may not be run
+        self._routes.add(
             operation.method,
-            self.path + operation.path,
-            summary or operation.summary,
+            ("" if self.is_worker else FLOW) + operation.path,
+            (self.is_worker and operation.of_worker) or operation.summary,
             answers=operation.answers,
             takes=operation.takes,
             query=operation.query,
-            errors=known if errors is None else errors,
-        )
+            errors=errors,
+        )(handler)
 
     def plugin(self, ask: Ask) -> str:
         """Return the class that the path names; raise if there is none."""
         self.check(ask)
         name = ask.part("plugin")
         found = find_plugin(name)
-        if found is None or (found == SOURCE_CLASS and not self.has_mirus):
-            known = [one["class"].rpartition(".")[2] for one in connect.plugins(has_mirus=self.has_mirus, are_all=True)]
+        if found is None or (found == SOURCE_CLASS and not self.is_worker):
+            known = [one["class"].rpartition(".")[2] for one in connect.plugins(has_mirus=self.is_worker, are_all=True)]
             raise not_found(f"Unknown plugin {name}", nearest(name, known))
         return found
 
@@ -358,11 +417,11 @@ async def _plugin_config(root: Root, ask: Ask) -> object:
 async def _plugins(root: Root, ask: Ask) -> object:
     root.check(ask)
     are_all = "connectorsOnly" in ask.request.query and not ask.flag("connectorsOnly")
-    return connect.plugins(has_mirus=root.has_mirus, are_all=are_all)
+    return connect.plugins(has_mirus=root.is_worker, are_all=are_all)
 
 
 #: Served at each root: what an operation is called there, and what carries it out.
-_ALIKE: Final = (
+_READING: Final = (
     ("get_{}connectors", LIST, _list),
     ("get_{}connector", GET, _info),
     ("get_{}config", CONFIG_OF, _config),

@@ -6,8 +6,7 @@ Each of them is a task group of a flow, which has addresses of its own below the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
-from urllib.parse import quote
+from typing import Final
 
 from mm2py.config.importers.connect import ConnectorClass, kind_of
 from mm2py.config.importers.distributed import masked
@@ -23,7 +22,6 @@ from mm2py.rest.errors import RETRY_AFTER_S, RestError, bad_request, not_found
 from mm2py.rest.handlers import connect_api as api
 from mm2py.rest.handlers import connector_changes
 from mm2py.rest.handlers.flows import whole
-from mm2py.rest.plugin_definitions import config_infos
 from mm2py.rest.route import Answer, Ask, Json, Routes
 from mm2py.rest.schemas import ref
 
@@ -51,24 +49,6 @@ def _connectors(ask: Ask) -> Mapping[str, StoredConnector]:
     return worker.store.connectors
 
 
-def _shown(ask: Ask, name: str, stored: StoredConnector) -> api.Connector:
-    shows_secrets = ask.node.settings.rest.shows_secrets and ask.guest.right is Right.WRITE
-    composition = _worker(ask).composition
-    place, idle = composition.places.get(name), composition.idle.get(name)
-    flow = next((one for one in ask.rest.view().flows if place is not None and one.flow == place.flow), None)
-    groups = () if flow is None else flow.groups
-    group = next((one for one in groups if place is not None and one.connector == place.group), None)
-    return api.Connector(
-        name,
-        flow,
-        group,
-        tasks=[] if flow is None or group is None else _tasks(flow, group),
-        config=lambda: {**(stored.config if shows_secrets else masked(stored.config)), "name": name},
-        idle="" if idle is None else str(idle),
-        has_failed=idle is not None and idle.why is Idleness.INVALID,
-    )
-
-
 def _tasks(flow: FlowView, group: GroupView) -> list[int]:
     """Return the numbers of a connector's tasks. As in Connect there are no more than partitions."""
     numbers = connect.task_ids(flow, group)
@@ -76,48 +56,6 @@ def _tasks(flow: FlowView, group: GroupView) -> list[int]:
         return numbers
     busy = {task.task for task in flow.tasks if task.partitions}
     return [number for number in numbers if number in busy]
-
-
-def _all(ask: Ask) -> list[api.Connector]:
-    return [_shown(ask, name, stored) for name, stored in _connectors(ask).items()]
-
-
-def _named(ask: Ask) -> api.Connector:
-    known, name = _connectors(ask), ask.part("connector")
-    if (stored := known.get(name)) is None:
-        raise not_found(f"Connector {name} not found", nearest(name, list(known)))
-    return _shown(ask, name, stored)
-
-
-_root: Final = api.Root(
-    routes,
-    "",
-    "worker_",
-    _all,
-    _named,
-    _worker,
-    has_mirus=True,
-    reading_errors=(404, 503),
-    running_errors=(404, 409, 503),
-)
-connector_changes.serve(_root)
-
-
-@routes.add(
-    "GET",
-    "/health",
-    "Whether a worker has started, in Connect's format (KIP-1017); a node without connectors of its own has",
-    answers={200: ref("WorkerStatus"), 503: ref("WorkerStatus")},
-    right=Right.NONE,
-    errors=(),
-)
-async def get_worker_health(ask: Ask) -> object:
-    if ask.node.worker is None or ask.node.worker.store.is_read:
-        return {"status": "healthy", "message": "The worker is ready to handle requests."}
-    return Answer(503, {"status": "starting", "message": f"The worker is starting: {_NOT_READ}."})
-
-
-# Changing.
 
 
 def _texts(config: Json, name: str) -> dict[str, str]:
@@ -139,95 +77,76 @@ def _texts(config: Json, name: str) -> dict[str, str]:
     return {**texts, "name": name}
 
 
-async def _put(ask: Ask, name: str, config: Json, *, wanted: Wanted | None = None, is_new: bool = False) -> Answer:
-    worker = _worker(ask)
-    texts = _texts(config, name)
-    created = await whole(ask, worker.put(name, texts, by=ask.by, wanted=wanted, is_new=is_new))
-    info = _shown(ask, name, worker.store.connectors.get(name, StoredConnector(texts))).info()
-    if not created:
-        return Answer(200, info)
-    return Answer(201, info, {"Location": f"/connectors/{quote(name, safe='')}"})
+class _WorkerRoot(api.Root):
+    """A worker, whose connectors are changed in its config topic."""
+
+    is_worker = True
+
+    def check(self, ask: Ask) -> None:
+        _worker(ask)
+
+    def all(self, ask: Ask) -> list[api.Connector]:
+        return [self.shown(ask, name) for name in _connectors(ask)]
+
+    def shown(self, ask: Ask, name: str) -> api.Connector:
+        known = _connectors(ask)
+        if (stored := known.get(name)) is None:
+            raise not_found(f"Connector {name} not found", nearest(name, list(known)))
+        shows_secrets = ask.node.settings.rest.shows_secrets and ask.guest.right is Right.WRITE
+        composition = _worker(ask).composition
+        place, idle = composition.places.get(name), composition.idle.get(name)
+        flow = next((one for one in ask.rest.view().flows if place is not None and one.flow == place.flow), None)
+        groups = () if flow is None else flow.groups
+        group = next((one for one in groups if place is not None and one.connector == place.group), None)
+        return api.Connector(
+            name,
+            flow,
+            group,
+            tasks=[] if flow is None or group is None else _tasks(flow, group),
+            config=lambda: {**(stored.config if shows_secrets else masked(stored.config)), "name": name},
+            idle="" if idle is None else str(idle),
+            has_failed=idle is not None and idle.why is Idleness.INVALID,
+        )
+
+    async def put(self, ask: Ask, name: str, config: Json, wanted: Wanted | None, *, is_new: bool) -> bool:
+        texts = _texts(config, name)
+        return await whole(ask, _worker(ask).put(name, texts, by=ask.by, wanted=wanted, is_new=is_new))
+
+    async def patch(self, ask: Ask, name: str, config: Json) -> None:
+        texts = _texts({key: one for key, one in config.items() if one is not None}, name)
+        changes = {**texts, **{key: None for key, one in config.items() if one is None and key != "name"}}
+        await whole(ask, _worker(ask).patch(name, changes, by=ask.by))
+
+    async def want(self, ask: Ask, name: str, wanted: Wanted) -> None:
+        worker, by = _worker(ask), ask.by
+        await whole(ask, worker.delete(name, by=by) if wanted is Wanted.DELETED else worker.want(name, wanted, by=by))
+
+    async def judged(self, ask: Ask, plugin: str, config: Json) -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
+        texts = _texts(config, str(config.get("name") or "connector"))
+        if kind_of(texts.get("connector.class", plugin)) is not kind_of(plugin):
+            raise bad_request(f"connector.class is {texts['connector.class']}, and the address names {plugin}")
+        problems = {} if "name" in config else {"name": [_NO_NAME]}
+        for one in await _worker(ask).check_apart(texts["name"], {**texts, "connector.class": plugin}):
+            message = f"{one.message} ({one.hint})" if one.hint else one.message
+            problems.setdefault(one.key or "name", []).append(message)
+        return masked(texts), problems
 
 
-@_root.serves(api.CREATE, "Create a connector; 409 if it exists")
-async def post_worker_connector(ask: Ask) -> object:
-    _worker(ask)
-    asked = await connector_changes.creation(ask)
-    return await _put(ask, asked.name, asked.config, wanted=asked.wanted, is_new=True)
+_root: Final = _WorkerRoot(routes)
 
 
-@_root.serves(api.PUT_CONFIG, "Create a connector, or replace its config; a masked secret stays as it is stored")
-async def put_worker_config(ask: Ask) -> object:
-    _worker(ask)
-    return await _put(ask, ask.part("connector"), await ask.object())
-
-
-@_root.serves(api.PATCH_CONFIG, "Change some settings of a connector; null removes one (KIP-477)")
-async def patch_worker_config(ask: Ask) -> object:
-    shown, body = _named(ask), await ask.object()
-    texts = _texts({key: one for key, one in body.items() if one is not None}, shown.name)
-    changes = {**texts, **{key: None for key, one in body.items() if one is None and key != "name"}}
-    await whole(ask, _worker(ask).patch(shown.name, changes, by=ask.by))
-    return _named(ask).info()
-
-
-@_root.serves(api.DELETE, "Remove a connector; its offsets are kept")
-async def delete_worker_connector(ask: Ask) -> object:
-    await whole(ask, _worker(ask).delete(_named(ask).name, by=ask.by))
-    return Answer(204)
-
-
-async def _want(ask: Ask, wanted: Wanted, code: int) -> Answer:
-    await whole(ask, _worker(ask).want(_named(ask).name, wanted, by=ask.by))
-    return Answer(code)
-
-
-@_root.serves(api.PAUSE)
-async def pause_worker_connector(ask: Ask) -> object:
-    return await _want(ask, Wanted.PAUSED, 202)
-
-
-@_root.serves(api.RESUME)
-async def resume_worker_connector(ask: Ask) -> object:
-    return await _want(ask, Wanted.RUNNING, 202)
-
-
-@_root.serves(api.STOP)
-async def stop_worker_connector(ask: Ask) -> object:
-    return await _want(ask, Wanted.STOPPED, 204)
-
-
-@_root.serves(api.RESTART)
-async def restart_worker_connector(ask: Ask) -> object:
-    return await connector_changes.restart(_root, ask)
-
-
-@_root.serves(api.RESTART_TASK)
-async def restart_worker_task(ask: Ask) -> object:
-    shown, flow, group = _root.running(ask)
-    number = ask.number("task")
-    if number not in shown.tasks:
-        raise not_found(f"connector {shown.name} has no task {number}")
-    await whole(ask, ask.control.restart_task(flow.flow, group.connector, number, by=ask.by))
-    return Answer(204)
-
-
-# Plugins.
-
-
-@_root.serves(
-    api.VALIDATE,
-    "Validate a config without applying it: 200 with all problems. That of a connector which exists is judged together "
-    "with the others, one under another name alone",
+@routes.add(
+    "GET",
+    "/health",
+    "Whether a worker has started, in Connect's format (KIP-1017); a node without connectors of its own has",
+    answers={200: ref("WorkerStatus"), 503: ref("WorkerStatus")},
+    right=Right.NONE,
+    errors=(),
 )
-async def validate_worker_config(ask: Ask) -> object:
-    class_name, body = _root.connector_class(ask), await ask.object()
-    name: Any = body.get("name") or "connector"
-    texts = _texts(body, str(name))
-    if kind_of(texts.get("connector.class", class_name)) is not kind_of(class_name):
-        raise bad_request(f"connector.class is {texts['connector.class']}, and the address names {class_name}")
-    problems = {} if "name" in body else {"name": [_NO_NAME]}
-    for one in await _worker(ask).check_apart(texts["name"], {**texts, "connector.class": class_name}):
-        message = f"{one.message} ({one.hint})" if one.hint else one.message
-        problems.setdefault(one.key or "name", []).append(message)
-    return config_infos(class_name, masked(texts), problems)
+async def get_worker_health(ask: Ask) -> object:
+    if ask.node.worker is None or ask.node.worker.store.is_read:
+        return {"status": "healthy", "message": "The worker is ready to handle requests."}
+    return Answer(503, {"status": "starting", "message": f"The worker is starting: {_NOT_READ}."})
+
+
+connector_changes.serve(_root)
