@@ -12,9 +12,8 @@ from mm2py.clock import SystemClock
 from mm2py.connectors.plugins import transforms_of
 from mm2py.connectors.source.transactions import transactions_of
 from mm2py.core import internal_topics
-from mm2py.core.herder import overrides as verbs
 from mm2py.core.herder.connector_offsets import read_offsets
-from mm2py.core.herder.overrides import CHECKPOINT, HEARTBEAT, SOURCE
+from mm2py.core.herder.overrides import CHECKPOINT, HEARTBEAT, SOURCE, want_connector
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.devkit.java import JvmOptions
 from mm2py.errors import (
@@ -27,6 +26,7 @@ from mm2py.herder.connector_offsets import ConnectorOffsets
 from mm2py.model.connector_offset import ConnectorOffset
 from mm2py.model.epoch import ProducerMark
 from mm2py.model.flow import Flow, TopicPartition
+from mm2py.model.herder.overrides import Wanted
 from mm2py.model.herder.stored_overrides import overrides_key
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.positions_topic import PositionsTopic
@@ -72,8 +72,12 @@ async def _mirrored(running: RunningNode, flow: Flow, backup: KafkaCluster, remo
     await await_arrived(backup.bootstrap_servers, remote, count)
 
 
+async def _want(running: RunningNode, flow: Flow, connector: str, wanted: Wanted) -> None:
+    await running.node.control.change_overrides(flow, lambda known: want_connector(known, connector, wanted))
+
+
 async def _stop(running: RunningNode, flow: Flow) -> None:
-    await running.node.control.change_overrides(flow, lambda overrides: verbs.stop_connector(overrides, SOURCE))
+    await _want(running, flow, SOURCE, Wanted.STOPPED)
     await running.until(flow, SOURCE, FlowState.STOPPED)
 
 
@@ -98,7 +102,7 @@ async def _translated(running: RunningNode, topic: str, wanted: Mapping[int, int
 
 
 async def _resume(running: RunningNode, flow: Flow) -> None:
-    await running.node.control.change_overrides(flow, lambda overrides: verbs.resume_connector(overrides, SOURCE))
+    await _want(running, flow, SOURCE, Wanted.RUNNING)
 
 
 def _of(flow: Flow, topic: str, offset: int | None, partition: int = 0) -> dict[str, Any]:
@@ -243,7 +247,7 @@ async def test_offsets_of_the_other_connectors(
     body = [{"partition": {"group": "g", "topic": f"{prefix}.t", "partition": 0}, "offset": {"offset": 0}}]
     async with running_node(_file(primary, backup, prefix, **keys), tmp_path) as running:
         await running.running(flow)
-        await running.node.control.change_overrides(flow, lambda overrides: verbs.stop_connector(overrides, CHECKPOINT))
+        await _want(running, flow, CHECKPOINT, Wanted.STOPPED)
         await running.until(flow, CHECKPOINT, FlowState.STOPPED)
         await running.node.control.alter_offsets(flow, CHECKPOINT, body)
         written = await running.node.control.offsets(flow, CHECKPOINT)
@@ -390,7 +394,7 @@ async def test_a_source_that_is_away_is_named_where_offsets_are_altered(backup: 
 
         async def asked_to_stop() -> bool:
             try:
-                await running.node.control.change_overrides(flow, lambda known: verbs.stop_connector(known, SOURCE))
+                await _want(running, flow, SOURCE, Wanted.STOPPED)
             except OverridesNotStoredError as error:
                 raise AssertionError("the flow's overrides are being read") from error
             return True

@@ -19,7 +19,7 @@ from mm2py.errors import OverrideConflictError, OverridesNotStoredError
 from mm2py.herder.desired_connectors import DesiredConnectors
 from mm2py.herder.overrides import OverrideControl
 from mm2py.model.flow import Flow
-from mm2py.model.herder.overrides import NO_OVERRIDES, Overrides, RateLimit
+from mm2py.model.herder.overrides import NO_OVERRIDES, Overrides, RateLimit, Wanted
 from mm2py.model.herder.stored_overrides import NOTHING_STORED, overrides_key
 from mm2py.model.state import FlowState
 from mm2py.storage.override_store import OverrideStore
@@ -337,7 +337,7 @@ async def test_an_override_that_cannot_be_stored_is_not_applied(
         async with asyncio.timeout(scaled(60)):
             with pytest.raises(OverridesNotStoredError, match="cluster B"):
                 await running.node.control.change_overrides(
-                    flow, lambda overrides: verbs.pause_connector(overrides, SOURCE)
+                    flow, lambda overrides: verbs.want_connector(overrides, SOURCE, Wanted.PAUSED)
                 )
 
         assert running.node.control.overrides(flow) == NO_OVERRIDES

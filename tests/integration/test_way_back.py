@@ -14,7 +14,7 @@ from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group import CommittedOffset
 from mm2py.model.herder.node import Node
-from mm2py.model.herder.overrides import NO_OVERRIDES
+from mm2py.model.herder.overrides import NO_OVERRIDES, Wanted
 from mm2py.model.state import FlowState, GroupOffsetView
 from mm2py.telemetry.events import FlowStarted
 from tests.support.eventually import eventually
@@ -168,7 +168,7 @@ async def test_a_group_moves_while_copying_is_paused_from_the_start(
         await await_arrived(target, f"A.{prefix}", 100)
         await running.drain()
     group, here = f"{prefix}-group", TopicPartition(prefix, 0)
-    paused = verbs.pause_connector(NO_OVERRIDES, verbs.SOURCE)
+    paused = verbs.want_connector(NO_OVERRIDES, verbs.SOURCE, Wanted.PAUSED)
     async with running_flow(settings, tmp_path, overrides=paused) as running:
         await commit_as_admin(source, group, {here: CommittedOffset(40)})
 

@@ -39,25 +39,17 @@ _LEAST_PER_S: Final = 0.01
 # Task groups.
 
 
-def pause_connector(overrides: Overrides, connector: str) -> Overrides:
-    """Pause a task group, which keeps its connections."""
-    return _want(overrides, connector, Wanted.PAUSED)
-
-
-def resume_connector(overrides: Overrides, connector: str) -> Overrides:
-    """Resume a task group that was paused or stopped (KIP-875)."""
-    return _want(overrides, connector, Wanted.RUNNING)
-
-
-def stop_connector(overrides: Overrides, connector: str) -> Overrides:
-    """Stop a task group and release its resources, so that its offsets may be altered (KIP-875)."""
-    return _want(overrides, connector, Wanted.STOPPED)
-
-
-def delete_connector(overrides: Overrides, connector: str) -> Overrides:
-    """Stop a task group and remove it from the list; its live settings are dropped."""
-    gone = _want(overrides, connector, Wanted.DELETED)
-    return attrs.evolve(gone, config={name: lines for name, lines in gone.config.items() if name != connector})
+def want_connector(overrides: Overrides, connector: str, wanted: Wanted) -> Overrides:
+    """Have a task group run, pause, or stop and release its resources (KIP-875). A deleted one is removed from the
+    list, and its live settings are dropped; only `start_connector` has it run again.
+    """
+    _check_connector(connector)
+    if overrides.wanted(connector) is Wanted.DELETED:
+        raise UnknownConnectorError("", connector)
+    if wanted is Wanted.DELETED:
+        config = {name: lines for name, lines in overrides.config.items() if name != connector}
+        overrides = attrs.evolve(overrides, config=config)
+    return _set_wanted(overrides, connector, wanted)
 
 
 def start_connector(overrides: Overrides, connector: str, wanted: Wanted = Wanted.RUNNING) -> Overrides:
@@ -88,13 +80,6 @@ def _want_all(
         if overrides.wanted(connector) not in {unless, Wanted.DELETED}:
             overrides = _set_wanted(overrides, connector, wanted)
     return overrides
-
-
-def _want(overrides: Overrides, connector: str, wanted: Wanted) -> Overrides:
-    _check_connector(connector)
-    if overrides.wanted(connector) is Wanted.DELETED:
-        raise UnknownConnectorError("", connector)
-    return _set_wanted(overrides, connector, wanted)
 
 
 def _set_wanted(overrides: Overrides, connector: str, wanted: Wanted) -> Overrides:

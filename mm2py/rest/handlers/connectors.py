@@ -22,13 +22,6 @@ from mm2py.rest.shapes import is_gone
 
 
 routes = Routes("connect", ignores_query=True)
-#: By what a target state is set.
-_VERBS: Final = {
-    Wanted.RUNNING: verbs.resume_connector,
-    Wanted.PAUSED: verbs.pause_connector,
-    Wanted.STOPPED: verbs.stop_connector,
-    Wanted.DELETED: verbs.delete_connector,
-}
 
 
 class _FlowRoot(api.Root):
@@ -78,7 +71,7 @@ class _FlowRoot(api.Root):
         await whole(ask, ask.control.patch_config(ask.flow().flow, name, _as_names(config), by=ask.by))
 
     async def want(self, ask: Ask, name: str, wanted: Wanted) -> None:
-        await carry_out(ask, ask.flow(), _VERBS[wanted], name)
+        await carry_out(ask, ask.flow(), verbs.want_connector, name, wanted)
 
     async def judged(self, ask: Ask, plugin: str, config: Json) -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
         flow, name = ask.flow(), connect.short_name(plugin)

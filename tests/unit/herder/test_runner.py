@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -186,10 +186,11 @@ async def test_overrides_reach_the_group_that_they_are_about() -> None:
     """One group rests while the others go on; the flow's picture shows what is wanted and what is so."""
     async with rig() as flow:
         flow.checkpoints.connector = CHECKPOINT
-        flow.runner.requests.apply(verbs.stop_connector(NO_OVERRIDES, CHECKPOINT), by="ann")
+        flow.runner.requests.apply(verbs.want_connector(NO_OVERRIDES, CHECKPOINT, Wanted.STOPPED), by="ann")
         await asyncio.sleep(60)
         view = flow.runner.view()
-        flow.runner.requests.apply(verbs.delete_connector(flow.runner.requests.overrides, CHECKPOINT), by="bob")
+        deleted = verbs.want_connector(flow.runner.requests.overrides, CHECKPOINT, Wanted.DELETED)
+        flow.runner.requests.apply(deleted, by="bob")
         await asyncio.sleep(60)
         deleted = flow.runner.view()
         flow.runner.requests.apply(NO_OVERRIDES)
@@ -214,7 +215,7 @@ async def test_a_stopped_lead_is_no_end() -> None:
     """The daemon stays up for a stopped flow, which an operator may resume, and drains it at once."""
     async with rig() as flow:
         flow.source.connector = SOURCE
-        flow.runner.requests.apply(verbs.stop_connector(NO_OVERRIDES, SOURCE))
+        flow.runner.requests.apply(verbs.want_connector(NO_OVERRIDES, SOURCE, Wanted.STOPPED))
         await asyncio.sleep(60)
         state, is_over = flow.runner.view().state, flow.runner.is_over
         flow.runner.drain(within_s=5.0)
@@ -308,7 +309,7 @@ async def test_a_refresh_restarts_nothing() -> None:
         cast("Any", flow.heartbeats).follows_source = False
         requests = flow.runner.requests
         await requests.refresh()
-        requests.apply(verbs.pause_connector(NO_OVERRIDES, SOURCE))
+        requests.apply(verbs.want_connector(NO_OVERRIDES, SOURCE, Wanted.PAUSED))
         await requests.refresh()
         requests.apply(verbs.pause_flow(NO_OVERRIDES, (SOURCE, CHECKPOINT, HEARTBEAT)))
         with pytest.raises(OverrideConflictError, match="follows no topics now: resume it"):
@@ -329,7 +330,7 @@ async def test_what_is_not_there_is_not_restarted() -> None:
         with pytest.raises(UnknownTaskError, match="has no task 1"):
             await flow.runner.requests.restart(Restart(HEARTBEAT, 1))
         await flow.runner.requests.restart(Restart(HEARTBEAT, 0))
-        flow.runner.requests.apply(verbs.stop_connector(NO_OVERRIDES, HEARTBEAT))
+        flow.runner.requests.apply(verbs.want_connector(NO_OVERRIDES, HEARTBEAT, Wanted.STOPPED))
         with pytest.raises(OverrideConflictError, match="is stopped: resume it"):
             await flow.runner.requests.restart(Restart(HEARTBEAT))
         flow.runner.drain(within_s=5.0)
@@ -363,16 +364,16 @@ async def test_what_is_ordered_is_told_and_shown() -> None:
     assert [len(flow.events.of(kind)) for kind in kinds] == [1, 1, 2]
 
 
-@pytest.mark.parametrize("rest", [verbs.pause_connector, verbs.stop_connector])
+@pytest.mark.parametrize("wanted", [Wanted.PAUSED, Wanted.STOPPED])
 async def test_groups_are_translated_while_copying_rests_from_the_start(
-    rest: Callable[[Overrides, str], Overrides],
+    wanted: Wanted,
 ) -> None:
     """The source connector was paused or stopped, then the node restarted: the stored positions are read."""
     brokers, clock, source = FakeBrokers(), LoopClock(), TopicPartition("orders", 0)
     topic = SETTINGS.source_connector.offset_storage.topic
     brokers.topics = topics_with(topic, [0])
     runner = FlowRunner(SETTINGS, PretendedEpochs(), clock=clock, events=EventLog(clock), jitter=lambda: 0.5)
-    runner.requests.apply(rest(NO_OVERRIDES, SOURCE))
+    runner.requests.apply(verbs.want_connector(NO_OVERRIDES, SOURCE, wanted))
     async with Cluster(brokers.endpoint, clock, opener=brokers.open) as target:
         key, value, headers = encode_position("A", Position(source, 100, 49))
         await TopicLog(target, topic).append([LogRecord(key, value, tuple(headers))])

@@ -23,7 +23,7 @@ from mm2py.core.herder.live_config import (
     revert_config,
     shown_config,
 )
-from mm2py.core.herder.overrides import CHECKPOINT, HEARTBEAT, SOURCE, delete_connector
+from mm2py.core.herder.overrides import CHECKPOINT, HEARTBEAT, SOURCE, want_connector
 from mm2py.errors import OverrideRejectedError, UnknownConnectorError
 from mm2py.herder.replication_loops import judged
 from mm2py.model.flow import Flow
@@ -142,7 +142,7 @@ def test_a_patch_changes_what_it_names(file: MirrorSettings) -> None:
 
 def test_a_deleted_connector_comes_back_with_its_config(file: MirrorSettings) -> None:
     """Putting a config is how Connect makes a connector."""
-    deleted = delete_connector(NO_OVERRIDES, CHECKPOINT)
+    deleted = want_connector(NO_OVERRIDES, CHECKPOINT, Wanted.DELETED)
 
     assert put_config(deleted, FLOW, CHECKPOINT, {"groups": "g"}, file).groups == {}
 
