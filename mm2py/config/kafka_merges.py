@@ -7,7 +7,7 @@ overwrite earlier ones. References to value providers stay as they are written.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from mm2py.config.layers import Side
 from mm2py.model.flow import Flow
@@ -15,6 +15,8 @@ from mm2py.model.flow import Flow
 
 #: A config, or what a file says: values by their keys.
 Config: TypeAlias = Mapping[str, str]
+#: A value, or a line that has one.
+_Text = TypeVar("_Text")
 
 _SECURITY: Final = """
 security.protocol
@@ -117,7 +119,7 @@ def connector_config(originals: Config, pair: Flow, connector: str) -> dict[str,
     return {**defaults, **props, **_stripped(originals, f"{pair}.")}
 
 
-def client_config(connector: Config, side: Side, client: str) -> dict[str, str]:
+def client_config(connector: Mapping[str, _Text], side: Side, client: str) -> dict[str, _Text]:
     """Return what a connector makes a *client* of one of its clusters with: a consumer, a producer or an admin
     (MirrorConnectorConfig.sourceConsumerConfig and its siblings).
     """
@@ -125,19 +127,19 @@ def client_config(connector: Config, side: Side, client: str) -> dict[str, str]:
     return {**shared, **_stripped(connector, f"{client}."), **_stripped(connector, f"{side.value}.{client}.")}
 
 
-def producer_config(worker: Config, connector: Config) -> dict[str, str]:
+def producer_config(worker: Mapping[str, _Text], connector: Mapping[str, _Text]) -> dict[str, _Text]:
     """Return what Connect makes the producer of a source connector's records with (Worker.baseProducerConfigs)."""
     own = {"bootstrap.servers": worker["bootstrap.servers"]} if "bootstrap.servers" in worker else {}
     return {**own, **_stripped(worker, "producer."), **_stripped(connector, "producer.override.")}
 
 
-def _only(config: Config, keys: frozenset[str]) -> dict[str, str]:
+def _only(config: Mapping[str, _Text], keys: frozenset[str]) -> dict[str, _Text]:
     return {key: value for key, value in config.items() if key in keys}
 
 
-def _beginning(config: Config, stem: str) -> dict[str, str]:
+def _beginning(config: Mapping[str, _Text], stem: str) -> dict[str, _Text]:
     return {key: value for key, value in config.items() if key.startswith(stem)}
 
 
-def _stripped(config: Config, prefix: str) -> dict[str, str]:
+def _stripped(config: Mapping[str, _Text], prefix: str) -> dict[str, _Text]:
     return {key.removeprefix(prefix): value for key, value in _beginning(config, prefix).items() if key != prefix}

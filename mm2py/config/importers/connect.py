@@ -19,8 +19,9 @@ from mm2py.config.connector import is_read_by, reader_of
 from mm2py.config.importers.lines import Imported, Lines, ParsedFile
 from mm2py.config.importers.mirus import SOURCE_CLASS as MIRUS
 from mm2py.config.importers.mirus import take_mirus
+from mm2py.config.kafka_merges import producer_config
 from mm2py.config.keys.row import LineLevel, Place
-from mm2py.config.keys.table import find_key
+from mm2py.config.keys.table import find_key, levels_of
 from mm2py.config.layers import is_client_key
 from mm2py.config.legacy import RENAMED
 from mm2py.config.problem import Problem
@@ -133,9 +134,11 @@ def import_connector(
     lines.set("clusters", f"{flow.source}, {flow.target}")
     lines.set(_HEARTBEATS, "false")
     notes = [*worker.notes, *_take_worker(lines, worker, flow.target, is_distributed=is_distributed)]
-    is_mirus = kind is ConnectorClass.MIRUS
     notes += connector.file.notes
-    notes += take_mirus(lines, connector.file, flow) if is_mirus else _take_connector(lines, connector, beside, worker)
+    if kind is ConnectorClass.MIRUS:
+        notes += _take_mirus(lines, connector)
+    else:
+        notes += _take_connector(lines, connector, beside, worker)
     _take_named_again(lines, connector, worker)
     lines.set(f"{flow}.enabled", "false" if kind is ConnectorClass.HEARTBEAT else "true")
     lines.set(f"{flow}.emit.checkpoints.enabled", "true" if kind is ConnectorClass.CHECKPOINT else "false")
@@ -220,12 +223,6 @@ def _is_of_process(key: str) -> bool:
     return row is not None and row.place is Place.TOP
 
 
-def _is_of_worker(key: str) -> bool:
-    row = find_key(LineLevel.CLUSTER, key)
-    is_worker_s = row is not None and row.place in {Place.WORKER, Place.WORKER_TOP} and row.acts
-    return is_worker_s and find_key(LineLevel.FLOW, key) is None
-
-
 # A connector's lines.
 
 
@@ -265,6 +262,14 @@ def _settle_servers(lines: Lines, flow: Flow) -> None:
         lines.set(f"{flow}.source.cluster.{_SERVERS}", target.text)
 
 
+def _take_mirus(lines: Lines, connector: Connector) -> Iterator[Problem]:
+    file = connector.file
+    misplaced = {key: note for key, entry in file.entries.items() if (note := _misplaced(entry, key, "consumer."))}
+    yield from misplaced.values()
+    entries = {key: entry for key, entry in file.entries.items() if key not in misplaced}
+    yield from take_mirus(lines, attrs.evolve(file, entries=entries), connector.flow)
+
+
 def _take_connector(
     lines: Lines, connector: Connector, beside: Sequence[Connector], worker: ParsedFile
 ) -> Iterator[Problem]:
@@ -275,7 +280,7 @@ def _take_connector(
             yield note
         if _is_read_elsewhere(name, connector, worker):
             continue
-        if (note := _misplaced(entry, name)) is not None:
+        if (note := _misplaced(entry, name, "source.cluster.")) is not None:
             yield note
         elif name == "enabled" and kind in _SWITCH:
             if entry.value.strip().lower() == "false":
@@ -289,16 +294,23 @@ def _take_connector(
             yield from _note_stray(entry, name, beside)
 
 
-def _misplaced(entry: Entry, name: str) -> Problem | None:
-    """Return a note on a setting that no connector has."""
+def _misplaced(entry: Entry, name: str, source: str) -> Problem | None:
+    """Return a note on a setting that no connector has; *source* is before those of the source's clients."""
+    rows = levels_of(name)
+    row = rows.get(LineLevel.CLUSTER)
     if name == "clusters":
         return Problem(entry.where, entry.key, _NOT_CLUSTERS)
     if _is_of_process(name):
         message = "a setting of the whole process, ignored in a connector as in Connect"
         return Problem(entry.where, entry.key, message, "write it in the worker's file")
-    if _is_of_worker(name):
-        return Problem(entry.where, entry.key, "has no effect in a connector", "write it in the worker's file")
-    return None
+    if row is None or LineLevel.FLOW in rows:
+        return None
+    hint = "write it in the worker's file"
+    if not row.acts and (levels_of(f"consumer.{name}") or levels_of(f"producer.{name}")):
+        return None  # it is meant for the clients that copy
+    if row.place is Place.CLUSTER:
+        hint = f"for the source, write {source}{name}; for the target, {hint}"
+    return Problem(entry.where, entry.key, "has no effect in a connector", hint)
 
 
 def _note_stray(entry: Entry, name: str, beside: Sequence[Connector]) -> Iterator[Problem]:
@@ -376,12 +388,7 @@ def _judge_source(connector: Connector, keys: Sequence[str]) -> Iterator[Problem
 
 def _writer(connector: Connector, worker: ParsedFile) -> Entry | None:
     """Return the line with the brokers to which Connect's producer writes this connector's records."""
-    ways = (
-        connector.get(f"producer.override.{_SERVERS}"),
-        worker.entries.get(f"producer.{_SERVERS}"),
-        worker.entries.get(_SERVERS),
-    )
-    return next((line for line in ways if line is not None), None)
+    return producer_config(worker.entries, connector.file.entries).get(_SERVERS)
 
 
 def _judge_names(connectors: Sequence[Connector]) -> Iterator[Problem]:

@@ -1,8 +1,112 @@
-"""Kafka's merges beyond what an ``mm2.properties`` can say, of which test_java_settings.py asks Kafka itself."""
+"""Kafka's merges beyond what test_java_settings.py asks Kafka about: what they make of a file is read like it."""
 
 from __future__ import annotations
 
-from mm2py.config.kafka_merges import producer_config
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from mm2py.config.connectors import Part, read_part
+from mm2py.config.importers.connect import Connector, classify
+from mm2py.config.importers.distributed import parsed
+from mm2py.config.kafka_merges import CONNECTOR_KEYS, connector_config, producer_config, worker_config
+from mm2py.config.keys.row import Key, LineLevel, Place
+from mm2py.config.keys.table import KEYS, find_key
+from mm2py.config.settings import ConfigError, FlowSettings
+from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE
+from mm2py.model.flow import Flow
+from tests.support.config_files import ConfigFile
+
+
+FLOW: Final = Flow("A", "B")
+#: What may stand before a key, by its place. A flow's target.cluster. is left out: it counts for the mirror's writer,
+#: whereas a connector's is about its admin clients alone as soon as the worker names brokers.
+_PREFIXES: Final = {
+    Place.FLOW: ("", "A->B."),
+    Place.FLOW_ONLY: ("A->B.",),
+    Place.WORKER: ("B.", "A."),
+    Place.WORKER_TOP: ("", "B."),
+    Place.CLUSTER: (
+        "", "A.", "B.", "A.consumer.", "B.producer.", "A.admin.", "A.producer.", "A->B.source.cluster.",
+        "A->B.source.consumer.", "A->B.consumer.", "A->B.producer.override.", "A->B.target.producer.", "A->B.producer.",
+    ),
+    Place.CONSUMER: ("A.consumer.", "B.consumer.", "A->B.consumer.", "A->B.source.consumer.", "consumer."),
+    Place.PRODUCER: (
+        "B.producer.", "A.producer.", "A->B.producer.", "A->B.producer.override.", "A->B.target.producer.", "producer.",
+    ),
+}  # fmt: skip
+_VALUES: Final = ("true", "false", "1", "7000", "h:1", "SSL", "PLAIN", "source", "target", "gzip", "latest", "a, b")
+
+
+def _fits(key: Key, text: str) -> bool:
+    try:
+        key.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+#: Keys with valid values.
+_DRAWN: Final = [
+    (key, texts)
+    for key in KEYS
+    if key.acts and key.stem is None and key.place in _PREFIXES
+    if (texts := [text for text in (key.default or "x", *_VALUES) if _fits(key, text)])
+]
+
+
+def _drawn(chance: random.Random) -> dict[str, str]:
+    """Return a file's lines, several of which compete; whether the flow runs is not left to chance."""
+    lines = {"clusters": "A, B", "A.bootstrap.servers": "a:1", "B.bootstrap.servers": "b:1"}
+    for key, texts in chance.choices(_DRAWN, k=chance.randrange(1, 12)):
+        for prefix in chance.choices(_PREFIXES[key.place], k=2):
+            lines[prefix + key.name] = chance.choice(texts)
+    return {**lines, "A->B.enabled": "true", "A->B.emit.heartbeats.enabled": "true"}
+
+
+def _part(originals: Mapping[str, str], kind: str) -> Part:
+    """Return what a connector comes to in a worker of Connect, both with the configs that Kafka makes of a file."""
+    # Kafka hands on what it knows; mm2py's own settings of flows are handed on in the same way.
+    own = {key: text for key, text in originals.items() if key not in CONNECTOR_KEYS and _is_of_flows(key)}
+    connector = classify(parsed(kind, {**own, **connector_config(originals, FLOW, kind)}))
+    assert isinstance(connector, Connector)
+    worker = attrs.evolve(parsed("worker", worker_config(originals, FLOW)), name="worker")
+    return read_part(connector, worker, {"worker": Path("worker")}, [connector], is_distributed=True)
+
+
+def _is_of_flows(key: str) -> bool:
+    row = find_key(LineLevel.TOP, key)
+    return row is not None and row.place is Place.FLOW
+
+
+def test_connectors_are_read_as_the_flow_that_they_are_of(config: ConfigFile) -> None:
+    """A file and what Kafka makes of it, a worker's config and its connectors', come to the same."""
+    different, compared = {}, 0
+    for seed in range(80):
+        originals = _drawn(random.Random(seed))
+        lines = (f"{key} = {text}".replace("\\", "\\\\") for key, text in originals.items())
+        try:
+            flow = config.flow(*lines, base="")
+        except ConfigError:
+            continue  # two lines that do not fit together
+        for kind in (SOURCE, CHECKPOINT, HEARTBEAT):
+            compared += 1
+            found = _part(originals, kind).flow
+            if found is None or found.worker != flow.worker or _alone(found, kind) != _alone(flow, kind):
+                different[seed, kind] = originals
+
+    assert compared > 150
+    assert different == {}
+
+
+def _alone(flow: FlowSettings, kind: str) -> dict[str, object]:
+    """Return what is a connector's own: transforms are the source connector's, and without a flow heartbeats go on."""
+    others = {SOURCE: (), CHECKPOINT: ("transforms",), HEARTBEAT: ("is_enabled",)}
+    fields = attrs.asdict(flow.config_of(kind), recurse=False)
+    return {name: value for name, value in fields.items() if name not in others[kind]}
 
 
 def test_a_worker_s_producer_may_be_told_no_brokers() -> None:

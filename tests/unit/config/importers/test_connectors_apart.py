@@ -92,6 +92,22 @@ def test_what_another_connector_says_is_not_the_source_connector_s(load: Load, f
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("plugin.path = /x", "write it in the worker's file"),
+        ("config.storage.topic = x", "write it in the worker's file"),
+        ("ssl.key.password = x",
+         "for the source, write source.cluster.ssl.key.password; for the target, write it in the worker's file"),
+    ],
+)  # fmt: skip
+def test_what_no_connector_has_belongs_elsewhere(load: Load, line: str, hint: str) -> None:
+    """The hint is about lines of these files, not of an mm2.properties."""
+    (note,) = load(source=f"{line}\n").notes
+
+    assert str(note) == f"s.properties:6: {line.partition(' ')[0]}: has no effect in a connector ({hint})"
+
+
 @pytest.mark.parametrize("line", ["replication.policy.separator = _", "remote.topic.prefix = x-"])
 def test_checkpoints_of_topics_that_are_not_made_are_noted(load: Load, line: str) -> None:
     """Each connector names remote topics by its own settings, as in Connect."""

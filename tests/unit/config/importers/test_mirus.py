@@ -167,6 +167,22 @@ def test_what_means_nothing_here_is_noted_with_what_does(load: Load) -> None:
     assert any(note.startswith("worker.properties:10: mirus.task.auto.restart.enabled: a key of an") for note in notes)
 
 
+@pytest.mark.parametrize(
+    ("line", "note"),
+    [
+        ("plugin.path = /x", "has no effect in a connector (write it in the worker's file)"),
+        ("security.protocol = SSL", (
+         "has no effect in a connector (for the source, write consumer.security.protocol; for the target, write it "
+         "in the worker's file)")),
+        ("log.level = debug",
+         "a setting of the whole process, ignored in a connector as in Connect (write it in the worker's file)"),
+    ],
+)  # fmt: skip
+def test_what_no_connector_has_belongs_elsewhere(load: Load, line: str, note: str) -> None:
+    """The hint is about lines of these files, not of an mm2.properties."""
+    assert f"mirus.properties:6: {line.partition(' ')[0]}: {note}" in map(str, load(CONNECTOR + line).notes)
+
+
 def test_the_quickstart_runs_as_it_is(load: Load) -> None:
     """It mirrors a topic of a cluster to another one beside it."""
     settings = judged(load(QUICKSTART, WORKER.replace("target:", "localhost:"), name="quickstart.json"))
