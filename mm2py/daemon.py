@@ -31,6 +31,7 @@ from mm2py.herder.connect_worker import ConnectWorker, Hooks
 from mm2py.herder.control import Control
 from mm2py.herder.desired_connectors import DesiredConnectors
 from mm2py.herder.fleet import Fleet
+from mm2py.herder.node_context import NodeContext
 from mm2py.herder.overrides import OverrideControl
 from mm2py.herder.pulse import report_shortages, watch_pulse
 from mm2py.herder.runner import FlowRunner
@@ -132,35 +133,34 @@ class MirrorMaker:
         self._loads: dict[Flow, tuple[float, int]] = {}
         self._loads_at = -math.inf
         self._us = this_node(started_ms=clock.wall_ms())
-        if worker is not None:
-            worker.membership.us = self._this_node
 
     def _make_runner(self, settings: FlowSettings) -> FlowRunner:
-        measures = self._measures.setdefault(settings.flow, FlowMeasures(self._clock))
+        flow, stored = settings.flow, self._overrides.stored(settings.flow)
+        node = NodeContext(
+            self._this_node,
+            is_for_one_node=not self._spark.settings.is_on_this_machine,
+            before_takeover=partial(self._before_takeover, settings),
+            on_clusters=partial(self._cluster_ids.learn, flow),
+            elsewhere=partial(self._load_elsewhere, flow),
+            overrides_revision=lambda: self._overrides.stored(flow).revision,
+            read_overrides=partial(self._overrides.catch_up, flow),
+            known=self._known_clusters,
+            pairs=self._pairs,
+        )
+        if self.worker is None:  # the nodes of a worker have one config for all
+            follow = partial(self._changes.follow_owner, flow)
+            node = attrs.evolve(node, settings=partial(self._changes.own, flow), follow_owner=follow)
         runner = FlowRunner(
             settings,
             self._epochs,
             clock=self._clock,
             events=self.events,
             jitter=self._jitter,
-            measures=measures,
-            us=self._this_node,
-            before_takeover=partial(self._before_takeover, settings),
-            on_clusters=partial(self._cluster_ids.learn, settings.flow),
-            known=self._known_clusters,
-            pairs=self._pairs,
+            measures=self._measures.setdefault(flow, FlowMeasures(self._clock)),
+            node=node,
         )
-        stored = self._overrides.stored(settings.flow)
         # What is known already, a former runner of the flow has reported.
         runner.requests.apply(stored.overrides, by=stored.by, at_ms=stored.at_ms, is_news=False)
-        if (sharing := runner.sharing) is not None:
-            sharing.is_for_one_node = not self._spark.settings.is_on_this_machine
-            if self.worker is None:  # the nodes of a worker have one config for all
-                changes, flow = self._changes, settings.flow
-                sharing.agree_on(partial(changes.own, flow), partial(changes.follow_owner, flow))
-            sharing.nodes.own.overrides_revision = lambda: self._overrides.stored(settings.flow).revision
-            sharing.nodes.own.elsewhere = partial(self._load_elsewhere, settings.flow)
-            sharing.nodes.on_overrides = lambda _revision: self._overrides.catch_up(settings.flow)
         return runner
 
     def _this_node(self) -> Node:
@@ -358,7 +358,7 @@ class MirrorMaker:
         """Be in the worker's group until all flows are drained: until then Java's workers must not start."""
         if self.worker is None:
             return []
-        run, report = self.worker.membership.run, self.events.emit
+        run, report = partial(self.worker.membership.run, self._this_node), self.events.emit
         place = supervise("worker/membership", run, clock=self._clock, jitter=self._jitter, report=report)
         return [tasks.create_task(place, name="worker/membership")]
 

@@ -71,12 +71,10 @@ class ControlWriters:
         reach: Reach,
         jitter: Callable[[], float] = lambda: 0.5,
     ) -> None:
-        #: Called when another node has opened the owner's id, once until this node opens it again.
-        self.on_fenced: Callable[[], None] = lambda: None
+        self._on_fenced: Callable[[], None] = lambda: None
         #: Whether the owner's id is opened. Nodes that copy side by side would take it from each other without end.
         self.is_guarding = worker.refuses
-        #: Whether no other node can have this node's share of the flow yet. What brokers cannot fence depends on it.
-        self.is_certain: Callable[[], bool] = lambda: True
+        self._is_certain: Callable[[], bool] = lambda: True
         self._flow = flow
         self._worker = worker
         self._events = events
@@ -84,6 +82,16 @@ class ControlWriters:
         #: What of each kind of ids was reported.
         self._unguarded: dict[str, int] = {}
         self.tasks = TaskWriter(flow, worker, reach, events, answered=self._answered, jitter=jitter)
+
+    def follow(self, *, is_certain: Callable[[], bool], on_fenced: Callable[[], None]) -> None:
+        """Have a membership say what *is_certain*: see there. It is told when another node has opened the owner's id,
+        once until this node opens it again.
+        """
+        self._is_certain, self._on_fenced = is_certain, on_fenced
+
+    def is_certain(self) -> bool:
+        """Whether no other node can have this node's share of the flow yet. What brokers cannot fence depends on it."""
+        return self._is_certain()
 
     async def for_owner(self, target: Cluster) -> FencedWriter:
         """Return a new writer for what only the owner writes, which keeps all former ones from writing."""
@@ -136,7 +144,7 @@ class ControlWriters:
 
     def _fenced(self, transactional_id: str) -> None:
         self._events.emit(FlowFenced(self._flow, transactional_id, _OWNER_THEN))
-        self.on_fenced()
+        self._on_fenced()
 
     def _answered(self, kind: str, transactional_id: str, error: BrokerAnsweredError | None = None) -> None:
         """Note whether an id may be opened; report it once if not."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 
 from mm2py.clock import Clock
@@ -115,3 +115,11 @@ def _named(error: BaseException) -> str:
 def _traceback(errors: tuple[BaseException, ...]) -> str:
     """Return the traceback of a bug; expected errors need none."""
     return "".join("".join(traceback.format_exception(error)) for error in errors if not isinstance(error, Mm2Error))
+
+
+async def cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel *tasks* and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)

@@ -184,8 +184,7 @@ class FlowGroup(ABC, Generic[C]):
         self._hint = ""
         #: The cluster that the last error is about.
         self._error_at = ""
-        #: Called when the group fails permanently.
-        self.on_failure: Callable[[], None] = lambda: None
+        self._on_failure: Callable[[], None] = lambda: None
 
     @property
     def flow(self) -> Flow:
@@ -255,8 +254,11 @@ class FlowGroup(ABC, Generic[C]):
 
     # Lives.
 
-    async def run(self) -> None:
-        """Live until drained; a stopped or failed group waits for an operator."""
+    async def run(self, on_failure: Callable[[], None] = lambda: None) -> None:
+        """Live until drained; a stopped or failed group waits for an operator. *on_failure* is called each time that it
+        fails permanently.
+        """
+        self._on_failure = on_failure
         requests = self.requests
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
@@ -317,7 +319,7 @@ class FlowGroup(ABC, Generic[C]):
         except Mm2Error as error:
             self._enter(FlowState.FAILED, str(error), error.hint, cluster_of(error))
             self._events.emit(self._failure(error))
-            self.on_failure()
+            self._on_failure()
 
     async def _live_once(self) -> None:
         try:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 from mm2py.errors import Mm2Error
+from mm2py.herder.node_context import NodeContext
 from mm2py.model.flow import Flow
 from mm2py.model.herder.node_settings import NodeSettings
 from mm2py.model.herder.share import SharedFlow
@@ -18,14 +19,10 @@ _HINT = "give all nodes of the flow the same file"
 class SettingsAgreement:
     """Compares this node's settings of a flow with those of its owner, and has this node take the owner's."""
 
-    def __init__(self, flow: Flow, events: EventLog) -> None:
+    def __init__(self, flow: Flow, events: EventLog, node: NodeContext) -> None:
         self._flow = flow
         self._events = events
-        #: This node's settings of the flow, by its own file.
-        self.settings: Callable[[], NodeSettings] = NodeSettings
-        #: Called with the owner's values where they are different. Whether they are in use; if not, the flow restarts
-        #: with them. Raises the error if they cannot be used here.
-        self.follow: Callable[[Mapping[str, str | None]], Awaitable[bool]] = _follow_no_one
+        self._node = node
         self._told = NodeSettings()
         #: What the owner has, where it cannot be used here, and why.
         self._refused: tuple[Mapping[str, str | None], Mm2Error] | None = None
@@ -42,13 +39,13 @@ class SettingsAgreement:
 
     def told(self) -> NodeSettings:
         """Return this node's settings, which the group's leader is to know."""
-        self._told = self.settings()
+        self._told = self._node.settings()
         return self._told
 
     @property
     def is_outdated(self) -> bool:
         """Whether the group's leader knows former settings of this node."""
-        return self._told != self.settings()
+        return self._told != self._node.settings()
 
     async def agree(self, shared: SharedFlow, member_id: str) -> bool:
         """
@@ -65,7 +62,7 @@ class SettingsAgreement:
         if self._refused is not None and self._refused[0] == values:
             return True  # without a share
         try:
-            is_in_use = await self.follow(values)
+            is_in_use = await self._node.follow_owner(values)
         except Mm2Error as error:
             self._refused = values, error
             raise
@@ -79,7 +76,3 @@ class SettingsAgreement:
         if keys := shared.conflicts.get(member_id, ()):
             return f"this node has other settings than {shared.owner}: {', '.join(keys)}", _HINT
         return "", ""
-
-
-async def _follow_no_one(_values: Mapping[str, str | None]) -> bool:
-    return True

@@ -115,8 +115,7 @@ class Fleet:
             self.add([settings])
             self._succeed(runner)
             runner = self._runners[settings.flow]
-        runner.on_end = self._news.set
-        await runner.run()
+        await runner.run(self._news.set)
         self._news.set()
 
     async def _prepared(self, runner: FlowRunner) -> FlowSettings | None:

@@ -6,7 +6,7 @@ the flow, they stand by.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from mm2py.config.settings import FlowSettings
@@ -19,6 +19,7 @@ from mm2py.core.herder.sharing import flow_tasks
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.herder.agreement import SettingsAgreement
 from mm2py.herder.group_members import STOP_ONE, with_grant
+from mm2py.herder.node_context import NodeContext
 from mm2py.model.flow import Flow
 from mm2py.model.herder.share import NO_SHARE, Share, SharedFlow, whole_share
 from mm2py.telemetry.events import (
@@ -48,29 +49,30 @@ class FlowShare:
     def __init__(
         self,
         context: HerderContext,
-        before_takeover: Callable[[], Awaitable[None]] | None,
+        node: NodeContext,
         *,
+        on_assignment: Callable[[SharedFlow | None], None],
         join_again: Callable[[], None],
         spare_hint: Callable[[], str],
     ) -> None:
         """
-        Create it. *before_takeover* runs before this node continues a flow, or a part of it, that another node ran
-        until now. *join_again* has the group assign the flow again, and *spare_hint* returns what an operator may do
-        who wants this node to have a share.
+        Create it for a *node*.
+
+        *on_assignment* gets each new assignment, and None once there is none any more. *join_again* has the group
+        assign the flow again, and *spare_hint* returns what an operator may do who wants this node to have a share.
         """
         self._context = context
         self._settings = context.config.worker
         self._writer = context.writers.tasks
         self._clock = context.clock
         self._tasks, _ = flow_tasks(context.config.source_connector)
-        self._before_takeover = before_takeover or _nothing
+        self._before_takeover = node.before_takeover
+        self._on_assignment = on_assignment
         self._join_again = join_again
         self._spare_hint = spare_hint
         self.groups: Sequence[AnyGroup] = ()
         self.heartbeats = HeartbeatTurn()
-        self.agreement = SettingsAgreement(context.flow, context.events)
-        #: Called with each new assignment, and with None once there is none any more.
-        self.on_assignment: Callable[[SharedFlow | None], None] = lambda _: None
+        self.agreement = SettingsAgreement(context.flow, context.events, node)
         #: What we are to have, and what we may still hold of a former share.
         self._share = self.held = NO_SHARE
         self.shared: SharedFlow | None = None
@@ -158,7 +160,7 @@ class FlowShare:
         self._writer.hold(share.tasks or self.held.tasks)
         self._give(share, shared, member_id)
         self.heartbeats.follow(shared, member_id, share)
-        self.on_assignment(shared)
+        self._on_assignment(shared)
         if lost.is_empty and not lost.slots:
             self.held = share
         else:
@@ -226,7 +228,7 @@ class FlowShare:
         self._share = self.held = NO_SHARE
         self.shared = None
         self._writer.lose()
-        self.on_assignment(None)
+        self._on_assignment(None)
 
     def replace_by_namesake(self) -> None:
         """Stand by for a process that has joined the group under our `group.instance.id`."""
@@ -273,10 +275,6 @@ class FlowShare:
         if self._taken_at is None:
             self._give(whole_share(self._tasks))
             self.heartbeats.take()
-
-
-async def _nothing() -> None:
-    return
 
 
 def _newly_shared(flow: Flow, before: SharedFlow | None, shared: SharedFlow, ours: Share) -> FlowShared | None:

@@ -14,7 +14,6 @@ from mm2py.connectors.context import HerderContext
 from mm2py.core.herder.sharing import (
     Work,
     able_members,
-    flow_tasks,
     needs_rebalance,
     share_work,
     tasks_without_holder,
@@ -65,16 +64,19 @@ class NotFencedError(Mm2Error):
 class GroupLeader:
     """This node as the leader of a flow's group, if it is; Kafka chooses one of the members."""
 
-    def __init__(self, context: HerderContext) -> None:
+    def __init__(
+        self, context: HerderContext, work: Callable[[], Work], load_of: Callable[[Candidate], NodeLoad]
+    ) -> None:
+        """Create it. *work* returns what there is to share, and *load_of* what a member has to do, both as far as this
+        node knows.
+        """
         self._flow = str(context.flow)
         self._writers = context.writers
         self._source = context.config.source_connector
         self._worker = context.worker
         self._clock = context.clock
-        #: What there is to share, as far as this node knows.
-        self.work: Callable[[], Work] = lambda: Work(*flow_tasks(context.config.source_connector))
-        #: What a member has to do, as far as this node knows.
-        self.load_of: Callable[[Candidate], NodeLoad] = lambda member: member.load
+        self._work = work
+        self._load_of = load_of
         self._members: dict[str, Candidate] = {}
         #: The generation of the last assignment.
         self._generation = -1
@@ -105,7 +107,7 @@ class GroupLeader:
         members = {it: candidate for it, raw in joined.items() if (candidate := decode_candidate(raw)) is not None}
         members = with_former_shares(members, before)
         able = able_members(members)
-        work = self.work().of_owner(able)
+        work = self._work().of_owner(able)
         rates = {**work.rates, **{slot: rate for it in members.values() for slot, rate in it.load.slots.items()}}
         # What moves is measured by no node.
         held = frozenset().union(*(it.held.slots for it in members.values()))
@@ -167,7 +169,7 @@ class GroupLeader:
         if not is_leader or now - self._balanced_at < _BALANCE_EVERY_S:
             return False
         self._balanced_at, self._round = now, self._round + 1
-        members = {it: attrs.evolve(who, load=self.load_of(who)) for it, who in self._members.items()}
-        work = self.work().of_owner(able_members(members))
+        members = {it: attrs.evolve(who, load=self._load_of(who)) for it, who in self._members.items()}
+        work = self._work().of_owner(able_members(members))
         self._is_due = needs_rebalance(self._flow, members, attrs.evolve(work, round=self._round))
         return self._is_due

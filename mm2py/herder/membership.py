@@ -9,7 +9,7 @@ session at most, only waste work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import attrs
@@ -24,14 +24,14 @@ from mm2py.core.herder.membership import (
     UnknownAssignmentError,
     has_ended,
 )
-from mm2py.core.herder.sharing import flow_tasks
+from mm2py.core.herder.sharing import Work, flow_tasks
 from mm2py.errors import BrokerAnsweredError
 from mm2py.herder.certainty import Certainty
 from mm2py.herder.flow_share import FlowShare
 from mm2py.herder.group_members import beat_interval_s, is_hopeless, who_else
 from mm2py.herder.leader import GroupLeader
+from mm2py.herder.node_context import NodeContext
 from mm2py.herder.this_node import is_alive
-from mm2py.model.herder.node import Node
 from mm2py.model.herder.share import (
     Candidate,
     NodeLoad,
@@ -65,15 +65,21 @@ class FlowMembership:
     def __init__(
         self,
         context: HerderContext,
-        us: Callable[[], Node],
-        before_takeover: Callable[[], Awaitable[None]] | None = None,
+        node: NodeContext,
+        *,
+        work: Callable[[], Work],
+        load: Callable[[], NodeLoad],
+        load_of: Callable[[Candidate], NodeLoad],
+        on_assignment: Callable[[SharedFlow | None], None],
+        on_rebalanced: Callable[[float], None],
     ) -> None:
         """
-        Create one for a flow; *us* returns this node as others see it.
+        Create one for a flow of a *node*.
 
-        *before_takeover* runs before this node continues a flow, or a part of it, that another node ran until now.
+        *work* returns what there is to share, *load* what this node has to do, and *load_of* what another member has.
+        *on_assignment*: see `FlowShare`; *on_rebalanced* gets how long it took until this node had an assignment.
         """
-        self._context, self._us = context, us
+        self._context, self._us = context, node.us
         self._settings = context.config.worker
         self._writer = context.writers.tasks
         self._group = context.config.group_id
@@ -82,11 +88,16 @@ class FlowMembership:
         self._certainty = Certainty(context, self._interval_s)
         self._tasks, self._record_tasks = flow_tasks(context.config.source_connector)
         #: What this node has of the flow.
-        self.share = FlowShare(context, before_takeover, join_again=self._join_again, spare_hint=self._spare_hint)
+        self.share = FlowShare(
+            context,
+            node,
+            on_assignment=on_assignment,
+            join_again=self._join_again,
+            spare_hint=self._spare_hint,
+        )
         #: What this node does where it leads the group.
-        self.leader = GroupLeader(context)
-        #: What this node has to do.
-        self.load: Callable[[], NodeLoad] = NodeLoad
+        self.leader = GroupLeader(context, work, load_of)
+        self._load = load
         self._is_drained = self._is_ending = False
         #: The source group has failed permanently here, and other nodes have what this one had.
         self._is_left_to_others = False
@@ -101,8 +112,7 @@ class FlowMembership:
         self._hands_over = self._comes_back = self._came_back = False
         #: Another process has joined under our `group.instance.id`.
         self._is_fenced = False
-        #: Called with how long it took until this node had an assignment.
-        self.on_rebalanced: Callable[[float], None] = lambda _took_s: None
+        self._on_rebalanced = on_rebalanced
         self._is_joining = False
         #: The group is to be joined again.
         self._must_join = False
@@ -142,7 +152,7 @@ class FlowMembership:
         if self._settings.refuses:
             if self._context.config.is_enabled:  # without copy tasks nothing is written as one of them
                 self._writer.guard(self._has_news.set)
-            self._context.writers.is_certain = lambda: self._certainty.is_certain
+            self._context.writers.follow(is_certain=lambda: self._certainty.is_certain, on_fenced=self.share.doubt)
             self.share.hold_back()
 
     def _join_again(self) -> None:
@@ -277,7 +287,7 @@ class FlowMembership:
         finally:
             self._is_joining = False
         if is_in:
-            self.on_rebalanced(self._clock.monotonic() - begun)
+            self._on_rebalanced(self._clock.monotonic() - begun)
         return is_in
 
     async def _take_part(self, place: Membership) -> bool:
@@ -286,7 +296,7 @@ class FlowMembership:
         before, agreement = self.share.shared, self.share.agreement
         takes_part = not self._is_drained and not self._is_unfit and agreement.takes_part
         known = before.generation if before is not None else -1
-        ours = self._us(), self.share.held, self.load(), agreement.told(), not takes_part, self._is_ending
+        ours = self._us(), self.share.held, self._load(), agreement.told(), not takes_part, self._is_ending
         candidate = Candidate(*ours, known, self.is_ready, tasks=(self._tasks, self._record_tasks))
         known_as = place.member_id if place.is_in else ""
         with self._certainty.joining():

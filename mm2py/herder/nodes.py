@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
 from mm2py.connectors.context import HerderContext
 from mm2py.connectors.source.group import SourceLife
 from mm2py.connectors.supervise import until_set
+from mm2py.connectors.topics.remote_topics import Topics
 from mm2py.core.herder.nodes import IDLE_INTERVAL_S, INTERVAL_S, Heard, KnownNodes, owner_of, slot_loads
 from mm2py.errors import Mm2Error
+from mm2py.herder.node_context import NodeContext
 from mm2py.herder.own_status import OwnStatus
 from mm2py.herder.status_log import StatusLog
 from mm2py.model.herder.all_nodes import node_view
-from mm2py.model.herder.node import Node
 from mm2py.model.herder.node_status import NodeStatus, decode_status, encode_status, node_id_of
 from mm2py.model.herder.share import SharedFlow
 from mm2py.model.state import FlowState, FlowView, NodeView
@@ -39,26 +39,24 @@ _LEAST_PAUSE_S: Final = 1.0
 _REPEAT_S: Final = 60.0
 
 
-async def _nothing(_revision: int) -> None:
-    return
+#: Gets the topic of statuses, where it ended when it was opened, and what was read of it.
+Listener: TypeAlias = Callable[[str, int, Sequence[LogRecord]], None]
 
 
 class FlowNodes:
     """Writes this node's status of one flow, and follows those of the others."""
 
-    def __init__(self, context: HerderContext, us: Callable[[], Node], view: Callable[[], FlowView]) -> None:
-        """Create it for the node *us*; *view* returns what this node itself runs of the flow."""
+    def __init__(self, context: HerderContext, node: NodeContext, view: Callable[[], FlowView]) -> None:
+        """Create it for a *node*; *view* returns what this node itself runs of the flow."""
         self._context = context
+        self._node = node
         self._flow = context.flow
         self._clock = context.clock
-        self.known = KnownNodes(us)
-        self.own = OwnStatus(us, view, self.known, context.clock)
-        #: Called when the owner mirrors other topics or partitions than this node, or, at the owner, another node does.
-        self.on_other_topics: Callable[[str], None] = lambda _mark: None
-        #: Awaited when another node knows later overrides.
-        self.on_overrides: Callable[[int], Awaitable[None]] = _nothing
-        #: Called with the topic, where it ended when it was opened, and what was read of it.
-        self.on_records: Callable[[str, int, Sequence[LogRecord]], None] = lambda _topic, _opened_at, _records: None
+        self.known = KnownNodes(node.us)
+        self.own = OwnStatus(node, view, self.known, context.clock)
+        self._listeners: list[Listener] = []
+        #: The topics of the source group's life, once there is one.
+        self._topics: Topics | None = None
         self._news = asyncio.Event()
         self._hands_over = False
         #: This node's own status, as it was last written or needed.
@@ -84,11 +82,14 @@ class FlowNodes:
 
     def follow(self, life: SourceLife) -> None:
         """Report the topics that a *life* of the source group knows; it refreshes them when other nodes know others."""
-        topics = life.topics
-        self.own.mirrored = lambda: topics.latest.places
-        self.on_other_topics = lambda _mark: topics.want_refresh()
+        topics = self._topics = life.topics
+        self.own.follow(lambda: topics.latest.places)
         topics.watch(self._note_topics)
         self.wake()
+
+    def listen(self, listener: Listener) -> None:
+        """Have *listener* called with what is read of the topic of statuses."""
+        self._listeners.append(listener)
 
     def _note_topics(self, _remote_of: Mapping[str, str]) -> None:
         """Report other topics at once: the other nodes wait for what the owner has created."""
@@ -205,7 +206,8 @@ class FlowNodes:
         asked_at = self._clock.monotonic()
         records = await log.read()
         self._take(log.topic, records, asked_at, is_late=is_late)
-        self.on_records(log.topic, log.opened_at, records)
+        for listener in self._listeners:
+            listener(log.topic, log.opened_at, records)
         gone = sorted(self.known.obsolete(self._clock.monotonic()))
         await log.remove(gone)
         self.known.forget(gone)
@@ -255,14 +257,14 @@ class FlowNodes:
         """Follow the topics of other nodes, and overrides that were changed at one of them."""
         now, is_owner = self._clock.monotonic(), self.known.own_share.is_owner
         mark = self._found_by_others() if is_owner else self._owner_mark(now)
-        if mark:
-            self.on_other_topics(mark)
+        if mark and self._topics is not None:
+            self._topics.want_refresh()
         latest = max((it.overrides_revision for it in self.known.others.values()), default=0)
-        if latest <= self.own.overrides_revision():
+        if latest <= self._node.overrides_revision():
             self._context.reach.answered((), _OVERRIDES)  # what a node was kept from reading, it has read since
         elif self._is_due(self._asked_overrides, latest, now):
             self._asked_overrides = (latest, now)
-            await self._once(_OVERRIDES, partial(self.on_overrides, latest))
+            await self._once(_OVERRIDES, self._node.read_overrides)
 
     def _owner_mark(self, now: float) -> str:
         """Return the mark of the owner's topics if this node is to look for them; empty otherwise."""

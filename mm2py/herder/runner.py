@@ -5,7 +5,7 @@ group first, because checkpoints depend on what it copied last; the checkpoint g
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Callable, Hashable
 from functools import partial
 
 import attrs
@@ -15,14 +15,13 @@ from mm2py.config.settings import FlowSettings
 from mm2py.connectors.checkpoint.group import CheckpointGroup
 from mm2py.connectors.context import CheckpointContext, HerderContext, SourceContext, flow_context
 from mm2py.connectors.heartbeat import HeartbeatGroup
-from mm2py.connectors.known_clusters import KnownClusters
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.offset_sync_store import OfConnector, OffsetSyncStore
 from mm2py.connectors.offsets.offset_syncs import OffsetSyncs
 from mm2py.connectors.offsets.reverse import ReversePair
 from mm2py.connectors.offsets.stored_translations import StoredRuns, StoredSyncs
 from mm2py.connectors.offsets.translations import Translations
-from mm2py.connectors.pair import PairedSource, Pairs
+from mm2py.connectors.pair import PairedSource
 from mm2py.connectors.plugins import remote_names_of
 from mm2py.connectors.reach import Reach
 from mm2py.connectors.source.broken_history import BrokenHistory
@@ -35,12 +34,11 @@ from mm2py.connectors.topics.configs import ConfigSync
 from mm2py.core.herder.reload import restarting_alone
 from mm2py.core.source.stalls import Stall
 from mm2py.errors import Mm2Error, Verdict
+from mm2py.herder.node_context import NodeContext
 from mm2py.herder.requests import FlowRequests
 from mm2py.herder.sharing import FlowSharing
-from mm2py.herder.this_node import this_node
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.health import shown_state
-from mm2py.model.herder.node import Node
 from mm2py.model.herder.overrides import Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView, NodeView
 from mm2py.pipeline.epoch_jobs import EpochRunner
@@ -71,25 +69,15 @@ class FlowRunner:
         events: EventLog,
         jitter: Callable[[], float],
         measures: FlowMeasures | None = None,
-        us: Callable[[], Node] = this_node,
-        before_takeover: Callable[[], Awaitable[None]] | None = None,
-        on_clusters: Callable[[str | None, str | None], None] = lambda _source, _target: None,
-        known: KnownClusters | None = None,
-        pairs: Pairs | None = None,
+        node: NodeContext | None = None,
     ) -> None:
-        """
-        Create a runner; *us* returns this node as seen by others that would run the same flow.
-
-        *before_takeover*: see `FlowSharing`; *on_clusters*: see `FlowContext`. *known* is what all flows of the node
-        know of their clusters, and *pairs* which source connectors there are.
-        """
+        """Create a runner on a *node*."""
+        node = node or NodeContext()
         self.settings = settings
-        #: Called when the flow is over: see `is_over`.
-        self.on_end: Callable[[], None] = lambda: None
         self._has_ended = False
         ends = {end.alias: end for end in (settings.source, settings.target)}
         #: Which of its clusters answers.
-        shared = (known or KnownClusters()).known_to(ends.values())
+        shared = node.known.known_to(ends.values())
         self.reach = Reach(settings.flow, clock, events, jitter, lambda alias: principal_of(ends[alias]), known=shared)
         #: Set once the flow is asked to end.
         self.draining = asyncio.Event()
@@ -98,14 +86,14 @@ class FlowRunner:
         self._held: tuple[FlowState, str, str] | None = None
         config = settings.source_connector
         #: What its connectors know of those of its pair, and of the pair in the other direction.
-        self.pairs = pairs or Pairs()
+        self.pairs = node.pairs
         context = flow_context(
             settings,
             self.reach,
             clock=clock,
             events=events,
             jitter=jitter,
-            on_clusters=on_clusters,
+            on_clusters=node.on_clusters,
             pairs=self.pairs,
         )
         #: The source group fills them, the checkpoint group reads them.
@@ -119,12 +107,12 @@ class FlowRunner:
         self._heartbeats = HeartbeatGroup(context.of(beats)) if beats.is_emitted else None
         #: How the nodes that run the flow share it; None if it only emits heartbeats.
         self.sharing = (
-            FlowSharing(context, self._source, epochs, us, self._own_view, before_takeover=before_takeover)
+            FlowSharing(
+                context, self._source, epochs, node, self._own_view, on_rebalanced=self._measures.rebalances.done
+            )
             if settings.reads_source
             else None
         )
-        if self.sharing is not None:
-            self.sharing.membership.on_rebalanced = self._measures.rebalances.done
         nodes = self.sharing.nodes if self.sharing is not None else None
         #: What operators ask of it.
         self.requests = FlowRequests(context, self._source, self._groups, nodes)
@@ -139,9 +127,15 @@ class FlowRunner:
             lambda of, life: StallWatch(of, stalls, life),
         )
         watches = (lambda of, life: IdleSourceWatch(of, self._measures, life),)
-        group = SourceGroup(context, epochs, self._translations, sides, self._measures, watches=watches)
-        group.judged = lambda: shown_state(self._own_view())
-        return group
+        return SourceGroup(
+            context,
+            epochs,
+            self._translations,
+            sides,
+            self._measures,
+            watches=watches,
+            judged=lambda: shown_state(self._own_view()),
+        )
 
     def _make_checkpoints(self, context: HerderContext) -> CheckpointGroup:
         return CheckpointGroup(
@@ -240,14 +234,13 @@ class FlowRunner:
         """Whether there is nothing to drain: every group has ended, or failed permanently."""
         return self._has_ended or all(group.has_failed for group in self._groups)
 
-    async def run(self) -> None:
-        """Run the flow until each of its groups is drained."""
-        self._lead.on_failure = self.on_end
+    async def run(self, on_end: Callable[[], None] = lambda: None) -> None:
+        """Run the flow until each of its groups is drained. *on_end* is called when it is over: see `is_over`."""
         async with asyncio.TaskGroup() as tasks:
             groups = [group for group in self._groups if group is not self._heartbeats]
             place = self.sharing.begin(groups, self._heartbeats, tasks) if self.sharing is not None else []
             running = {
-                group: tasks.create_task(self._run_group(group), name=f"{self.flow}/{group.name}/group")
+                group: tasks.create_task(self._run_group(group, on_end), name=f"{self.flow}/{group.name}/group")
                 for group in self._groups
             }
             drain = tasks.create_task(self._drain_in_order(running), name=f"{self.flow}/drain")
@@ -256,11 +249,13 @@ class FlowRunner:
                 task.cancel()
         self.reach.close()
 
-    async def _run_group(self, group: AnyGroup) -> None:
-        await group.run()
-        if group is self._lead:
-            self._has_ended = True
-            self.on_end()
+    async def _run_group(self, group: AnyGroup, on_end: Callable[[], None]) -> None:
+        if group is not self._lead:
+            await group.run()
+            return
+        await group.run(on_end)
+        self._has_ended = True
+        on_end()
 
     async def _drain_in_order(self, running: dict[AnyGroup, asyncio.Task[None]]) -> None:
         await self.draining.wait()

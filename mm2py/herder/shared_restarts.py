@@ -53,7 +53,7 @@ class SharedRestarts:
         #: Where the log ended when it was opened last, and up to where it has been read.
         self._opened_at = -1
         self._read_to: int | None = None
-        nodes.on_records = self._obey
+        nodes.listen(self._obey)
 
     async def ask(self, restart: Restart) -> None:
         """

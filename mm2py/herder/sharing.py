@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -15,9 +15,8 @@ from mm2py.core.herder.sharing import Work, flow_tasks
 from mm2py.errors import Mm2Error
 from mm2py.herder.elsewhere import PartsElsewhere
 from mm2py.herder.membership import FlowMembership
+from mm2py.herder.node_context import NodeContext
 from mm2py.herder.nodes import FlowNodes
-from mm2py.model.herder.node import Node
-from mm2py.model.herder.node_settings import NodeSettings
 from mm2py.model.herder.share import Candidate, NodeLoad
 from mm2py.model.state import FlowView
 from mm2py.pipeline.epoch_jobs import EpochRunner
@@ -31,39 +30,39 @@ _PARTED_LOOK_S = 0.05
 class FlowSharing:
     """What a flow does because other nodes may run it, too."""
 
-    #: Whether one node runs all of the flow, as the driver of a Spark cluster, and the others stand by.
-    is_for_one_node = False
-
     def __init__(
         self,
         context: HerderContext,
         source: SourceGroup | None,
         epochs: EpochRunner,
-        us: Callable[[], Node],
+        node: NodeContext,
         view: Callable[[], FlowView],
         *,
-        before_takeover: Callable[[], Awaitable[None]] | None,
+        on_rebalanced: Callable[[float], None],
     ) -> None:
-        """Create it for the node *us*; *view* returns what it runs itself. *before_takeover* runs, with retries, before
-        the flow continues where another node left it.
-        """
+        """Create it for a *node*; *view* returns what it runs itself. *on_rebalanced*: see `FlowMembership`."""
         self.flow = context.flow
         self._settings = context.config
         self._clock = context.clock
         self._epochs = epochs
         # In a flow's group a node is known by its `group.instance.id`, too.
-        self._us: Callable[[], Node] = lambda: attrs.evolve(us(), instance=context.config.worker.instance)
+        us, instance = node.us, context.config.worker.instance
+        self._node = node = attrs.evolve(node, us=lambda: attrs.evolve(us(), instance=instance))
         #: What this node and the others that run the flow know of each other.
-        self.nodes = FlowNodes(context, self._us, view)
-        self.membership = membership = FlowMembership(context, self._us, before_takeover)
+        self.nodes = FlowNodes(context, node, view)
+        self.membership = FlowMembership(
+            context,
+            node,
+            work=self._work,
+            load=self.nodes.own.load,
+            load_of=self._load_of,
+            on_assignment=self.nodes.know,
+            on_rebalanced=on_rebalanced,
+        )
         #: What other nodes copy; None where the flow has no source connector, and so needs no Spark.
         self.parts = None if source is None else PartsElsewhere(context, self.nodes.known, source)
         if source is not None:
-            source.on_life = self._follow
-        context.writers.on_fenced = membership.share.doubt
-        membership.share.on_assignment = self.nodes.know
-        membership.load = self.nodes.own.load
-        membership.leader.work, membership.leader.load_of = self._work, self._load_of
+            source.watch(self._follow)
 
     def _follow(self, life: SourceLife) -> None:
         self.nodes.follow(life)
@@ -73,23 +72,16 @@ class FlowSharing:
     def _work(self) -> Work:
         """Return what there is to share between the flow's nodes, as far as this one knows."""
         tasks, nodes = flow_tasks(self._settings.source_connector), self.nodes
-        return Work(*tasks, nodes.own.slots(), nodes.loads(), is_for_one_node=self.is_for_one_node)
+        return Work(*tasks, nodes.own.slots(), nodes.loads(), is_for_one_node=self._node.is_for_one_node)
 
     def _load_of(self, member: Candidate) -> NodeLoad:
         """Return what another node does, by its last report; this one's own as it is now."""
         status = self.nodes.known.others.get(member.node.id)
         if status is not None:
             return status.load
-        return self.nodes.own.load() if member.node.id == self._us().id else member.load
+        return self.nodes.own.load() if member.node.id == self._node.us().id else member.load
 
     # From one runner of the flow to the next on this node.
-
-    def agree_on(
-        self, settings: Callable[[], NodeSettings], follow: Callable[[Mapping[str, str | None]], Awaitable[bool]]
-    ) -> None:
-        """Have the flow's nodes compare their *settings*, and *follow* those of its owner: see `SettingsAgreement`."""
-        agreement = self.membership.share.agreement
-        agreement.settings, agreement.follow = settings, follow
 
     def hand_over(self, after: FlowSettings) -> None:
         """Keep the flow's membership for this node's next runner, which has other settings; see `succeed`."""
@@ -113,7 +105,7 @@ class FlowSharing:
         """
         self.membership.begin(groups, heartbeats)
         begun = [tasks.create_task(self.membership.run(), name=f"{self.flow}/membership")]
-        if self.parts is not None and not self.is_for_one_node:
+        if self.parts is not None and not self._node.is_for_one_node:
             self.membership.is_ready = False
             begun.append(tasks.create_task(self._await_spark(), name=f"{self.flow}/spark"))
         begun.append(tasks.create_task(self.nodes.run(), name=f"{self.flow}/nodes"))

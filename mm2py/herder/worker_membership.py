@@ -57,8 +57,7 @@ class WorkerMembership:
         self.endpoint = endpoint
         self._settings = settings
         self._clock, self._events = clock, events
-        #: Returns this node as others see it.
-        self.us: Callable[[], Node] = this_node
+        self._us: Callable[[], Node] = this_node
         self._is_open = not settings.refuses
         #: Whose the group is instead, since when, and what keeps us from finding that out.
         self._taken: Occupied | None = None
@@ -85,8 +84,9 @@ class WorkerMembership:
         await self._closed.wait()
         self._closed.clear()
 
-    async def run(self) -> None:
-        """Keep the place until cancelled; then leave the group."""
+    async def run(self, us: Callable[[], Node] = this_node) -> None:
+        """Keep the place until cancelled; then leave the group. *us* returns this node as others see it."""
+        self._us = us
         if not self._settings.refuses:
             return
         cluster, place = self._opened()
@@ -118,7 +118,7 @@ class WorkerMembership:
     async def _tend(self, place: Membership) -> None:
         """Keep the place, or take it unless it is Java's."""
         beat = await place.beat() if place.is_in else Heartbeat.LOST
-        if beat is Heartbeat.LOST and (taken := await who_else(place, self.us(), shares=True)) is not None:
+        if beat is Heartbeat.LOST and (taken := await who_else(place, self._us(), shares=True)) is not None:
             self._close(taken)
         elif beat is Heartbeat.OK or await self._join(place):
             self._open()
@@ -126,7 +126,7 @@ class WorkerMembership:
     async def _join(self, place: Membership) -> bool:
         """Join; False if that did not come to an end, or Java's workers came first."""
         try:
-            return await place.join(encode_candidate(Candidate(self.us())), _assign_nothing) is not None
+            return await place.join(encode_candidate(Candidate(self._us())), _assign_nothing) is not None
         except BrokerAnsweredError as error:
             if error.code != ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
                 raise

@@ -215,12 +215,12 @@ async def test_no_offsets_of_groups_are_committed_while_another_node_may_own_the
     async with running_checkpoints(stage.settings(), Shift({prefix: 0})) as running:
         await stage.synced(40)
         writers = running.group._context.writers
-        writers.is_certain = lambda: False
+        writers.follow(is_certain=lambda: False, on_fenced=lambda: None)
         await stage.commit(60)
         await stage.emitted((40, 40), (60, 60))
         await asyncio.sleep(3)
         meanwhile = await committed(stage.target, stage.group)
-        writers.is_certain = lambda: True
+        writers.follow(is_certain=lambda: True, on_fenced=lambda: None)
         await stage.synced(60)
         await running.drain()
 

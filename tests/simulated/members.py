@@ -16,7 +16,7 @@ import attrs
 
 from mm2py.config.worker import WorkerConfig
 from mm2py.connectors.task_group import AnyGroup
-from mm2py.herder.membership import FlowMembership
+from mm2py.herder.node_context import NodeContext
 from mm2py.herder.runner import FlowRunner
 from mm2py.herder.worker_membership import WorkerMembership
 from mm2py.model.flow import Flow
@@ -28,6 +28,7 @@ from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.groups.membership import Membership
 from tests.simulated.loop import HOST, Host
 from tests.support.flow_rig import SETTINGS, changed, flow_context
+from tests.support.memberships import alone
 
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class FlowMember(Member):
         async def take_over() -> None:
             await asyncio.sleep(model.draw.uniform(0.0, 1.0))
 
-        self.its = FlowMembership(context, self.node, take_over)
+        self.its = alone(context, NodeContext(self.node, before_takeover=take_over))
         self.its.begin([cast("AnyGroup", self.works)])
         await self.its.run()
 
@@ -211,10 +212,9 @@ class WorkerMember(Member):
         self.runs_flows = False
         settings = WorkerConfig(GROUP)
         self.its = WorkerMembership(model.target, settings, clock=model.clock, events=events)
-        self.its.us = self.node
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._run_flows(), name="flows")
-            await self.its.run()
+            await self.its.run(self.node)
 
     async def _run_flows(self) -> None:
         while True:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
 
 import attrs
 import pytest
 
+from mm2py.connectors.source.group import SourceLife
 from mm2py.core.herder.overrides import SOURCE
 from mm2py.herder import nodes
+from mm2py.herder.node_context import NodeContext
 from mm2py.herder.nodes import FlowNodes
 from mm2py.model.flow import TopicPartition
 from mm2py.model.herder.node import Node
@@ -59,7 +63,27 @@ class Running:
     its: FlowNodes
     events: EventLog
     task: asyncio.Task[None]
-    asked: list[object]
+    #: What it was asked to do: to look for topics, and to read overrides.
+    asked: list[str]
+    mirrored: tuple[TopicPartition, ...] = ()
+    revision: int = 0
+    #: Why overrides cannot be read.
+    failure: Exception | None = None
+
+    @property
+    def latest(self) -> Any:
+        return SimpleNamespace(places=self.mirrored)
+
+    def want_refresh(self) -> None:
+        self.asked.append("topics")
+
+    def watch(self, _watcher: object) -> None:
+        return
+
+    async def read_overrides(self) -> None:
+        self.asked.append("overrides")
+        if self.failure is not None:
+            raise self.failure
 
     async def stop(self) -> None:
         self.task.cancel()
@@ -77,19 +101,23 @@ async def running(*places: Node) -> AsyncIterator[list[Running]]:
     """Run nodes of one flow, in one process."""
     clock = LoopClock()
     async with asyncio.TaskGroup() as tasks:
-        found = []
-        for node in places:
-            events, asked = EventLog(clock), list[object]()
-            its = FlowNodes(flow_context(clock, events, ONE_BROKER), lambda node=node: node, flow_view)  # type: ignore[misc]
-
-            async def catch_up(revision: int, asked: list[object] = asked) -> None:
-                asked.append(revision)
-
-            its.on_other_topics, its.on_overrides = asked.append, catch_up
-            found.append(Running(node, its, events, tasks.create_task(its.run()), asked))
+        found = [_running(node, clock, tasks) for node in places]
         yield found
         for one in found:
             one.task.cancel()
+
+
+def _running(node: Node, clock: LoopClock, tasks: asyncio.TaskGroup) -> Running:
+    events = EventLog(clock)
+
+    async def read_overrides() -> None:
+        await running.read_overrides()
+
+    own = NodeContext(lambda: node, overrides_revision=lambda: running.revision, read_overrides=read_overrides)
+    its = FlowNodes(flow_context(clock, events, ONE_BROKER), own, flow_view)
+    running = Running(node, its, events, tasks.create_task(its.run()), [])
+    its.follow(cast("SourceLife", SimpleNamespace(topics=running)))
+    return running
 
 
 def shared(*places: Node, owner: Node = ONE, generation: int = 3) -> SharedFlow:

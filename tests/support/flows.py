@@ -16,8 +16,8 @@ import attrs
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings, load_settings
 from mm2py.connectors.pair import PairedSource
+from mm2py.herder.node_context import NodeContext
 from mm2py.herder.runner import FlowRunner
-from mm2py.herder.this_node import this_node
 from mm2py.model.epoch import EpochOutcome, EpochPlan
 from mm2py.model.flow import Flow
 from mm2py.model.herder.node import Node
@@ -142,8 +142,8 @@ async def running_flow(
     clock, epochs = SystemClock(), InProcessEpochs(work_dir, is_started)
     events = spark.events if spark is not None else EventLog(clock)
     copying = spark.runner if spark is not None else epochs
-    node = (lambda: us) if us is not None else this_node
-    runner = FlowRunner(settings, copying, clock=clock, events=events, jitter=lambda: 0.5, us=node)
+    node = NodeContext() if us is None else NodeContext(lambda: us)
+    runner = FlowRunner(settings, copying, clock=clock, events=events, jitter=lambda: 0.5, node=node)
     runner.requests.apply(overrides)
     runner.pairs.know([PairedSource(other.source_connector) for other in (other_way,) if other is not None])
     try:

@@ -10,13 +10,18 @@ from typing import Any, cast
 import attrs
 import pytest
 
+from mm2py.connectors.context import HerderContext
 from mm2py.connectors.task_group import FlowGroup
+from mm2py.core.herder.sharing import Work, flow_tasks
 from mm2py.herder import membership
+from mm2py.herder.leader import GroupLeader
 from mm2py.herder.membership import FlowMembership
+from mm2py.herder.node_context import NodeContext
 from mm2py.model.group import GroupMember, GroupMembers
 from mm2py.model.herder.node import Node
 from mm2py.model.herder.share import (
     Candidate,
+    NodeLoad,
     Share,
     decode_candidate,
     whole_share,
@@ -34,6 +39,26 @@ JAVA = GroupMembers("Stable", "connect", "sessioned", (GroupMember("m", "/10.0.0
 NOBODY = GroupMembers()
 THERE = Node("elsewhere", 7, "another machine", "1")
 TASKS = 2
+
+
+def leads(context: HerderContext, work: Work | None = None) -> GroupLeader:
+    """Return a leader of a flow's group that knows of *work*, by default of no partition."""
+    known = work or Work(*flow_tasks(context.config.source_connector))
+    return GroupLeader(context, lambda: known, lambda member: member.load)
+
+
+def alone(context: HerderContext, node: NodeContext) -> FlowMembership:
+    """Return the membership of a *node* that knows of no load, and of no other node."""
+    work = Work(*flow_tasks(context.config.source_connector))
+    return FlowMembership(
+        context,
+        node,
+        work=lambda: work,
+        load=NodeLoad,
+        load_of=lambda member: member.load,
+        on_assignment=lambda _shared: None,
+        on_rebalanced=lambda _took_s: None,
+    )
 
 
 @attrs.define
@@ -178,7 +203,8 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> Run:
             if place.refusal is not None:
                 raise place.refusal
 
-        its = FlowMembership(context, lambda: attrs.evolve(US, instance=settings.worker.instance), take_over)
+        us = attrs.evolve(US, instance=settings.worker.instance)
+        its = alone(context, NodeContext(lambda: us, before_takeover=take_over))
         place.its = its
         working.heartbeats = Group()
         its.begin([cast("FlowGroup", working)], cast("FlowGroup", working.heartbeats))

@@ -24,7 +24,7 @@ from mm2py.connectors.source.position_writer import PositionWriter
 from mm2py.connectors.source.positions import Positions
 from mm2py.connectors.source.sharing import ShareKeeper
 from mm2py.connectors.source.transactions import end_open_transactions
-from mm2py.connectors.supervise import supervise
+from mm2py.connectors.supervise import cancel, supervise
 from mm2py.connectors.task_group import FlowGroup
 from mm2py.connectors.topics.ownership import SyncedMemory
 from mm2py.connectors.topics.remote_topics import Topics
@@ -90,10 +90,11 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         measures: FlowMeasures | None = None,
         *,
         watches: Sequence[MakeLoop] = (),
+        judged: Callable[[], FlowState] | None = None,
     ) -> None:
         """Create a group; *sides* create its background loops, again for each life and before its first epoch.
         *watches* do so too, but only read, and continue while the group is paused. *measures* counts copied records
-        across lives.
+        across lives. *judged* returns the flow's state as it is shown, if that is not the group's own.
         """
         super().__init__(context)
         self._epochs = epochs
@@ -109,16 +110,18 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         self._is_sure_of_clusters = False
         #: Whether an epoch was lost, or not back in time, when its last life ended.
         self.has_lost = False
-        #: Called with each of its lives, before anything is copied.
-        self.on_life: Callable[[SourceLife], None] = lambda _life: None
-        #: Returns the flow's state as it is shown.
-        self.judged: Callable[[], FlowState] = lambda: self.state
+        self._watchers: list[Callable[[SourceLife], None]] = []
+        self._judged: Callable[[], FlowState] = judged or (lambda: self.state)
         #: The share that has been applied in full: nothing beyond it is held.
         self._applied = NO_SHARE
         #: Whether the translations are those of a former life: other nodes may have written since.
         self._is_outdated = False
 
     # What may be asked of it.
+
+    def watch(self, watcher: Callable[[SourceLife], None]) -> None:
+        """Have *watcher* called with each of its lives, before anything is copied."""
+        self._watchers.append(watcher)
 
     @property
     def follows_all(self) -> bool:
@@ -217,7 +220,8 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
             )
             self._is_outdated = False
             self._topics = life.topics
-            self.on_life(life)
+            for watcher in self._watchers:
+                watcher(life)
             await life.writer.fence()
             self._started(tasks)
             await self._work(life, is_settled=adopted.is_settled)
@@ -312,7 +316,7 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
                 )
                 if self.requests.is_quiet:
                     break
-                await _cancel(others)
+                await cancel(others)
                 if self._has_new_share(life):
                     if not self.requests.share.is_owner:
                         self._reach.forget_refusals()
@@ -351,7 +355,7 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
             goes_on = self.requests.until(lambda: self.requests.is_leaving or not self.requests.is_still)
             others = waits.create_task(goes_on, name=f"{self.task}/requests")
             await asyncio.wait({quiet, others}, return_when=asyncio.FIRST_COMPLETED)
-            await _cancel([quiet, others])
+            await cancel([quiet, others])
 
     def _has_new_share(self, life: SourceLife) -> bool:
         return self.requests.share != life.tasks.holders.share
@@ -437,7 +441,7 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         while True:
             await self._clock.sleep(_SUMMARY_EVERY_S)
             await self.prepare_views()
-            state = self.judged()
+            state = self._judged()
             view = self.show(FlowView(self.flow, FlowState.RUNNING), has_partitions=False)
             ledger = life.tasks.ledger
             self._events.emit(
@@ -492,10 +496,3 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
             return shown
         ledger = tasks.ledger
         return attrs.evolve(shown, **attrs.asdict(self._measures.lag(ledger.places, ledger.states, ledger.unbegun)))
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)

@@ -36,7 +36,7 @@ class Rig:
         self.events = EventLog(LoopClock())
         self.writers: ControlWriters = flow_context(LoopClock(), self.events).writers
         self.doubts = 0
-        self.writers.on_fenced = self.doubt
+        self.writers.follow(is_certain=lambda: True, on_fenced=self.doubt)
 
     def doubt(self) -> None:
         self.doubts += 1

@@ -12,6 +12,7 @@ from mm2py.config.settings import FlowSettings
 from mm2py.connectors.pair import Pairs
 from mm2py.core.herder.reload import FlowChanges
 from mm2py.herder.fleet import Fleet
+from mm2py.herder.node_context import NodeContext
 from mm2py.herder.runner import FlowRunner
 from mm2py.model.flow import Flow
 from mm2py.model.herder.overrides import Wanted
@@ -30,7 +31,9 @@ def _fleet() -> Fleet:
     epochs, pairs = cast("EpochRunner", None), Pairs()
 
     def make(settings: FlowSettings) -> FlowRunner:
-        return FlowRunner(settings, epochs, clock=clock, events=EventLog(clock), jitter=lambda: 0.5, pairs=pairs)
+        return FlowRunner(
+            settings, epochs, clock=clock, events=EventLog(clock), jitter=lambda: 0.5, node=NodeContext(pairs=pairs)
+        )
 
     async def prepare(runner: FlowRunner) -> FlowSettings:
         return runner.settings
@@ -118,7 +121,7 @@ async def test_a_drain_that_lost_an_epoch_is_not_clean(monkeypatch: pytest.Monke
     """Though all flows ended in time: their positions may be behind what the targets hold."""
     fleet = _fleet()
     fleet.add([SETTINGS])
-    monkeypatch.setattr(FlowRunner, "run", lambda runner: runner.draining.wait())
+    monkeypatch.setattr(FlowRunner, "run", lambda runner, _on_end: runner.draining.wait())
     monkeypatch.setattr(FlowRunner, "has_lost", has_lost)
     async with asyncio.TaskGroup() as tasks:
         fleet.start(tasks)
@@ -131,7 +134,7 @@ async def test_a_node_drains_while_a_flow_is_removed(monkeypatch: pytest.MonkeyP
     """A change of the settings that is under way forgets the flow while the drain of the node still waits for it."""
     fleet = _fleet()
     fleet.add([SETTINGS])
-    monkeypatch.setattr(FlowRunner, "run", lambda runner: runner.draining.wait())
+    monkeypatch.setattr(FlowRunner, "run", lambda runner, _on_end: runner.draining.wait())
     async with asyncio.TaskGroup() as tasks:
         fleet.start(tasks)
         changing = tasks.create_task(fleet.change(FlowChanges(removed=(SETTINGS.flow,)), tasks))

@@ -12,7 +12,6 @@ import pytest
 from mm2py.config.settings import load_settings
 from mm2py.core.herder.sharing import Work
 from mm2py.herder import leader
-from mm2py.herder.leader import GroupLeader
 from mm2py.model.herder.node import Node
 from mm2py.model.herder.node_settings import NodeSettings
 from mm2py.model.herder.share import (
@@ -30,6 +29,7 @@ from mm2py.wire.cluster import Cluster
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import INIT, FakeBrokers
 from tests.support.flow_rig import flow_context
+from tests.support.memberships import leads
 from tests.support.mm2_file import marking_exactly_once, mm2_properties
 
 
@@ -43,7 +43,7 @@ async def test_an_assignment_has_the_latest_form_that_all_members_read(
     members = {f"m{at}": Candidate(Node(f"n{at}", 1), version=version) for at, version in enumerate(versions)}
     members["m0"] = attrs.evolve(members["m0"], held=whole_share(2))  # so no former node is to be fenced
     joined = {name: encode_candidate(candidate) for name, candidate in members.items()}
-    sent = await GroupLeader(flow_context(clock, EventLog(clock))).assign(cast("Cluster", None), 1, joined)
+    sent = await leads(flow_context(clock, EventLog(clock))).assign(cast("Cluster", None), 1, joined)
 
     assert sent.keys() == members.keys()
     assert {json.loads(raw)["version"] for raw in sent.values()} == {expected}
@@ -57,7 +57,7 @@ async def test_open_transactions_of_a_lost_node_are_ended_before_its_tasks_are_g
     path.write_text(mm2_properties("a:9092", "b:9092", **marking_exactly_once("A")))
     settings = next(flow for flow in load_settings(path).flows if flow.is_enabled)
     joined = {"a": encode_candidate(Candidate(Node("one", 1)))}
-    await GroupLeader(flow_context(LoopClock(), EventLog(LoopClock()), settings)).assign(cluster, 1, joined)
+    await leads(flow_context(LoopClock(), EventLog(LoopClock()), settings)).assign(cluster, 1, joined)
 
     opened = [request.transactional_id for _, request in brokers.requests_of(INIT)]
     assert "A-mm2-MirrorSourceConnector-0" in opened
@@ -79,8 +79,7 @@ async def test_a_leader_that_has_just_started_moves_nothing(known: int) -> None:
         "a": encode_candidate(Candidate(Node("one", 1), held=shares[0])),
         "b": encode_candidate(Candidate(Node("two", 2), held=shares[1], load=busy)),
     }
-    ours = GroupLeader(flow_context(clock, EventLog(clock)))
-    ours.work = lambda: Work(2, partitions=dict.fromkeys(range(known), 1))
+    ours = leads(flow_context(clock, EventLog(clock)), Work(2, partitions=dict.fromkeys(range(known), 1)))
     sent = await ours.assign(cast("Cluster", None), 1, joined)
     shared = decode_shared_flow(sent["a"])
 
@@ -94,8 +93,7 @@ async def test_the_owner_s_settings_say_how_many_tasks_there_are() -> None:
         "a": encode_candidate(Candidate(Node("one", 1), held=whole_share(4), tasks=(4, 0))),
         "b": encode_candidate(Candidate(Node("two", 2), settings=other, tasks=(5, 1))),
     }
-    ours = GroupLeader(flow_context(clock, EventLog(clock)))
-    ours.work = lambda: Work(5, record_tasks=1)
+    ours = leads(flow_context(clock, EventLog(clock)), Work(5, record_tasks=1))
     sent = await ours.assign(cast("Cluster", None), 1, joined)
 
     assert decode_shared_flow(sent["a"]).shares == {"a": whole_share(4), "b": NO_SHARE}

@@ -8,7 +8,6 @@ import attrs
 import pytest
 
 from mm2py.core.herder.sharing import Work
-from mm2py.herder.leader import GroupLeader
 from mm2py.model.herder.node import Node
 from mm2py.model.herder.share import (
     ALL_SLOTS,
@@ -31,7 +30,7 @@ from mm2py.wire.groups.membership import Heartbeat
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import INIT, FakeBrokers
 from tests.support.flow_rig import FLOW, SETTINGS, changed, flow_context
-from tests.support.memberships import NOBODY, TASKS, THERE, Run
+from tests.support.memberships import NOBODY, TASKS, THERE, Run, leads
 
 
 async def test_what_another_node_gets_is_released_first(run: Run) -> None:
@@ -87,13 +86,12 @@ async def test_a_node_says_so_once_it_is_ready(run: Run) -> None:
 
 async def _after_a_has_left(cluster: Cluster, **rates: dict[int, float]) -> tuple[dict[str, Share], SharedFlow]:
     """Return what three nodes had that measure these *rates*, and what two have without the first."""
-    leader = GroupLeader(flow_context(LoopClock(), EventLog(LoopClock())))
+    leader = leads(flow_context(LoopClock(), EventLog(LoopClock())), Work(TASKS, partitions=dict.fromkeys(range(8), 1)))
     shares = {
         "a": Share(True, frozenset(), frozenset(range(4))),
         "b": Share(False, frozenset({0}), frozenset(range(4, 512))),
         "c": Share(False, frozenset({1}), frozenset(range(512, 1024))),
     }
-    leader.work = lambda: Work(TASKS, partitions=dict.fromkeys(range(8), 1))
     members = {
         name: encode_candidate(Candidate(Node(name, 1), share, NodeLoad(rates.get(name, {}))))
         for name, share in shares.items()
@@ -113,8 +111,7 @@ async def test_what_a_vanished_node_copied_is_shared_by_what_was_last_known(clus
 
 async def test_members_that_release_one_after_the_other_move_nothing_else(cluster: Cluster) -> None:
     """What is to go where is decided once, when a node comes, by what all hold at that time."""
-    leader = GroupLeader(flow_context(LoopClock(), EventLog(LoopClock())))
-    leader.work = lambda: Work(3, partitions=dict.fromkeys(range(12), 1))
+    leader = leads(flow_context(LoopClock(), EventLog(LoopClock())), Work(3, partitions=dict.fromkeys(range(12), 1)))
     evens = frozenset(range(0, 1024, 2))
     held = {
         "a": Share(True, frozenset({0}), evens),
@@ -142,8 +139,7 @@ async def test_members_that_release_one_after_the_other_move_nothing_else(cluste
 
 async def test_when_a_node_starts_the_others_keep_what_they_have(cluster: Cluster) -> None:
     """Nothing moves before its Spark has started."""
-    leader = GroupLeader(flow_context(LoopClock(), EventLog(LoopClock())))
-    leader.work = lambda: Work(TASKS, partitions=dict.fromkeys(range(8), 1))
+    leader = leads(flow_context(LoopClock(), EventLog(LoopClock())), Work(TASKS, partitions=dict.fromkeys(range(8), 1)))
     few = frozenset({0, *range(8, 516)})
     held = {"a": Share(True, frozenset({0}), few), "b": Share(False, frozenset({1}), ALL_SLOTS - few)}
     members = {name: encode_candidate(Candidate(Node(name, 1), share)) for name, share in held.items()}
@@ -170,7 +166,7 @@ async def test_what_nobody_holds_is_fenced_before_it_is_given_away(brokers: Fake
     clock = LoopClock()
     events = EventLog(clock)
     settings = changed(SETTINGS, copying=attrs.evolve(SETTINGS.source_connector.copying, tasks_max=TASKS))
-    leader = GroupLeader(flow_context(clock, events, settings))
+    leader = leads(flow_context(clock, events, settings))
     held = {"a": Share(True, frozenset({0}), frozenset(range(512)))}
 
     async def assigned() -> Share:

@@ -9,7 +9,7 @@ import pytest
 
 from mm2py.core.herder.overrides import SOURCE
 from mm2py.model.flow import TopicPartition
-from mm2py.model.herder.node_status import NodeStatus, encode_status, node_id_of, topics_mark
+from mm2py.model.herder.node_status import NodeStatus, encode_status, node_id_of
 from mm2py.model.herder.share import slot_of, whole_share
 from mm2py.model.state import (
     FlowState,
@@ -124,7 +124,7 @@ async def test_following_costs_two_requests_in_an_interval(brokers: FakeBrokers)
         for is_busy in (False, True):
             before = len(brokers.requests)
             for turn in range(10):
-                one.its.own.overrides_revision = lambda turn=turn, is_busy=is_busy: turn * is_busy  # type: ignore[misc]
+                one.revision = turn * is_busy
                 await asyncio.sleep(5)
             sent.append([request.API_KEY for _, request in brokers.requests[before:]])
 
@@ -250,15 +250,14 @@ async def test_a_node_answers_again(brokers: FakeBrokers) -> None:
 async def test_the_owner_s_topics_and_later_overrides_are_followed(brokers: FakeBrokers) -> None:
     """A node that knows other topics than the owner is asked to look again, and to read overrides that it misses."""
     async with running(ONE, OTHER) as (one, other):
-        one.its.own.mirrored = lambda: (BUSY,)
-        one.its.own.overrides_revision = lambda: 4
+        one.mirrored, one.revision = (BUSY,), 4
         await together(one, other)
         mark = one.its.own.topics_mark
         followed = list(other.asked)
-        other.its.own.mirrored, other.its.own.overrides_revision = one.its.own.mirrored, one.its.own.overrides_revision
+        other.mirrored, other.revision = one.mirrored, one.revision
         await asyncio.sleep(120)
 
-        assert followed == [mark, 4]
+        assert followed == ["topics", "overrides"]
         assert other.its.own.topics_mark == one.its.own.topics_mark == mark
         assert other.asked == followed
         assert not one.asked
@@ -273,34 +272,29 @@ async def test_the_owner_looks_once_for_each_change_that_another_node_finds(brok
     everything, left = (BUSY, TopicPartition("t", 0)), (BUSY,)
     found = []
     async with running(ONE, OTHER) as (one, other):
-        one.its.own.mirrored = other.its.own.mirrored = lambda: everything
+        one.mirrored = other.mirrored = everything
         await together(one, other)
         for seen_s in (15, 1_000):
-            other.its.own.mirrored = lambda: left
+            other.mirrored = left
             await asyncio.sleep(seen_s)
             found.append(list(one.asked))
-            other.its.own.mirrored = lambda: everything
+            other.mirrored = everything
             await asyncio.sleep(15)
 
-    mark = topics_mark(left)
-    assert found == [[mark], [mark, mark]]
+    assert found == [["topics"], ["topics", "topics"]]
     assert one.asked == found[-1]
 
 
 async def test_a_failure_of_what_is_asked_ends_nothing(brokers: FakeBrokers) -> None:
     """Even an error that would stop a flow is only reported, and the node goes on reporting."""
 
-    async def fail(_revision: int) -> None:
-        raise HopelessError
-
     async with running(ONE, OTHER) as (one, other):
-        one.its.own.overrides_revision = lambda: 4
-        other.its.on_overrides = fail
+        one.revision, other.failure = 4, HopelessError()
         await together(one, other)
         await asyncio.sleep(60)
 
         refused = [step.error for step in other.its._context.reach.steps() if step.error]
-        other.its.own.overrides_revision = lambda: 4  # read in another way, as at a restart of the flow
+        other.revision = 4  # read in another way, as at a restart of the flow
         await asyncio.sleep(60)
 
         assert refused == [event.error for event in other.events.of(StepFailed)] == ["no"]
@@ -312,11 +306,11 @@ async def test_a_failure_of_what_is_asked_ends_nothing(brokers: FakeBrokers) -> 
 async def test_what_the_owner_has_is_asked_for_again_while_it_is_missing(brokers: FakeBrokers) -> None:
     """A refresh that came too early is repeated, but not in each interval."""
     async with running(ONE, OTHER) as (one, other):
-        one.its.own.mirrored = lambda: (BUSY,)
+        one.mirrored = (BUSY,)
         await together(one, other)
         await asyncio.sleep(120)
 
-        assert other.asked == [one.its.own.topics_mark] * len(other.asked)
+        assert other.asked == ["topics"] * len(other.asked)
         assert 2 <= len(other.asked) <= 3
 
 
@@ -403,7 +397,7 @@ async def test_nodes_that_have_not_reported_a_stop_are_named(brokers: FakeBroker
         other.its.own._view = lambda: stopped
         await asyncio.sleep(21)
         of_earlier = one.its.not_stopped(SOURCE, 1, begun)
-        other.its.own.overrides_revision = lambda: 1
+        other.revision = 1
         await asyncio.sleep(21)
         later = now()
         found = one.its.not_stopped(SOURCE, 1, begun), one.its.not_stopped(SOURCE, 1, later)

@@ -83,7 +83,9 @@ class ToyGroup(FlowGroup):
 
 @attrs.define
 class FlowRig:
-    """A flow of three toy groups; `ended` has them in the order in which they ended."""
+    """A flow of three toy groups; `ended` has them in the order in which they ended, and `told` whether the flow was
+    over each time that its end was reported.
+    """
 
     runner: FlowRunner
     source: ToyGroup
@@ -91,6 +93,7 @@ class FlowRig:
     heartbeats: ToyGroup
     events: EventLog
     ended: list[FlowGroup]
+    told: list[bool]
 
 
 @asynccontextmanager
@@ -112,9 +115,10 @@ async def rig(
     nodes = runner.sharing.nodes if runner.sharing is not None else None
     runner.requests, runner.sharing = FlowRequests(context, runner._source, toys, nodes), None
     async with asyncio.timeout(600), asyncio.TaskGroup() as tasks:
-        tasks.create_task(runner.run(), name="flow")
+        told = list[bool]()
+        tasks.create_task(runner.run(lambda: told.append(runner.is_over)), name="flow")
         await asyncio.sleep(0.1)
-        yield FlowRig(runner, *toys, events, ended)
+        yield FlowRig(runner, *toys, events, ended, told)
 
 
 async def test_checkpoints_are_drained_behind_the_last_record() -> None:
@@ -228,9 +232,7 @@ async def test_a_stopped_lead_is_no_end() -> None:
 
 async def test_a_flow_that_failed_is_over_until_it_is_restarted() -> None:
     """The end of the flow is reported each time that it fails."""
-    told = []
     async with rig(source=HopelessError("no")) as flow:
-        flow.runner.on_end = flow.source.on_failure = lambda: told.append(flow.runner.is_over)
         flow.runner.requests.restart_here(Restart("MirrorToyConnector"))
         await asyncio.sleep(1)
         failed_again = flow.runner.is_over
@@ -241,7 +243,7 @@ async def test_a_flow_that_failed_is_over_until_it_is_restarted() -> None:
         flow.runner.drain(within_s=5.0)
 
     assert (failed_again, runs, state) == (True, True, FlowState.RUNNING)
-    assert told == [True, True]
+    assert flow.told == [True, True, True]
 
 
 @pytest.mark.parametrize(
