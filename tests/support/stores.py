@@ -20,7 +20,7 @@ from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.offset_syncs import OffsetSyncs
 from mm2py.connectors.offsets.stored_translations import syncs_in
 from mm2py.connectors.offsets.translations import Translations
-from mm2py.connectors.source.positions import Positions
+from mm2py.connectors.source.positions import NOTHING_COPIED, Positions
 from mm2py.connectors.topics.ownership import SyncedMemory
 from mm2py.core.herder import overrides as verbs
 from mm2py.core.source.progress import PartitionState
@@ -130,7 +130,7 @@ class PositionsStore(Store):
     async def begin(self) -> None:
         context = source_context(self.clock, self.events, self.settings)
         await write_as_task(self, context.writers.tasks)
-        self.positions = Positions(context, self.cluster, self.cluster)
+        self.positions = Positions(context, self.cluster, self.cluster, NOTHING_COPIED)
         await self.positions.read()
 
     async def put(self, name: str) -> None:
@@ -141,7 +141,7 @@ class PositionsStore(Store):
 
     async def held(self) -> set[str]:
         context = source_context(self.clock, EventLog(self.clock), self.settings)
-        return {it.topic for it in await Positions(context, self.cluster, self.cluster).read()}
+        return {it.topic for it in await Positions(context, self.cluster, self.cluster, NOTHING_COPIED).read()}
 
 
 class SyncedStore(Store):

@@ -18,11 +18,11 @@ import attrs
 from mm2py.config.source import MirrorSourceConfig
 from mm2py.connectors.context import BackgroundLoop, SourceContext
 from mm2py.connectors.measures import FlowMeasures
-from mm2py.connectors.offsets.translations import Translations, chunk_record
+from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.source.partitions import SourceTasks
 from mm2py.connectors.source.position_writer import PositionWriter
 from mm2py.connectors.source.positions import Positions
-from mm2py.connectors.source.sharing import ShareKeeper
+from mm2py.connectors.source.sharing import ShareKeeper, copied_here
 from mm2py.connectors.source.transactions import end_open_transactions
 from mm2py.connectors.supervise import cancel, supervise
 from mm2py.connectors.task_group import FlowGroup
@@ -233,10 +233,17 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         tasks = SourceTasks(context, self._epochs, self._measures)
         tasks.holders.share = self.requests.share
         tasks.outcomes.listeners.append(self._translations.account)
-        positions = Positions(context, source, target)
+        copied = copied_here(
+            context,
+            tasks,
+            self._translations,
+            mirrored=lambda: topics.latest.places,
+            has_applied=lambda: self._applied == tasks.holders.share,
+            requests=self.requests,
+        )
+        positions = Positions(context, source, target, copied)
         topics = Topics(context, Admin(source), Admin(target), memory, positions, on_missing=tasks.doubts.miss)
         topics.may_act = tasks.holders.share.is_owner
-        positions.on_overtaken = self.requests.depose
         logs = (positions.log, memory.log)
         writer = PositionWriter(
             context, tasks, positions, self._translations, logs=logs, commits=self._measures.commits
@@ -253,16 +260,6 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
             is_over=self.requests.draining.is_set,
         )
         tasks.doubts.break_listeners.append(shared.begin_again)
-        positions.is_copied_here = lambda it: it in tasks.ledger.states and not tasks.ledger.is_new(it)
-        positions.is_kept_here = shared.is_kept_here
-        positions.is_deposed = lambda: self.requests.is_deposed
-        positions.is_alone = lambda: tasks.holders.is_alone and self._applied == tasks.holders.share
-        positions.committed = lambda: [it.written for it in tasks.ledger.states.values() if it.written is not None]
-        positions.beside = lambda: [
-            chunk_record(self.flow, it, self.config.name)
-            for it in self._translations.everything()
-            if shared.is_kept_here(it.source)
-        ]
         return SourceLife(source, target, positions, topics, tasks, writer, shared)
 
     def _started(self, tasks: SourceTasks) -> None:

@@ -119,7 +119,7 @@ class PositionWriter:
         # What another node copies, that node writes; it may do so of what begins here and has no position yet.
         new = {change.source for change in changes if self._tasks.ledger.is_new(change.source)}
         self._translations.put_back(change for change in changes if change.source in new)
-        changes = [it for it in changes if it.source not in new and self._positions.is_kept_here(it.source)]
+        changes = [it for it in changes if it.source not in new and self._positions.keeps(it.source)]
         if not due and not changes:
             self._reach.succeeded(WRITE_POSITIONS)
             if is_interval_over:

@@ -62,16 +62,46 @@ class OvertakenError(Mm2Error):
         return f"another node has written the position of {self.partition} at cluster {self.cluster}"
 
 
+@attrs.frozen
+class CopiedHere:
+    """What positions have to know of what this node copies."""
+
+    #: Whether this node copies a partition, so that it alone knows where that stands.
+    has: Callable[[TopicPartition], bool]
+    #: Whether this node writes what the topic lacks of a partition: one that it copies, or that no node does.
+    keeps: Callable[[TopicPartition], bool]
+    #: Returns what the topic has to hold beside positions, and the positions that others wrote since it was read.
+    beside: Callable[[], Sequence[LogRecord]]
+    committed: Callable[[], Iterable[Position]]
+    #: Whether no other node copies anything.
+    is_alone: Callable[[], bool]
+    #: Whether another node may have what this one had, and copy it.
+    is_deposed: Callable[[], bool]
+    #: Called when another node has written a position of what this node copies.
+    on_overtaken: Callable[[], None]
+
+
+#: A node that copies nothing, and writes whatever it is given.
+NOTHING_COPIED: Final = CopiedHere(
+    has=lambda _: False,
+    keeps=lambda _: True,
+    beside=tuple,
+    committed=tuple,
+    is_alone=lambda: False,
+    is_deposed=lambda: False,
+    on_overtaken=lambda: None,
+)
+
+
 class Positions:
     """
     The positions of one flow. `known` is what the topic holds, as far as this node read or wrote it.
 
     `runs` is what the topic held beside them when it was read: where records went.
-
-    `beside` gives what the topic has to hold beside them, and `committed` what others wrote there since it was read.
     """
 
-    def __init__(self, context: SourceContext, source: Cluster, target: Cluster) -> None:
+    def __init__(self, context: SourceContext, source: Cluster, target: Cluster, copied: CopiedHere) -> None:
+        self._copied = copied
         self._passed_over, self._events, self._reach = context.passed_over, context.events, context.reach
         self._pairs = context.pairs
         self._config = config = context.config
@@ -86,22 +116,10 @@ class Positions:
         )
         #: The term of the writer in which the log was read, or compared.
         self._term = 0
-        #: Called when another node has written a position of what this node copies.
-        self.on_overtaken: Callable[[], None] = lambda: None
         #: What this node tried to write since it last knew that it had: the log may hold it.
         self._tried: dict[TopicPartition, list[Position]] = {}
-        self.beside: Callable[[], Sequence[LogRecord]] = tuple
-        self.committed: Callable[[], Iterable[Position]] = tuple
         self.known: dict[TopicPartition, Position] = {}
         self.runs: tuple[KeptChunk, ...] = ()
-        #: Whether this node copies a partition, so that it alone knows where that stands.
-        self.is_copied_here: Callable[[TopicPartition], bool] = lambda _: False
-        #: Whether this node writes what the topic lacks of a partition: one that it copies, or that no node does.
-        self.is_kept_here: Callable[[TopicPartition], bool] = lambda _: True
-        #: Whether another node may have what this one had, and copy it.
-        self.is_deposed: Callable[[], bool] = lambda: False
-        #: Whether no other node copies anything.
-        self.is_alone: Callable[[], bool] = lambda: False
         #: What was read of since `follow`.
         self._changed: set[TopicPartition] = set()
         self._removed: set[TopicPartition] = set()
@@ -114,6 +132,10 @@ class Positions:
         self._ends: dict[tuple[TopicPartition, str | None], int] = {}
         #: An unused producer id: it is unknown whether the topic has it.
         self._spare: ProducerMark | None = None
+
+    def keeps(self, source: TopicPartition) -> bool:
+        """Whether this node writes what the topic lacks of a partition."""
+        return self._copied.keeps(source)
 
     @property
     def of_others(self) -> Mapping[str, Collection[TopicPartition]]:
@@ -137,13 +159,13 @@ class Positions:
         """
         self._passed_over.note(self.log.topic, await self._read_on())
         stored = self._stored
-        changed, self._changed = {it for it in self._changed if not self.is_copied_here(it)}, set()
+        changed, self._changed = {it for it in self._changed if not self._copied.has(it)}, set()
         # One that a node has claimed a producer for is not copied by the former one: `fence` completes the claim.
         claimed = {it: attrs.evolve(stored.positions[it], producer=None) for it in stored.claims if it in changed}
         unchanged = {it: position for it, position in self.known.items() if it not in changed}
         self.known = {it: position for it, position in stored.positions.items() if it in changed} | claimed | unchanged
         self._removed = stored.removed
-        chunks = [chunk for chunk in stored.chunks.values() if not self.is_copied_here(chunk.source)]
+        chunks = [chunk for chunk in stored.chunks.values() if not self._copied.has(chunk.source)]
         stored.chunks.clear()
         return chunks
 
@@ -205,7 +227,7 @@ class Positions:
         `NotOpenError` if one may still: what was begun before, brokers would take under the id of a task given since.
         """
         await self._compare()
-        if self.is_deposed():
+        if self._copied.is_deposed():
             raise NotOpenError(self._target.alias, self._group_id)
 
     async def _compare(self) -> None:
@@ -221,24 +243,24 @@ class Positions:
             after = self._ours()
             for source in self.known:
                 ours = [*before.get(source, ()), *after.get(source, ())]
-                if self.is_copied_here(source) and self._stored.positions.get(source) not in ours:
-                    self.on_overtaken()
+                if self._copied.has(source) and self._stored.positions.get(source) not in ours:
+                    self._copied.on_overtaken()
                     raise OvertakenError(self._target.alias, str(source))
             self._term = term
 
     def _ours(self) -> dict[TopicPartition, list[Position]]:
         """Return what this node may have written last, by partition."""
-        committed = {position.source: position for position in self.committed()}
+        committed = {position.source: position for position in self._copied.committed()}
         return {
             source: [known, committed.get(source, known), *self._tried.get(source, ())]
             for source, known in self.known.items()
         }
 
     async def _contents(self) -> Sequence[LogRecord]:
-        standing = {**self.known, **{position.source: position for position in self.committed()}}
+        standing = {**self.known, **{position.source: position for position in self._copied.committed()}}
         # A position rests on what is known of where records went.
-        kept = [position for source, position in standing.items() if self.is_kept_here(source)]
-        return [*self.beside(), *self._records(kept)]
+        kept = [position for source, position in standing.items() if self._copied.keeps(source)]
+        return [*self._copied.beside(), *self._records(kept)]
 
     async def _overtaken(self) -> Sequence[LogRecord]:
         """Return the positions of transactions that were followed by an older position."""
@@ -356,7 +378,7 @@ class Positions:
         first one on: written here, a start that was decided long ago could come after what a transaction committed.
         """
         await self._read_on()
-        if self.is_alone():  # `follow` has nothing to tell of what this node wrote itself
+        if self._copied.is_alone():  # `follow` has nothing to tell of what this node wrote itself
             self._changed.clear()
             asked = {state.source for state in states}
             self._stored.chunks = {key: chunk for key, chunk in self._stored.chunks.items() if key[0] in asked}

@@ -6,17 +6,18 @@ its positions are written, before it is released. What it gains begins at the po
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 
 import attrs
 
 from mm2py.connectors.context import BackgroundLoop, SourceContext
 from mm2py.connectors.measures import FlowMeasures
-from mm2py.connectors.offsets.translations import Translations
+from mm2py.connectors.offsets.translations import Translations, chunk_record
 from mm2py.connectors.source.partitions import SourceTasks
 from mm2py.connectors.source.position_writer import PositionWriter
-from mm2py.connectors.source.positions import Positions
+from mm2py.connectors.source.positions import CopiedHere, Positions
 from mm2py.connectors.source.transactions import end_open_transactions
+from mm2py.connectors.task_group import GroupRequests
 from mm2py.connectors.topics.remote_topics import Mirrored, Topics
 from mm2py.core.source.progress import PartitionState
 from mm2py.model.flow import TopicPartition
@@ -167,8 +168,31 @@ class ShareKeeper(BackgroundLoop):
             if not self._tasks.holders.is_alone:
                 await self._context.reach.done("follow other nodes", [self._context.flow.target], self.follow)
 
-    def is_kept_here(self, source: TopicPartition) -> bool:
-        """Whether this node writes what the positions topic lacks of a partition."""
-        if source in self._tasks.ledger.states:
-            return not self._tasks.ledger.is_new(source)
-        return self._tasks.holders.share.is_owner and source not in self._topics.latest.places
+
+def copied_here(
+    context: SourceContext,
+    tasks: SourceTasks,
+    translations: Translations,
+    *,
+    mirrored: Callable[[], Container[TopicPartition]],
+    has_applied: Callable[[], bool],
+    requests: GroupRequests,
+) -> CopiedHere:
+    """Return what positions have to know of a life: *mirrored* returns what the flow mirrors, and *has_applied* whether
+    nothing beyond this node's share is held.
+    """
+    flow, name, ledger, holders = context.flow, context.config.name, tasks.ledger, tasks.holders
+
+    def keeps(it: TopicPartition) -> bool:
+        is_known = it in ledger.states
+        return not ledger.is_new(it) if is_known else holders.share.is_owner and it not in mirrored()
+
+    return CopiedHere(
+        has=lambda it: it in ledger.states and not ledger.is_new(it),
+        keeps=keeps,
+        beside=lambda: [chunk_record(flow, it, name) for it in translations.everything() if keeps(it.source)],
+        committed=lambda: [it.written for it in ledger.states.values() if it.written is not None],
+        is_alone=lambda: holders.is_alone and has_applied(),
+        is_deposed=lambda: requests.is_deposed,
+        on_overtaken=requests.depose,
+    )

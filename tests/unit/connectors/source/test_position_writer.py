@@ -34,7 +34,7 @@ class SharedLog:
         self.steps: list[Sequence[LogRecord]] = []
         self._begun, self._runs = begun, runs
 
-    def is_kept_here(self, _source: TopicPartition) -> bool:
+    def keeps(self, _source: TopicPartition) -> bool:
         return True
 
     def runs_of(self, _source: TopicPartition) -> list[KeptChunk]:

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from mm2py.connectors.source.positions import Positions
+from mm2py.connectors.source.positions import NOTHING_COPIED, Positions
 from mm2py.core.source.due import RemotePartition
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position, decode_position, encode_position
@@ -42,7 +42,7 @@ async def test_a_position_of_a_transaction_stays_the_newest() -> None:
         return brokers.plainly(node, request)
 
     async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster:
-        positions = Positions(source_context(clock, events, settings), cluster, cluster)
+        positions = Positions(source_context(clock, events, settings), cluster, cluster, NOTHING_COPIED)
         await positions.read()
         await positions.write([Position(BUSY, 100, 99), Position(IDLE, 7, 6)])
         del brokers.topics[topic]
@@ -68,7 +68,7 @@ async def test_a_topic_in_which_positions_would_expire_is_reported() -> None:
         if policy is not None:
             brokers.topics[topic] = FakeTopic([FakePartition()], configs={"cleanup.policy": policy})
         async with Cluster(brokers.endpoint, clock, opener=brokers.open) as cluster:
-            await Positions(source_context(clock, events, SETTINGS), cluster, cluster).read()
+            await Positions(source_context(clock, events, SETTINGS), cluster, cluster, NOTHING_COPIED).read()
         reported.append(len(events.of(InternalTopicExpires)))
 
     assert reported == [0, 0, 1]
@@ -96,7 +96,7 @@ async def test_no_new_partition_waits_for_another_one_s_leader(side: str, start:
         Cluster(source.endpoint, clock, opener=source.open) as here,
         Cluster(attrs.evolve(target.endpoint, alias="B"), clock, opener=target.open) as there,
     ):
-        positions = Positions(source_context(clock, events, settings), here, there)
+        positions = Positions(source_context(clock, events, settings), here, there, NOTHING_COPIED)
         begun, took_s = list[set[str]](), list[float]()
         for leader in (-1, -1, None, -1, 1):
             if leader is None:  # its topic is deleted, and created again: what fails then is reported
@@ -121,7 +121,7 @@ async def test_what_comes_while_a_partition_cannot_begin_is_not_left_out() -> No
         Cluster(source.endpoint, clock, opener=source.open) as here,
         Cluster(attrs.evolve(target.endpoint, alias="B"), clock, opener=target.open) as there,
     ):
-        positions = Positions(source_context(clock, EventLog(clock), settings), here, there)
+        positions = Positions(source_context(clock, EventLog(clock), settings), here, there, NOTHING_COPIED)
         places = {TopicPartition("t", 0): RemotePartition("A.t", None, 1_048_588)}
         assert await positions.begin(places) == {}
         advance(source.topics["t"].partitions[0], 8)

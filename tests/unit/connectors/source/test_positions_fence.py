@@ -12,7 +12,7 @@ import pytest
 from mm2py.connectors.control_writers import NotOpenError
 from mm2py.connectors.offsets.translations import chunk_record
 from mm2py.connectors.source import positions as flow_positions
-from mm2py.connectors.source.positions import OvertakenError, Positions
+from mm2py.connectors.source.positions import NOTHING_COPIED, OvertakenError, Positions
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import ClusterUnreachableError
 from mm2py.model.epoch import ProducerMark
@@ -70,11 +70,11 @@ class Target:
         self.log = Log()
         patch.setattr(flow_positions, "init_producer_id", self._give)
 
-    def node(self, *, is_exactly_once: bool = False) -> Positions:
-        """Return the positions of another node."""
+    def node(self, *, is_exactly_once: bool = False, **copied: Any) -> Positions:
+        """Return the positions of another node; *copied* are of `CopiedHere`."""
         copying = attrs.evolve(SETTINGS.source_connector.copying, is_exactly_once=is_exactly_once)
         context = source_context(self.clock, EventLog(self.clock), changed(SETTINGS, copying=copying))
-        positions = Positions(context, cast("Any", None), cast("Any", self))
+        positions = Positions(context, cast("Any", None), cast("Any", self), attrs.evolve(NOTHING_COPIED, **copied))
         positions.log = cast("Any", self.log)
         return positions
 
@@ -120,8 +120,7 @@ async def test_what_a_node_wrote_itself_is_not_kept_for_others(target: Target) -
     Once there is another node, what that one writes is followed.
     """
     is_alone = True
-    node = target.node()
-    node.is_alone = lambda: is_alone
+    node = target.node(is_alone=lambda: is_alone)
     for number in range(5):
         (fenced,) = await node.fence([state(number)])
         await node.write([fenced], [[chunk_record(SETTINGS.flow, KeptChunk(fenced.source, 0), MIRROR_SOURCE)]])
@@ -137,8 +136,7 @@ async def test_what_a_node_wrote_itself_is_not_kept_for_others(target: Target) -
 
 async def test_what_another_node_has_copied_is_taken_over_with_where_it_went(target: Target) -> None:
     """A node that was to begin a partition is stalled; another one begins and copies it, and ends. It is alone then."""
-    node, other = target.node(), target.node()
-    node.is_alone = lambda: True
+    node, other = target.node(is_alone=lambda: True), target.node()
     await node.read()
     (begun,) = await other.fence([state(0)])
     copied, runs = attrs.evolve(begun, next_upstream=200), KeptChunk(begun.source, 0)
@@ -302,9 +300,9 @@ async def test_a_write_that_ends_while_the_log_is_compared_is_no_other_node_s(
     The second one reads the log as it was before the write of the first, and has it after that has ended. Whatever
     another node writes is noticed as before.
     """
-    node, other, overtaken = target.node(), target.node(), list[bool]()
+    other, overtaken = target.node(), list[bool]()
+    node = target.node(has=lambda _: True, on_overtaken=lambda: overtaken.append(True))
     writer = node._writer = cast("Any", Writer())
-    node.is_copied_here, node.on_overtaken = (lambda _: True), lambda: overtaken.append(True)
     (first,) = await node.fence([state(0)])
     second = attrs.evolve(first, next_upstream=200)
     read_from = target.log.read_from
@@ -338,9 +336,9 @@ async def test_what_was_begun_before_another_node_took_over_is_not_written(targe
 
     Under the id of that task brokers would take the older position of what the other node copies since.
     """
-    node, other, is_deposed = target.node(), target.node(), False
+    other, is_deposed = target.node(), False
+    node = target.node(has=lambda _: True, is_deposed=lambda: is_deposed)
     writer = node._writer = cast("Any", Writer())
-    node.is_copied_here, node.is_deposed = (lambda _: True), lambda: is_deposed
     (first,) = await node.fence([state(0)])
     writer.is_ready.clear()
     late = attrs.evolve(first, next_upstream=200)
