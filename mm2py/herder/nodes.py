@@ -13,7 +13,7 @@ import attrs
 
 from mm2py.connectors.context import HerderContext
 from mm2py.connectors.source.group import SourceLife
-from mm2py.connectors.supervise import until_set
+from mm2py.connectors.supervise import in_passing, until_set
 from mm2py.connectors.topics.remote_topics import Topics
 from mm2py.core.herder.nodes import IDLE_INTERVAL_S, INTERVAL_S, Heard, KnownNodes, owner_of, slot_loads
 from mm2py.errors import Mm2Error
@@ -149,7 +149,7 @@ class FlowNodes:
     async def append(self, record: LogRecord) -> None:
         """Append another record to the topic of statuses, for the other nodes to read. Raise the target's errors."""
         async with asyncio.timeout(_ROUND_MS / 1000), Cluster(self._context.config.target, self._clock) as cluster:
-            await StatusLog(self._context, cluster).append(record)
+            await self._log(cluster).append(record)
 
     # Its loop.
 
@@ -163,7 +163,7 @@ class FlowNodes:
                 await self._news.wait()
                 self._news.clear()
             cluster = Cluster(self._context.config.target, self._clock)
-            log = StatusLog(self._context, cluster)
+            log = self._log(cluster)
             try:
                 while self.known.is_shared:
                     if await self._try(log):
@@ -171,8 +171,11 @@ class FlowNodes:
                     await self._pause()
             finally:
                 if not self._hands_over:
-                    await log.leave(self.known.own_id)
+                    await in_passing(log.leave(self.known.own_id))
                 await cluster.close()
+
+    def _log(self, cluster: Cluster) -> StatusLog:
+        return StatusLog(self._flow, self._context.worker.status_storage, cluster, self._context.events)
 
     async def _pause(self) -> None:
         await self._clock.sleep(_LEAST_PAUSE_S)

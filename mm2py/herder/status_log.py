@@ -7,13 +7,13 @@ from typing import Final
 
 import attrs
 
-from mm2py.connectors.context import HerderContext
-from mm2py.connectors.supervise import in_passing
+from mm2py.config.worker import StorageSettings
 from mm2py.core import internal_topics
 from mm2py.errors import BrokerAnsweredError
-from mm2py.model.flow import TopicPartition
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.herder.node_status import PARTITION, status_key
 from mm2py.storage.compacted_topic import create, report_expiry
+from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.requests import EARLIEST, LATEST
@@ -29,15 +29,15 @@ _FIRST_READ: Final = 2000
 class StatusLog:
     """The topic of statuses: opened when it is needed, and again after any failure."""
 
-    def __init__(self, context: HerderContext, cluster: Cluster) -> None:
-        self._storage = context.worker.status_storage
-        self._flow = context.flow
+    def __init__(self, flow: Flow, storage: StorageSettings, cluster: Cluster, events: EventLog) -> None:
+        self._flow = flow
+        self._storage = storage
         self._cluster = cluster
         self.topic = self._storage.topic
         self._log = TopicLog(cluster, self.topic)
         #: False after a failure: topic and leader are then looked up before the next use.
         self.is_open = False
-        self._events, self._is_policy_known = context.events, False
+        self._events, self._is_policy_known = events, False
         self._position = self._misses = 0
         #: Where the log ended when it was opened last.
         self.opened_at = 0
@@ -99,6 +99,6 @@ class StatusLog:
         await self._log.append([attrs.evolve(record, partition=PARTITION)])
 
     async def leave(self, node_id: str) -> None:
-        """Remove this node's own record, if there is one and the target answers."""
+        """Remove this node's own record, if there is one."""
         if self._has_written:
-            await in_passing(self.remove([node_id]))
+            await self.remove([node_id])

@@ -44,7 +44,7 @@ from mm2py.wire.topic_log import LogRecord, TopicLog
 from tests.support.checkpointing import Shift
 from tests.support.clocks import LoopClock
 from tests.support.fake_brokers import FakeBrokers, FakePartition, FakeTopic
-from tests.support.flow_rig import FLOW, SETTINGS, changed, checkpoint_context, flow_context, source_context
+from tests.support.flow_rig import FLOW, SETTINGS, changed, checkpoint_context, source_context
 
 
 _ANOTHER: Final = "AAAAAAAAAAAAAAAAAAAAAg"
@@ -303,11 +303,11 @@ class StatusesStore(Store):
 
     async def begin(self) -> None:
         self.nodes = list[str]()
-        self.log = StatusLog(self._context(), self.cluster)
+        self.log = self._log()
 
-    def _context(self) -> Any:
-        status = attrs.evolve(SETTINGS.worker.status_storage, replication_factor=1)
-        return flow_context(self.clock, self.events, changed(self.settings, status_storage=status))
+    def _log(self) -> StatusLog:
+        storage = attrs.evolve(SETTINGS.worker.status_storage, replication_factor=1)
+        return StatusLog(FLOW, storage, self.cluster, self.events)
 
     async def put(self, name: str) -> None:
         self.nodes.append(name)
@@ -323,7 +323,7 @@ class StatusesStore(Store):
                 await self.log.write(name, b"{}")
 
     async def held(self) -> set[str]:
-        log = StatusLog(self._context(), self.cluster)
+        log = self._log()
         await log.write("this", b"{}")
         return {node_id_of(FLOW, it.key) or "" for it in await log.read()} - {"this"}
 
