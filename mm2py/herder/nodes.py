@@ -19,11 +19,11 @@ from mm2py.core.herder.nodes import IDLE_INTERVAL_S, INTERVAL_S, Heard, KnownNod
 from mm2py.errors import Mm2Error
 from mm2py.herder.node_context import NodeContext
 from mm2py.herder.own_status import OwnStatus
-from mm2py.herder.status_log import StatusLog
 from mm2py.model.herder.all_nodes import node_view
 from mm2py.model.herder.node_status import NodeStatus, decode_status, encode_status, node_id_of
 from mm2py.model.herder.share import SharedFlow
 from mm2py.model.state import FlowState, FlowView, NodeView
+from mm2py.storage.status_store import StatusStore
 from mm2py.telemetry.events import NodeAnswersAgain, NodeSilent
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.topic_log import LogRecord
@@ -174,8 +174,8 @@ class FlowNodes:
                     await in_passing(log.leave(self.known.own_id))
                 await cluster.close()
 
-    def _log(self, cluster: Cluster) -> StatusLog:
-        return StatusLog(self._flow, self._context.worker.status_storage, cluster, self._context.events)
+    def _log(self, cluster: Cluster) -> StatusStore:
+        return StatusStore(self._flow, self._context.worker.status_storage, cluster, self._context.events)
 
     async def _pause(self) -> None:
         await self._clock.sleep(_LEAST_PAUSE_S)
@@ -183,7 +183,7 @@ class FlowNodes:
         await until_set(self._news, interval_s - _LEAST_PAUSE_S)
         self._news.clear()
 
-    async def _try(self, log: StatusLog) -> bool:
+    async def _try(self, log: StatusStore) -> bool:
         """Write and read once; what is missing for it is reported once."""
         is_done = await self._once(_STEP, lambda: self._round(log))
         if not is_done:
@@ -199,7 +199,7 @@ class FlowNodes:
             return False
         return bool(done)
 
-    async def _round(self, log: StatusLog) -> bool:
+    async def _round(self, log: StatusStore) -> bool:
         is_late = not log.is_open
         status, before = self.own.now(), self._written
         self._written = Heard(status, self._clock.monotonic(), encode_status(self._flow, status))

@@ -25,7 +25,6 @@ from mm2py.connectors.topics.ownership import SyncedMemory
 from mm2py.core.herder import overrides as verbs
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import Mm2Error
-from mm2py.herder.status_log import StatusLog
 from mm2py.model.epoch import PartitionOutcome, Run
 from mm2py.model.flow import TopicPartition
 from mm2py.model.herder.connector_configs import KeyValue, config_record
@@ -36,6 +35,7 @@ from mm2py.model.synced import SyncedConfig
 from mm2py.storage import connector_store, override_store
 from mm2py.storage.connector_store import ConnectorStore
 from mm2py.storage.override_store import NOT_SEEN, OverrideStore
+from mm2py.storage.status_store import StatusStore
 from mm2py.telemetry.events import ConnectorsRefilled, InternalTopicRecreated
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
@@ -305,9 +305,9 @@ class StatusesStore(Store):
         self.nodes = list[str]()
         self.log = self._log()
 
-    def _log(self) -> StatusLog:
+    def _log(self) -> StatusStore:
         storage = attrs.evolve(SETTINGS.worker.status_storage, replication_factor=1)
-        return StatusLog(FLOW, storage, self.cluster, self.events)
+        return StatusStore(FLOW, storage, self.cluster, self.events)
 
     async def put(self, name: str) -> None:
         self.nodes.append(name)

@@ -26,7 +26,7 @@ _MISSES: Final = 3
 _FIRST_READ: Final = 2000
 
 
-class StatusLog:
+class StatusStore:
     """The topic of statuses: opened when it is needed, and again after any failure."""
 
     def __init__(self, flow: Flow, storage: StorageSettings, cluster: Cluster, events: EventLog) -> None:
