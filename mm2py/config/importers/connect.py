@@ -145,7 +145,9 @@ def import_connector(
     lines.set(f"{flow}.{_HEARTBEATS}", "true" if kind is ConnectorClass.HEARTBEAT else "false")
     if not is_distributed:
         _settle_replication(lines, (connector, *beside))
-    _settle_servers(lines, flow)
+    target = lines.first((f"{flow.target}.{_SERVERS}", f"{flow}.target.cluster.{_SERVERS}"))
+    if kind is ConnectorClass.HEARTBEAT and target is not None:
+        lines.set(f"{flow}.source.cluster.{_SERVERS}", target.text)  # as in Java it needs no source: it never uses it
     problems = (*_judge_ends(connector, worker), *_judge_converters(connector, worker))
     return Imported(named, lines.all(), problems, tuple(notes), lines.name, may_be_idle=True)
 
@@ -251,15 +253,6 @@ def _settle_replication(lines: Lines, connectors: Sequence[Connector]) -> None:
     if line is not None:
         for topic in ("offset", "config"):
             lines.take(f"{connectors[0].flow.target}.{topic}.storage.replication.factor", line)
-
-
-def _settle_servers(lines: Lines, flow: Flow) -> None:
-    """Let a heartbeats-only flow do without a source, as Java does: it is never used."""
-    source = lines.first(f"{flow}.{form}{_SERVERS}" for form in ("source.cluster.", "source.consumer.", "consumer."))
-    target = lines.first((f"{flow.target}.{_SERVERS}", f"{flow}.target.cluster.{_SERVERS}"))
-    enabled = lines.first([f"{flow}.enabled"])
-    if source is None and target is not None and enabled is not None and enabled.text.strip().lower() == "false":
-        lines.set(f"{flow}.source.cluster.{_SERVERS}", target.text)
 
 
 def _take_mirus(lines: Lines, connector: Connector) -> Iterator[Problem]:
