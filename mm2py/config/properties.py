@@ -38,9 +38,8 @@ class Entry:
     trailing_comment: str = attrs.field(default="", repr=False)
     #: Further lines of the value that look like entries of their own: their numbers and keys.
     swallowed: tuple[tuple[int, str], ...] = ()
-    #: For a line imported from another file: its place and key there.
+    #: For a line imported from another file: its place there.
     where: str = ""
-    written: str = ""
 
 
 @attrs.frozen

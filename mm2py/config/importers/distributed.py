@@ -38,7 +38,7 @@ def read_worker(path: Path, overrides: Mapping[str, str] | None = None) -> Parse
     if "listeners" not in entries and (line := port or host) is not None:
         # Former keys of Connect; Mirus's start script sets a port.
         address = f"http://{host.value.strip() if host else '127.0.0.1'}:{port.value.strip() if port else '8083'}"
-        entries["listeners"] = attrs.evolve(line, key="listeners", value=address, written=line.key)
+        entries["listeners"] = attrs.evolve(line, value=address)
     entries = {key: entry for key, entry in entries.items() if key not in {"rest.port", "rest.host.name"}}
     return attrs.evolve(worker, entries=entries | _resolved(entries))
 

@@ -70,8 +70,7 @@ class Lines:
     def take(self, key: str, entry: Entry, value: str | None = None) -> None:
         """Add *entry* of a file as *key*, with another value if one is given."""
         text = entry.value if value is None else value
-        line = Value(text, entry.where, entry.written or entry.key, counts_as=key, entry=entry)
-        self._lines.setdefault(key, line)
+        self._lines.setdefault(key, Value(text, entry.where, entry.key, counts_as=key, entry=entry))
 
     def first(self, keys: Iterable[str]) -> Value | None:
         """Return the line of the first of *keys* that has one."""
