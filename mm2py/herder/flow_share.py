@@ -133,10 +133,12 @@ class FlowShare:
         self._was_ours, self.held = True, NO_SHARE
         self._writer.lose()
 
-    async def take(self, shared: SharedFlow, member_id: str) -> None:
-        """Work on our share from now on, and release what is not in it."""
+    async def take(self, shared: SharedFlow, member_id: str) -> bool:
+        """Work on our share from now on, and release what is not in it; return False while the flow does not run with
+        its owner's settings.
+        """
         if self._settings.refuses and not await self._agree(shared, member_id):
-            return
+            return False
         share = shared.share_of(member_id) & whole_share(self._tasks)
         is_alone = len(shared.nodes) == 1
         if self._was_ours and not is_alone:
@@ -165,6 +167,7 @@ class FlowShare:
             self.held = share
         else:
             self._must_release.set()
+        return True
 
     async def _agree(self, shared: SharedFlow, member_id: str) -> bool:
         """Whether the owner's settings are in use. If they cannot be used here, give our share up, and raise."""

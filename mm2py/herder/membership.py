@@ -105,6 +105,8 @@ class FlowMembership:
         self._is_unfit = False
         #: An assignment could not be taken: the group is to be joined again at the next heartbeat.
         self._has_untaken = False
+        #: One that waits until the flow runs with its owner's settings, and who this node is in it.
+        self._waiting: tuple[SharedFlow, str] | None = None
         #: What a runner of the flow leaves to the next one on this node.
         self.place: Place | None = None
         #: Whether Spark has started here.
@@ -269,6 +271,8 @@ class FlowMembership:
 
     async def _go_on(self, place: Membership, *, was_doubted: bool) -> None:
         """Continue as the member that the group knows."""
+        if self._waiting is not None:
+            await self._take(*self._waiting)
         self.share.confirm(was_doubted=was_doubted)
         await self._remove_dead(place)
         if self.leader.finds_imbalance(self.share.shared):
@@ -315,13 +319,17 @@ class FlowMembership:
         if self._came_back and self.is_ready:
             self._join_again()
         name, shared = shared.taken_by(place.member_id, self._us())
-        self._has_untaken = True
-        await self.share.take(shared, name)
-        self._has_untaken = False
+        await self._take(shared, name)
         self._writer.confirm()
         if self.leader.must_repeat:
             self._join_again()
         return True
+
+    async def _take(self, shared: SharedFlow, name: str) -> None:
+        """Take an assignment, or have it wait for the settings of its owner: connectors may restart alone with them."""
+        self._has_untaken = True
+        is_taken = await self.share.take(shared, name)
+        self._has_untaken, self._waiting = False, None if is_taken else (shared, name)
 
     def _decoded(self, raw: bytes) -> SharedFlow:
         """Return an assignment. If it is none that this version knows, have others run our share, and raise."""

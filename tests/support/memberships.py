@@ -83,6 +83,8 @@ class Place:
     sent: bytes | None = None
     #: What keeps this node from taking over.
     refusal: Exception | None = None
+    #: Whether the flow runs with the settings of its owner.
+    is_in_use: bool = True
     #: Set once the coordinator answers again.
     silent: asyncio.Event | None = None
 
@@ -203,8 +205,11 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> Run:
             if place.refusal is not None:
                 raise place.refusal
 
+        async def follow_owner(_values: object) -> bool:
+            return place.is_in_use
+
         us = attrs.evolve(US, instance=settings.worker.instance)
-        its = alone(context, NodeContext(lambda: us, before_takeover=take_over))
+        its = alone(context, NodeContext(lambda: us, before_takeover=take_over, follow_owner=follow_owner))
         place.its = its
         working.heartbeats = Group()
         its.begin([cast("FlowGroup", working)], cast("FlowGroup", working.heartbeats))

@@ -178,6 +178,23 @@ async def test_what_could_not_be_taken_is_assigned_again(run: Run) -> None:
     assert events.of(StepFailed)
 
 
+async def test_an_assignment_waits_for_the_owner_s_settings(run: Run) -> None:
+    """
+    The owner dies, and a node becomes it whose file says something else: first its connectors restart with that.
+
+    Nothing joins the group again then: the share that was assigned meanwhile is taken all the same.
+    """
+    async with run(NOBODY) as (place, group, _events):
+        place.is_in_use = False
+        await asyncio.sleep(6)
+        before, joins = group.share, len(place.joins)
+        place.is_in_use = True
+        await asyncio.sleep(6)
+
+    assert (before, group.share) == (NO_SHARE, whole_share(TASKS))
+    assert len(place.joins) == joins
+
+
 async def test_a_member_that_was_forgotten_while_it_joined_begins_again(run: Run) -> None:
     """It said that it holds what others may have had meanwhile."""
     async with run(NOBODY) as (place, group, _events):
