@@ -219,6 +219,8 @@ class World:
         if self.rests_until > self.loop.time():
             await asyncio.sleep(self.rests_until + 60 - self.loop.time())
         for task in work:
+            if task.done():
+                task.result()  # it goes on until it is cancelled, unless it has failed
             task.cancel()
         self.operators.is_peace = True
         self._mend_all()
