@@ -20,7 +20,7 @@ from tests.simulated import settings
 from tests.simulated.faults.kind import duration
 from tests.simulated.http import Answer, ask
 from tests.simulated.node import SimNode
-from tests.simulated.verbs import AT_FLOW, SHOWN, USUAL, VERBS, Connectors, Request
+from tests.simulated.verbs import AS_STORED, SHOWN, USUAL, VERBS, Connectors, Request
 
 
 if TYPE_CHECKING:
@@ -44,7 +44,10 @@ class Operators:
         self._world = world
         self._turn = asyncio.Lock()
         self._draw = random.Random(f"operators {world.options.seed}")
-        self._at = Connectors(world.options.is_worker)
+        is_worker, has_aside = world.options.is_worker, world.options.has_aside
+        self._first = Connectors(is_worker, has_aside)
+        #: The source connectors of the pair.
+        self._sources = [self._first, *([Connectors(is_worker, has_aside, is_aside=True)] if has_aside else [])]
         self._configs = settings.connectors(world.options, world.source.servers)
         #: What is so since when, by what it is of, as far as that is known.
         self._known: dict[str, tuple[float, object]] = {it: (0.0, value) for it, value in USUAL.items()}
@@ -70,10 +73,11 @@ class Operators:
         if node is None:
             return ""
         name = draw.choice((*VERBS, "offsets", "offsets"))
-        work = self._alter(node, draw) if name == "offsets" else self._ask_all(node, VERBS[name](self._at, draw))
+        which = draw.choice(self._sources) if self._world.options.has_aside else self._first
+        work = self._alter(node, draw) if name == "offsets" else self._ask_all(node, VERBS[name](which, draw))
         self._world.outside.start(work, f"operator {name}")
         self._world.outside.call_later(duration(draw), self._undo_later)
-        return f"{name} at {node.name}"
+        return f"{which.prefix}{name} at {node.name}"
 
     def undo(self) -> None:
         """Have all as it was at first, however long that takes."""
@@ -123,7 +127,8 @@ class Operators:
 
     async def _undone(self, node: SimNode) -> bool:
         is_worker = self._world.options.is_worker
-        for which, name in settings.NAMES.items() if is_worker else ():
+        names = {**settings.NAMES, **{f"{it.prefix}source": settings.ASIDE for it in self._sources if it.is_aside}}
+        for which, name in names.items() if is_worker else ():
             path, wanted = f"/connectors/{name}", {which: Wanted.RUNNING}
             config = {**self._configs[name], "name": name}
             there = await self._ask(node, Request("GET", f"{path}/config"))
@@ -133,13 +138,10 @@ class Operators:
                 return False
             if not await self._is_done(node, Request("PUT", f"{path}/resume", brings=wanted)):
                 return False
-        if (aside := self._configs.get(settings.ASIDE)) is not None and not await self._is_done(
-            node, Request("PUT", f"/connectors/{settings.ASIDE}/config", {**aside, "name": settings.ASIDE})
-        ):
-            return False
-        usual = {it: value for it, value in USUAL.items() if not is_worker or it not in settings.NAMES}
-        if not await self._is_done(node, Request("DELETE", f"{AT_FLOW}/overrides", brings=usual)):
-            return False
+        for one in self._sources:
+            usual = one.known(**(AS_STORED if is_worker else USUAL))
+            if not await self._is_done(node, Request("DELETE", one.at_flow("/overrides"), brings=usual)):
+                return False
         for other in self._world.nodes.values():
             if other.is_able:
                 await self._ask(other, Request("PUT", "/node/resume"))
@@ -156,16 +158,16 @@ class Operators:
         last = draw.randrange(source.stable)
         place = {"cluster": "A", "topic": topic, "partition": source.number}
         body = {"offsets": [{"partition": place, "offset": {"offset": last}}]}
-        partition = TopicPartition(topic, source.number)
+        partition, of = TopicPartition(topic, source.number), self._source_of(topic)
         async with self._turn:
             if self.is_peace or not await self._is_done(
-                node, Request("PUT", self._at.at("source", "/stop"), brings={"source": Wanted.STOPPED})
+                node, Request("PUT", of.at("source", "/stop"), brings=of.known(source=Wanted.STOPPED))
             ):
                 return
             for _ in range(_TRIES):
                 self._world.checker.may_be_altered(partition, last + 1)
                 self.altered_at = self._world.loop.time()
-                answer = await self._ask(node, Request("PATCH", self._at.at("source", "/offsets"), body))
+                answer = await self._ask(node, Request("PATCH", of.at("source", "/offsets"), body))
                 if answer is None or answer.status >= _BUG:
                     return  # it may be so, and later
                 if answer.is_ok:
@@ -177,7 +179,7 @@ class Operators:
     async def _read_back(self, node: SimNode, partition: TopicPartition, last: int) -> None:
         if self._world.checker.is_awaited(partition):
             self._world.checker.fail(f"{node.name} has altered {partition}, it says, and no such position is stored")
-        answer = await self._ask(node, Request("GET", self._at.at("source", "/offsets")))
+        answer = await self._ask(node, Request("GET", self._source_of(partition.topic).at("source", "/offsets")))
         if answer is None or not answer.is_ok:
             return
         shown = {_place(it["partition"]): it["offset"] for it in answer.body["offsets"]}
@@ -195,21 +197,27 @@ class Operators:
         """
         now = self._world.loop.time()
         control = node.node.control if node.node is not None else None
-        if control is None or FLOW not in {it.flow for it in view.flows}:
-            return []
-        overrides, found = control.overrides(FLOW), []
-        for what, (at, value) in self._known.items():
-            shown = SHOWN[what](overrides)
-            if max(at, calm_since) <= now - _HEARD_S and shown != value:
-                found.append(f"{what} is {shown}; an operator has made it {value} {now - at:.0f} s ago")
+        found, flows = list[str](), {it.flow for it in view.flows}
+        for of in self._sources:
+            if control is None or of.flow not in flows:
+                continue
+            overrides = control.overrides(of.flow)
+            for name, show in SHOWN.items():
+                at, value = self._known.get(f"{of.prefix}{name}", (now, None))
+                if max(at, calm_since) <= now - _HEARD_S and (shown := show(overrides)) != value:
+                    found.append(f"{of.prefix}{name} is {shown}; an operator has made it {value} {now - at:.0f} s ago")
         return found
+
+    def _source_of(self, topic: str) -> Connectors:
+        """Return the source connector that copies a topic: one alone copies all."""
+        return next(it for it in self._sources[::-1] if not it.is_aside or topic == settings.TOPIC_ASIDE)
 
     def forbids(self, topic: str, calm_since: float) -> str:
         """Return why a topic of the source must not be copied now; empty if it may be."""
-        within_s = _HEARD_S + self._world.options.epoch_ms / 1000
+        within_s, prefix = _HEARD_S + self._world.options.epoch_ms / 1000, self._source_of(topic).prefix
         for what, (at, value) in self._known.items():
-            is_held = what == "source" and value is not Wanted.RUNNING
-            is_held = is_held or (what == "topics" and isinstance(value, list) and topic in value)
+            is_held = what == f"{prefix}source" and value is not Wanted.RUNNING
+            is_held = is_held or (what == f"{prefix}topics" and isinstance(value, list) and topic in value)
             if is_held and max(at, calm_since) <= self._world.loop.time() - within_s:
                 return f"{what} is {value} since {at:.0f} s"
         return ""

@@ -56,7 +56,7 @@ class Options:
     brokers: int = 3
     #: Whether nodes run a file's flow ("dedicated"), or connectors that are created by REST ("worker").
     mode: str = "dedicated"
-    #: How many source connectors a worker has for the pair; two have a topic each, and no operator changes them.
+    #: How many source connectors a worker has for the pair; two have a topic each.
     sources: int = 1
     #: Whether a flow leads back as well, from topics of the same names at B; not where nodes are workers.
     both: bool = False
@@ -75,7 +75,7 @@ class Options:
     @property
     def has_aside(self) -> bool:
         """Whether there is a second source connector."""
-        return self.is_worker and self.sources > 1 and "operator" not in self.faults
+        return self.is_worker and self.sources > 1
 
     @property
     def leads_back(self) -> bool:

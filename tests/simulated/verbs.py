@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from mm2py.core.herder.overrides import CHECKPOINT, SOURCE
+from mm2py.model.flow import Flow
 from mm2py.model.herder.overrides import Overrides, Wanted
 from tests.simulated import settings
 
 
 AT_FLOW = "/from:A/to:B"
 _REFRESH = "refresh.topics.interval.seconds"
-#: What an operator changes, and how a node shows it.
+#: What an operator changes of a flow, and how a node shows it.
 SHOWN: dict[str, Callable[[Overrides], object]] = {
     "source": lambda it: it.wanted(SOURCE),
     "checkpoints": lambda it: it.wanted(CHECKPOINT),
@@ -22,14 +23,9 @@ SHOWN: dict[str, Callable[[Overrides], object]] = {
     "limit": lambda it: it.limit.records_per_s,
     "config": lambda it: dict(it.config.get(SOURCE, {})),
 }
-#: How all of it is at first.
-USUAL: dict[str, object] = {
-    "source": Wanted.RUNNING,
-    "checkpoints": Wanted.RUNNING,
-    "topics": [],
-    "limit": None,
-    "config": {},
-}
+#: How all of it is at first, but for which connectors run.
+AS_STORED: dict[str, object] = {"topics": [], "limit": None, "config": {}}
+USUAL = {"source": Wanted.RUNNING, "checkpoints": Wanted.RUNNING, **AS_STORED}
 #: What may be read: each must be answered, and never by a bug.
 READ = (
     "/status",
@@ -67,22 +63,43 @@ class Request:
 
 @attrs.frozen
 class Connectors:
-    """How the two connectors are reached."""
+    """A source connector, and that of checkpoints: how they are reached, and what is known of them is called."""
 
     is_worker: bool
+    #: Whether there is a second source connector, and whether it is that one: it has no checkpoints.
+    has_aside: bool = False
+    is_aside: bool = False
 
     def at(self, which: str, more: str = "") -> str:
         """Return an address of the "source" connector or of "checkpoints"."""
         if self.is_worker:
-            return f"/connectors/{settings.NAMES[which]}{more}"
+            return f"/connectors/{settings.ASIDE if self.is_aside else settings.NAMES[which]}{more}"
         return f"{AT_FLOW}/connectors/{SOURCE if which == 'source' else CHECKPOINT}{more}"
+
+    @property
+    def flow(self) -> Flow:
+        """The flow that the source connector is."""
+        return Flow("A", "B", settings.ASIDE if self.is_aside else "")
+
+    def at_flow(self, more: str) -> str:
+        """Return an address of its flow."""
+        return f"{AT_FLOW}{f';connector={settings.ASIDE}' if self.is_aside else ''}{more}"
+
+    def known(self, **values: object) -> dict[str, object]:
+        """Return *values* of what an operator changes by the names that they have for this connector."""
+        return {f"{self.prefix}{what}": value for what, value in values.items()}
+
+    @property
+    def prefix(self) -> str:
+        """What the names of what is known of it begin with."""
+        return "aside " if self.is_aside else ""
+
+    def one(self, draw: random.Random) -> str:
+        """Draw one of the two."""
+        return "source" if self.is_aside else draw.choice(("source", "source", "checkpoints"))
 
 
 Verb = Callable[[Connectors, random.Random], list[Request]]
-
-
-def _one(draw: random.Random) -> str:
-    return draw.choice(("source", "source", "checkpoints"))
 
 
 def _held(verb: str, wanted: Wanted) -> Verb:
@@ -90,57 +107,71 @@ def _held(verb: str, wanted: Wanted) -> Verb:
 
     def ask(connectors: Connectors, draw: random.Random) -> list[Request]:
         if draw.random() < 0.4:
-            both = dict.fromkeys(("source", "checkpoints"), wanted)
+            both = dict.fromkeys(("source",) if connectors.is_aside else ("source", "checkpoints"), wanted)
             spares = (Wanted.DELETED, *([Wanted.STOPPED] if wanted is Wanted.PAUSED else []))
-            return [Request("PUT", f"{AT_FLOW}/{verb}", brings=both, spares=spares)]
-        which = _one(draw)
-        return [Request("PUT", connectors.at(which, f"/{verb}"), brings={which: wanted})]
+            return [Request("PUT", connectors.at_flow(f"/{verb}"), brings=connectors.known(**both), spares=spares)]
+        which = connectors.one(draw)
+        return [Request("PUT", connectors.at(which, f"/{verb}"), brings=connectors.known(**{which: wanted}))]
 
     return ask
 
 
 def _delete(connectors: Connectors, draw: random.Random) -> list[Request]:
-    which = _one(draw)
+    # The second source connector would take the place of the first one, and what is known of it.
+    which = "checkpoints" if connectors.has_aside and not connectors.is_aside else connectors.one(draw)
     # A worker forgets what it was.
     brings: dict[str, object] = {which: Wanted.RUNNING if connectors.is_worker else Wanted.DELETED}
     if which == "source":
         brings["config"] = {}
-    return [Request("DELETE", connectors.at(which), brings=brings)]
+    return [Request("DELETE", connectors.at(which), brings=connectors.known(**brings))]
 
 
 def _config(connectors: Connectors, _draw: random.Random) -> list[Request]:
     change = {_REFRESH: "7"}
-    brings: dict[str, object] = {} if connectors.is_worker else {"config": change}
+    brings = {} if connectors.is_worker else connectors.known(config=change)
     return [Request("PATCH", connectors.at("source", "/config"), change, brings)]
 
 
 def _restart(connectors: Connectors, draw: random.Random) -> list[Request]:
     with_tasks = draw.choice(("true", "false"))
-    return [Request("POST", connectors.at(_one(draw), f"/restart?includeTasks={with_tasks}"))]
+    return [Request("POST", connectors.at(connectors.one(draw), f"/restart?includeTasks={with_tasks}"))]
 
 
 def _restart_task(connectors: Connectors, draw: random.Random) -> list[Request]:
     return [Request("POST", connectors.at("source", f"/tasks/{draw.choice((0, 1))}/restart"))]
 
 
-def _read(_connectors: Connectors, draw: random.Random) -> list[Request]:
-    return [Request("GET", it) for it in draw.sample(READ, 5)]
+def _read(connectors: Connectors, draw: random.Random) -> list[Request]:
+    return [Request("GET", it.replace(AT_FLOW, connectors.at_flow(""))) for it in draw.sample(READ, 5)]
 
 
-def _always(*requests: Request) -> Verb:
-    return lambda _connectors, _draw: list(requests)
+def _topic(connectors: Connectors, _draw: random.Random) -> list[Request]:
+    topic = settings.TOPIC_ASIDE if connectors.is_aside else "orders"
+    return [Request("PUT", connectors.at_flow(f"/topics/{topic}/pause"), brings=connectors.known(topics=[topic]))]
+
+
+def _limit(connectors: Connectors, _draw: random.Random) -> list[Request]:
+    return [Request("PUT", connectors.at_flow("/limit"), {"records_per_s": 1}, connectors.known(limit=1.0))]
+
+
+def _refresh(connectors: Connectors, _draw: random.Random) -> list[Request]:
+    return [Request("PUT", connectors.at_flow("/refresh"))]
+
+
+def _drain(_connectors: Connectors, _draw: random.Random) -> list[Request]:
+    return [Request("PUT", "/node/drain")]
 
 
 VERBS: dict[str, Verb] = {
     "pause": _held("pause", Wanted.PAUSED),
     "stop": _held("stop", Wanted.STOPPED),
     "delete": _delete,
-    "topic": _always(Request("PUT", f"{AT_FLOW}/topics/orders/pause", brings={"topics": ["orders"]})),
-    "limit": _always(Request("PUT", f"{AT_FLOW}/limit", {"records_per_s": 1}, {"limit": 1.0})),
+    "topic": _topic,
+    "limit": _limit,
     "config": _config,
     "restart": _restart,
     "restart task": _restart_task,
-    "drain": _always(Request("PUT", "/node/drain")),
-    "refresh": _always(Request("PUT", f"{AT_FLOW}/refresh")),
+    "drain": _drain,
+    "refresh": _refresh,
     "read": _read,
 }
