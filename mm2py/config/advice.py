@@ -14,7 +14,7 @@ from mm2py.config.keys.cluster import LEAST_TRANSACTION_MS
 from mm2py.config.keys.row import Key, LineLevel, Place, trimmed
 from mm2py.config.keys.security import PROTOCOLS
 from mm2py.config.keys.table import key_named
-from mm2py.config.layers import Layers, Side, Value, spellings
+from mm2py.config.layers import Side, Value
 from mm2py.config.lint import Line
 from mm2py.config.problem import Problem
 from mm2py.config.resolve import FlowReader
@@ -37,84 +37,74 @@ _NAMED_AFTER_ALIAS = ("default", "DefaultReplicationPolicy")
 _SQL: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|/\*.*?\*/|(?P<comment>--.*)""", re.DOTALL)
 
 
-def note_unread(
-    layers: Layers, lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[Flow]
-) -> Iterator[Problem]:
+def note_unread(lines: Sequence[Line], flows: Sequence[FlowReader], enabled: Sequence[FlowReader]) -> Iterator[Problem]:
     """
     Name lines of clusters and flows that no flow reads, although this version acts on their keys.
 
     *flows* are those that some node runs, *enabled* those of them that mirror topics.
     """
     read = _read_lines(lines, flows, enabled)
-    ends = {alias for flow in flows for alias in (flow.source, flow.target)}
+    ends = {of.alias(side) for of in flows for side in _BOTH}
     for line in lines:
         row, value = line.row, line.value
-        if (
-            row is None
-            or not row.acts
-            or row.stem is not None
-            or line.level is LineLevel.TOP
-            or value.counts_as in read
-        ):
+        if row is None or not row.acts or row.stem is not None or line.level is LineLevel.TOP:
+            continue
+        if value.counts_as in read:
             continue
         if line.level is LineLevel.FLOW and row.name in _RUN and value.text.strip().lower() == "false":
             continue  # it says itself that the flow does not run
         if line.level is LineLevel.CLUSTER and line.owner not in ends and row.name != "bootstrap.servers":
             continue  # that no flow uses the cluster is said once
-        if row.place is Place.CLUSTER and _repeats(layers, line, row, flows):
+        if row.place is Place.CLUSTER and _repeats(line, row, flows):
             continue
-        yield _unread(line, row, flows)
+        yield _unread(line, row, [str(of.flow) for of in flows])
 
 
-def note_overruled(layers: Layers, lines: Sequence[Line], flows: Sequence[Flow]) -> Iterator[Problem]:
+def note_overruled(lines: Sequence[Line], flows: Sequence[FlowReader]) -> Iterator[Problem]:
     """Name connection settings of flows that those of their clusters overrule with others, in Java too."""
-    by_name = {str(flow): flow for flow in flows}
+    by_name = {str(of.flow): of for of in flows}
     for line in lines:
-        row, value, flow = line.row, line.value, by_name.get(line.owner)
-        if row is None or flow is None or row.place is not Place.CLUSTER or not row.acts or row.stem is not None:
+        row, value, of = line.row, line.value, by_name.get(line.owner)
+        if row is None or of is None or row.place is not Place.CLUSTER or not row.acts or row.stem is not None:
             continue
-        ways = [ways for side in _BOTH if value.counts_as in (ways := spellings(row, flow, side))]
-        used = [found for way in ways if (found := layers.first(way)) is not None]
+        ways = [ways for side in _BOTH if value.counts_as in (ways := of.ways(row, side))]
+        used = [found for way in ways if (found := of.layers.first(way)) is not None]
         if used and all(it.text.strip() != value.text.strip() for it in used):
             message = f"overruled by {used[0].key} ({used[0].where})"
             yield Problem(value.where, value.key, message, f"write {value.spelt(ways[0][0])}, or remove it")
 
 
-def _read_lines(lines: Sequence[Line], flows: Sequence[Flow], enabled: Sequence[Flow]) -> set[str]:
+def _read_lines(lines: Sequence[Line], flows: Sequence[FlowReader], enabled: Sequence[FlowReader]) -> set[str]:
     """Return all spellings of the keys of *lines* that some flow reads, whether there is such a line or not."""
     rows = {(line.row.name, line.row.place): line.row for line in lines if line.row is not None}
     return {
         way
         for row in rows.values()
-        for flow in (enabled if row.place in _COPY else flows)
+        for of in (enabled if row.place in _COPY else flows)
         for side in (_BOTH if row.place is Place.CLUSTER else _BOTH[:1])
-        for way in (*spellings(row, flow, side), *_ways_to_a_cluster(row, flow))
+        for way in (*of.ways(row, side), *_ways_to_a_cluster(row, of))
     }
 
 
-def _ways_to_a_cluster(row: Key, flow: Flow) -> tuple[str, ...]:
+def _ways_to_a_cluster(row: Key, of: FlowReader) -> tuple[str, ...]:
     # Clusters are also read independently of a flow.
-    return tuple(f"{alias}.{row.name}" for alias in (flow.source, flow.target)) if row.place is Place.CLUSTER else ()
+    return tuple(f"{of.alias(side)}.{row.name}" for side in _BOTH) if row.place is Place.CLUSTER else ()
 
 
-def _repeats(layers: Layers, line: Line, row: Key, flows: Sequence[Flow]) -> bool:
+def _repeats(line: Line, row: Key, flows: Sequence[FlowReader]) -> bool:
     """Whether a client's line has what is used anyway: Connect wants a worker's settings again for each client."""
     if line.level is LineLevel.CLUSTER:
-        ends = [(flow, side) for flow in flows for side in _BOTH if line.owner == _end(flow, side)]
+        ends = [(of, side) for of in flows for side in _BOTH if line.owner == of.alias(side)]
     else:
         sides = [side for side in _BOTH if line.name.startswith(f"{side.value}.")]
-        ends = [(flow, side) for flow in flows for side in sides or _BOTH if line.owner == str(flow)]
-    used = [layers.first(spellings(row, flow, side)) for flow, side in ends]
+        ends = [(of, side) for of in flows for side in sides or _BOTH if line.owner == str(of.flow)]
+    used = [of.layers.first(of.ways(row, side)) for of, side in ends]
     return bool(used) and all(it is not None and it.text.strip() == line.value.text.strip() for it in used)
 
 
-def _end(flow: Flow, side: Side) -> str:
-    return flow.source if side is Side.SOURCE else flow.target
-
-
-def _unread(line: Line, row: Key, flows: Sequence[Flow]) -> Problem:
+def _unread(line: Line, row: Key, flows: Sequence[str]) -> Problem:
     value = line.value
-    if line.level is LineLevel.FLOW and line.owner not in {str(flow) for flow in flows}:
+    if line.level is LineLevel.FLOW and line.owner not in flows:
         return Problem(value.where, value.key, f"flow {line.owner} does not run")
     if line.level is LineLevel.CLUSTER and row.place in _COPY:
         verb, other = ("reads", "producer") if row.place is Place.CONSUMER else ("writes", "consumer")
@@ -201,7 +191,7 @@ def _note_servers(of: FlowReader) -> Iterator[Problem]:
             is_other = written.upper() in set(PROTOCOLS) - {used}
             hint = f"write {key} = {written.upper()}" if is_other else "write host:port alone"
             yield Problem(line.where, line.key, line.reason(ValueError(message)), hint)
-        whole = of.layers.get(f"{_end(flow, side)}.bootstrap.servers")
+        whole = of.layers.get(f"{of.alias(side)}.bootstrap.servers")
         if whole is None or whole.counts_as == line.counts_as or _addresses(whole) == _addresses(line):
             continue
         what = "reads from" if side is Side.SOURCE else "writes to"

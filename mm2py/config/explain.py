@@ -11,8 +11,9 @@ import attrs
 from mm2py.config.keys.row import Key, Kind, LineLevel, Place
 from mm2py.config.keys.security import KAFKAS_OWN
 from mm2py.config.keys.table import KEYS, find_key
-from mm2py.config.layers import Layers, Side, Value, spellings
+from mm2py.config.layers import Side, Value
 from mm2py.config.lint import Line
+from mm2py.config.resolve import FlowReader, ProcessReader
 from mm2py.model.flow import Flow
 from mm2py.model.herder.node_settings import NodeSettings
 
@@ -49,24 +50,22 @@ class Effective:
     is_changed: bool
 
 
-def effective(layers: Layers, flows: Sequence[Flow], lines: Sequence[Line]) -> Iterator[Effective]:
+def effective(process: ProcessReader, flows: Sequence[FlowReader], lines: Sequence[Line]) -> Iterator[Effective]:
     """Return the value of every key that has one, first for the process, then flow by flow."""
     named = [key for key in KEYS if key.stem is None]
     for key in named:
         if key.place is Place.TOP:
-            yield from _value_of(layers, key, "", (key.name,))
+            yield from _value_of(process, key, "")
     yield from _of_rows_for_many(lines, "")
-    for flow in flows:
+    for of in flows:
+        owner = str(of.flow)
         for key in named:
-            if key.place is Place.TOP:
-                continue
-            if key.place is not Place.CLUSTER:
-                yield from _value_of(layers, key, str(flow), spellings(key, flow))
-                continue
-            for side in Side:
-                ways = spellings(key, flow, side)
-                yield from _value_of(layers, attrs.evolve(key, name=f"{side.value}.{key.name}"), str(flow), ways)
-        yield from _of_rows_for_many(lines, str(flow))
+            if key.place is Place.CLUSTER:
+                for side in Side:
+                    yield from _value_of(of, key, owner, side)
+            elif key.place is not Place.TOP:
+                yield from _value_of(of, key, owner)
+        yield from _of_rows_for_many(lines, owner)
 
 
 def node_settings(rows: Iterable[Effective], flow: Flow) -> NodeSettings:
@@ -94,10 +93,11 @@ def is_taken_from_owner(name: str, text: str) -> bool:
     return is_plain and not name.startswith(_FIXED) and "${" not in text
 
 
-def _value_of(layers: Layers, key: Key, owner: str, ways: Iterable[str]) -> Iterator[Effective]:
-    line = layers.first(ways) or (None if key.default is None else Value(key.default))
+def _value_of(of: ProcessReader, key: Key, owner: str, side: Side | None = None) -> Iterator[Effective]:
+    line = of.layers.first(of.ways(key, side or Side.SOURCE)) or (None if key.default is None else Value(key.default))
     if line is not None:
-        yield Effective(owner, key.full_name, shown(key, key.name, line), line.origin, key.acts, _differs(key, line))
+        name = f"{side.value}.{key.full_name}" if side else key.full_name
+        yield Effective(owner, name, shown(key, key.name, line), line.origin, key.acts, _differs(key, line))
 
 
 def _differs(key: Key, line: Value) -> bool:

@@ -117,14 +117,14 @@ class Layers:
         return next((line for spelling in spellings if (line := self._lines.get(spelling)) is not None), None)
 
 
-def spellings(key: Key, flow: Flow | None = None, side: Side = Side.SOURCE) -> tuple[str, ...]:
+def spellings(key: Key, flow: Flow, side: Side = Side.SOURCE) -> tuple[str, ...]:
     """Return all spellings of *key* for *flow*, the strongest first; former names come last."""
     names = (key.name, *key.aliases)
     return tuple(spelling for name in names for spelling in _spell(key.place, name, flow, side))
 
 
-def _spell(place: Place, name: str, flow: Flow | None, side: Side) -> tuple[str, ...]:
-    if place is Place.TOP or flow is None:
+def _spell(place: Place, name: str, flow: Flow, side: Side) -> tuple[str, ...]:
+    if place is Place.TOP:
         return (name,)
     if place is Place.CLUSTER:
         return _of_cluster(name, flow, side)

@@ -8,8 +8,8 @@ there is a problem.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias, cast
 
 import attrs
 
@@ -28,6 +28,8 @@ _ADDRESS = re.compile(r"(?:[0-9a-zA-Z%._-]*://)?(\[[0-9a-fA-F:.%]+\]|[0-9a-zA-Z%
 HEARTBEAT_INTERVAL = "emit.heartbeats.interval.seconds"
 #: How often topics and groups are listed if the file does not say; Java's default of 600 s is for all that it reads.
 _LOOK_INTERVAL_S = 30.0
+#: Returns the spellings of a connection setting, the strongest first.
+_Ways: TypeAlias = Callable[[str], tuple[str, ...]]
 #: What the lines begin with that say how a connector names its target, which is reached by other addresses.
 NAMED_AGAIN: Final = "named.again"
 
@@ -38,9 +40,9 @@ class ProcessReader:
 
     layers: Layers
 
-    def ways(self, key: Key, side: Side = Side.SOURCE) -> tuple[str, ...]:
+    def ways(self, key: Key, side: Side = Side.SOURCE) -> tuple[str, ...]:  # noqa: ARG002 - the process has no sides
         """Return all spellings of *key*, the strongest first."""
-        return spellings(key, None, side)
+        return (key.name, *key.aliases)
 
     def line(self, name: str, side: Side = Side.SOURCE) -> Value | None:
         """Return the strongest line of a key, by its full *name*."""
@@ -86,6 +88,10 @@ class FlowReader(ProcessReader):
 
     def ways(self, key: Key, side: Side = Side.SOURCE) -> tuple[str, ...]:
         return spellings(key, self.flow, side)
+
+    def alias(self, side: Side) -> str:
+        """Return the name of one of the flow's clusters."""
+        return self.flow.source if side is Side.SOURCE else self.flow.target
 
     def own(self, name: str) -> Value | None:
         """Return the flow's own line of exactly that *name*."""
@@ -147,14 +153,14 @@ def look_interval_s(of: FlowReader, key: str) -> float:
 
 def flow_endpoint(of: FlowReader, side: Side) -> ClusterEndpoint | Problem:
     """Read the connection settings of a flow for its source or target cluster."""
-    flow = of.flow
-    reached = _reach(of.layers, flow.source if side is Side.SOURCE else flow.target, flow, side)
+    server = key_named("bootstrap.servers")
+    reached = _reach(of.layers, of.alias(side), lambda name: of.ways(attrs.evolve(server, name=name), side))
     if isinstance(reached, Problem):
         return reached
     role = "consumer" if side is Side.SOURCE else "producer"
     return attrs.evolve(
         reached,
-        client_id=of.text(f"{role}.client.id") or str(flow),
+        client_id=of.text(f"{role}.client.id") or str(of.flow),
         request_timeout_ms=of.number(f"{role}.request.timeout.ms"),
         metadata_max_age_ms=of.number(f"{role}.metadata.max.age.ms"),
         reconnect_backoff_ms=of.number(f"{role}.reconnect.backoff.ms"),
@@ -167,7 +173,7 @@ def flow_endpoint(of: FlowReader, side: Side) -> ClusterEndpoint | Problem:
 
 def cluster_endpoint(layers: Layers, alias: str) -> ClusterEndpoint | Problem:
     """Read the connection settings of cluster *alias*, independently of a flow."""
-    return _reach(layers, alias, None, Side.SOURCE)
+    return _reach(layers, alias, lambda name: (f"{alias}.{name}", name))
 
 
 @attrs.frozen
@@ -195,8 +201,8 @@ def target_named_again(layers: Layers, flow: Flow) -> NamedAgain | Problem | Non
     return NamedAgain(servers.key, where, attrs.evolve(end, alias=flow.target))
 
 
-def _reach(layers: Layers, alias: str, flow: Flow | None, side: Side) -> ClusterEndpoint | Problem:
-    servers = layers.first(_cluster_spellings("bootstrap.servers", alias, flow, side))
+def _reach(layers: Layers, alias: str, ways: _Ways) -> ClusterEndpoint | Problem:
+    servers = layers.first(ways("bootstrap.servers"))
     wanted = f"{alias}.bootstrap.servers"
     if servers is None:
         listed = layers.get("clusters")
@@ -207,21 +213,15 @@ def _reach(layers: Layers, alias: str, flow: Flow | None, side: Side) -> Cluster
     except ValueError as error:
         hint = f"write {escaped(servers.key)} = host1:9092, host2:9092"
         return Problem(servers.where, servers.key, servers.reason(error), hint)
-    security = _security(layers, alias, flow, side)
+    security = _security(layers, ways)
     return security if isinstance(security, Problem) else ClusterEndpoint(alias, addresses, security=security)
 
 
-def _security(layers: Layers, alias: str, flow: Flow | None, side: Side) -> Security | Problem:
+def _security(layers: Layers, ways: _Ways) -> Security | Problem:
     names = {name for line in layers.lines() if (name := client_key_in(line.counts_as)) is not None}
-    found = {name: layers.first(_cluster_spellings(name, alias, flow, side)) for name in names}
-    protocol = layers.first(_cluster_spellings("security.protocol", alias, flow, side)) or Value("PLAINTEXT")
+    found = {name: layers.first(ways(name)) for name in names}
+    protocol = layers.first(ways("security.protocol")) or Value("PLAINTEXT")
     return read_security(protocol, {name: line for name, line in found.items() if line is not None})
-
-
-def _cluster_spellings(name: str, alias: str, flow: Flow | None, side: Side) -> tuple[str, ...]:
-    if flow is None:
-        return (f"{alias}.{name}", name)
-    return spellings(attrs.evolve(key_named("bootstrap.servers"), name=name), flow, side)
 
 
 def parse_servers(text: str) -> tuple[str, ...]:

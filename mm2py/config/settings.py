@@ -196,7 +196,7 @@ def _settings(given: _Given, live: _Lines, owners: _Lines) -> MirrorSettings:
         notes=(*notes, *imported.of_user(_advise(given, layers, lines, flows))),
         worker=distributed_worker_config(layers, flows[0].flow.target if flows else next(iter(aliases), "")),
         elsewhere=_elsewhere(layers, flows),
-        effective=tuple(effective(layers, [settings.flow for settings in flows], lines)),
+        effective=tuple(effective(of, [FlowReader(layers, settings.flow) for settings in flows], lines)),
         provided=resolved.files,
     )
 
@@ -212,14 +212,14 @@ def _with_those_of_flows(
 
 def _advise(given: _Given, layers: Layers, lines: Sequence[Line], here: Sequence[FlowSettings]) -> Iterator[Problem]:
     """Check a node's flows, those *here*, and the files for all nodes together."""
-    imported, flows = given.imported, running_flows(layers)
+    imported, flows = given.imported, [FlowReader(layers, flow) for flow in running_flows(layers)]
     yield from _note_aliases(layers, here)
     yield from note_rest(rest_settings(layers), layers)
     if not imported.may_be_idle:
         yield from _note_heartbeats_only(imported.path.name, here, layers, given.targets)
-    enabled = [of for flow in flows if (of := FlowReader(layers, flow)).flag("enabled")]
-    yield from note_unread(layers, lines, flows, [of.flow for of in enabled])
-    yield from note_overruled(layers, lines, flows)
+    enabled = [of for of in flows if of.flag("enabled")]
+    yield from note_unread(lines, flows, enabled)
+    yield from note_overruled(lines, flows)
     yield from note_exactly_once(enabled)
     yield from note_unsynced(enabled)
     # A line at the top level is the same for several flows.
