@@ -118,7 +118,7 @@ class DesiredConnectors:
     async def judge(self, flow: Flow, overrides: Overrides) -> Candidate:
         """Return the settings with *overrides* of *flow*. Raise OverrideRejectedError if they are invalid."""
         async with self._turn:
-            return await self._candidate(flow, {**self._lines, flow: lines_of(flow, overrides)})
+            return await self._candidate(flow, {**self._lines, flow: lines_of(flow, overrides)}, self.agreed)
 
     def problems_with(self, flow: Flow, overrides: Overrides) -> tuple[str, ...]:
         """Return the problems of *overrides* of *flow*."""
@@ -140,12 +140,11 @@ class DesiredConnectors:
             if wanted != self._lines.get(flow, {}) or flow in self._pinned:
                 lines = {**self._lines, flow: wanted}
                 if candidate is None or candidate.agreed is not self.agreed or candidate.lines != lines:
-                    candidate = await self._candidate(flow, lines)
+                    candidate = await self._candidate(flow, lines, self.agreed)
                 self.live, self._lines = candidate.settings, lines
                 self._pinned.pop(flow, None)
 
-    async def _candidate(self, flow: Flow, lines: Mapping[Flow, Lines]) -> Candidate:
-        agreed = self.agreed
+    async def _candidate(self, flow: Flow, lines: Mapping[Flow, Lines], agreed: MirrorSettings) -> Candidate:
         return Candidate(agreed, lines, await asyncio.to_thread(self._with_live, flow, lines, agreed))
 
     @staticmethod
@@ -198,27 +197,24 @@ class DesiredConnectors:
             await self._agree_on(agreed)
 
     async def _agree_on(self, agreed: MirrorSettings) -> None:
-        running = {settings.flow: settings for settings in self.flows}
-        before, self.agreed = {settings.flow: settings for settings in self.agreed.flows}, agreed
-        places = {settings.flow: _place_of(settings) for settings in agreed.flows}
+        """Use *agreed*, with what operators set over it, all at once: flows start, and change, while that is read."""
+        before = {settings.flow: settings for settings in self.agreed.flows}
         # What another topic stores has to be read first, and what a flow that is gone had, if it comes back.
-        self._stored = {
-            flow: stored
-            for flow, stored in self._stored.items()
-            if flow in places and (flow not in before or _place_of(before[flow]) == places[flow])
-        }
-        had_lines, self.live, self._lines, self._pinned = self._lines, agreed, {}, {}
-        for flow, stored in self._stored.items():
-            if not stored.overrides.config:
+        same = {it.flow for it in agreed.flows if it.flow in before and _place_of(before[it.flow]) == _place_of(it)}
+        live, together, pinned = agreed, dict[Flow, Lines](), dict[Flow, FlowSettings]()
+        for flow, stored in tuple(self._stored.items()):
+            if flow not in same or not stored.overrides.config:
                 continue
             try:
-                lines = {**self._lines, flow: lines_of(flow, stored.overrides)}
-                self.live = (await self._candidate(flow, lines)).settings
+                lines = {**together, flow: lines_of(flow, stored.overrides)}
+                live = (await self._candidate(flow, lines, agreed)).settings
             except OverrideRejectedError as error:
-                self._events.emit(LiveSettingsRejected(flow, error.problems, is_running=flow in had_lines))
-                self._pinned[flow] = running[flow]
+                self._events.emit(LiveSettingsRejected(flow, error.problems, is_running=flow in self._lines))
+                pinned[flow] = self.settings_of(flow)
             else:
-                self._lines = lines
+                together = lines
+        self.agreed, self.live, self._lines, self._pinned = agreed, live, together, pinned
+        self._stored = {flow: stored for flow, stored in self._stored.items() if flow in same}
         self._note_change()
 
 

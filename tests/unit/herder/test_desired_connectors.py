@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
+import attrs
 import pytest
 
 from mm2py.config.explain import node_settings
@@ -126,6 +129,46 @@ async def test_a_file_that_is_read_again_keeps_the_owner_s_values(tmp_path: Path
 
     assert _of(desired.agreed) == ("payments",)
     assert _of(desired.base) == ("new",)
+
+
+async def test_other_flows_keep_what_operators_set_while_the_owner_s_settings_are_read(tmp_path: Path) -> None:
+    """What else restarts in that moment would take the settings of a file, and keep them."""
+    desired = _desired(_read(tmp_path))
+    await desired.accept(CB, StoredOverrides(Overrides(config={SOURCE: {"topics": "live"}}), 1))
+    following, seen = asyncio.create_task(desired.follow_owner(AB, {"topics": "payments"})), set()
+    while not following.done():
+        await asyncio.sleep(0)
+        seen.add(desired.settings_of(CB).source_connector.topics.names)
+
+    assert seen == {("live",)}
+
+
+async def test_a_flow_starts_while_the_files_are_read_again(tmp_path: Path) -> None:
+    """It has just read what operators set: that is used over the new file, too."""
+    desired, file, loop = _desired(_read(tmp_path)), _read(tmp_path, "A->B.topics = new\n"), asyncio.get_running_loop()
+    stored = StoredOverrides(Overrides(config={SOURCE: {"topics": "payments"}}), 1)
+
+    def with_live(lines: Mapping[str, str]) -> MirrorSettings:
+        loop.call_soon_threadsafe(desired.learn, AB, stored)
+        assert file.with_live is not None
+        return file.with_live(lines)
+
+    await desired.accept(CB, StoredOverrides(Overrides(config={SOURCE: {"topics": "live"}}), 1))
+    await desired.rebase(attrs.evolve(file, with_live=with_live))
+    await desired.adopt(AB)
+
+    assert (_of(desired.agreed), _of(desired.live), _of(desired.live, CB)) == (("new",), ("payments",), ("live",))
+
+
+async def test_what_a_flow_that_has_just_gone_had_is_read_again(tmp_path: Path) -> None:
+    """An operator's change is stored while the file without the flow comes into use; others may follow elsewhere."""
+    desired, file = _desired(_read(tmp_path)), _read(tmp_path)
+    await desired.rebase(_read(tmp_path, "C->B.enabled = false\nemit.heartbeats.enabled = false\n"))
+    await desired.accept(CB, StoredOverrides(Overrides(config={SOURCE: {"topics": "live"}}), 1))
+    await desired.rebase(file)
+
+    assert desired.stored(CB) is None
+    assert _of(desired.live, CB) == ("orders",)
 
 
 async def test_values_that_cannot_be_used_are_refused_by_name(tmp_path: Path) -> None:
