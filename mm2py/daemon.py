@@ -105,8 +105,8 @@ class MirrorMaker:
         self._desired = desired = DesiredConnectors(settings, events=events)
         self._overrides = OverrideControl(desired, self._apply_overrides, clock=clock, events=events, states=worker)
         self._pairs = pairs = Pairs()
-        drain_s, prepare = self._drain_s, self._prepare
-        self._fleet = Fleet(self._make_runner, drain_s, slack_s=_DRAIN_SLACK_S, prepare=prepare, pairs=pairs)
+        make, drain_s, prepare, its = self._make_runner, self._drain_s, self._prepare, desired.settings_of
+        self._fleet = Fleet(make, drain_s, slack_s=_DRAIN_SLACK_S, prepare=prepare, desired=its, pairs=pairs)
         self._changes = SettingsChanges(
             desired,
             self._fleet,
@@ -313,9 +313,8 @@ class MirrorMaker:
 
     # Overrides by operators, see `Control`.
 
-    async def _prepare(self, runner: FlowRunner) -> FlowSettings:
-        """Read the overrides of a flow before it starts, however long that takes; return its settings."""
-        settings: list[FlowSettings] = []
+    async def _prepare(self, runner: FlowRunner) -> None:
+        """Read the overrides of a flow before it starts, however long that takes."""
 
         async def prepare() -> None:
             if self.worker is not None:
@@ -324,11 +323,9 @@ class MirrorMaker:
             await self._cluster_ids.confirm(runner, found)
             if self.worker is not None:
                 await self.worker.take_over(found)
-            settings.append(found)
 
         task, report = f"{runner.flow}/overrides", self.events.emit
         await supervise(task, prepare, clock=self._clock, jitter=self._jitter, report=report)
-        return settings[-1]
 
     async def _before_takeover(self, settings: FlowSettings) -> None:
         """Learn what other nodes have left of a flow that they ran until now."""

@@ -24,9 +24,9 @@ _PART_S = 4.0
 
 
 class Fleet:
-    """The running flows of one node, by name. *make* creates a runner, and *prepare* applies its overrides before it
-    runs, and returns its settings. *drain_s* returns how long the epochs of a flow may take to end, *slack_s* is what
-    its drain may take beyond that. By *pairs* the flows know of each other.
+    """The running flows of one node, by name. *make* creates a runner, *prepare* learns before it runs what operators
+    set, and *desired* returns the settings that a flow is to run with. *drain_s* returns how long the epochs of a flow
+    may take to end, *slack_s* is what its drain may take beyond that. By *pairs* the flows know of each other.
     """
 
     def __init__(
@@ -35,11 +35,13 @@ class Fleet:
         drain_s: Callable[[FlowSettings], float],
         *,
         slack_s: float,
-        prepare: Callable[[FlowRunner], Coroutine[Any, Any, FlowSettings]],
+        prepare: Callable[[FlowRunner], Coroutine[Any, Any, None]],
+        desired: Callable[[Flow], FlowSettings],
         pairs: Pairs,
     ) -> None:
         self._make = make
         self._prepare = prepare
+        self._desired = desired
         self._pairs = pairs
         self._drain_s = drain_s
         self._slack_s = slack_s
@@ -110,23 +112,23 @@ class Fleet:
                 self._running[flow] = tasks.create_task(self._run(runner), name=str(flow))
 
     async def _run(self, runner: FlowRunner) -> None:
-        settings = await self._prepared(runner)
-        if settings is not None and settings != runner.settings:
+        # What was changed while it was prepared, the runner may have already.
+        if await self._is_prepared(runner) and (settings := self._desired(runner.flow)) != runner.settings:
             self.add([settings])
             self._succeed(runner)
             runner = self._runners[settings.flow]
         await runner.run(self._news.set)
         self._news.set()
 
-    async def _prepared(self, runner: FlowRunner) -> FlowSettings | None:
-        """Return the settings for *runner*; None if it is drained before they are known."""
+    async def _is_prepared(self, runner: FlowRunner) -> bool:
+        """Prepare *runner*; return False if it is drained before that is done."""
         async with asyncio.TaskGroup() as tasks:
             preparing = tasks.create_task(self._prepare(runner), name=f"{runner.flow}/overrides")
             leaving = tasks.create_task(runner.draining.wait(), name=f"{runner.flow}/leaving")
             await asyncio.wait({preparing, leaving}, return_when=asyncio.FIRST_COMPLETED)
             preparing.cancel()
             leaving.cancel()
-        return None if runner.draining.is_set() else preparing.result()
+        return not runner.draining.is_set()
 
     async def change(self, changes: FlowChanges, tasks: asyncio.TaskGroup) -> bool:
         """Drain changed and removed flows and start new ones; return what `drain` does. A flow of which single

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -26,7 +27,14 @@ from tests.support.flow_rig import SETTINGS, changed
 BACK = Flow("B", "A")
 
 
-def _fleet() -> Fleet:
+async def _prepare(_runner: FlowRunner) -> None:
+    return
+
+
+def _fleet(
+    prepare: Callable[[FlowRunner], Coroutine[Any, Any, None]] = _prepare,
+    desired: Callable[[Flow], FlowSettings] = lambda flow: changed(SETTINGS, flow=flow),
+) -> Fleet:
     clock = LoopClock()
     epochs, pairs = cast("EpochRunner", None), Pairs()
 
@@ -35,10 +43,7 @@ def _fleet() -> Fleet:
             settings, epochs, clock=clock, events=EventLog(clock), jitter=lambda: 0.5, node=NodeContext(pairs=pairs)
         )
 
-    async def prepare(runner: FlowRunner) -> FlowSettings:
-        return runner.settings
-
-    return Fleet(make, lambda _: 1.0, slack_s=1.0, prepare=prepare, pairs=pairs)
+    return Fleet(make, lambda _: 1.0, slack_s=1.0, prepare=prepare, desired=desired, pairs=pairs)
 
 
 def _of_pair(fleet: Fleet, flow: Flow) -> list[tuple[object, object]]:
@@ -144,3 +149,32 @@ async def test_a_node_drains_while_a_flow_is_removed(monkeypatch: pytest.MonkeyP
     assert is_drained
     assert changing.result()
     assert fleet.runners == ()
+
+
+async def test_what_changes_while_a_flow_is_prepared_is_not_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    An operator changes a setting while a worker still looks where a connector stood before.
+
+    The flow, which does not run yet, has that setting then, and keeps it when the look is over.
+    """
+    later = changed(SETTINGS, copying=attrs.evolve(SETTINGS.source_connector.copying, auto_offset_reset="latest"))
+    wanted, has_looked, ran = [SETTINGS], asyncio.Event(), list[FlowSettings]()
+
+    async def prepare(_runner: FlowRunner) -> None:
+        await has_looked.wait()
+
+    async def run(runner: FlowRunner, _on_end: object) -> None:
+        ran.append(runner.settings)
+
+    monkeypatch.setattr(FlowRunner, "run", run)
+    fleet = _fleet(prepare, lambda _: wanted[-1])
+    fleet.add([SETTINGS])
+    async with asyncio.TaskGroup() as tasks:
+        fleet.start(tasks)
+        await asyncio.sleep(0)
+        wanted.append(later)
+        await fleet.change(FlowChanges(changed=(later,)), tasks)
+        has_looked.set()
+
+    assert ran == [later]
+    assert [runner.settings for runner in fleet.runners] == [later]
