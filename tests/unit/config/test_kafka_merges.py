@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,9 +12,11 @@ import attrs
 from mm2py.config.connectors import Part, read_part
 from mm2py.config.importers.connect import Connector, classify
 from mm2py.config.importers.distributed import parsed
-from mm2py.config.kafka_merges import CONNECTOR_KEYS, connector_config, producer_config, worker_config
+from mm2py.config.kafka_merges import CONNECTOR_KEYS, client_config, connector_config, producer_config, worker_config
 from mm2py.config.keys.row import Key, LineLevel, Place
 from mm2py.config.keys.table import KEYS, find_key
+from mm2py.config.layers import Layers, Side, Value
+from mm2py.config.resolve import FlowReader
 from mm2py.config.settings import ConfigError, FlowSettings
 from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.model.flow import Flow
@@ -38,6 +40,8 @@ _PREFIXES: Final = {
         "B.producer.", "A.producer.", "A->B.producer.", "A->B.producer.override.", "A->B.target.producer.", "producer.",
     ),
 }  # fmt: skip
+#: What Kafka names by itself if no line does.
+_FILLED_IN: Final = ("group.id", "offset.storage.topic", "status.storage.topic", "config.storage.topic")
 _VALUES: Final = ("true", "false", "1", "7000", "h:1", "SSL", "PLAIN", "source", "target", "gzip", "latest", "a, b")
 
 
@@ -69,17 +73,54 @@ def _drawn(chance: random.Random) -> dict[str, str]:
 
 def _part(originals: Mapping[str, str], kind: str) -> Part:
     """Return what a connector comes to in a worker of Connect, both with the configs that Kafka makes of a file."""
-    # Kafka hands on what it knows; mm2py's own settings of flows are handed on in the same way.
-    own = {key: text for key, text in originals.items() if key not in CONNECTOR_KEYS and _is_of_flows(key)}
-    connector = classify(parsed(kind, {**own, **connector_config(originals, FLOW, kind)}))
+    connector = classify(parsed(kind, _connector_config(originals, kind)))
     assert isinstance(connector, Connector)
     worker = attrs.evolve(parsed("worker", worker_config(originals, FLOW)), name="worker")
     return read_part(connector, worker, {"worker": Path("worker")}, [connector], is_distributed=True)
 
 
+def _connector_config(originals: Mapping[str, str], kind: str) -> dict[str, str]:
+    """Return a connector's config: Kafka hands on what it knows, and mm2py's own settings are handed on likewise."""
+    own = {key: text for key, text in originals.items() if key not in CONNECTOR_KEYS and _is_of_flows(key)}
+    return {**own, **connector_config(originals, FLOW, kind)}
+
+
 def _is_of_flows(key: str) -> bool:
     row = find_key(LineLevel.TOP, key)
     return row is not None and row.place is Place.FLOW
+
+
+def test_a_flow_s_lines_are_those_that_kafka_s_merges_have() -> None:
+    """Of each key: but for a flow's plain producer lines, which Kafka does not read, and which count last."""
+    different, compared = [], 0
+    for seed in range(300):
+        originals = _drawn(random.Random(seed))
+        of = FlowReader(Layers((Value(text, "f", key) for key, text in originals.items()), {}), FLOW)
+        for key, side, wanted in _merged(originals):
+            line = of.layers.first(of.ways(key, side))
+            is_ours = line is not None and line.key.startswith(("A->B.producer.", "A->B.target.producer."))
+            compared += line is not None
+            if wanted != (line and line.text) and (wanted is not None or not is_ours):
+                different.append((seed, key.full_name, side, wanted, line))
+
+    assert compared > 2_000
+    assert different == []
+
+
+def _merged(originals: Mapping[str, str]) -> Iterator[tuple[Key, Side, str | None]]:
+    """Return the value of each key in Kafka's merges, for each of the clusters that it is about."""
+    worker, connector = worker_config(originals, FLOW), _connector_config(originals, SOURCE)
+    clients = {
+        Side.SOURCE: client_config(connector, Side.SOURCE, "consumer"),
+        Side.TARGET: producer_config(worker, connector),
+    }
+    sides = {Place.CONSUMER: (Side.SOURCE,), Place.PRODUCER: (Side.TARGET,), Place.CLUSTER: (Side.SOURCE, Side.TARGET)}
+    for key, _ in _DRAWN:
+        for side in sides.get(key.place, ()):
+            yield key, side, clients[side].get(key.name)
+        if key.place not in sides and key.name not in _FILLED_IN:
+            config = connector if key.place in {Place.FLOW, Place.FLOW_ONLY} else worker
+            yield key, Side.SOURCE, config.get(key.name)
 
 
 def test_connectors_are_read_as_the_flow_that_they_are_of(config: ConfigFile) -> None:
