@@ -53,7 +53,7 @@ class ConnectorStarted(Event):
 
 @attrs.frozen
 class ConnectorRestarted(Event):
-    """An operator restarted a task group; with `is_alone` its copy tasks continue."""
+    """An operator restarted a task group, or its settings changed; with `is_alone` its copy tasks continue."""
 
     flow: Flow
     connector: str
