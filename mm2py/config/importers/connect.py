@@ -266,7 +266,9 @@ def _take_mirus(lines: Lines, connector: Connector) -> Iterator[Problem]:
 def _take_connector(
     lines: Lines, connector: Connector, beside: Sequence[Connector], worker: ParsedFile
 ) -> Iterator[Problem]:
-    flow, kind = connector.flow, connector.kind
+    flow, kind, enabled = connector.flow, connector.kind, connector.get("enabled")
+    if kind in _SWITCH and enabled is not None and enabled.value.strip().lower() != "true":
+        lines.take(f"{flow}.{_SWITCH[kind]}", enabled)  # before its own line, which it is stronger than
     for entry in connector.file.entries.values():
         name, note = _modern(entry)
         if note is not None:
@@ -276,8 +278,7 @@ def _take_connector(
         if (note := _misplaced(entry, name, "source.cluster.")) is not None:
             yield note
         elif name == "enabled" and kind in _SWITCH:
-            if entry.value.strip().lower() == "false":
-                lines.take(f"{flow}.{_SWITCH[kind]}", entry)
+            continue
         elif is_read_by(name, kind.value) or find_key(LineLevel.FLOW, name) is None:
             lines.take(f"{flow}.{name}", entry)
         elif name == "tasks.max":

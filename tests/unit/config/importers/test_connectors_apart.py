@@ -124,6 +124,18 @@ def test_checkpoints_of_topics_that_are_not_made_are_noted(load: Load, line: str
     assert load(f"{line}\n", f"{line}\n").notes == ()
 
 
+@pytest.mark.parametrize(("file", "what"), [("checkpoint", "checkpoints"), ("heartbeat", "heartbeats")])
+def test_a_connector_that_is_switched_off_is_off_whatever_else_it_says(load: Load, file: str, what: str) -> None:
+    """As in Java, also if what it does is switched on before; what is neither on nor off is refused."""
+    lines = f"emit.{what}.enabled = true\nenabled = {{}}\n"
+    on, off = (only_flow(load(**{file: lines.format(word)})) for word in ("true", "false"))
+    with pytest.raises(ConfigError, match=f"{file[0]}.properties:[0-9]*: enabled: expected true or false, found 'no'"):
+        load(**{file: lines.format("no")})
+
+    assert getattr(on, f"{file}_connector").is_emitted
+    assert not getattr(off, f"{file}_connector").is_emitted
+
+
 def test_topics_of_heartbeats_select_nothing(load: Load) -> None:
     """A MirrorHeartbeatConnector has none, in Java either."""
     flow = only_flow(load(heartbeat="topics = none\n"))
