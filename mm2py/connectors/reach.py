@@ -202,7 +202,7 @@ class Reach:
             self._events.emit(StepFailed(self._flow, step, str(error), hint))
 
     def forget_refusals(self) -> None:
-        """Show no refusals of steps that another node does from now on; others of them are noticed again."""
+        """Show no refusals of steps that another node does from now on, or none; others of them are noticed again."""
         self._refusals.clear()
 
     def count(self, step: str) -> None:

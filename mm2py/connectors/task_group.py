@@ -176,6 +176,8 @@ class FlowGroup(ABC, Generic[C]):
         #: It may hold something of its share: see `until_released`.
         self._is_working = False
         self._life: asyncio.Task[None] | None = None
+        #: The next life has another config: it may not try what was refused to the former ones.
+        self._is_changed = False
         #: What its lives start that is no part of them.
         self._tasks: asyncio.TaskGroup
         self._restarts = 0
@@ -232,7 +234,7 @@ class FlowGroup(ABC, Generic[C]):
 
     def adopt(self, config: C) -> None:
         """Restart with another *config*."""
-        self._context = self._context.of(config)
+        self._context, self._is_changed = self._context.of(config), True
         self.restart()
 
     def restart_alone(self, *, by: str = "") -> None:
@@ -277,6 +279,9 @@ class FlowGroup(ABC, Generic[C]):
         # Asked of a former life, or while there was none: the one that begins reads what another node has written.
         self.requests.draining.clear()
         self.requests.is_deposed = False
+        if self._is_changed:
+            self._is_changed = False
+            self._reach.forget_refusals()
         life = self._life = tasks.create_task(self._supervised(), name=f"{self.task}/life")
         end = tasks.create_task(self.requests.draining.wait(), name=f"{self.task}/drain")
         await asyncio.wait({life, end}, return_when=asyncio.FIRST_COMPLETED)

@@ -284,6 +284,26 @@ async def test_a_restart_cuts_the_pause_after_a_fall_short(events: EventLog) -> 
     assert (view.restarts, view.falls) == (2, 1)
 
 
+async def test_what_was_refused_is_forgotten_once_another_config_is_used(events: EventLog) -> None:
+    """An operator turned off what the target refuses, which the former life tries to its end."""
+
+    async def refused_to_its_end(group: ToyGroup) -> None:
+        group._came_up()
+        await group.requests.until(lambda: group.requests.is_quiet)
+        await asyncio.sleep(1)
+        group._reach.failed("synchronise", HOPEFUL)
+
+    async with running(events, refused_to_its_end, ToyGroup.work) as group:
+        group._reach.failed("synchronise", HOPEFUL)
+        shown = [[bool(step.error) for step in group._reach.steps()]]
+        group.adopt(group.config)
+        await asyncio.sleep(60)
+        shown.append([bool(step.error) for step in group._reach.steps()])
+        group.requests.drain(within_s=1.0)
+
+    assert shown == [[True], [False]]
+
+
 async def test_a_failed_group_can_be_stopped(events: EventLog) -> None:
     """Then it is stopped and no failure any more, until it is started and fails again."""
     async with running(events, give_up) as group:
