@@ -271,6 +271,9 @@ def _take_connector(
         lines.take(f"{flow}.{_SWITCH[kind]}", enabled)  # before its own line, which it is stronger than
     for entry in connector.file.entries.values():
         name, note = _modern(entry)
+        if (winner := connector.get(name)) is not None and note is not None:
+            yield Problem(entry.where, entry.key, f"overruled by {name} ({winner.where})", "remove the old line")
+            continue
         if note is not None:
             yield note
         if _is_read_elsewhere(name, connector, worker):

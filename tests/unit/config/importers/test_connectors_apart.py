@@ -136,6 +136,16 @@ def test_a_connector_that_is_switched_off_is_off_whatever_else_it_says(load: Loa
     assert not getattr(off, f"{file}_connector").is_emitted
 
 
+def test_a_draft_s_spelling_does_not_overrule_the_current_one(load: Load) -> None:
+    """Wherever it stands, as in an mm2.properties: Java would not read it."""
+    settings = load(source="sync.topic.configs = false\nsync.topic.configs.enabled = true\n")
+
+    assert only_flow(settings).source_connector.topic_sync.configs_enabled
+    assert [str(note) for note in settings.notes] == [
+        "s.properties:6: sync.topic.configs: overruled by sync.topic.configs.enabled (s.properties:7) (remove the old line)"
+    ]
+
+
 def test_topics_of_heartbeats_select_nothing(load: Load) -> None:
     """A MirrorHeartbeatConnector has none, in Java either."""
     flow = only_flow(load(heartbeat="topics = none\n"))
