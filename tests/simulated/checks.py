@@ -355,7 +355,7 @@ class Checker:
             self.groups_seen += 1
             before, self._stood[group, topic, number] = self._stood.get((group, topic, number), 0), at[0]
             copied = self.copied(remote)
-            read = copied.before(committed)
+            read = max(copied.before(committed), copied.upto(remote.start))  # what is removed there cannot be read
             skipped = copied.upto(at[0])
             if at[0] < before:
                 self.fail(f"group {group} went back from {before} to {at[0]} of {remote}")

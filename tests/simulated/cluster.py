@@ -4,7 +4,7 @@ A Kafka cluster: brokers, topics and their replicas, who coordinates what, and w
 What is modelled after which of Kafka's classes: elections and in-sync replicas (ReplicationControlManager, Partition),
 expiry of producers (ProducerStateManager), coordinators that move and load (GroupCoordinatorShard,
 TransactionStateManager). The controller has no address. Left out: quotas, ACLs, log directories.
-Compaction and retention do not come by themselves: `Partition.compact` and `delete_before`.
+Compaction does not come by itself: `Partition.compact`; retention neither, but in a world.
 """
 
 from __future__ import annotations

@@ -264,6 +264,11 @@ class Partition:
                     if record.timestamp >= timestamp and record.offset >= self.start:
                         yield record.timestamp, record.offset, batch.epoch
 
+    def expired(self, before_ms: int) -> int:
+        """Return up to where no record is as new as *before_ms*: there the log may start, batch by batch."""
+        kept = (it.base for it in self.since_offset(self.start) if it.max_timestamp >= before_ms)
+        return max(self.start, min(next(kept, self.end), self.stable))
+
     def delete_before(self, offset: int) -> None:
         """Have the log start at *offset*, as DeleteRecords and retention do; producers stay known."""
         self.start = offset

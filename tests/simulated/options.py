@@ -15,8 +15,8 @@ from tests.simulated.faults import FAULTS, SELDOM, SURVIVED
 #: How many of the runs have a fault of those that come beside the others; how many have clusters of one broker, a
 #: flow that leads back, and faults while flows start.
 _SELDOM, _ONE_BROKER, _BOTH, _FROM_THE_START = 0.08, 0.06, 0.06, 0.2
-#: How many of those with one node have two rounds; how many are Connect workers.
-_ROUNDS, _WORKERS = 0.15, 0.15
+#: How many of those with one node have two rounds; how many are Connect workers; of how many topics expire.
+_ROUNDS, _WORKERS, _EXPIRE = 0.15, 0.15, 0.12
 
 
 def _names(some: Iterable[str]) -> tuple[str, ...]:
@@ -62,6 +62,9 @@ class Options:
     both: bool = False
     #: What the flow does with a source topic that was created again: `copy.on.source.recreated`.
     on_recreated: str = "fail"
+    #: How long the source's topics keep records, and so their copies; 0 is for good. Not with flows both ways, nor with
+    #: faults that lose acknowledged records: what is missing then must be there.
+    retention_s: float = 0.0
     #: Which of the faults, by their numbers, do not happen: that is how a failure is made smaller.
     skipped: tuple[int, ...] = attrs.field(default=(), converter=_numbers)
     #: The number of the last fault that happens; -1 is no end.
@@ -97,7 +100,7 @@ class Options:
 
 def swarm(seed: int) -> Options:
     """Draw what a run is like."""
-    draw, seldom = random.Random(f"swarm {seed}"), random.Random(f"seldom {seed}")
+    draw, seldom, keeps = (random.Random(f"{what} {seed}") for what in ("swarm", "seldom", "keeps"))
     brokers = 1 if seldom.random() < _ONE_BROKER else 3
     count = draw.choice((1, 2, 3, 5, len(SURVIVED)))
     beside = [it for it in SELDOM if seldom.random() < _SELDOM]
@@ -122,6 +125,8 @@ def swarm(seed: int) -> Options:
     )
     # How much a node with flows both ways keeps grows with the groups that its other flow finds.
     drawn = attrs.evolve(drawn, both=drawn.rounds == 1 and seldom.random() < _BOTH)
+    if not drawn.both and keeps.random() < _EXPIRE:
+        drawn = attrs.evolve(drawn, retention_s=keeps.choice((30.0, 120.0)))
     if seldom.random() >= _WORKERS or drawn.both:
         return drawn
     return attrs.evolve(drawn, mode="worker", sources=seldom.choice((1, 2)))

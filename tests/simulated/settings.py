@@ -49,6 +49,11 @@ def topics_of(options: Options, flow: Flow) -> tuple[str, ...]:
     return tuple(topic for topic in TOPICS if (topic == TOPIC_ASIDE) == bool(flow.connector))
 
 
+def topic_configs(options: Options) -> dict[str, str]:
+    """Return the configs of the source's topics."""
+    return {"retention.ms": str(round(options.retention_s * 1000))} if options.retention_s else {}
+
+
 def _policies(options: Options) -> dict[str, object]:
     return {"copy.on.source.recreated": options.on_recreated} if options.on_recreated != "fail" else {}
 

@@ -39,7 +39,8 @@ class Translated:
         self.checkpoints_seen += 1
         copied = checker.copied(remote)
         checker.read_source(copied)
-        read, skipped = copied.before(said.upstream), copied.upto(said.downstream)
+        read = max(copied.before(said.upstream), copied.upto(remote.start))  # what is removed there cannot be read
+        skipped = copied.upto(said.downstream)
         what = f"the checkpoint of {said.group} says {said.upstream} is {said.downstream} of {remote}"
         if said.downstream > remote.high_watermark:
             checker.fail(f"{what}, which ends at {remote.high_watermark}")

@@ -63,6 +63,8 @@ _REMEMBERED_S = 75.0
 _ARRIVES_S = 600.0
 #: So long all has to be well, and nothing worth a warning to happen.
 _QUIET_S = 60.0
+#: How often brokers look for what they may remove.
+_EXPIRES_EVERY_S = 10.0
 #: Seconds between two looks at what nodes say, on average.
 _ASKED_EVERY_S = 5.0
 
@@ -192,7 +194,7 @@ class World:
 
     async def _live(self) -> None:
         for name in TOPICS:
-            self.source.create(name, self.options.partitions)
+            self.source.create(name, self.options.partitions, settings.topic_configs(self.options))
         for node in self.nodes.values():
             node.start()
         self.operators.begin()
@@ -200,6 +202,7 @@ class World:
             for name in TOPICS:
                 self.target.create(name, self.options.partitions)
         watching = self.outside.start(self._watch(), "watch")
+        self.outside.start(self._expire(), "retention")
         for _ in range(self.options.rounds):
             await self._go_through()
             self.memory.look()
@@ -228,6 +231,27 @@ class World:
             await self._check_operators()
         self.operators.undo()
         await self._converge()
+
+    async def _expire(self) -> None:
+        """Have brokers remove what is older than its topic keeps it."""
+        while True:
+            await asyncio.sleep(_EXPIRES_EVERY_S)
+            for cluster, partition in self._partitions():
+                if keeps_ms := int(cluster.topics[partition.topic].configs.get("retention.ms", 0)):
+                    offset = partition.expired(self.clock.wall_ms() - keeps_ms)
+                    if offset > partition.start and cluster is self.source:
+                        self.checker.deletes(partition, offset)
+                    if offset > partition.start:
+                        partition.delete_before(offset)
+                        self.journal.tell(cluster.name, "expire", partition, offset)
+
+    def _partitions(self) -> list[tuple[Cluster, Partition]]:
+        """Return the partitions that are mirrored, and their copies."""
+        copies = [it for it in TOPICS.values() if it in self.target.topics]
+        return [
+            *((self.source, it) for it in self.source.partitions_of(TOPICS)),
+            *((self.target, it) for it in self.target.partitions_of(copies)),
+        ]
 
     async def _watch(self) -> None:
         """Stop at the first violation; what is checked once a second is checked here."""
