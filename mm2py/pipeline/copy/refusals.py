@@ -74,10 +74,12 @@ def untold(remote: TopicPartition, target: str) -> PartitionFailure:
     return tried_again(f"the target did not say within the epoch's time where {remote} ends", "target", target)
 
 
-def endless(remote: TopicPartition, error: BrokerAnsweredError) -> PartitionFailure:
-    """Return the failure of a remote partition of which the target answered an *error* for its end."""
+def endless(remote: TopicPartition, error: BrokerAnsweredError, target: ClusterEndpoint) -> PartitionFailure:
+    """Return the failure of a remote partition of which the *target* answered an *error* for its end."""
     if error.code == ErrorCode.LEADER_NOT_AVAILABLE:
         return leaderless(remote, error.cluster)
+    if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return PartitionFailure(str(error), lacks(target, "DESCRIBE", remote.topic), cluster=error.cluster)
     return failure_of(error) if error.hint else tried_again(str(error), "target", error.cluster)
 
 

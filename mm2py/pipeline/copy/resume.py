@@ -205,7 +205,7 @@ class Resumer:
                 if end is None:
                     copy.retried_failure = untold(copy.remote, self._target.alias)
                 elif isinstance(end, BrokerAnsweredError):
-                    copy.retried_failure = endless(copy.remote, end)
+                    copy.retried_failure = endless(copy.remote, end, self._target.endpoint)
                 elif await self._decide(copy, end):
                     copy.is_unsure = False
                     copy.retried_failure = None

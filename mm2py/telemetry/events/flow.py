@@ -294,7 +294,9 @@ class HeartbeatsResumed(Event):
 
 @attrs.frozen
 class AuthenticationFailed(Event):
-    """A cluster refuses a flow's login, or the flow does not trust it; reported once for each cause, and retried."""
+    """A cluster refuses a flow's login, or what it needs there, or the flow does not trust it; reported once for each
+    cause, and retried.
+    """
 
     level = Level.ERROR
 

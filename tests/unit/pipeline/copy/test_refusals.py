@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mm2py.errors import BrokerConnectionError
 from mm2py.model.endpoint import ClusterEndpoint, Security
-from mm2py.pipeline.copy.refusals import failure_of, kept_out, lacks
+from mm2py.model.flow import TopicPartition
+from mm2py.pipeline.copy.refusals import endless, failure_of, kept_out, lacks
 from mm2py.wire.error_codes import error_of
 from mm2py.wire.security.access import BrokerAccessError, ClusterAccessError
 from tests.support.secure_clusters import plain_line
@@ -32,6 +33,14 @@ def test_a_missing_permission_names_the_principal() -> None:
     assert failure.cluster == "B"
     assert failure.hint.startswith("grant User:mm2 IDEMPOTENT_WRITE on the cluster B; ")
     assert lacks(SOURCE, "READ", "orders") == "grant User:ANONYMOUS READ on topic orders of cluster A"
+
+
+def test_a_remote_topic_that_must_not_be_described_says_what_to_grant() -> None:
+    """Where its log ends is asked before anything is written."""
+    remote = TopicPartition("A.orders", 0)
+    failure = endless(remote, error_of(29, "B", "Metadata", "A.orders-0"), TARGET)
+
+    assert (failure.cluster, failure.hint) == ("B", "grant User:mm2 DESCRIBE on topic A.orders of cluster B")
 
 
 def test_other_errors_are_what_they_are() -> None:
