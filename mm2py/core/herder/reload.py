@@ -52,6 +52,7 @@ def _of_all(settings: FlowSettings) -> tuple[object, ...]:
         (settings.worker, settings.named_again, flow_tasks(source), source.copying.settling_s),
         (source.is_enabled, settings.checkpoint_connector.is_run, settings.heartbeat_connector.is_emitted),
         (source.source, source.target, source.policy, source.offset_storage, source.name, source.order),
+        (source.transforms, source.copying.is_exactly_once),
     )
 
 

@@ -78,6 +78,14 @@ def test_what_only_a_start_can_change_is_named(settings: MirrorSettings, tmp_pat
     assert needing_restart(settings, attrs.evolve(settings)) == ()
 
 
+#: Remote topics get other names, by which another node takes over, too.
+_ROUTER = """
+A->B.transforms = route
+A->B.transforms.route.type = org.apache.kafka.connect.transforms.RegexRouter
+A->B.transforms.route.regex = (.*)
+A->B.transforms.route.replacement = $1"""
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -89,6 +97,8 @@ def test_what_only_a_start_can_change_is_named(settings: MirrorSettings, tmp_pat
         ("topics = orders", {SOURCE, CHECKPOINT}),
         ("tasks.max = 7", None),
         ("A.consumer.client.id = ours", None),
+        ("B.exactly.once.source.support = enabled", None),
+        (_ROUTER, None),
         ("emit.checkpoints.enabled = false", None),
         ("admin.timeout.ms = 1000", {SOURCE, CHECKPOINT, HEARTBEAT}),
     ],
