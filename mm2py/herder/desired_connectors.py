@@ -245,5 +245,5 @@ def _of_flow(settings: MirrorSettings, flow: Flow) -> FlowSettings:
 
 
 def _place_of(settings: FlowSettings) -> tuple[object, ...]:
-    """Return the cluster and topic that store what operators want of a flow."""
-    return settings.target, settings.worker.config_storage.topic
+    """Return the cluster and topic that store what operators want of a flow, however that cluster is reached."""
+    return settings.target.bootstrap_servers, settings.worker.config_storage.topic

@@ -171,6 +171,19 @@ async def test_what_a_flow_that_has_just_gone_had_is_read_again(tmp_path: Path) 
     assert _of(desired.live, CB) == ("orders",)
 
 
+async def test_a_live_setting_of_connections_is_written_into_the_file(tmp_path: Path) -> None:
+    """Nothing restarts, which would read again what operators set: that stays known."""
+    desired, line = _desired(_read(tmp_path)), "producer.request.timeout.ms"
+    stored = StoredOverrides(Overrides(config={SOURCE: {line: "20000"}}, topics=frozenset({"orders"})), 1)
+    await desired.accept(AB, stored)
+    running = desired.settings_of(AB)
+    await desired.rebase(_read(tmp_path, f"A->B.{line} = 20000\n"))
+
+    assert running.target.request_timeout_ms == 20000
+    assert desired.settings_of(AB) == running
+    assert desired.stored(AB) is stored
+
+
 async def test_values_that_cannot_be_used_are_refused_by_name(tmp_path: Path) -> None:
     """The former ones stay; nor is code run, or a file read, because another node says so."""
     desired = _desired(_read(tmp_path))
