@@ -477,12 +477,15 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         if tasks is None or topics is None:
             return self._measures.flow(view)
         partitions, copy_tasks = tasks.partition_views() if has_partitions else (), tasks.task_views()
+        ledger, unbegun = tasks.ledger, tasks.ledger.unbegun
+        if self._applied != tasks.holders.share:
+            unbegun += len(tasks.ledger.gained(topics.latest))
         shown = self._measures.flow(
             attrs.evolve(
                 view,
                 topics=len(topics.latest.remote_of),
                 partitions=partitions,
-                unlisted=tasks.ledger.unbegun if has_partitions else len(tasks.ledger.places),
+                unlisted=unbegun if has_partitions else unbegun + len(ledger.places) - ledger.unbegun,
                 mirrored=len(topics.latest.places),
                 tasks=copy_tasks,
                 records_per_s=sum(task.records_per_s for task in copy_tasks),
@@ -491,5 +494,4 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         )
         if has_partitions:
             return shown
-        ledger = tasks.ledger
-        return attrs.evolve(shown, **attrs.asdict(self._measures.lag(ledger.places, ledger.states, ledger.unbegun)))
+        return attrs.evolve(shown, **attrs.asdict(self._measures.lag(ledger.places, ledger.states, unbegun)))

@@ -57,6 +57,10 @@ class Ledger:
         """Return those of the mirrored partitions that have no state yet."""
         return {partition: place for partition, place in mirrored.places.items() if partition not in self.states}
 
+    def gained(self, mirrored: Mirrored) -> list[TopicPartition]:
+        """Return those of the mirrored partitions that are to be copied here, and were not adopted yet."""
+        return [it for it in mirrored.places if it not in self.places and self._holders.is_ours(it)]
+
     def adopt(
         self, mirrored: Mirrored, positions: Mapping[TopicPartition, Position], unwritten: Collection[TopicPartition]
     ) -> None:

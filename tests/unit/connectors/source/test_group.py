@@ -337,7 +337,9 @@ async def test_nothing_is_written_to_a_remote_topic_that_is_created_again() -> N
 
 
 async def test_what_is_shown_of_a_shared_flow_is_this_node_s_part_and_how_much_there_is() -> None:
-    """It copies one of three partitions; while it stands by, others have what it had, and count it."""
+    """It copies one of three partitions; how far behind is what it gains is unknown until it begins. While
+    it stands by, others have what it had, and count it.
+    """
     clock = LoopClock()
     context = source_context(clock, EventLog(clock))
     group = SourceGroup(context, PretendedEpochs(), Translations(flow_runs=1, partition_runs=1))
@@ -345,8 +347,10 @@ async def test_what_is_shown_of_a_shared_flow_is_this_node_s_part_and_how_much_t
     everything = attrs.evolve(everything, places={**everything.places, **mirrored(0, topic="other").places})
     tasks.adopt(mirrored(0), positions(mirrored(0), 0))
     group._source_tasks, group._topics = tasks, cast("Any", SimpleNamespace(latest=everything))
-    empty = FlowView(group.flow, FlowState.RUNNING)
+    empty, group._applied = FlowView(group.flow, FlowState.RUNNING), tasks.holders.share
     copies, unlisted = group.show(empty), group.show(empty, has_partitions=False)
+    group._applied = OWNERS_PART
+    gains = [group.show(empty, has_partitions=has_partitions) for has_partitions in (True, False)]
     group.requests.give(NO_SHARE, "another node has it")
     group._enter(FlowState.STANDBY, "another node has it")
     stands_by = group.show(empty)
@@ -355,5 +359,6 @@ async def test_what_is_shown_of_a_shared_flow_is_this_node_s_part_and_how_much_t
     assert [it.source for it in copies.partitions] == [TopicPartition("t", 0)]
     assert (copies.topics, copies.mirrored, copies.partition_count, copies.unlisted) == (2, 3, 1, 0)
     assert (unlisted.topics, unlisted.mirrored, unlisted.partition_count, unlisted.unlisted) == (2, 3, 1, 1)
+    assert [(it.partition_count, it.unlisted, it.lag) for it in gains] == [(3, 2, None), (3, 3, None)]
     assert (stands_by.topics, stands_by.mirrored, stands_by.partition_count) == (0, None, 0)
     assert group.show(empty) == stands_by
