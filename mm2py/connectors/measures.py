@@ -283,6 +283,11 @@ class FlowMeasures:
 
     # Views.
 
+    @property
+    def _lacks_topics(self) -> bool:
+        """Whether records of topics wait that the target lacks, or that the source hides, nobody knows how many."""
+        return any(not topic.is_refused for topic in self.missing_topics)
+
     def recent(self) -> tuple[Histogram, Histogram]:
         """Return latency and age of the last minute."""
         self._trim(self._clock.monotonic())
@@ -305,7 +310,8 @@ class FlowMeasures:
         latency, age = self.recent()
         losses = [it.seconds_until_loss for it in view.partitions if it.seconds_until_loss is not None]
         totals = {field.name: getattr(self._totals, field.name) for field in attrs.fields(_Totals)}
-        unlisted = [Behind()] if view.unlisted else []
+        is_listed = not view.unlisted and not self._lacks_topics
+        unlisted = [] if is_listed else [Behind()]
         return attrs.evolve(
             view,
             **totals,
@@ -314,7 +320,7 @@ class FlowMeasures:
             age_p50_ms=age.quantile_ms(0.5),
             **attrs.asdict(Behind.together([*map(Behind.of, view.partitions), *unlisted])),
             seconds_until_loss=min(losses, default=None),
-            seconds_until_level=None if view.unlisted else self._seconds_until_level(view.partitions),
+            seconds_until_level=self._seconds_until_level(view.partitions) if is_listed else None,
             missing_partitions=sum(it.partitions for it in self.missing_topics),
             missing_topics=self.missing_topics,
             unmatched=self.unmatched,
@@ -327,7 +333,7 @@ class FlowMeasures:
         need no look.
         """
         now, wall_ms = self._clock.monotonic(), self._clock.wall_ms()
-        each = [Behind()] if unbegun else []
+        each = [Behind()] if unbegun or self._lacks_topics else []
         for source in states.moving if len(states.moving) < len(partitions) else partitions:
             if source not in states.moving or source not in partitions:
                 continue

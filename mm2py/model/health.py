@@ -318,9 +318,11 @@ def _unknown_lags(flow: FlowView) -> int:
 
 def _missing(flow: FlowView) -> Iterator[HealthIssue]:
     """Report what the target lacks. What it refuses to have is not copied until an operator acts."""
-    alike: dict[str | None, list[MissingTopic]] = {}
+    alike: dict[tuple[str | None, bool], list[MissingTopic]] = {}
     for topic in flow.missing_topics:
-        alike.setdefault(None if topic.failure is None else topic.failure.error, []).append(topic)
+        if topic.failure is not None or not topic.is_hidden:
+            about = None if topic.failure is None else topic.failure.error
+            alike.setdefault((about, topic.is_hidden), []).append(topic)
     for topics in alike.values():
         why, many = topics[0].failure, sum(it.partitions for it in topics)
         about = topics[0].topic if len(topics) == 1 else ""
@@ -333,7 +335,8 @@ def _missing(flow: FlowView) -> Iterator[HealthIssue]:
         names = _first_of("topic", [it.topic for it in topics])
         is_all = all(it.first == 0 for it in topics)
         subject = f"{names} {_are(len(topics))}" if is_all else f"partitions of {names} are"
-        message = f"{subject} {'not mirrored' if topics[0].is_refused else 'missing at the target'}"
+        where = "hidden at the source" if topics[0].is_hidden else "missing at the target"
+        message = f"{subject} {'not mirrored' if topics[0].is_refused else where}"
         yield HealthIssue(IssueCode.TOPICS_REFUSED, Severity.ERROR, message, why.message, why.hint, about)
 
 

@@ -114,7 +114,8 @@ class ConfigEntry:
 class MissingTopic:
     """A mirrored topic of which the target lacks partitions, so many from number `first` on: all of them if it has no
     remote topic. `failure` is why, if it refused to create or grow that. The mirror itself does not copy it if it
-    `is_refused`: its records would get into a wrong remote topic.
+    `is_refused`: its records would get into a wrong remote topic. If it `is_hidden`, the source does not show it, with
+    the reason in `failure`; without that it has just come back.
     """
 
     topic: str
@@ -123,6 +124,7 @@ class MissingTopic:
     partitions: int
     failure: PartitionFailure | None = None
     is_refused: bool = False
+    is_hidden: bool = False
 
     @property
     def sources(self) -> tuple[TopicPartition, ...]:

@@ -6,8 +6,10 @@ from collections.abc import Collection, Mapping
 
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.flow import Flow
+from mm2py.model.foreign import LONGEST_TOPIC
 from mm2py.telemetry.events import TopicSyncFailed, TopicSyncRecovered
 from mm2py.telemetry.journal import EventLog
+from mm2py.wire.error_codes import ErrorCode
 
 
 #: A thousand topics that lack one permission are one log line.
@@ -75,3 +77,12 @@ def _reason(error: Mm2Error) -> tuple[str, str]:
     if isinstance(error, BrokerAnsweredError):
         return f"{error.cluster} {error.request}", error.name
     return type(error).__name__, str(error)
+
+
+def kind_of(remote_topic: str, error: BrokerAnsweredError) -> str:
+    """Return what refusals have in common that are reported together. Brokers have one error for a name that is too
+    long, and for one that another topic's collides with.
+    """
+    if error.code != ErrorCode.INVALID_TOPIC_EXCEPTION or len(remote_topic) > LONGEST_TOPIC:
+        return error.name
+    return f"{error.name}: {error.detail}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -17,7 +18,9 @@ from mm2py.connectors.pair import PairedSource
 from mm2py.connectors.plugins import policy_of, selected_topics, topic_filter_of, transforms_of
 from mm2py.connectors.supervise import until_set
 from mm2py.connectors.topics.creation import TopicCreation
+from mm2py.connectors.topics.hidden_topics import HiddenTopics
 from mm2py.connectors.topics.ownership import SyncedMemory
+from mm2py.connectors.topics.refusals import kind_of
 from mm2py.core.source.due import RemotePartition
 from mm2py.core.topics.topology import (
     NOTHING_COPIED,
@@ -36,7 +39,6 @@ from mm2py.core.topics.topology import (
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.flow import TopicPartition
-from mm2py.model.foreign import LONGEST_TOPIC
 from mm2py.model.positions import Position
 from mm2py.model.topic import MissingTopic, TopicsView, Unmatched
 from mm2py.policy.plugins import PluginError
@@ -145,6 +147,7 @@ class Topics:
         #: How many partitions the source's topics have had ever since the first look.
         self._first: Mapping[str, int] | None = None
         self._known: frozenset[str] = frozenset()
+        self._hidden = HiddenTopics(config.flow, source, context.reach, context.events, self._tell_refused)
         #: The source's topics, as of the last look: id and number of partitions.
         self._seen: Mapping[str, tuple[str | None, int]] = {}
         self._positions = positions
@@ -168,6 +171,7 @@ class Topics:
         config, begun = self._config, self._clock.monotonic()
         view = await self._source.list_topics()
         source, self._seen = view.partition_counts(), view.ids_and_counts()
+        is_first = self._first is None
         first = self._first = source if self._first is None else _least(self._first, source)
         seen = await self._target.list_topics()
         selected = self._select(source, seen)
@@ -198,22 +202,32 @@ class Topics:
             for partition, remote in places.items()
         }
         await self._clock.sleep(0)
-        gone = self._known - remote_of.keys() - selected.refused.keys()
-        hidden = await self._source.hidden(gone) if gone else {}
+        hidden = await self._vanished(source, {*remote_of, *selected.refused}, is_first=is_first)
         mirrored = Mirrored(
             found,
-            is_settled=not left,
-            missing=(*selected.refused.values(), *_missing_topics(remote_of, source, target, refused)),
+            is_settled=not left and self._hidden.are_settled,
+            missing=(*selected.refused.values(), *_missing_topics(remote_of, source, target, refused), *hidden),
             heartbeats=frozenset(filter(self._policy.is_heartbeats_topic, remote_of)),
             unmatched=self._unmatched_by({*remote_of, *selected.refused}, source),
         )
         self.latest = mirrored
-        self._tell_gone(gone, hidden)
         self._known, took_ms = frozenset(remote_of), (self._clock.monotonic() - begun) * 1000
         self._events.emit(TopicsRefreshed(config.flow, len(remote_of), len(found), len(actions), took_ms))
         for watcher in self._watchers:
             watcher(mirrored.remote_of)
         return mirrored
+
+    async def _vanished(
+        self, source: Mapping[str, int], mirrored: Collection[str], *, is_first: bool
+    ) -> tuple[MissingTopic, ...]:
+        """Return topics that were *mirrored* and are hidden now; report those that are not mirrored any more."""
+        known = self._known | self._hidden.names
+        if is_first:  # of an earlier life, or of another node, positions tell
+            known = frozenset(self._selected(Counter(it.topic for it in self._positions.known)).remote_of)
+        gone = known.difference(mirrored)
+        for topic in sorted(self._known & gone & source.keys()):  # another connector has it now
+            self._events.emit(TopicRemoved(self._config.flow, topic))
+        return await self._hidden.among(gone - source.keys(), self.latest.places, is_first=is_first)
 
     async def refresh_forever(self, adopt: Callable[[Mirrored], Awaitable[Mirrored]], *, is_settled: bool) -> None:
         """Refresh when due, and have *adopt* take over what is mirrored, until cancelled."""
@@ -262,7 +276,7 @@ class Topics:
         changed = {topic for topic, _ in self._seen.items() ^ now.items()}
         selected = self._selected({topic: now[topic][1] for topic in changed & now.keys()})
         self._seen = now
-        known = self._known | self._misnamed.keys()
+        known = self._known | self._misnamed.keys() | self._hidden.names
         return bool(selected.remote_of or selected.refused) or not known.isdisjoint(changed)
 
     def want_refresh(self) -> None:
@@ -394,7 +408,7 @@ class Topics:
         news: dict[tuple[str, str], list[str]] = {}
         for topic, error in found.items():
             if self._refused.get(topic) != error.code:
-                news.setdefault((steps[topic], _kind(topic, error)), []).append(topic)
+                news.setdefault((steps[topic], kind_of(topic, error)), []).append(topic)
         for (step, _), topics in news.items():
             self._tell_refused(step, topics, self._explained(topics[0], found[topics[0]]))
         self._refused = {topic: error.code for topic, error in found.items()}
@@ -446,13 +460,6 @@ class Topics:
             )
         return terms
 
-    def _tell_gone(self, gone: frozenset[str], hidden: Mapping[str, BrokerAnsweredError]) -> None:
-        """Report topics that are not mirrored any more; those that are there, but *hidden* from us, as a refusal."""
-        for topic in sorted(gone - hidden.keys()):
-            self._events.emit(TopicRemoved(self._config.flow, topic))
-        if hidden:
-            self._tell_refused("list topics", list(hidden), next(iter(hidden.values())))
-
     def _tell_refused(self, step: str, topics: list[str], told: Mm2Error) -> None:
         """Report that a cluster refuses a step for *topics*, the first one in its own words."""
         others = f"; the same with {', '.join(topics[1:_NAMED])}" if topics[1:] else ""
@@ -481,15 +488,6 @@ def _missing_topics(
     """Return the topics of which the target lacks partitions, with why it *refused* some of their remote topics."""
     found = ((topic, remote, target.get(remote, 0), source[topic]) for topic, remote in remote_of.items())
     return tuple(MissingTopic(one, it, has, many - has, refused.get(it)) for one, it, has, many in found if has < many)
-
-
-def _kind(remote_topic: str, error: BrokerAnsweredError) -> str:
-    """Return what refusals have in common that are reported together. Brokers have one error for a name that is too
-    long, and for one that another topic's collides with.
-    """
-    if error.code != ErrorCode.INVALID_TOPIC_EXCEPTION or len(remote_topic) > LONGEST_TOPIC:
-        return error.name
-    return f"{error.name}: {error.detail}"
 
 
 def _least(first: Mapping[str, int], now: Mapping[str, int]) -> Mapping[str, int]:

@@ -64,15 +64,17 @@ class Admin:
             }
         )
 
-    async def hidden(self, topics: Collection[str]) -> dict[str, BrokerAnsweredError]:
-        """Return the refusals of those *topics* that we may not see. A listing leaves them out as if they were gone."""
+    async def unlisted(self, topics: Collection[str]) -> dict[str, BrokerAnsweredError | None]:
+        """Return those of *topics* that are there, with the refusal if we may not see them: a listing leaves these out
+        as if they were gone.
+        """
         await self._cluster.refresh_metadata(topics)
         known = self._cluster.metadata.topics
-        codes = {topic: known[topic].error_code for topic in topics if topic in known}
+        there = {it: known[it].error_code for it in sorted(topics) if it in known and not known[it].is_missing}
+        is_denied = {topic: code == ErrorCode.TOPIC_AUTHORIZATION_FAILED for topic, code in there.items()}
         return {
-            topic: error_of(code, self._cluster.alias, "Metadata", topic)
-            for topic, code in sorted(codes.items())
-            if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            topic: error_of(code, self._cluster.alias, "Metadata", topic) if is_denied[topic] else None
+            for topic, code in there.items()
         }
 
     async def missing(self, topics: Collection[str]) -> frozenset[str]:

@@ -34,6 +34,7 @@ from mm2py.model.state import (
     TaskView,
     TimesView,
 )
+from mm2py.model.topic import MissingTopic
 from tests.support.clocks import ManualClock
 
 
@@ -103,6 +104,21 @@ def test_counts_add_up_over_restarts() -> None:
     assert (rig.partition().records, rig.partition().bytes) == (42, 420)
     assert (rig.flow().records, rig.flow().bytes) == (42, 420)
     assert (rig.task().records, rig.task().bytes) == (42, 420)
+
+
+def test_the_lag_of_what_is_not_there_is_unknown() -> None:
+    """Nobody knows how much waits of a topic that the target lacks, or that the source hides; the rest is the least."""
+    rig = MeasuresRig()
+    rig.rest(7)
+    lacking = MissingTopic("new", "A.new", 0, 1)
+    states, seen = PartitionStates(), []
+    states[SOURCE] = rig.state
+    for missing in (lacking, attrs.evolve(lacking, is_hidden=True), attrs.evolve(lacking, is_refused=True), None):
+        rig.measures.missing_topics = () if missing is None else (missing,)
+        each = rig.flow(), rig.measures.lag([SOURCE], states, unbegun=0)
+        seen.append([(it.lag, it.lag_is_least) for it in each])
+
+    assert seen == [[(7, True)] * 2, [(7, True)] * 2, [(7, False)] * 2, [(7, False)] * 2]
 
 
 def test_what_a_lost_epoch_copied_is_counted_once_it_is_found() -> None:

@@ -223,13 +223,14 @@ def test_what_the_target_refuses_is_why_partitions_are_missing() -> None:
     refusal = PartitionFailure("CreateTopics: TOPIC_AUTHORIZATION_FAILED", "grant CREATE", "TOPIC_AUTHORIZATION_FAILED")
     few = PartitionFailure("cannot create topic A.c", "add brokers", "INVALID_REPLICATION_FACTOR")
     topics = tuple(MissingTopic(it, f"A.{it}", 0, 2, few if it == "c" else refusal) for it in ("a", "b", "c"))
-    flow = _flow(missing_partitions=6, missing_topics=topics)
-    one, other = flow_issues(flow)
+    flow = _flow(missing_topics=(*topics, MissingTopic("d", "A.d", 0, 2, refusal, is_hidden=True)))
+    one, other, hidden = flow_issues(flow)
 
     assert one.sentence == f"topics a, b are missing at the target: {refusal.message}"
     assert one.hint == "grant CREATE"
     assert (other.sentence, other.about) == ("topic c is missing at the target: cannot create topic A.c", "c")
-    assert reasons_unhealthy(_node(flow)) == [f"A->B: {one.sentence}", f"A->B: {other.sentence}"]
+    assert hidden.sentence == f"topic d is hidden at the source: {refusal.message}"
+    assert reasons_unhealthy(_node(flow)) == [f"A->B: {it.sentence}" for it in (one, other, hidden)]
     assert one.severity is Severity.ERROR
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 from unittest.mock import AsyncMock
 
@@ -47,14 +48,17 @@ class _Listed:
 
     #: What exists, but may not be seen any more.
     unseen: set[str] = attrs.field(factory=set)
+    #: What a listing shows; None for all.
+    lists: set[str] | None = None
     #: The ids of topics that have one.
     ids: dict[str, str] = attrs.field(factory=dict)
     #: How long a listing takes.
     takes_s: float = 0.0
 
-    async def hidden(self, topics: Collection[str]) -> dict[str, BrokerAnsweredError]:
+    async def unlisted(self, topics: Collection[str]) -> dict[str, BrokerAnsweredError | None]:
         refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return {topic: error_of(refused, "A", "Metadata", topic) for topic in sorted(self.unseen & set(topics))}
+        there = sorted((self.unseen | self.topics) & set(topics))
+        return {it: error_of(refused, "A", "Metadata", it) if it in self.unseen else None for it in there}
 
     async def missing(self, topics: Collection[str]) -> frozenset[str]:
         return frozenset(topics) - self.topics - self.unseen
@@ -66,7 +70,10 @@ class _Listed:
         partitions = dict.fromkeys(range(self.partitions), 0)
         await asyncio.sleep(self.takes_s)
         return TopicsView(
-            {topic: TopicDescription(self.ids.get(topic), partitions, topic in internal) for topic in self.topics}
+            {
+                topic: TopicDescription(self.ids.get(topic), partitions, topic in internal)
+                for topic in (self.topics if self.lists is None else self.lists)
+            }
         )
 
     async def topic_configs(self, topics: Collection[str], keys: Collection[str] = ()) -> dict[str, Mapping[str, Any]]:
@@ -260,12 +267,46 @@ async def test_topics_that_may_not_be_seen_any_more_are_not_taken_for_deleted(ev
     await topics.refresh_once()
     source.topics, source.unseen = {"d"}, {"a", "b"}
     await topics.refresh_once()
-    await topics.refresh_once()
+    mirrored = await topics.refresh_once()
     (refused,) = events.of(StepFailed)
+    source.topics, source.unseen = {"a", "d"}, set()
+    then = await topics.refresh_once()
 
-    assert [event.topic for event in events.of(TopicRemoved)] == ["c"]
+    assert [event.topic for event in events.of(TopicRemoved)] == ["c", "b"]
     assert "TOPIC_AUTHORIZATION_FAILED [29] (a); the same with b" in refused.error
     assert "DESCRIBE on topic a of cluster A" in refused.hint
+    assert _hidden(mirrored) == [("a", "TOPIC_AUTHORIZATION_FAILED"), ("b", "TOPIC_AUTHORIZATION_FAILED")]
+    assert _hidden(then) == []
+
+
+async def test_a_topic_that_was_hidden_before_the_start_is_known_by_its_position(events: EventLog) -> None:
+    """Its lag is unknown then, too; a topic that was removed is nothing that is missing."""
+    source = _Listed("one", {"d"}, unseen={"a"})
+    topics = _topics(source, _Listed("other", {"A.d"}), events)
+    known = {it: Position(it, 5) for it in (TopicPartition("a", 0), TopicPartition("removed", 0))}
+    topics._positions = cast("Any", SimpleNamespace(known=known, of_others={}))
+    mirrored = await topics.refresh_once()
+
+    assert _hidden(mirrored) == [("a", "TOPIC_AUTHORIZATION_FAILED")]
+    assert not events.of(TopicRemoved)
+
+
+async def test_a_topic_that_came_back_after_the_listing_is_looked_at_again(events: EventLog) -> None:
+    """The mirror lost its rights for a moment: the topic is not reported as removed, nor as mirrored."""
+    source = _Listed("one", {"a", "d"})
+    topics = _topics(source, _Listed("other", {"A.a", "A.d"}), events)
+    await topics.refresh_once()
+    source.lists = {"d"}
+    mirrored = await topics.refresh_once()
+
+    assert (mirrored.is_settled, _hidden(mirrored)) == (False, [("a", "")])
+    assert not events.of(TopicRemoved)
+
+
+def _hidden(mirrored: Mirrored) -> list[tuple[str, str]]:
+    """Return the topics that the source hides, with its errors."""
+    found = ((it.topic, "" if it.failure is None else it.failure.error) for it in mirrored.missing if it.is_hidden)
+    return sorted(found)
 
 
 async def test_a_topic_that_is_deleted_when_it_is_to_be_grown(events: EventLog) -> None:
