@@ -29,6 +29,7 @@ from mm2py.model.state import SparkView
 from mm2py.pipeline.copy.sent_plan import KeptPlan, SentPlan, difference
 from mm2py.pipeline.copy.spark_task import name_file
 from mm2py.pipeline.copy_job import CopyJob, EpochLostError, Payload, cancel, has_slot
+from mm2py.pipeline.lost_epochs import LostEpochs
 from mm2py.pipeline.plan_server import PlanServer
 from mm2py.pipeline.spark.patience import done_within
 from mm2py.pipeline.spark.processes import kill_worker
@@ -109,6 +110,8 @@ class EpochRunner:
         self._lost_since = math.inf
         #: Runs the epochs of plans with a transform.
         self.records = RecordTasks(host, clock, events)
+        #: What was lost and may still write.
+        self.lost = LostEpochs(clock)
 
     async def ready(self) -> None:
         """Wait until Spark accepts epochs; start it if it is not running."""

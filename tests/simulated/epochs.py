@@ -18,6 +18,7 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.pipeline.copy import epoch as copying
 from mm2py.pipeline.copy import worker_state
 from mm2py.pipeline.copy_job import EpochLostError
+from mm2py.pipeline.lost_epochs import LostEpochs
 from mm2py.telemetry.journal import EventLog
 from tests.simulated.loop import HOST, Host, SimClock
 from tests.simulated.network import Network
@@ -93,6 +94,7 @@ class SimEpochs:
         assert host is not None
         self.node = host
         self.records = Records()
+        self.lost = LostEpochs(clock)
         self.running: dict[tuple[Flow, int], _Running] = {}
         #: Workers by task, and what each keeps between epochs.
         self.workers: dict[tuple[Flow, int], tuple[Host, worker_state.WorkerState]] = {}

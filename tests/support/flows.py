@@ -25,6 +25,7 @@ from mm2py.model.herder.overrides import NO_OVERRIDES, Overrides
 from mm2py.model.state import FlowState
 from mm2py.pipeline.copy.epoch import copy_epoch
 from mm2py.pipeline.copy.worker_state import WorkerState
+from mm2py.pipeline.lost_epochs import LostEpochs
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.groups.membership import Membership
 from tests.support.epochs import Spark
@@ -40,6 +41,7 @@ class InProcessEpochs:
     """Runs epochs as asyncio tasks, each copy task with a worker's state of its own, once it *is_started*, if given."""
 
     def __init__(self, work_dir: Path, is_started: asyncio.Event | None = None) -> None:
+        self.lost = LostEpochs(SystemClock())
         self._work_dir = work_dir
         self._is_started = is_started
         self._workers: dict[tuple[Flow, int], WorkerState] = {}

@@ -20,6 +20,7 @@ from mm2py.model.epoch import (
 )
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position
+from mm2py.pipeline.lost_epochs import LostEpochs
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import SETTINGS, changed, source_context
@@ -66,6 +67,7 @@ class PretendedEpochs:
     refusals: list[Exception] = attrs.field(factory=list)
     late: set[int] = attrs.field(factory=set)
     starts_s: float = 0.0
+    lost: LostEpochs = attrs.field(factory=lambda: LostEpochs(LoopClock()))
 
     async def ready(self) -> None:
         if self.starts_s:

@@ -274,6 +274,7 @@ class CopyTask:
         quiet_ms = plan.longest_ms + plan.drain_ms if lost.may_still_write else plan.drain_ms
         now = self._clock.monotonic()
         self._quiet_until = now + quiet_ms / 1000
+        self._epochs.lost.note(plan.flow, self._quiet_until)
         pause_s = quiet_ms / 1000 + _PAUSES.pause_s(self._lost_in_a_row, self._jitter())
         self._events.emit(CopyTaskLost(plan.flow, plan.task, plan.epoch, lost.cause, pause_s))
         self._accounts.account_lost(plan, lost.cause, retry_at=now + pause_s, quiet_until=self._quiet_until)

@@ -193,8 +193,9 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
 
     async def _live(self) -> None:
         self._count_as_outdated()
-        # Epochs of a life that failed may still be writing.
+        # Epochs of a life that failed may still be writing, and those that were lost.
         await self._epochs.settle(self.flow)
+        await self._epochs.lost.until_quiet(self.flow)
         config = self.config
         async with self._connected(config.source, config.target) as (source, target):
             if not await self._goes_on():
@@ -337,15 +338,15 @@ class SourceGroup(FlowGroup[MirrorSourceConfig]):
         if not late:
             await self._epochs.settle(self.flow)  # nothing writes, but what is prepared still waits
         if self.requests.is_still:
-            await self._until_nothing_writes(life)
+            await self._until_nothing_writes()
         return not late
 
-    async def _until_nothing_writes(self, life: SourceLife) -> None:
+    async def _until_nothing_writes(self) -> None:
         """Wait until what a lost epoch has sent has arrived: operators may alter the offsets of what has stopped."""
 
         async def wait() -> None:
             await self._epochs.settle(self.flow)
-            await life.tasks.ledger.until_quiet(tuple(life.tasks.ledger.states))
+            await self._epochs.lost.until_quiet(self.flow)
 
         async with asyncio.TaskGroup() as waits:
             quiet = waits.create_task(wait(), name=f"{self.task}/lost epochs")

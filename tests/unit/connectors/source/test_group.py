@@ -17,7 +17,7 @@ from mm2py.connectors.source.partitions import SourceTasks
 from mm2py.core.topics.topology import CreateTopic
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.epoch import EpochPlan
-from mm2py.model.flow import TopicPartition
+from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.herder.overrides import Wanted
 from mm2py.model.herder.share import ALL_SLOTS, NO_SHARE, Share, whole_share
 from mm2py.model.state import FlowState, FlowView
@@ -179,6 +179,31 @@ async def test_a_life_counts_what_a_former_one_has_read_once_it_has_read_again(m
             await group._live()
 
     assert follows == [("before", True), ("after", True), ("before", False), ("after", True)]
+
+
+async def test_a_life_begins_once_no_lost_epoch_can_write() -> None:
+    """
+    An epoch is lost, and its worker may go on to the end of it; the flow is restarted, or its settings change. What is
+    planned then could be written by both.
+    """
+    clock, epochs, begun = LoopClock(), PretendedEpochs(), list[float]()
+    group = SourceGroup(source_context(clock, EventLog(clock)), epochs, Translations(flow_runs=1, partition_runs=1))
+
+    @asynccontextmanager
+    async def connected(*_: object) -> AsyncIterator[list[object]]:
+        begun.append(clock.monotonic())
+        raise ValueError("boom")
+        yield []
+
+    group._connected = connected  # type: ignore[assignment,method-assign]
+    epochs.lost.note(group.flow, 12.0)
+    epochs.lost.note(group.flow, 7.0)
+    epochs.lost.note(Flow("A", "C"), 99.0)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="boom"):
+            await group._live()
+
+    assert begun == [12.0, 12.0]
 
 
 async def test_nothing_begins_with_servers_of_two_clusters() -> None:

@@ -183,10 +183,12 @@ async def test_a_restart_does_not_overtake_a_lost_epoch() -> None:
     async with running(lost, partitions=1, tasks_max=1) as group:
         await asyncio.sleep(EPOCH_S + 0.1)
         group.tasks.restart(0)
-        await asyncio.sleep(2 * EPOCH_S + DRAIN_S)
+        await group.epochs.lost.until_quiet(FLOW)  # as the next life of the group does
+        quiet_at = asyncio.get_running_loop().time()
+        await asyncio.sleep(EPOCH_S)
         began = [at for at, _ in group.epochs.plans]
 
-    assert began[1] == pytest.approx(2 * EPOCH_S + DRAIN_S)
+    assert began[1] == quiet_at == pytest.approx(2 * EPOCH_S + DRAIN_S)
 
 
 async def test_a_new_limit_ends_the_epochs_that_run() -> None:
