@@ -296,7 +296,7 @@ class FlowMembership:
 
     async def _take_part(self, place: Membership) -> bool:
         """Join with what we hold, and take what we are assigned; False if that did not come to an end."""
-        self._must_join = False
+        self._must_join, self._waiting = False, None
         before, agreement = self.share.shared, self.share.agreement
         takes_part = not self._is_drained and not self._is_unfit and agreement.takes_part
         known = before.generation if before is not None else -1

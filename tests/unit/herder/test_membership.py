@@ -195,6 +195,19 @@ async def test_an_assignment_waits_for_the_owner_s_settings(run: Run) -> None:
     assert len(place.joins) == joins
 
 
+async def test_an_assignment_that_waits_is_not_taken_after_a_later_one(run: Run) -> None:
+    """A node of a later version leads the group by then, and has given this node's share to others."""
+    async with run(NOBODY) as (place, group, _events):
+        place.is_in_use = False
+        await asyncio.sleep(6)
+        place.sent, place.answer = b"\xff", Heartbeat.REBALANCE
+        await asyncio.sleep(20)
+        place.is_in_use = True
+        await asyncio.sleep(20)
+
+    assert group.share == NO_SHARE
+
+
 async def test_a_member_that_was_forgotten_while_it_joined_begins_again(run: Run) -> None:
     """It said that it holds what others may have had meanwhile."""
     async with run(NOBODY) as (place, group, _events):
