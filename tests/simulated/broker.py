@@ -139,6 +139,8 @@ class Broker:
 
     def code(self, partition: Partition, epoch: int) -> int:
         """Return the error for one that asks this broker about a partition, knowing *epoch* (KIP-320)."""
+        if self.cluster.denies(partition.topic):
+            return int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if partition.leader != self.node:
             return int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if epoch >= 0 and epoch != partition.leader_epoch:

@@ -3,7 +3,8 @@ A Kafka cluster: brokers, topics and their replicas, who coordinates what, and w
 
 What is modelled after which of Kafka's classes: elections and in-sync replicas (ReplicationControlManager, Partition),
 expiry of producers (ProducerStateManager), coordinators that move and load (GroupCoordinatorShard,
-TransactionStateManager). The controller has no address. Left out: quotas, ACLs, log directories.
+TransactionStateManager). The controller has no address. An authorizer keeps clients from a whole topic
+for a while (`denies`). Left out: quotas, ACLs, log directories.
 Compaction does not come by itself: `Partition.compact`; retention neither, but in a world.
 """
 
@@ -108,6 +109,8 @@ class Cluster:
         self.throttle_ms = 0
         #: Until when transactional ids cannot be opened.
         self.refuses_ids_until = 0.0
+        #: Until when the mirror may neither describe, read nor write topics.
+        self.denied_until: dict[str, float] = {}
         self.producer_ids = 1000 * (1 + len(name))
         self._topic_numbers = 0
 
@@ -120,6 +123,10 @@ class Cluster:
         """Count a request, and trace it."""
         self.counts[requests.NAMES[key]] += 1
         self.trace(line.broker.address, line.client.name, key, frame)
+
+    def denies(self, topic: str) -> bool:
+        """Whether an authorizer keeps clients from a topic."""
+        return self.denied_until.get(topic, 0.0) > self.loop.time()
 
     # Topics and replicas.
 

@@ -428,6 +428,7 @@ class World:
         for cluster in (self.source, self.target):
             cluster.ambush = None
             cluster.refuses_ids_until = 0.0
+            cluster.denied_until.clear()
             cluster.full_until.clear()
             for number, broker in cluster.brokers.items():
                 broker.stale = None

@@ -92,6 +92,17 @@ def _ids(world: World, draw: random.Random) -> str:
     return f"forbidden at {world.target.name} for {seconds:.2f} s"
 
 
+def _rights(world: World, draw: random.Random) -> str:
+    """The mirror loses its rights on a topic, at the source or at the target, for a while."""
+    cluster, names = draw.choice(((world.source, world.topics), (world.target, world.topics.values())))
+    able = [name for name in names if name in cluster.topics]
+    if not able:
+        return ""
+    name, seconds = draw.choice(able), duration(draw)
+    cluster.denied_until[name] = max(cluster.denied_until.get(name, 0.0), world.loop.time() + seconds)
+    return f"{name} is denied at {cluster.name} for {seconds:.2f} s"
+
+
 def _storage(world: World, draw: random.Random) -> str:
     """A disk at the target is full: no client can append there for a while; what is there can be read."""
     target = world.target
@@ -177,6 +188,7 @@ FAULTS: dict[str, Fault] = {
     "sessions": _sessions,
     "grow": _grow,
     "ids": _ids,
+    "rights": _rights,
     "unclean": _unclean,
     "storage": _storage,
     "delete": _delete,

@@ -42,10 +42,14 @@ def _metadata(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
 
     rows = []
     for name in topics if wanted is None else wanted:
-        found = topics.get(name)
+        is_denied = cluster.denies(name)
+        if is_denied and wanted is None:
+            continue
+        found = None if is_denied else topics.get(name)
         ids = ((found[0] if found else None),) if it.API_VERSION >= _HAS_IDS else ()
         code = 0 if found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         code = code if found or is_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else code
         partitions = found[1] if found else []
         partitions = partitions if tags else [row[:-1] for row in partitions]
         rows.append((int(code), name, *ids, name in _INTERNAL, partitions, *operations(_ALL_OF_TOPIC, "topic"), *tags))

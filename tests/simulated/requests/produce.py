@@ -41,6 +41,18 @@ def produce(broker: Broker, line: Line, request: Any, reply: Callable[[Any], Non
     delayed.begin()
 
 
+def _refused_by(broker: Broker, partition: Partition) -> int:
+    """Return the error of a broker that takes nothing for a partition, whatever it is."""
+    cluster = broker.cluster
+    if cluster.denies(partition.topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if partition.leader != broker.node:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if cluster.full_until.get(broker.node, 0.0) > cluster.loop.time():
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NOT_ENOUGH_REPLICAS if len(partition.isr) < cluster.min_isr else 0
+
+
 def _append(delayed: DelayedProduce, line: Line, topic: Topic | None, number: int, raw: bytes) -> list[Any]:
     broker = delayed.broker
     cluster = broker.cluster
@@ -53,12 +65,8 @@ def _append(delayed: DelayedProduce, line: Line, topic: Topic | None, number: in
         row[1] = int(ErrorCode.UNKNOWN_TOPIC_ID if is_unknown else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return row
     partition = topic.partitions[number]
-    if partition.leader != broker.node:
-        row[1] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    elif cluster.full_until.get(broker.node, 0.0) > cluster.loop.time():
-        row[1] = int(ErrorCode.KAFKA_STORAGE_ERROR)
-    elif len(partition.isr) < cluster.min_isr:
-        row[1] = int(ErrorCode.NOT_ENOUGH_REPLICAS)
+    if code := _refused_by(broker, partition):
+        row[1] = int(code)
     elif code := delayed.verify(partition, raw):
         row[1], row[6] = code, "Partition was not in the transaction" if code == ErrorCode.INVALID_TXN_STATE else None
     elif errors := _without_key(topic, number, raw):
