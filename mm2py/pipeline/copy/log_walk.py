@@ -115,6 +115,8 @@ class LogWalker:
         while position.offset <= downstream:
             answer = await self._ask(self._target, position, reads_committed=True)
             if answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                # If it must not be described either, nothing can be written to it, and the comparison can wait.
+                await self.target_start(copy.remote)
                 why = f"{copy.remote} cannot be compared with its source without READ on it"
                 raise NotThereError(why, lacks(self._target.endpoint, "READ", copy.remote.topic))
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -215,7 +215,7 @@ class Resumer:
                     else:
                         resolved(copy)
             except UNREACHABLE as error:
-                copy.retried_failure = failure_of(error)
+                copy.retried_failure = failure_of(error, (self._source.endpoint, self._target.endpoint))
                 if isinstance(error, BrokerAnsweredError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     copy.end(Ended.OUT_OF_RANGE, attrs.evolve(copy.retried_failure, hint=HINT_OUT_OF_RANGE))
             except (UnreadableBatchError, MalformedRecordSetError) as error:

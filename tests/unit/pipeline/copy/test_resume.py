@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 
 import pytest
@@ -123,6 +124,23 @@ async def test_target_that_may_not_be_read_is_unproven(rig: ResumeRig) -> None:
     assert copy.ended is Ended.UNPROVEN
     assert "READ" in known(copy.failure).message
     assert known(copy.failure).hint.startswith("grant User:ANONYMOUS READ on topic ")
+
+
+async def test_a_target_that_may_not_be_described_either_is_waited_for(rig: ResumeRig) -> None:
+    """The mirror loses all rights on the remote topic right before it compares: nothing can be written meanwhile."""
+    rig.write_source(range(20))
+    rig.write_target(range(12))
+
+    def deny(_tp: TopicPartition) -> int:
+        rig.target.simulated.denied_until[REMOTE] = math.inf
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    rig.target.fetch_fault = deny
+    copy = await rig.resume(10, 9)
+
+    assert copy.ended is not Ended.UNPROVEN
+    assert not rig.resolved
+    assert "DESCRIBE on topic A.orders of cluster B" in known(copy.retried_failure).hint
 
 
 # Positions that Java wrote.
