@@ -86,15 +86,13 @@ class Stop:
 class GoOn:
     """Continue at upstream offset *position*; *downstream* is the target's end minus one. Without a *downstream* the
     target's last record is searched for in the source from *position* on. `lost` records will never be at the target,
-    `repeated` ones may be there twice. What `keeps_producer` gets its next epoch: a batch that was sent before may
-    arrive late, with the sequence that a record after *position* would have.
+    `repeated` ones may be there twice.
     """
 
     position: int
     downstream: int | None
     lost: int = 0
     repeated: int = 0
-    keeps_producer: bool = False
     repair: Repair | None = None
 
 
@@ -196,8 +194,10 @@ def policy_of(kind: HistoryBreak, settings: BrokenHistorySettings) -> tuple[str,
 
 
 def position_after(act: GoOn, state: PartitionState, look: Observation) -> Position:
-    """Return the position to store."""
-    producer = state.producer if act.keeps_producer else None
+    """Return the position to store. Its producer gets its next epoch, and no other takes its place: a batch that was
+    sent before may arrive late, behind what is copied from there on.
+    """
+    producer = state.producer or (None if state.written is None else state.written.producer)
     return Position(state.source, act.position, act.downstream, look.topic_id, producer, look.remote_topic_id).at(
         state.remote_topic
     )
@@ -289,7 +289,7 @@ def _after_expiry(finding: Finding, state: PartitionState, look: Observation, po
             unknown = 0 if state.downstream is None else max(0, look.remote_end - 1 - state.downstream)
             return GoOn(look.log_start, None, lost=max(0, finding.records - unknown))
         case "earliest":
-            return GoOn(look.log_start, state.downstream, lost=finding.records, keeps_producer=True)
+            return GoOn(look.log_start, state.downstream, lost=finding.records)
         case "latest":
             return GoOn(look.log_end, look.remote_end - 1, lost=look.log_end - state.position)
         case _:

@@ -253,7 +253,7 @@ def test_after_retention_was_faster() -> None:
     """Copying goes on at what is left, as the same producer; where more may be at the target it is looked for."""
     seen = look(log_start=1120)
 
-    assert act(STATE, seen) == GoOn(1120, 99, lost=20, keeps_producer=True)
+    assert act(STATE, seen) == GoOn(1120, 99, lost=20)
     assert act(state(is_unsure=True), seen) == GoOn(1120, None, lost=20)
     assert act(state(is_unsure=True), attrs.evolve(seen, remote_end=115)) == GoOn(1120, None, lost=5)
     assert found(STATE, seen).message.endswith("before they were copied")
@@ -267,7 +267,7 @@ def test_what_was_deleted_on_purpose_is_no_loss(policy: str) -> None:
     seen = look(log_start=1120, is_kept=True)
 
     assert found(STATE, seen).kind is HistoryBreak.PURGED
-    assert act(STATE, seen, on_source_expired=policy) == GoOn(1120, 99, keeps_producer=True)
+    assert act(STATE, seen, on_source_expired=policy) == GoOn(1120, 99)
 
 
 def test_what_arrives_late_takes_no_sequence_of_what_is_left() -> None:
@@ -373,10 +373,18 @@ def test_fail_stops_and_names_the_way_out(seen: Observation, key: str) -> None:
 
 
 def test_a_reset_is_about_what_was_seen() -> None:
-    """Position, ids and numbers are those of the new history; the old leader epoch and producer mean nothing there."""
+    """
+    Position, ids and numbers are those of the new history; the old leader epoch means nothing there.
+
+    The producer stays in the position, so that its next epoch takes its place, and not another id: a batch of a lost
+    epoch that arrives after the new topic's first records would be taken otherwise.
+    """
     done = GoOn(0, 99, lost=30)
     after = reset(state(is_questioned=True), done, OTHER_SOURCE, now=5.0)
 
-    assert position_after(done, STATE, OTHER_SOURCE) == Position(TP, 0, 99, "s2", None, "r1")
+    assert STATE.producer is not None
+    assert position_after(done, STATE, OTHER_SOURCE) == Position(TP, 0, 99, "s2", STATE.producer, "r1")
+    slept = attrs.evolve(STATE, producer=None, written=STATE.standing)
+    assert position_after(done, slept, OTHER_SOURCE).producer == STATE.producer
     assert after.standing == Position(TP, 0, 99, "s2", None, "r1")
     assert (after.is_questioned, after.is_unsure, after.retry_at, after.log) == (False, False, 5.0, LogOffsets(0, 20))
