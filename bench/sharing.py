@@ -35,6 +35,7 @@ from mm2py.core.herder.sharing import TOLERATED_RATIO, Work, flow_tasks
 from mm2py.core.source.progress import followed
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.herder.membership import FlowMembership
+from mm2py.herder.node_context import NodeContext
 from mm2py.herder.nodes import FlowNodes
 from mm2py.model.flow import TopicPartition
 from mm2py.model.herder.node import Node
@@ -111,15 +112,18 @@ class FlowOnNode:
         self._accounted_at = clock.monotonic()
         self._seen: tuple[object, FlowView] = (None, FlowView(settings.flow, FlowState.RUNNING))
         self._group = Copying(around.of(settings.source_connector))
-        self.nodes = FlowNodes(around, lambda: node, self.view)
-        self.nodes.own.mirrored = lambda: partitions
-        self.membership = FlowMembership(around, lambda: node)
-        self.membership.share.on_assignment = self.nodes.know
-        self.membership.load = self.nodes.own.load
-        self.membership.leader.work = lambda: Work(
-            *flow_tasks(settings.source_connector), self.nodes.own.slots(), self.nodes.loads()
+        us, tasks = NodeContext(lambda: node), flow_tasks(settings.source_connector)
+        self.nodes = FlowNodes(around, us, self.view)
+        self.nodes.own.follow(lambda: partitions)
+        self.membership = FlowMembership(
+            around,
+            us,
+            work=lambda: Work(*tasks, self.nodes.own.slots(), self.nodes.loads()),
+            load=self.nodes.own.load,
+            load_of=self._load_of,
+            on_assignment=self.nodes.know,
+            on_rebalanced=lambda _took_s: None,
         )
-        self.membership.leader.load_of = self._load_of
         self.membership.begin([self._group])
 
     @property

@@ -95,7 +95,7 @@ async def running_checkpoints(
     events = EventLog(clock)
     context = checkpoint_context(clock, events, settings)
     group = CheckpointGroup(
-        context, forward=lambda _source, _target: forward, way_back=lambda _source, _policy: backward
+        context, forward=lambda _of, _source, _target: forward, way_back=lambda _source, _policy: backward
     )
     async with asyncio.TaskGroup() as tasks:
         running = RunningCheckpoints(group, events, tasks.create_task(group.run(), name="checkpoints"))
