@@ -191,7 +191,8 @@ def contract(asks: Contract) -> Callable[..., Awaitable[None]]:
             found = [await _answers(asks, model.servers, prefix, [], model)]
             found.append(await _answers(asks, backup.bootstrap_servers, prefix, found[0]))
 
-        assert list(_differences("", *found)) == []
+        differences = list(_differences("", *found))
+        assert not differences, differences
 
     functools.update_wrapper(test, asks, assigned=("__module__", "__name__", "__doc__"), updated=())
     del test.__wrapped__  # type: ignore[attr-defined]
