@@ -4,7 +4,8 @@ runtime keys. So each key has a list of spellings, the strongest first, and the 
 value keeps its origin.
 
 MirrorMaker makes maps of a client's settings layer by layer (MirrorMakerConfig, MirrorConnectorConfig, Connect's
-Worker). Here each such map is a list of prefixes: the first one with a line in the file applies.
+Worker). Here each such map is a list of prefixes: the first one with a line in the file applies. Overrides and hints
+need these lists, too: an override is written with the strongest spelling.
 """
 
 from __future__ import annotations

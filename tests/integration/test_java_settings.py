@@ -10,14 +10,6 @@ from pathlib import Path
 import attrs
 import pytest
 
-from mm2py.config.kafka_merges import (
-    CLIENT_KEYS,
-    CONNECTOR_KEYS,
-    client_config,
-    connector_config,
-    producer_config,
-    worker_config,
-)
 from mm2py.config.keys.row import LineLevel, Place
 from mm2py.config.keys.table import find_key, key_named
 from mm2py.config.layers import Layers, Side, is_client_key, lines_of, of_client, of_producer, spellings
@@ -26,6 +18,14 @@ from mm2py.config.resolve import FlowReader, running_flows
 from mm2py.model.flow import Flow
 from tests.support.config_files import BASE
 from tests.support.java_maps import JavaMaps, inherited_keys, java_maps
+from tests.support.kafka_merges import (
+    CLIENT_KEYS,
+    CONNECTOR_KEYS,
+    client_config,
+    connector_config,
+    producer_config,
+    worker_config,
+)
 
 
 #: What Java fills in by itself, and so says nothing about the file.

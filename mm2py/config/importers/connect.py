@@ -19,7 +19,6 @@ from mm2py.config.connector import is_read_by, reader_of
 from mm2py.config.importers.lines import Imported, Lines, ParsedFile
 from mm2py.config.importers.mirus import SOURCE_CLASS as MIRUS
 from mm2py.config.importers.mirus import take_mirus
-from mm2py.config.kafka_merges import producer_config
 from mm2py.config.keys.row import LineLevel, Place
 from mm2py.config.keys.table import find_key, levels_of
 from mm2py.config.layers import is_client_key
@@ -384,8 +383,11 @@ def _judge_source(connector: Connector, keys: Sequence[str]) -> Iterator[Problem
 
 
 def _writer(connector: Connector, worker: ParsedFile) -> Entry | None:
-    """Return the line with the brokers to which Connect's producer writes this connector's records."""
-    return producer_config(worker.entries, connector.file.entries).get(_SERVERS)
+    """Return the line with the brokers to which Connect's producer writes this connector's records
+    (Worker.baseProducerConfigs).
+    """
+    of_worker = worker.entries.get(f"producer.{_SERVERS}") or worker.entries.get(_SERVERS)
+    return connector.get(f"producer.override.{_SERVERS}") or of_worker
 
 
 def _judge_names(connectors: Sequence[Connector]) -> Iterator[Problem]:

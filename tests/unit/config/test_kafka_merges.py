@@ -12,7 +12,6 @@ import attrs
 from mm2py.config.connectors import Part, read_part
 from mm2py.config.importers.connect import Connector, classify
 from mm2py.config.importers.distributed import parsed
-from mm2py.config.kafka_merges import CONNECTOR_KEYS, client_config, connector_config, producer_config, worker_config
 from mm2py.config.keys.row import Key, LineLevel, Place
 from mm2py.config.keys.table import KEYS, find_key
 from mm2py.config.layers import Layers, Side, Value
@@ -21,6 +20,7 @@ from mm2py.config.settings import ConfigError, FlowSettings
 from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.model.flow import Flow
 from tests.support.config_files import ConfigFile
+from tests.support.kafka_merges import CONNECTOR_KEYS, client_config, connector_config, producer_config, worker_config
 
 
 FLOW: Final = Flow("A", "B")
@@ -152,9 +152,25 @@ def _alone(flow: FlowSettings, kind: str) -> dict[str, object]:
 
 def test_a_worker_s_producer_may_be_told_no_brokers() -> None:
     """It writes to the worker's cluster then, unless a line of the worker's or a connector's override says other."""
-    worker, producers = {"bootstrap.servers": "w:1"}, {"producer.bootstrap.servers": "p:1"}
-    override = {"producer.override.bootstrap.servers": "o:1", "producer.bootstrap.servers": "not read"}
+    ends = {"source.cluster.alias": "A", "target.cluster.alias": "B", "source.cluster.bootstrap.servers": "a:1"}
+    source = {**ends, "connector.class": SOURCE, "producer.bootstrap.servers": "not-read:1"}
+    worker, producer = {"bootstrap.servers": "w:1"}, {"producer.bootstrap.servers": "p:1"}
+    override = {"producer.override.bootstrap.servers": "o:1"}
 
-    assert producer_config(worker, {}) == {"bootstrap.servers": "w:1"}
-    assert producer_config({**worker, **producers}, {}) == {"bootstrap.servers": "p:1"}
-    assert producer_config({**worker, **producers}, override) == {"bootstrap.servers": "o:1"}
+    written = [({}, {}), (producer, {}), (producer, override), ({}, override)]
+    found = [_target({**worker, **of_worker}, {**source, **own}) for of_worker, own in written]
+    made = [producer_config({**worker, **of_worker}, {**source, **own}) for of_worker, own in written]
+
+    assert found == ["w:1", "p:1", "o:1", "o:1"]
+    assert [config["bootstrap.servers"] for config in made] == found
+
+
+def _target(worker: Mapping[str, str], source: Mapping[str, str]) -> str:
+    """Return the brokers that a source connector of a worker writes to."""
+    connector = classify(parsed("mirror", source))
+    assert isinstance(connector, Connector)
+    file = parsed("worker", worker)
+    [server] = (
+        read_part(connector, file, {"worker": Path("worker")}, [connector]).settings.flows[0].target.bootstrap_servers
+    )
+    return server

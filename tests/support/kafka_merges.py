@@ -1,13 +1,15 @@
 """
 What Kafka makes of an ``mm2.properties``: the config of a pair's worker and those of its three connectors, each a flat
 map, and what their clients are configured with. Each function is one of Kafka's 4.3, layer by layer: later ones
-overwrite earlier ones. References to value providers stay as they are written.
+overwrite earlier ones. `tests/integration/test_java_settings.py` holds them against Kafka's, and
+`tests/unit/config/test_kafka_merges.py` mm2py against them, without Java. References to value providers stay as they
+are written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from mm2py.config.layers import Side
 from mm2py.model.flow import Flow
@@ -15,8 +17,6 @@ from mm2py.model.flow import Flow
 
 #: A config, or what a file says: values by their keys.
 Config: TypeAlias = Mapping[str, str]
-#: A value, or a line that has one.
-_Text = TypeVar("_Text")
 
 _SECURITY: Final = """
 security.protocol
@@ -119,7 +119,7 @@ def connector_config(originals: Config, pair: Flow, connector: str) -> dict[str,
     return {**defaults, **props, **_stripped(originals, f"{pair}.")}
 
 
-def client_config(connector: Mapping[str, _Text], side: Side, client: str) -> dict[str, _Text]:
+def client_config(connector: Config, side: Side, client: str) -> dict[str, str]:
     """Return what a connector makes a *client* of one of its clusters with: a consumer, a producer or an admin
     (MirrorConnectorConfig.sourceConsumerConfig and its siblings).
     """
@@ -127,19 +127,19 @@ def client_config(connector: Mapping[str, _Text], side: Side, client: str) -> di
     return {**shared, **_stripped(connector, f"{client}."), **_stripped(connector, f"{side.value}.{client}.")}
 
 
-def producer_config(worker: Mapping[str, _Text], connector: Mapping[str, _Text]) -> dict[str, _Text]:
+def producer_config(worker: Config, connector: Config) -> dict[str, str]:
     """Return what Connect makes the producer of a source connector's records with (Worker.baseProducerConfigs)."""
     own = {"bootstrap.servers": worker["bootstrap.servers"]} if "bootstrap.servers" in worker else {}
     return {**own, **_stripped(worker, "producer."), **_stripped(connector, "producer.override.")}
 
 
-def _only(config: Mapping[str, _Text], keys: frozenset[str]) -> dict[str, _Text]:
+def _only(config: Config, keys: frozenset[str]) -> dict[str, str]:
     return {key: value for key, value in config.items() if key in keys}
 
 
-def _beginning(config: Mapping[str, _Text], stem: str) -> dict[str, _Text]:
+def _beginning(config: Config, stem: str) -> dict[str, str]:
     return {key: value for key, value in config.items() if key.startswith(stem)}
 
 
-def _stripped(config: Mapping[str, _Text], prefix: str) -> dict[str, _Text]:
+def _stripped(config: Config, prefix: str) -> dict[str, str]:
     return {key.removeprefix(prefix): value for key, value in _beginning(config, prefix).items() if key != prefix}
