@@ -4,9 +4,6 @@ event, and on a busy node that is mostly epochs. Here only events worth reading 
 
 from __future__ import annotations
 
-import inspect
-import itertools
-import re
 from collections import deque
 from collections.abc import Iterator
 
@@ -15,6 +12,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.errors import shortened
 from mm2py.telemetry.events import Event, FlowSummary, Level, SparkEnded, SparkStarted
+from mm2py.telemetry.events.base import paragraphs
 from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.wording import worded
 
@@ -126,7 +124,7 @@ class RecentEvents:
                 run=run.mark,
                 nth=run.length,
                 since_ms=run.since_ms,
-                about=_about(type(event)),
+                about=paragraphs(type(event))[0],
             )
         )
 
@@ -151,10 +149,3 @@ def _flow_of(facts: dict[str, object]) -> str:
     if flow is None and isinstance(task := facts.get("task"), str) and "->" in task:
         flow = task.split("/", 1)[0]
     return str(flow or "")
-
-
-def _about(kind: type[Event]) -> str:
-    """Return what events of a kind mean; not what the names of their fields do, which readers do not see."""
-    text = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
-    clauses = itertools.takewhile(lambda clause: "`" not in clause, re.split(r"(?<=[.;]) ", text))
-    return re.sub(r";\Z", ".", " ".join(clauses))

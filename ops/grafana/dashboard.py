@@ -201,7 +201,7 @@ TROUBLE = Row(
         lines(
             "Events",
             Query(f"sum by (event) (increase(mm2py_events_total{{{WHICH}}}[$__rate_interval]))", "{{event}}"),
-            about="docs/operations.md explains each.",
+            about="docs/events.md explains each.",
         ),
         lines(
             "Heartbeats",

@@ -3,11 +3,15 @@ One frozen class for each occurrence, named NounVerbed.
 
 An event's log line is its class name in snake case with its fields as keys. Emitting one (see `journal.EventLog`) is
 the only way to write a log line, so log, counters and tests cannot disagree.
+
+The docstring of an event is what operators read: on the status page its first paragraph, which names no field; in
+docs/events.md all of it, where the last paragraph may begin with "What to do: ".
 """
 
 from __future__ import annotations
 
 import enum
+import inspect
 import re
 from typing import ClassVar, Final
 
@@ -38,7 +42,12 @@ class Event:
 
     @property
     def name(self) -> str:
-        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
+        return self.log_name()
+
+    @classmethod
+    def log_name(cls) -> str:
+        """Return the name that events of this class have in the log: its own in snake case."""
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
 
     @property
     def severity(self) -> Level:
@@ -63,3 +72,8 @@ class Event:
             elif value is not None and value != "":
                 facts[field.name] = value
         return facts
+
+
+def paragraphs(documented: object) -> tuple[str, ...]:
+    """Return the paragraphs of the docstring of a class or a module, each of them in one line."""
+    return tuple(" ".join(text.split()) for text in (inspect.getdoc(documented) or "").split("\n\n"))

@@ -1,4 +1,4 @@
-"""Events of a worker whose connectors come from its config topic."""
+"""Connectors of a distributed worker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from mm2py.telemetry.events.base import Event, Level
 
 @attrs.frozen
 class ConnectorsRead(Event):
-    """The config topic was read for the first time."""
+    """
+    The worker's config topic was read for the first time.
+
+    `connectors` are those that it holds.
+    """
 
     topic: str
     cluster: str
@@ -19,7 +23,13 @@ class ConnectorsRead(Event):
 
 @attrs.frozen
 class ConnectorsNotFollowed(Event):
-    """The config topic cannot be read; reported once for each kind of error, and tried again. What runs continues."""
+    """
+    The worker's config topic cannot be read. What runs continues, but connectors cannot be changed.
+
+    Logged once for each kind of `error`, and tried again.
+
+    What to do: see `hint`.
+    """
 
     level = Level.WARN
 
@@ -31,7 +41,7 @@ class ConnectorsNotFollowed(Event):
 
 @attrs.frozen
 class ConnectorsFollowed(Event):
-    """The config topic can be read again, after `away_s`."""
+    """The worker's config topic can be read again."""
 
     topic: str
     cluster: str
@@ -40,7 +50,11 @@ class ConnectorsFollowed(Event):
 
 @attrs.frozen
 class ConnectorStored(Event):
-    """A client of this node's REST interface created, changed or deleted a connector, or changed its target state."""
+    """
+    A client of this node's REST interface created, changed or deleted a connector, or set its target state.
+
+    `change` says which. It is in the config topic.
+    """
 
     connector: str
     change: str
@@ -49,7 +63,12 @@ class ConnectorStored(Event):
 
 @attrs.frozen
 class ConnectorNotRun(Event):
-    """A connector in the config topic is not run, and stays there: it is of another class, or its config is invalid."""
+    """
+    A connector in the config topic is not run: mm2py does not have its class, or its config is invalid. The connector
+    stays in the topic, and the others run.
+
+    What to do: see `problems`. Correct its config over REST, or delete the connector.
+    """
 
     level = Level.WARN
 
@@ -59,7 +78,12 @@ class ConnectorNotRun(Event):
 
 @attrs.frozen
 class ConnectorRecordUnreadable(Event):
-    """A record in the config topic is invalid, and is ignored: an earlier one of its key counts."""
+    """
+    A record of the config topic is invalid and is ignored, as in Connect: an earlier record of the same connector
+    counts.
+
+    What to do: put the connector's config again.
+    """
 
     level = Level.WARN
 
@@ -70,7 +94,13 @@ class ConnectorRecordUnreadable(Event):
 
 @attrs.frozen
 class ConnectorsRefilled(Event):
-    """The config topic was deleted, or had lost its end: all connectors are in it again."""
+    """
+    The config topic was deleted, or an unclean leader election or a lost disk removed records from it. The topic was
+    created again if necessary, and holds all known connectors again. A change or a deletion that was lost with those
+    records is undone.
+
+    What to do: check `GET /connectors`, repeat lost changes, and find out what happened to the topic.
+    """
 
     level = Level.WARN
 
@@ -81,8 +111,11 @@ class ConnectorsRefilled(Event):
 
 @attrs.frozen
 class ConnectorWritesUnguarded(Event):
-    """The target does not let the worker write connectors in transactions: of two nodes that are asked to create one
-    connector at the same moment, both might agree, and the later one count.
+    """
+    The target does not let the worker write connectors in transactions. If two nodes are asked to create one connector
+    at the same moment, both may answer 201, and the later config counts.
+
+    What to do: see `hint`: usually grant WRITE and DESCRIBE on `transactional_id`.
     """
 
     level = Level.WARN
@@ -95,7 +128,12 @@ class ConnectorWritesUnguarded(Event):
 
 @attrs.frozen
 class ConnectorPositionsTakenOver(Event):
-    """A connector starts here for the first time, and goes on at positions that another one left."""
+    """
+    A connector starts here for the first time, and continues at positions that another connector left.
+
+    They are those of so many `partitions`, in `topic`. The other connector is Mirus's of the same name, one with the
+    same `source.cluster.alias` that the worker no longer has, or Java's if the connector has a target of its own.
+    """
 
     flow: Flow
     connector: str
@@ -105,7 +143,14 @@ class ConnectorPositionsTakenOver(Event):
 
 @attrs.frozen
 class WorkerRunsElsewhere(Event):
-    """Java's workers are in the group of this one, at its target; reported once, with `then`, what this node does."""
+    """
+    Java's workers are in the group of this worker, so they run its connectors. This node stands by; if it ran the
+    connectors until now, and was frozen or cut off, it steps back first.
+
+    `node` names them. Logged once, with `then`, what this node does.
+
+    What to do: stop one of the two; the other continues by itself. See [several nodes](nodes.md#java-mirrormaker).
+    """
 
     level = Level.WARN
 
@@ -117,7 +162,7 @@ class WorkerRunsElsewhere(Event):
 
 @attrs.frozen
 class WorkerTakenOver(Event):
-    """Java's workers have left the group, after `waited_s`; this node runs its connectors from now on."""
+    """Java's workers have left the group of this worker. This node runs the connectors from now on."""
 
     group: str
     node: str
@@ -126,8 +171,13 @@ class WorkerTakenOver(Event):
 
 @attrs.frozen
 class WorkerUnguarded(Event):
-    """The worker's group cannot be asked or joined, so Java's workers in it would go unnoticed; reported once for each
-    reason, with `then`, what the node does.
+    """
+    The worker's group cannot be described or joined, so Java's workers in it would not be noticed.
+
+    `then` says whether the worker's flows run, or wait because this node has just started. Logged once for each reason,
+    and tried again with each heartbeat.
+
+    What to do: see `hint`: usually grant READ on the group.
     """
 
     level = Level.WARN

@@ -1,5 +1,7 @@
-"""Overrides that operators set while a flow runs, and offsets that they alter. `by` names the operator, if known;
-overrides stored on the target are applied at a start too.
+"""
+Overrides by operators.
+
+`by` names the operator, if known. Stored overrides are applied, and reported, at each start.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from mm2py.telemetry.events.base import Event, Level
 
 @attrs.frozen
 class ConnectorPaused(Event):
-    """A task group pauses, and keeps its connections."""
+    """A task group completed what it had begun, wrote its positions and is idle. Its connections stay open."""
 
     level = Level.WARN
 
@@ -23,7 +25,7 @@ class ConnectorPaused(Event):
 
 @attrs.frozen
 class ConnectorResumed(Event):
-    """A paused task group continues where it was."""
+    """A paused task group continues exactly where it was."""
 
     flow: Flow
     connector: str
@@ -32,7 +34,11 @@ class ConnectorResumed(Event):
 
 @attrs.frozen
 class ConnectorStopped(Event):
-    """A task group has shut down cleanly and holds no resources; deleted ones are no longer listed."""
+    """
+    A task group shut down cleanly and holds no resources, so its offsets may be altered.
+
+    With `is_deleted` it is no longer listed.
+    """
 
     level = Level.WARN
 
@@ -44,7 +50,7 @@ class ConnectorStopped(Event):
 
 @attrs.frozen
 class ConnectorStarted(Event):
-    """A stopped task group starts again, where it was."""
+    """A stopped or deleted task group starts again, exactly where it was."""
 
     flow: Flow
     connector: str
@@ -53,7 +59,11 @@ class ConnectorStarted(Event):
 
 @attrs.frozen
 class ConnectorRestarted(Event):
-    """An operator restarted a task group, or its settings changed; with `is_alone` its copy tasks continue."""
+    """
+    An operator restarted a task group, or its settings changed.
+
+    With `is_alone` its copy tasks continued meanwhile.
+    """
 
     flow: Flow
     connector: str
@@ -63,7 +73,7 @@ class ConnectorRestarted(Event):
 
 @attrs.frozen
 class CopyTaskRestarted(Event):
-    """An operator restarted a copy task: its epoch ends, and back-off is cancelled."""
+    """An operator restarted a copy task. Its epoch ends, and all its partitions are retried or checked at once."""
 
     flow: Flow
     task: int
@@ -72,7 +82,9 @@ class CopyTaskRestarted(Event):
 
 @attrs.frozen
 class RestartPassedOn(Event):
-    """An operator restarted what runs on other nodes of the flow; they carry it out when they read it."""
+    """An operator restarted a connector, or a task of it, of which other nodes of the flow run something. They carry
+    the restart out within ten seconds, and log it then.
+    """
 
     flow: Flow
     connector: str
@@ -83,7 +95,7 @@ class RestartPassedOn(Event):
 
 @attrs.frozen
 class TopicPaused(Event):
-    """A topic is not copied from the next epoch on."""
+    """A topic is no longer copied. Its positions are kept."""
 
     level = Level.WARN
 
@@ -94,7 +106,7 @@ class TopicPaused(Event):
 
 @attrs.frozen
 class TopicResumed(Event):
-    """A topic is copied again."""
+    """All partitions of a topic are copied again, from their positions on."""
 
     flow: Flow
     topic: str
@@ -103,7 +115,7 @@ class TopicResumed(Event):
 
 @attrs.frozen
 class PartitionPaused(Event):
-    """A topic-partition is not copied from the next epoch on."""
+    """A topic-partition is no longer copied. Its position is kept."""
 
     level = Level.WARN
 
@@ -114,7 +126,7 @@ class PartitionPaused(Event):
 
 @attrs.frozen
 class PartitionResumed(Event):
-    """A topic-partition is copied again."""
+    """A topic-partition is copied again, from its position on."""
 
     flow: Flow
     source: TopicPartition
@@ -123,7 +135,7 @@ class PartitionResumed(Event):
 
 @attrs.frozen
 class RateLimited(Event):
-    """A rate limit was set for a flow, or for a topic of it."""
+    """A rate limit was set for a flow, or for one topic of it."""
 
     flow: Flow
     topic: str
@@ -134,7 +146,7 @@ class RateLimited(Event):
 
 @attrs.frozen
 class RateLimitLifted(Event):
-    """The rate limit of a flow, or of a topic of it, was removed."""
+    """The rate limit of a flow, or of one topic of it, was removed."""
 
     flow: Flow
     topic: str
@@ -143,7 +155,11 @@ class RateLimitLifted(Event):
 
 @attrs.frozen
 class OverridesLoaded(Event):
-    """Existing overrides of a flow were read from the target, and apply."""
+    """
+    Existing overrides of a flow were read from the target, and apply.
+
+    `revision` counts their changes; `by` and `at_ms` tell who made the last one, and when.
+    """
 
     flow: Flow
     revision: int
@@ -162,7 +178,11 @@ class OverridesStored(Event):
 
 @attrs.frozen
 class OverridesUnavailable(Event):
-    """The target does not let the mirror read overrides: the flow runs with the file's settings, and accepts none."""
+    """
+    The target does not let the mirror read overrides. The flow runs with the file's settings, and accepts no overrides.
+
+    What to do: grant what `hint` names.
+    """
 
     level = Level.WARN
 
@@ -173,7 +193,11 @@ class OverridesUnavailable(Event):
 
 @attrs.frozen
 class LiveSettingsChanged(Event):
-    """An operator overrode settings of a flow, or reverted them."""
+    """
+    An operator overrode settings of a connector, or reverted them to the file's. The connectors that read them restart.
+
+    `set` and `reverted` name them.
+    """
 
     flow: Flow
     connector: str
@@ -184,7 +208,13 @@ class LiveSettingsChanged(Event):
 
 @attrs.frozen
 class LiveSettingsRejected(Event):
-    """Overridden settings no longer fit the file: the flow continues as it was, or does not start."""
+    """
+    Overridden settings do not fit the current file. A flow that runs continues as it was; one that does not run waits.
+
+    `is_running` says which.
+
+    What to do: revert the settings that `problems` names, or correct the file and reload it.
+    """
 
     level = Level.ERROR
 
@@ -196,8 +226,11 @@ class LiveSettingsRejected(Event):
 
 @attrs.frozen
 class OffsetsAltered(Event):
-    """An operator altered a connector's offsets; for the source connector, `repeated` offsets are copied again,
-    `skipped` offsets are never copied; for `removed` positions the start is determined when the connector starts.
+    """
+    An operator altered the offsets of a connector.
+
+    For the source connector, `repeated` offsets are copied again and `skipped` ones never. Partitions with `removed`
+    positions start where the settings say.
     """
 
     level = Level.WARN

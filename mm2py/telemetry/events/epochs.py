@@ -1,4 +1,4 @@
-"""Events of epochs."""
+"""Copy tasks and their epochs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from mm2py.telemetry.events.base import Event, Level
 
 @attrs.frozen
 class EpochEnded(Event):
-    """An epoch of a copy task, with its figures."""
+    """
+    An epoch of a copy task ended. The fields are its figures.
+
+    What to do: a high `throttled_ms` means that a quota of either cluster slows the task down; `paced_ms` that
+    `catch.up.latency.ms` does; `cpu_s` close to `elapsed_s` that it needs more than one core. See
+    [sizing](sizing.md#copy-tasks).
+    """
 
     level = Level.DEBUG
 
@@ -39,7 +45,12 @@ class EpochEnded(Event):
 
 @attrs.frozen
 class CopyTaskLost(Event):
-    """An epoch's job failed; its topic-partitions are planned again once the lost one can no longer write."""
+    """
+    An epoch returned no outcome: its worker was killed, or its job failed. Its partitions are planned again once the
+    lost epoch can no longer write.
+
+    What to do: nothing, if it stays at one. Otherwise see `cause` and Spark's own log.
+    """
 
     level = Level.ERROR
 
@@ -52,8 +63,15 @@ class CopyTaskLost(Event):
 
 @attrs.frozen
 class CopyTaskLate(Event):
-    """An epoch did not return within `slack_s` after its duration and drain: its worker hangs, or Spark does. Its
-    worker is killed, or its job is cancelled; then its topic-partitions are planned again, as after any loss.
+    """
+    An epoch did not return in time: its worker hangs, or Spark does. The worker is killed or its job is cancelled, and
+    its partitions are planned again. The flow is not ready until an epoch returns.
+
+    In time is `slack_s` after its duration (`copy.epoch.ms`, at least five seconds) and its drain (`copy.drain.ms`). A
+    micro-batch of a transform has five minutes more, in exactly-once mode as long as its transaction may last, and the
+    next ones are smaller. Preparing a transform, which calls its function, may take five minutes.
+
+    What to do: nothing, if it stays at one. Otherwise find out what blocked `worker`: memory, a debugger, a SIGSTOP.
     """
 
     level = Level.ERROR
@@ -70,7 +88,7 @@ class CopyTaskLate(Event):
 
 @attrs.frozen
 class CopyTaskRecovered(Event):
-    """A lost copy task has finished an epoch again."""
+    """A copy task that was lost has finished an epoch again."""
 
     flow: Flow
     task: int
@@ -80,7 +98,11 @@ class CopyTaskRecovered(Event):
 
 @attrs.frozen
 class WaitingForSlot(Event):
-    """Spark has not started a copy task's epoch: no slot is free."""
+    """
+    Spark has not started an epoch for some seconds: no slot is free.
+
+    What to do: give Spark more slots (`spark.master = local[N]`, more cores on the cluster), or lower `tasks.max`.
+    """
 
     level = Level.WARN
 
@@ -93,7 +115,14 @@ class WaitingForSlot(Event):
 
 @attrs.frozen
 class CopyTasksNotReached(Event):
-    """Executors of a Spark cluster cannot get further plans from this process, so each epoch is a Spark job."""
+    """
+    Executors of a Spark cluster do not reach this process. Each epoch is a Spark job of its own, and runs its full
+    time.
+
+    They were to connect to `address`. If `worker` is absent, this process could not listen there.
+
+    What to do: open a port and set `copy.plans.port` to it. -1 does without, and logs nothing.
+    """
 
     level = Level.WARN
 

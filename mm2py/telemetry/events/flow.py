@@ -1,4 +1,4 @@
-"""Events of a flow as a whole: its life, its nodes, its clusters, its heartbeats."""
+"""Flows: their nodes, their clusters, their heartbeats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FlowStarted(Event):
 
 @attrs.frozen
 class FlowSummary(Event):
-    """A periodic summary of a flow."""
+    """The state of a flow and its figures, every 30 s."""
 
     flow: Flow
     state: str
@@ -37,7 +37,12 @@ class FlowSummary(Event):
 
 @attrs.frozen
 class FlowDrained(Event):
-    """A flow has stopped copying, and the target holds everything up to its positions."""
+    """
+    A flow has stopped copying.
+
+    `positions_written` is false if positions could not be written, or if an epoch was lost or late: then more was
+    copied than the positions say, and a restart has to scan a little more.
+    """
 
     flow: Flow
     records: int
@@ -47,7 +52,11 @@ class FlowDrained(Event):
 
 @attrs.frozen
 class FlowFailed(Event):
-    """A flow failed permanently and needs attention; other flows continue."""
+    """
+    A flow failed permanently. Other flows continue.
+
+    What to do: do what `hint` says, then restart.
+    """
 
     level = Level.ERROR
 
@@ -58,7 +67,13 @@ class FlowFailed(Event):
 
 @attrs.frozen
 class ClustersAreOne(Event):
-    """Aliases turned out to name one cluster, by its id: it is mirrored to itself."""
+    """
+    Aliases with different addresses name one cluster, which is mirrored to itself.
+
+    Brokers of these `aliases` give one `cluster_id`.
+
+    What to do: unless that is meant, give each alias the brokers of its own cluster.
+    """
 
     level = Level.WARN
 
@@ -69,8 +84,14 @@ class ClustersAreOne(Event):
 
 @attrs.frozen
 class FlowRunsElsewhere(Event):
-    """Another node, or Java MirrorMaker, is in the flow's group at the target; reported once, with `then`, what this
-    node does. `since` is when that node started and `rest` where its REST interface is, if known.
+    """
+    Another node, or Java MirrorMaker, is in the flow's group at the target, so it runs this flow. Usually this node
+    stands by.
+
+    `then` says what this node does. `since` is when the other `node` started, and `rest` where its REST interface is,
+    if known. Logged once, when a left-over of a crash is excluded: at once, or after `session.timeout.ms`.
+
+    What to do: stop one of the two; the other continues by itself. See [several nodes](nodes.md#java-mirrormaker).
     """
 
     level = Level.WARN
@@ -86,8 +107,13 @@ class FlowRunsElsewhere(Event):
 
 @attrs.frozen
 class InstanceFenced(Event):
-    """Another `node` has joined the flow's group with this node's `group.instance.id`, here `instance`, and has its
-    share now; reported once, with `then`, what this node does.
+    """
+    Another node has joined the flow's group with this node's `group.instance.id`, and has its share now. This node
+    steps back, and stands by until the other one has been gone for a session.
+
+    `instance` is the id, and `node` the other node.
+
+    What to do: give each node a `group.instance.id` of its own. See [restarts](nodes.md#restarts-that-move-nothing).
     """
 
     level = Level.ERROR
@@ -102,8 +128,11 @@ class InstanceFenced(Event):
 
 @attrs.frozen
 class FlowShared(Event):
-    """The flow's group at the target has `nodes` members. This one has `tasks`, the flow's `owner` also creates topics
-    and writes checkpoints; `shares` says who has what.
+    """
+    The nodes in the flow's group at the target, or their shares, have changed.
+
+    This node has `tasks`; the `owner` also creates topics and writes checkpoints and heartbeats; `shares` says who has
+    what. See [several nodes](nodes.md).
     """
 
     flow: Flow
@@ -115,8 +144,13 @@ class FlowShared(Event):
 
 @attrs.frozen
 class SettingsDiffer(Event):
-    """This node's settings of a flow are not those of its owner, whose apply; `keys` name them. If the node cannot take
-    some from the owner, `keeps_out` names those, and it takes no part in the flow.
+    """
+    This node's settings of a flow are not those of its owner, and the owner's apply.
+
+    `keys` names them. A node cannot take the settings in `keeps_out` from another one; if there are any, it takes no
+    part in the flow.
+
+    What to do: give all nodes the same file. See [several nodes](nodes.md#who-does-what).
     """
 
     level = Level.WARN
@@ -129,7 +163,11 @@ class SettingsDiffer(Event):
 
 @attrs.frozen
 class FlowTakenOver(Event):
-    """No other node runs the flow any more, after `waited_s`; this node continues where the other one was."""
+    """
+    The other node of a flow has left, and this node continues where that one was.
+
+    It waited for `waited_s`.
+    """
 
     flow: Flow
     node: str
@@ -138,7 +176,11 @@ class FlowTakenOver(Event):
 
 @attrs.frozen
 class FlowUnguarded(Event):
-    """The target does not admit the flow to its group, so a second node would go unnoticed; the flow continues."""
+    """
+    The target does not let the flow join its group. The flow runs, but a second node would not be noticed.
+
+    What to do: see `hint`: usually grant READ on `group`.
+    """
 
     level = Level.WARN
 
@@ -150,7 +192,15 @@ class FlowUnguarded(Event):
 
 @attrs.frozen
 class FlowFenced(Event):
-    """Another node has this one's tasks, or owns the flow: the target refused a write under `transactional_id`."""
+    """
+    Another node has this node's tasks, or owns the flow, and the target refused a write of this node. This node writes
+    no more positions or checkpoints, asks its group, and continues with what the group assigns to it.
+
+    A write under `transactional_id` that took longer than 15 s, because the node or the target stood still, looks the
+    same.
+
+    What to do: nothing, unless it repeats. Then another program uses this id.
+    """
 
     level = Level.WARN
 
@@ -161,8 +211,14 @@ class FlowFenced(Event):
 
 @attrs.frozen
 class ControlWritesUnguarded(Event):
-    """The target does not let the flow write positions or checkpoints in transactions, so a node that was replaced
-    could still write old ones; the flow continues.
+    """
+    The target does not let the flow write positions or checkpoints in transactions, or not fence a node that vanished
+    within 20 s. The flow runs, but a node that was replaced could still write old ones.
+
+    Tried again every minute and with the next assignment of tasks; for checkpoints, whenever the checkpoint connector
+    restarts.
+
+    What to do: see `hint`: usually grant WRITE on the transactional ids.
     """
 
     level = Level.WARN
@@ -183,7 +239,11 @@ class ControlWritesGuarded(Event):
 
 @attrs.frozen
 class GroupFailed(Event):
-    """A flow's checkpoint or heartbeat group failed permanently and needs attention; copying continues."""
+    """
+    A flow's checkpoint or heartbeat connector failed permanently. Copying continues.
+
+    What to do: do what `hint` says, then restart.
+    """
 
     level = Level.ERROR
 
@@ -195,7 +255,13 @@ class GroupFailed(Event):
 
 @attrs.frozen
 class TaskRestarted(Event):
-    """A loop failed and restarts after a pause. A traceback means a bug of ours. All causes are about *cluster*."""
+    """
+    An internal loop failed, and restarts after a pause.
+
+    With `cluster`, all `causes` are about that cluster.
+
+    What to do: with an `exception` it is a bug: please report it.
+    """
 
     level = Level.ERROR
 
@@ -208,7 +274,12 @@ class TaskRestarted(Event):
 
 @attrs.frozen
 class ClusterUnreachable(Event):
-    """A cluster stopped responding; reported once, the flow keeps trying."""
+    """
+    A cluster stopped responding. The flow keeps trying. Logged once.
+
+    What to do: check brokers, network and advertised listeners. `no answer within 5 s` means that processes are stopped
+    or overloaded.
+    """
 
     level = Level.WARN
 
@@ -220,7 +291,11 @@ class ClusterUnreachable(Event):
 
 @attrs.frozen
 class ClusterRecovered(Event):
-    """A cluster responds again."""
+    """
+    A cluster responds again.
+
+    It was away for `away_s`.
+    """
 
     flow: Flow
     cluster: str
@@ -230,7 +305,12 @@ class ClusterRecovered(Event):
 
 @attrs.frozen
 class StepFailed(Event):
-    """A cluster refused a step of the control plane, or took too long for it; it is retried in the next round."""
+    """
+    A cluster responds but refuses a request, or a round of a periodic job took too long (`admin.timeout.ms`). It is
+    tried again in the next round. Logged once for each reason.
+
+    What to do: see `hint`: usually a permission, a replication factor, or slow brokers.
+    """
 
     level = Level.WARN
 
@@ -242,7 +322,11 @@ class StepFailed(Event):
 
 @attrs.frozen
 class NodeSilent(Event):
-    """Another node of the flow has not reported for `silent_s`; its tasks move to others once its session is over."""
+    """
+    Another node of the flow has stopped reporting. Its tasks move to others once it has left the group.
+
+    What to do: check `node`: its process, its machine, its connection to the target.
+    """
 
     level = Level.WARN
 
@@ -255,7 +339,7 @@ class NodeSilent(Event):
 
 @attrs.frozen
 class NodeAnswersAgain(Event):
-    """A node that did not report for a while does so again."""
+    """A node that was silent reports again."""
 
     flow: Flow
     node: str
@@ -263,7 +347,7 @@ class NodeAnswersAgain(Event):
 
 @attrs.frozen
 class NodeDrained(Event):
-    """An operator drained this node: other nodes take its tasks, until it is resumed or restarted."""
+    """An operator drained this node. Other nodes take its tasks until it is resumed or restarted."""
 
     by: str
 
@@ -286,7 +370,7 @@ class HeartbeatsStarted(Event):
 
 @attrs.frozen
 class HeartbeatsResumed(Event):
-    """A flow writes heartbeats again, after the target was unreachable or refused them."""
+    """A flow writes heartbeats again. The outage or refusal before it was logged."""
 
     flow: Flow
     silent_s: float
@@ -294,8 +378,13 @@ class HeartbeatsResumed(Event):
 
 @attrs.frozen
 class AuthenticationFailed(Event):
-    """A cluster refuses a flow's login, or what it needs there, or the flow does not trust it; reported once for each
-    cause, and retried.
+    """
+    A cluster refuses the flow's login, or a permission that the flow needs to continue, or the flow does not trust the
+    cluster. Retried at growing intervals of up to five minutes, so that no account is locked.
+
+    The login is that of `principal`. Logged once for each cause.
+
+    What to do: see `hint` and [security](security.md#when-it-is-refused). Corrected files are noticed at once.
     """
 
     level = Level.ERROR

@@ -1,4 +1,4 @@
-"""Events of consumer groups, their checkpoints and their offsets at the target; and of what translates offsets."""
+"""Consumer groups and translated offsets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from mm2py.telemetry.events.base import Event, Level
 
 @attrs.frozen
 class CheckpointsRead(Event):
-    """The checkpoints topic was read and is continued."""
+    """
+    The checkpoints topic was read and is continued.
+
+    `malformed` records in it were ignored.
+    """
 
     flow: Flow
     topic: str
@@ -20,7 +24,12 @@ class CheckpointsRead(Event):
 
 @attrs.frozen
 class CheckpointsUnreadable(Event):
-    """The checkpoints topic may not be read; only exact translations are written, so that groups never go back."""
+    """
+    The checkpoints topic may not be read. Only exact translations are written, so that groups do not go back after a
+    restart.
+
+    What to do: grant the mirror's principal READ on the topic.
+    """
 
     level = Level.WARN
 
@@ -54,7 +63,11 @@ class GroupsChanged(Event):
 
 @attrs.frozen
 class GroupNotTranslated(Event):
-    """A group that the filter selects is of a kind whose offsets cannot be translated."""
+    """
+    A group that the filter selects is of a kind whose offsets have no meaning at the target. Logged once.
+
+    What to do: exclude it with `groups.exclude`.
+    """
 
     flow: Flow
     group: str
@@ -74,7 +87,14 @@ class GroupOffsetsSynced(Event):
 
 @attrs.frozen
 class GroupSyncSkipped(Event):
-    """A group's offsets at the target are not written, with the reason; reported once until it changes."""
+    """
+    A group's offsets are not written at the target. Logged once until it changes.
+
+    `state` says why: `active`, `in_use`, `other_protocol`, `unknown`, `refused`. See [failing
+    over](failing-over.md#which-groups-are-written).
+
+    What to do: for `active` after a failover, nothing. For `unknown` and `refused`, grant what `hint` names.
+    """
 
     flow: Flow
     group: str
@@ -85,7 +105,11 @@ class GroupSyncSkipped(Event):
 
 @attrs.frozen
 class GroupSyncResumed(Event):
-    """A skipped group can be written at the target again."""
+    """
+    A group's offsets are written at the target again.
+
+    `held_s` is how long they were not, because of `state`.
+    """
 
     flow: Flow
     group: str
@@ -95,7 +119,7 @@ class GroupSyncResumed(Event):
 
 @attrs.frozen
 class OffsetSyncsRead(Event):
-    """Existing offset syncs were read."""
+    """Existing offset syncs were read, those of mm2py and those of a Java MirrorMaker."""
 
     flow: Flow
     offset_syncs_topic: str
@@ -118,7 +142,7 @@ class OffsetSyncsWritten(Event):
 
 @attrs.frozen
 class TranslationsWritten(Event):
-    """New offset translations were written to the target cluster."""
+    """New offset translations were written to the target, right before the positions that depend on them."""
 
     level = Level.DEBUG
 
@@ -130,8 +154,14 @@ class TranslationsWritten(Event):
 
 @attrs.frozen
 class RecordPassedOver(Event):
-    """A record in one of the mirror's own topics cannot be parsed, and is ignored. `others` counts further ones that
-    were found with it.
+    """
+    One of the mirror's own topics has a record that cannot be parsed. The record is ignored: an earlier or later valid
+    record with the same key is used, and a position without any other record counts as never written.
+
+    `topic`, `partition` and `offset` tell where, `problem` what is wrong. `others` counts further records that were
+    found with it. Logged once for each.
+
+    What to do: find out which program writes to this topic, and restrict who may.
     """
 
     level = Level.WARN

@@ -1,4 +1,4 @@
-"""Events of single topic-partitions and their records."""
+"""Partitions and their records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from mm2py.telemetry.events.base import Event, Level
 
 @attrs.frozen
 class PartitionInterrupted(Event):
-    """A topic-partition ended its epoch early: a broker was unavailable or a leader moved."""
+    """A topic-partition ended its epoch early: a broker was unavailable, or a leader moved. It is retried within
+    seconds.
+    """
 
     level = Level.DEBUG
 
@@ -22,8 +24,15 @@ class PartitionInterrupted(Event):
 
 @attrs.frozen
 class PartitionsHeldUp(Event):
-    """These topic-partitions could not be copied for some time, for one reason; they are retried all the while. Ten of
-    `count` are named; `message` is that of the first one, `held_s` the longest time of any.
+    """
+    These topic-partitions could not be copied for some time. They are retried all the while, and the lag counts what
+    waits.
+
+    Ten of `count` are named. `held_s` is the longest time of any, and `message` the reason of the first. Logged after a
+    minute, or after five for a transaction that is still open at a source that is read with `read_committed`.
+
+    What to do: see `hint`. A transaction that a dead producer left open ends by itself after its
+    `transaction.timeout.ms`; one that hangs needs `kafka-transactions.sh`.
     """
 
     level = Level.WARN
@@ -38,7 +47,11 @@ class PartitionsHeldUp(Event):
 
 @attrs.frozen
 class PartitionsGoOn(Event):
-    """These topic-partitions are copied again; ten of `count` are named."""
+    """
+    These topic-partitions are copied again.
+
+    Ten of `count` are named.
+    """
 
     flow: Flow
     partitions: tuple[str, ...]
@@ -48,7 +61,12 @@ class PartitionsGoOn(Event):
 
 @attrs.frozen
 class PartitionStopped(Event):
-    """A topic-partition needs attention; it is retried at long intervals, the others continue."""
+    """
+    A topic-partition needs attention. Other partitions continue. It is retried at growing intervals of up to five
+    minutes.
+
+    What to do: see [recovering](recovering.md#a-partition-stopped).
+    """
 
     level = Level.ERROR
 
@@ -64,7 +82,7 @@ class PartitionStopped(Event):
 
 @attrs.frozen
 class PartitionRecovered(Event):
-    """A stopped topic-partition is copied again."""
+    """A topic-partition that had stopped is copied again."""
 
     flow: Flow
     source: TopicPartition
@@ -73,7 +91,7 @@ class PartitionRecovered(Event):
 
 @attrs.frozen
 class ResumedExactly(Event):
-    """The target held records beyond the last written position; they were recognised and not copied again."""
+    """The target held records beyond the last written position. They were recognised, and not copied again."""
 
     flow: Flow
     source: TopicPartition
@@ -83,9 +101,14 @@ class ResumedExactly(Event):
 
 @attrs.frozen
 class ResumeUnproven(Event):
-    """The target's records beyond the last written position could not be matched with the source; records may arrive
-    twice. Everything from `position` on is copied, of which up to `repeated` records are there already; None if
-    unknown.
+    """
+    The target's records beyond the last written position could not be matched with the source.
+
+    Everything from `position` on is copied; up to `repeated` of these records are at the target already, and will be
+    there twice. `repeated` is absent if that number is unknown.
+
+    What to do: read `message`, and find out who else writes to the remote topic. See
+    [recovering](recovering.md#records-that-may-be-there-twice).
     """
 
     level = Level.WARN
@@ -100,8 +123,14 @@ class ResumeUnproven(Event):
 
 @attrs.frozen
 class RecordsSkipped(Event):
-    """There was no position, and the target's last records are not in the source: the source's existing records are
-    skipped.
+    """
+    A partition had no position, and the target's last records are not in the source. As the settings demand, existing
+    records of the source are skipped.
+
+    The setting is `auto.offset.reset` = `latest`, or `start.timestamp`. Records from `skipped_from` up to `position`
+    are not copied.
+
+    What to do: if they are wanted, [set the position](recovering.md#setting-a-position) to `skipped_from`.
     """
 
     level = Level.WARN
@@ -117,7 +146,11 @@ class RecordsSkipped(Event):
 
 @attrs.frozen
 class ForeignRecordsFound(Event):
-    """Foreign records appeared between the mirror's in a remote topic; reported once for each topic-partition."""
+    """
+    Records that the mirror did not write appeared in a remote topic. Logged once for each partition.
+
+    What to do: find out who writes there, and stop it: after a crash the mirror cannot tell which records are its own.
+    """
 
     level = Level.WARN
 
@@ -130,7 +163,13 @@ class ForeignRecordsFound(Event):
 
 @attrs.frozen
 class PositionsRead(Event):
-    """The positions of a flow were read from its target cluster."""
+    """
+    The positions of a flow were read from its target cluster.
+
+    `found` exist, `fresh` ones are new.
+
+    What to do: if `fresh` is unexpected, check that it is the right file and the right target.
+    """
 
     flow: Flow
     found: int
@@ -139,7 +178,7 @@ class PositionsRead(Event):
 
 @attrs.frozen
 class PositionsWritten(Event):
-    """Changed positions were written to the target cluster."""
+    """Changed positions were written to the target."""
 
     level = Level.DEBUG
 
@@ -174,8 +213,13 @@ class _HistoryBroke(Event):
 
 @attrs.frozen
 class SourceTopicRecreated(_HistoryBroke):
-    """A source topic was deleted and created again; `records` of the old one were never copied. Of its partitions on
-    this node the first one has the number of the `others`; of these, such as lose nothing are logged as DEBUG.
+    """
+    A source topic was deleted and created again.
+
+    `records` of the old one were never copied. The first partition has the number of the `others` on this node; of
+    these, such as lose nothing are logged as *debug*.
+
+    What to do: see [when history breaks](recovering.md#when-history-breaks).
     """
 
     #: None if it is one of the others.
@@ -188,9 +232,15 @@ class SourceTopicRecreated(_HistoryBroke):
 
 @attrs.frozen
 class SourceTopicRebuilt(Event):
-    """A source topic was created again, and all of its records up to the target's last one are at the target, in order,
-    or would have been removed by its cleanup: it was rebuilt from there. Copying goes on after that record. Of the
-    former topic, `left` records were never copied.
+    """
+    A source topic was created again and holds, from its first record on, what is at the target, or was there until the
+    target's cleanup removed it.
+
+    Copying continues after the target's last record, at `goes_on_at`. `left` records of the former topic were never
+    copied.
+
+    What to do: look for those, if there are any, where they were written. See [a primary that was
+    rebuilt](recovering.md#a-primary-that-was-rebuilt).
     """
 
     level = Level.WARN
@@ -205,13 +255,22 @@ class SourceTopicRebuilt(Event):
 
 @attrs.frozen
 class SourceRecordsExpired(_HistoryBroke):
-    """Retention, or DeleteRecords, removed `records` at the source before they were copied."""
+    """
+    Retention, or DeleteRecords, removed records at the source before they were copied.
+
+    `records` counts them.
+
+    What to do: find out why the mirror was so far behind. See [when history breaks](recovering.md#when-history-breaks).
+    """
 
 
 @attrs.frozen
 class SourceRecordsPurged(_HistoryBroke):
-    """`records` of a source topic without retention were deleted on purpose before they were copied, as Kafka Streams
-    does with what it has read of its repartition topics: they are no loss. Once a partition, then as DEBUG.
+    """
+    Records of a source topic without retention were deleted on purpose before they were copied, as Kafka Streams does
+    in its repartition topics. They are no loss.
+
+    Both `retention.ms` and `retention.bytes` of the topic are -1. Logged once for each partition, then as *debug*.
     """
 
     level = Level.INFO
@@ -225,22 +284,38 @@ class SourceRecordsPurged(_HistoryBroke):
 
 @attrs.frozen
 class SourceTruncated(_HistoryBroke):
-    """The source has lost `records` that were copied, and may hold others at their offsets."""
+    """
+    The source has lost records that were copied, and may hold others at their offsets.
+
+    What to do: see [when history breaks](recovering.md#when-history-breaks).
+    """
 
 
 @attrs.frozen
 class RemoteTopicRewound(_HistoryBroke):
-    """The target has lost `records` that were copied: the remote topic was truncated."""
+    """
+    The target has lost records that were copied: the remote topic was truncated.
+
+    What to do: see [when history breaks](recovering.md#when-history-breaks).
+    """
 
 
 @attrs.frozen
 class RemoteTopicRecreated(_HistoryBroke):
-    """The remote topic was deleted and created again: `records` that were copied are not in it."""
+    """
+    The remote topic was deleted and created again. Records that were copied are not in it.
+
+    What to do: see [when history breaks](recovering.md#when-history-breaks).
+    """
 
 
 @attrs.frozen
 class RemoteTopicDeleted(Event):
-    """The mirror deleted a remote topic, to create it again for a re-created source topic."""
+    """
+    The mirror deleted a remote topic, to create it again for a re-created source topic.
+
+    `copy.on.source.recreated = re-create` says so.
+    """
 
     level = Level.WARN
 
@@ -251,7 +326,14 @@ class RemoteTopicDeleted(Event):
 
 @attrs.frozen
 class TransactionFenced(Event):
-    """Another producer has opened the transactional id of a record task: two daemons run the same flow."""
+    """
+    Another daemon runs the same flow, and has taken over the transactional id of a record task twice in ten minutes.
+    This one pauses its topics, then takes over again.
+
+    It pauses them for `pause_s`.
+
+    What to do: stop one of the two daemons. See [transforms](transforms.md#exactly-once).
+    """
 
     level = Level.ERROR
 
@@ -266,7 +348,14 @@ class TransactionFenced(Event):
 
 @attrs.frozen
 class RecordLeftOut(Event):
-    """A transform could not process a record, which `errors.tolerance` tolerates: it is not mirrored."""
+    """
+    A transform could not process a record, and the settings tolerate that (`errors.tolerance`): the record is not
+    mirrored.
+
+    It was written to the topic in `dead_letters`, if one is named.
+
+    What to do: correct the transform, or the record's producer. See [transforms](transforms.md#errors).
+    """
 
     level = Level.WARN
 

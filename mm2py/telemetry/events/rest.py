@@ -1,4 +1,4 @@
-"""Events of the REST server."""
+"""REST."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from mm2py.telemetry.events.base import Event, Level
 
 @attrs.frozen
 class RestListening(Event):
-    """The REST server answers at an address; `who`: what unauthenticated clients may do there."""
+    """
+    The status page and REST answer at an address.
+
+    `url` is the address, and `who` says what clients that did not log in may do there.
+    """
 
     url: str
     who: str
@@ -17,7 +21,11 @@ class RestListening(Event):
 
 @attrs.frozen
 class RestUnavailable(Event):
-    """The REST server cannot listen at an address; mirroring continues, and the listener is retried."""
+    """
+    REST cannot listen at an address. Mirroring continues, and listening is tried again.
+
+    What to do: see `hint`.
+    """
 
     level = Level.WARN
 
@@ -29,7 +37,11 @@ class RestUnavailable(Event):
 
 @attrs.frozen
 class RestFailed(Event):
-    """A request failed because of a bug."""
+    """
+    A request failed because of a bug. Mirroring continues.
+
+    What to do: report it with its `traceback`.
+    """
 
     level = Level.ERROR
 
@@ -41,7 +53,11 @@ class RestFailed(Event):
 
 @attrs.frozen
 class RestChangeFailed(Event):
-    """A change failed after its client had disconnected, or had been answered that it takes too long."""
+    """
+    A change failed after its client had disconnected, or had been answered that it takes too long.
+
+    What to do: see `error` and `hint`, and ask again.
+    """
 
     level = Level.WARN
 
@@ -53,7 +69,11 @@ class RestChangeFailed(Event):
 
 @attrs.frozen
 class RestLoginRefused(Event):
-    """A login at the REST server with wrong credentials; reported once per address until the attempts stop."""
+    """
+    A login had a wrong password or token. Logged once for each address until the attempts stop.
+
+    What to do: find out who is at `address`.
+    """
 
     level = Level.WARN
 
@@ -64,7 +84,11 @@ class RestLoginRefused(Event):
 
 @attrs.frozen
 class RestUsersRefused(Event):
-    """The file with REST's users, or lines of it, cannot be read; the users concerned cannot log in."""
+    """
+    The file with REST's users, or a line of it, cannot be read. The users concerned cannot log in.
+
+    What to do: correct the file; `mm2py rest-user` prints valid lines.
+    """
 
     level = Level.WARN
 

@@ -1,4 +1,4 @@
-"""Events of topics, their configs and ACLs, and their assignment."""
+"""Topics: their configs and ACLs, and who copies them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PartitionsGrown(Event):
 
 @attrs.frozen
 class TopicRemoved(Event):
-    """A topic is no longer mirrored: deleted at the source, or no longer selected. Its remote topic stays as it is."""
+    """A topic was deleted at the source, or is no longer selected. Its remote topic stays as it is."""
 
     flow: Flow
     topic: str
@@ -40,8 +40,17 @@ class TopicRemoved(Event):
 
 @attrs.frozen
 class TopicSkipped(Event):
-    """A topic that the flow's filter selects is not mirrored, because of its name or that of its remote topic. Reported
-    once.
+    """
+    A topic that the flow's filter selects is not mirrored, because of its name or that of its remote topic. Logged once
+    for each topic.
+
+    Either its name begins with the source's own alias (`A.orders` on A), so it may be a copy that went round; or its
+    records would get into a wrong remote topic, because another one [holds those copied so
+    far](transforms.md#a-remote-topic-that-gets-another-name) or another topic goes there too. The flow's issues name it
+    as well.
+
+    What to do: rename a topic that is the source's own, list copies in `topics.exclude`, and do what `hint` says about
+    a remote topic. The topic is mirrored once that is settled.
     """
 
     level = Level.WARN
@@ -54,7 +63,15 @@ class TopicSkipped(Event):
 
 @attrs.frozen
 class NoTopicsMatched(Event):
-    """A flow mirrors no topic except heartbeats. Reported once, and again after there was one."""
+    """
+    A flow mirrors no topic except heartbeats: the source has none yet, or the settings exclude all of them. Logged
+    once, and again after there was one.
+
+    The settings are `topics`, `topics.exclude` and the policy. It stays an issue of the flow. A name in `topics`
+    without a topic is an issue as well.
+
+    What to do: see `hint`, which has similar names.
+    """
 
     level = Level.WARN
 
@@ -78,7 +95,16 @@ class TopicsRefreshed(Event):
 
 @attrs.frozen
 class InternalTopicRecreated(Event):
-    """An internal topic was deleted or replaced while in use. It was recreated with everything the flow knows."""
+    """
+    An internal topic was deleted or replaced while the flow used it. It was created again with everything that the flow
+    knows of its content.
+
+    `cause` says what happened: it was deleted, another topic now has its name, or (overrides) its only broker lost its
+    disk.
+
+    What to do: find out who deletes topics there. With a `hint`, another program created the topic with a cleanup
+    policy that lets its records expire: set it to `compact`.
+    """
 
     level = Level.WARN
 
@@ -92,7 +118,16 @@ class InternalTopicRecreated(Event):
 
 @attrs.frozen
 class InternalTopicExpires(Event):
-    """What an internal topic holds is deleted some day, by its cleanup policy; Connect refuses to start with it."""
+    """
+    The cleanup policy of an internal topic deletes old records: what the topic holds will be lost some day, and missed
+    at the next start. Kafka Connect refuses to start with such a topic.
+
+    The topic existed before. With `policy` it loses positions of idle partitions, checkpoints, offset syncs, overrides
+    or a worker's connectors, even if it also compacts. Reported for every topic that MirrorMaker 2 and Connect create
+    compacted.
+
+    What to do: set its `cleanup.policy` to `compact`.
+    """
 
     level = Level.WARN
 
@@ -104,7 +139,11 @@ class InternalTopicExpires(Event):
 
 @attrs.frozen
 class AssignmentChanged(Event):
-    """Topic-partitions were reassigned to copy tasks."""
+    """
+    Topic-partitions were reassigned to copy tasks.
+
+    `moves` of them changed tasks.
+    """
 
     flow: Flow
     copy_tasks: int
@@ -115,7 +154,11 @@ class AssignmentChanged(Event):
 
 @attrs.frozen
 class TopicConfigsChanged(Event):
-    """A remote topic's configs were brought in line with its source's."""
+    """
+    A remote topic's configs were brought in line with its source's.
+
+    `set` and `deleted` name them.
+    """
 
     flow: Flow
     remote_topic: str
@@ -125,7 +168,12 @@ class TopicConfigsChanged(Event):
 
 @attrs.frozen
 class TopicConfigsKept(Event):
-    """A remote topic has configs that an operator set by hand; they stay. Reported when the list changes."""
+    """
+    A remote topic has configs that were set by hand. They stay. Logged when the list changes.
+
+    What to do: nothing, if they are meant. A key that you delete on the remote topic follows the source again. See
+    [remote topics](remote-topics.md#configs).
+    """
 
     flow: Flow
     remote_topic: str
@@ -138,7 +186,10 @@ class TopicLimitsRaised(Event):
     """
     Remote topics would have rejected records that their sources accepted, so their limits were raised to the sources'.
 
-    `topics` names some of them, `count` tells how many there are; `limits` is what is set on each.
+    `topics` names some of them, `count` tells how many there are, and `limits` is what is set on each. See [remote
+    topics](remote-topics.md#configs).
+
+    What to do: nothing. To keep the limit of the target's brokers, name the key in `config.properties.exclude`.
     """
 
     flow: Flow
@@ -150,7 +201,7 @@ class TopicLimitsRaised(Event):
 
 @attrs.frozen
 class TopicAclsChanged(Event):
-    """ACLs of remote topics were brought in line with the source's."""
+    """ACLs of remote topics were created or deleted to follow the source's."""
 
     flow: Flow
     created: tuple[str, ...]
@@ -159,7 +210,11 @@ class TopicAclsChanged(Event):
 
 @attrs.frozen
 class AclSyncIdle(Event):
-    """A cluster has no authorizer, so there are no ACLs to copy; reported once."""
+    """
+    A cluster has no authorizer, so there are no ACLs to copy. Logged once.
+
+    What to do: nothing; `sync.topic.acls.enabled = false` skips the check.
+    """
 
     flow: Flow
     cluster: str
@@ -168,7 +223,13 @@ class AclSyncIdle(Event):
 
 @attrs.frozen
 class TopicSyncFailed(Event):
-    """A cluster refused to read or change topics' configs or ACLs; copying continues. Reported once."""
+    """
+    A cluster refused to read or change configs or ACLs of topics. Copying continues. Logged once for each reason.
+
+    It is about `count` topics, of which ten are named.
+
+    What to do: grant the permission that `hint` names.
+    """
 
     level = Level.WARN
 

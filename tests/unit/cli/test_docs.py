@@ -75,7 +75,7 @@ def test_all_pages_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
     out = capsys.readouterr().out
     assert all(name.removesuffix(".md") in out for name in documents())
-    assert "Running mm2py" in out
+    assert "Failing over" in out
     assert f"They are in {_CODE.parent / 'docs'}." in out
 
 

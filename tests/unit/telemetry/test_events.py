@@ -14,11 +14,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+import attrs
 import pytest
 
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.telemetry import events
 from mm2py.telemetry.events import Event, FlowDrained, Level, PartitionStopped, SparkLogged, TaskRestarted
+from mm2py.telemetry.events.base import paragraphs
 from mm2py.telemetry.journal import RING_EVENTS, EventLog
 from mm2py.telemetry.levels import LogLevels
 from mm2py.telemetry.logs import log_sink
@@ -33,10 +35,12 @@ STOPPED = PartitionStopped(Flow("A", "B"), TopicPartition("t", 3), "failed", "it
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_each_event_says_what_it_means(kind: type[Event]) -> None:
-    """Every event has a docstring, a loudness and a snake-case name."""
-    name = kind.name.fget(kind.__new__(kind))  # type: ignore[attr-defined]
+    """Every event has a docstring, a loudness and a snake-case name. What the page shows of it names no field."""
+    name = kind.log_name()
+    words = set(re.findall(r"`(\w+)`", paragraphs(kind)[0]))
 
     assert kind.__doc__
+    assert not words & {field.name for field in attrs.fields(kind)}
     assert isinstance(kind.level, Level)
     assert name == name.lower()
     assert name.replace("_", "") == kind.__name__.lower()

@@ -5,7 +5,8 @@ import { h } from "./dom.js";
 import { sentence } from "./format.js";
 import { blocks, element } from "./markdown.js";
 
-const DOCUMENTS = ["runbooks", "operations"];
+/** The pages for a night: what an event or an alert leads to. */
+const DOCUMENTS = ["runbooks", "events", "faults", "recovering", "failing-over", "sizing", "deploying", "monitoring", "remote-topics"];
 const texts = new Map();
 
 async function read(name) {
@@ -39,11 +40,11 @@ function sections(all) {
 
 /** What both documents say of an event: its line in the table of all events, and the runbooks that name it. */
 async function ofEvent(name) {
-  const [books, operations] = await Promise.all([read("runbooks"), read("operations")]);
+  const [books, events] = await Promise.all([read("runbooks"), read("events")]);
   const quoted = `\`${name}\``;
-  const lines = operations.filter((block) => block.kind === "table").flatMap((block) => block.lines).filter((line) => line.split("|")[1]?.includes(quoted));
+  const lines = events.filter((block) => block.kind === "table").flatMap((block) => block.lines).filter((line) => line.split("|")[1]?.includes(quoted));
   const said = lines.flatMap((line) => line.split(/(?<!\\)\|/).slice(2, -1)).map((text) => text.trim()).filter(Boolean)
-    .map((text, at) => element({ kind: "text", lines: [at === 0 ? `**What happened.** ${text}` : `**What to do.** ${text}`] }, lead("operations")));
+    .map((text, at) => element({ kind: "text", lines: [at === 0 ? `**What happened.** ${text}` : `**What to do.** ${text}`] }, lead("events")));
   const title = `## mm2py${name.replaceAll("_", "")}`;
   const chosen = sections(books).filter(([head, ...rest]) => head.lines[0].toLowerCase() === title || rest.some((block) => block.lines.join(" ").includes(quoted)));
   return [
@@ -59,7 +60,7 @@ export class Docs {
     this.name = name;
     this.content = h("div", { class: "page" }, h("p", { class: "loading", text: "Loading…" }));
     this.node = h("div", { class: "page" }, h("p", { class: "crumbs" }, h("a", { href: "#/events", text: "All events" })), this.content);
-    this.title = { word: "", mood: "", text: name === "event" ? sentence(place) : sentence(name) };
+    this.title = { word: "", mood: "", text: name === "event" ? sentence(place) : sentence(name.replaceAll("-", "_")) };
     this.show(place);
   }
 

@@ -95,7 +95,7 @@ async def test_only_the_page_s_files_are_given(ask: Asking, name: str) -> None:
     assert got.status == 404
 
 
-@pytest.mark.parametrize("name", ["runbooks.md", "operations.md", "security.md"])
+@pytest.mark.parametrize("name", ["runbooks.md", "events.md", "security.md"])
 async def test_documents_come_with_the_page(ask: Asking, name: str) -> None:
     """The daemon serves the runbooks itself, the page that has each event, and all others: events link to them."""
     got = await ask("GET", f"/static/docs/{name}")

@@ -1,4 +1,4 @@
-"""The operator's handbook: positions set and removed with Kafka's own tools, as it describes."""
+"""docs/recovering.md: positions set and removed with Kafka's own tools, as it describes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.reading import read_numbers
 from tests.support.topics import create_topic, delete_topic
 
 
-HANDBOOK = (Path(__file__).parents[2] / "docs/operations.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/recovering.md").read_text()
 TOOLS = {
     "bin/kafka-get-offsets.sh": "org.apache.kafka.tools.GetOffsetShell",
     "bin/kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
@@ -32,8 +32,8 @@ RECORDS = 10
 
 
 def told(number: int, meant: Mapping[str, str]) -> list[tuple[list[str], str]]:
-    """Return the commands of one of the handbook's examples, and what follows each; *meant* replaces what is shown."""
-    block = re.findall(r"^```text\n(.*?)^```$", HANDBOOK, re.MULTILINE | re.DOTALL)[number].replace("\\\n", " ")
+    """Return the commands of one of the page's examples, and what follows each; *meant* replaces what is shown."""
+    block = re.findall(r"^```text\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[number].replace("\\\n", " ")
     for shown, real in meant.items():
         assert shown in block, shown
         block = block.replace(shown, real)
