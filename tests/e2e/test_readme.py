@@ -8,7 +8,6 @@ What is changed before a line is run, and why, stands here and nowhere else:
 - ``pip install .`` leaves dependencies out, half a gigabyte; the lines after it find those of this interpreter.
 - ``scripts/demo`` prints its help, for test_demo.py runs it; with ``--keep-running`` it shows a shorter stream.
 - ``scripts/test`` collects instead of running: it is the command that runs this test.
-- ``scripts/bench`` prints its help: it takes ten minutes and wants the machine for itself; bench has tests of its own.
 - Lines that would run for ever are ended by a signal, as their reader would, once they have done what they are for.
 """
 
@@ -42,18 +41,19 @@ from tests.support.topics import create_topic
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+DEPLOYING = (ROOT / "docs/deploying.md").read_text()
 LINE_LIMIT_S = 300.0
 RECORDS = 1_000
 SHORTER = "--seconds 3 --rate 500"
 MIRROR = "~/mm2py/bin/connect-mirror-maker mm2.properties"
 
 
-def blocks(language: str) -> list[str]:
-    """Return the README's fenced blocks of one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(page: str, language: str) -> list[str]:
+    """Return a page's fenced blocks of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
-LINES = [line for block in blocks("sh") for line in block.splitlines()]
+LINES = [line for block in blocks(README, "sh") for line in block.splitlines()]
 
 
 @attrs.define
@@ -304,7 +304,6 @@ LINES_MEAN: dict[str, Callable[[Reader, str], Awaitable[None]]] = {
     '~/mm2py/bin/mm2py flow "A->B" config set refresh.topics.interval.seconds=60': asks_the_node,
     '~/mm2py/bin/mm2py verify mm2.properties "A->B"': compares,
     "scripts/in-venv scripts/connect-mirror-maker.py mm2.properties --clusters B": mirrors_until_it_is_told_to_stop,
-    "scripts/bench": tells_its_options,
 }
 #: What the lines ordered is kept on the target cluster.
 TAKING_BACK = tuple(
@@ -328,10 +327,14 @@ async def test_each_line_does_what_it_is_for(reader: Reader, line: str) -> None:
         await LINES_MEAN[line](reader, line)
 
 
-def test_settings_that_are_shown_are_settings(tmp_path: Path) -> None:
-    """The README's settings can be added to the sample file."""
+@pytest.mark.parametrize("page", [README, DEPLOYING], ids=["README", "deploying"])
+def test_settings_that_are_shown_are_settings(tmp_path: Path, page: str) -> None:
+    """The settings of a page can be added to the sample file."""
     file = tmp_path / "mm2.properties"
-    for block in blocks("properties"):
+    shown_blocks = blocks(page, "properties")
+
+    assert shown_blocks
+    for block in shown_blocks:
         file.write_text((ROOT / "etc/mm2.properties").read_text() + block)
         shown = dict(re.findall(r"^(\S+) = (.*)$", block, re.MULTILINE))
         settings = load_settings(file)
