@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from mm2py.clock import SystemClock
+from mm2py.config.connector import MirrorSourceConfig
 from mm2py.config.settings import FlowSettings, load_settings
-from mm2py.config.source import MirrorSourceConfig
 from mm2py.connectors.context import flow_context
 from mm2py.connectors.reach import Reach
 from mm2py.connectors.task_group import FlowGroup, GroupRequests

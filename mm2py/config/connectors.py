@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 import attrs
 
-from mm2py.config.connector import ConnectorConfig, is_read_by, only_reader_of, reader_of
+from mm2py.config.connector import ConnectorConfig, MirrorSourceConfig, is_read_by, only_reader_of, reader_of
 from mm2py.config.explain import Effective
 from mm2py.config.flow_settings import FlowSettings
 from mm2py.config.importers.connect import (
@@ -31,7 +31,6 @@ from mm2py.config.problem import ConfigError, Problem
 from mm2py.config.providers import Stamp
 from mm2py.config.resolve import NamedAgain
 from mm2py.config.settings import MirrorSettings, import_settings, tidied
-from mm2py.config.source import MirrorSourceConfig
 from mm2py.config.worker import of_connectors, of_process
 from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.model.flow import Flow

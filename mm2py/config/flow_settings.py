@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import attrs
 
-from mm2py.config.checkpoint import MirrorCheckpointConfig, checkpoint_config
-from mm2py.config.connector import ConnectorConfig, shared_config
-from mm2py.config.heartbeat import MirrorHeartbeatConfig, heartbeat_config
+from mm2py.config.connector import (
+    ConnectorConfig,
+    MirrorCheckpointConfig,
+    MirrorHeartbeatConfig,
+    MirrorSourceConfig,
+    checkpoint_config,
+    error_settings,
+    heartbeat_config,
+    shared_config,
+    source_config,
+)
 from mm2py.config.resolve import FlowReader, NamedAgain
-from mm2py.config.source import MirrorSourceConfig, error_settings, source_config
 from mm2py.config.transforms import read_transforms
 from mm2py.config.worker import WorkerConfig, worker_config
 from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE

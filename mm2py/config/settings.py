@@ -23,6 +23,7 @@ from mm2py.config.advice import (
     note_unread,
     note_unsynced,
 )
+from mm2py.config.connector import BrokenHistorySettings
 from mm2py.config.explain import Effective, effective
 from mm2py.config.exposure import note_readable
 from mm2py.config.flow_settings import FlowSettings, flow_settings
@@ -48,7 +49,6 @@ from mm2py.config.resolve import (
 )
 from mm2py.config.rest import RestSettings, judge_rest, note_rest, rest_settings
 from mm2py.config.security import carries_secrets, encrypts_traffic, is_on_this_machine
-from mm2py.config.source import BrokenHistorySettings
 from mm2py.config.transforms import judge_transforms
 from mm2py.config.worker import WorkerConfig, distributed_worker_config
 from mm2py.model.endpoint import ClusterEndpoint

@@ -9,10 +9,8 @@ from typing import ClassVar, Generic, TypeAlias, TypeVar, cast
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.config.checkpoint import MirrorCheckpointConfig
+from mm2py.config.connector import MirrorCheckpointConfig, MirrorHeartbeatConfig, MirrorSourceConfig
 from mm2py.config.flow_settings import FlowSettings
-from mm2py.config.heartbeat import MirrorHeartbeatConfig
-from mm2py.config.source import MirrorSourceConfig
 from mm2py.config.worker import WorkerConfig
 from mm2py.connectors.control_writers import ControlWriters
 from mm2py.connectors.pair import Pairs

@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 
 import attrs
 
-from mm2py.config.source import MirrorSourceConfig
+from mm2py.config.connector import MirrorSourceConfig
 from mm2py.config.worker import WorkerConfig
 from mm2py.connectors.reach import Reach
 from mm2py.connectors.source.transactions import end_open_transactions

@@ -7,7 +7,7 @@ that their number is Java's; see `HeartbeatTurn`. A flow that only emits heartbe
 
 from __future__ import annotations
 
-from mm2py.config.heartbeat import MirrorHeartbeatConfig
+from mm2py.config.connector import MirrorHeartbeatConfig
 from mm2py.connectors.context import HeartbeatContext
 from mm2py.connectors.plugins import policy_of
 from mm2py.connectors.task_group import AnyGroup, FlowGroup

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from mm2py.config.source import MirrorSourceConfig
+from mm2py.config.connector import MirrorSourceConfig
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.model.flow import Flow
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from mm2py.config.checkpoint import MirrorCheckpointConfig
-from mm2py.config.connector import ConnectorConfig
+from mm2py.config.connector import ConnectorConfig, MirrorCheckpointConfig, MirrorSourceConfig
 from mm2py.config.settings import FlowSettings
-from mm2py.config.source import MirrorSourceConfig
 from mm2py.core.topics.topology import Selected, select
 from mm2py.core.transform.matching import TopicTransforms
 from mm2py.policy.filters import ConfigPropertyFilter, TopicFilter

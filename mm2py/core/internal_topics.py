@@ -10,9 +10,7 @@ from typing import Final
 
 import attrs
 
-from mm2py.config.checkpoint import MirrorCheckpointConfig
-from mm2py.config.heartbeat import MirrorHeartbeatConfig
-from mm2py.config.source import MirrorSourceConfig
+from mm2py.config.connector import MirrorCheckpointConfig, MirrorHeartbeatConfig, MirrorSourceConfig
 from mm2py.config.worker import StorageSettings
 from mm2py.model.synced import synced_topic
 from mm2py.policy.replication import ReplicationPolicy

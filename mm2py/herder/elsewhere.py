@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from mm2py.config.source import MirrorSourceConfig
+from mm2py.config.connector import MirrorSourceConfig
 from mm2py.connectors.context import HerderContext
 from mm2py.connectors.plugins import selected_topics, transforms_of
 from mm2py.connectors.source.group import SourceGroup, SourceLife

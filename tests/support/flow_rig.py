@@ -10,18 +10,19 @@ from typing import Any, ClassVar
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.config.checkpoint import MirrorCheckpointConfig
-from mm2py.config.connector import ConnectorConfig, PolicySettings
-from mm2py.config.flow_settings import FlowSettings
-from mm2py.config.heartbeat import MirrorHeartbeatConfig
-from mm2py.config.source import (
+from mm2py.config.connector import (
     BrokenHistorySettings,
+    ConnectorConfig,
     CopySettings,
+    MirrorCheckpointConfig,
+    MirrorHeartbeatConfig,
     MirrorSourceConfig,
     OffsetSyncSettings,
+    PolicySettings,
     TopicSettings,
     TopicSyncSettings,
 )
+from mm2py.config.flow_settings import FlowSettings
 from mm2py.config.worker import StorageSettings, WorkerConfig
 from mm2py.connectors import context
 from mm2py.connectors.context import BackgroundLoop, CheckpointContext, HeartbeatContext, HerderContext, SourceContext

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import attrs
 
-from mm2py.config.checkpoint import MirrorCheckpointConfig
+from mm2py.config.connector import MirrorCheckpointConfig
 from mm2py.connectors.checkpoint.checkpoints import Checkpoints, Round
 from mm2py.connectors.checkpoint.group_offsets import GroupOffsets, Standing, Synced
 from mm2py.connectors.context import CheckpointContext

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 
 from mm2py.clock import Clock
-from mm2py.config.checkpoint import MirrorCheckpointConfig
+from mm2py.config.connector import MirrorCheckpointConfig
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.plugins import policy_of, remote_names_of
 from mm2py.core.offsets.translation import Untranslated

@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 
 import attrs
 
-from mm2py.config.source import MirrorSourceConfig
+from mm2py.config.connector import MirrorSourceConfig
 from mm2py.connectors.context import BackgroundLoop, SourceContext
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.translations import Translations

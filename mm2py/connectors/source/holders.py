@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from mm2py.config.source import MirrorSourceConfig
+from mm2py.config.connector import MirrorSourceConfig
 from mm2py.core.herder.sharing import flow_tasks
 from mm2py.core.source.assignment import Assignment, assign_beside
 from mm2py.core.transform.matching import TopicTransforms

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 import attrs
 
 from mm2py.clock import Clock
-from mm2py.config.source import MirrorSourceConfig
+from mm2py.config.connector import MirrorSourceConfig
 from mm2py.connectors.source.holders import Holders
 from mm2py.connectors.topics.remote_topics import Mirrored
 from mm2py.core.source import due, progress

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
-from mm2py.config.source import MirrorSourceConfig
+from mm2py.config.connector import MirrorSourceConfig
 from mm2py.connectors.plugins import transforms_of
 from mm2py.errors import Mm2Error
 from mm2py.model.epoch import Transactions

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
-from mm2py.config.source import MirrorSourceConfig
+from mm2py.config.connector import MirrorSourceConfig
 from mm2py.connectors.plugins import config_filter_of
 from mm2py.connectors.topics.ownership import SyncedMemory
 from mm2py.connectors.topics.refusals import RefusalLog

@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from mm2py.config.source import MirrorSourceConfig
+from mm2py.config.connector import MirrorSourceConfig
 from mm2py.core.transform.matching import TopicTransforms
 from mm2py.model.herder.share import ALL_SLOTS, NO_SHARE, SLOTS, Candidate, Share, SharedFlow
 

@@ -13,7 +13,7 @@ import enum
 
 import attrs
 
-from mm2py.config.source import BrokenHistorySettings
+from mm2py.config.connector import BrokenHistorySettings
 from mm2py.core.source.progress import PartitionState, Repair
 from mm2py.model.epoch import RECREATED, Ended, LogOffsets, PartitionFailure, choose
 from mm2py.model.positions import Position

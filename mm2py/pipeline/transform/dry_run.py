@@ -13,7 +13,7 @@ import attrs
 import pyarrow as pa
 
 from mm2py.clock import Clock
-from mm2py.config.source import MirrorSourceConfig
+from mm2py.config.connector import MirrorSourceConfig
 from mm2py.core.transform.steps import StepChain, StepFailedError, StepRecord
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.epoch import PartitionPlan

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 import pytest
 
-from mm2py.config.source import MirrorSourceConfig
+from mm2py.config.connector import MirrorSourceConfig
 from tests.support.config_files import ConfigFile
 
 

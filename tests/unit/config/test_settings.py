@@ -7,19 +7,20 @@ from operator import attrgetter
 import attrs
 import pytest
 
-from mm2py.config.checkpoint import MirrorCheckpointConfig
-from mm2py.config.connector import PolicySettings, TopicFilterSettings
-from mm2py.config.explain import node_settings
-from mm2py.config.heartbeat import MirrorHeartbeatConfig
-from mm2py.config.settings import ConfigError, FlowSettings
-from mm2py.config.source import (
+from mm2py.config.connector import (
     BrokenHistorySettings,
     CopySettings,
+    MirrorCheckpointConfig,
+    MirrorHeartbeatConfig,
     MirrorSourceConfig,
     OffsetSyncSettings,
+    PolicySettings,
+    TopicFilterSettings,
     TopicSettings,
     TopicSyncSettings,
 )
+from mm2py.config.explain import node_settings
+from mm2py.config.settings import ConfigError, FlowSettings
 from mm2py.config.worker import StorageSettings, WorkerConfig
 from mm2py.model.endpoint import ClusterEndpoint, Security
 from mm2py.model.epoch import CopyLimits

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mm2py.config.connector import TopicSyncSettings
 from mm2py.config.settings import ConfigError
-from mm2py.config.source import TopicSyncSettings
 from tests.support.config_files import ConfigFile
 
 

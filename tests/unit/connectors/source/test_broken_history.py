@@ -11,7 +11,7 @@ from typing import cast
 import attrs
 import pytest
 
-from mm2py.config.source import BrokenHistorySettings
+from mm2py.config.connector import BrokenHistorySettings
 from mm2py.connectors.offsets.translations import Translations, chunk_record
 from mm2py.connectors.source.broken_history import About, BrokenHistory
 from mm2py.connectors.source.group import SourceLife

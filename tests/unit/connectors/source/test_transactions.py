@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
+from mm2py.config.connector import MirrorSourceConfig
 from mm2py.config.settings import load_settings
-from mm2py.config.source import MirrorSourceConfig
 from mm2py.connectors.plugins import transforms_of
 from mm2py.connectors.source.transactions import end_open_transactions, transactions_of
 from mm2py.errors import ClusterUnreachableError

@@ -9,7 +9,7 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from mm2py.config.source import TopicSyncSettings
+from mm2py.config.connector import TopicSyncSettings
 from mm2py.connectors.pair import PairedSource
 from mm2py.connectors.topics import acls as topic_acls
 from mm2py.connectors.topics.acls import AclSync

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from mm2py.config.source import TopicSyncSettings
+from mm2py.config.connector import TopicSyncSettings
 from mm2py.connectors.topics.configs import ConfigSync
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError
 from mm2py.model.topic import ConfigEntry, ConfigSource

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from mm2py.config.source import BrokenHistorySettings
+from mm2py.config.connector import BrokenHistorySettings
 from mm2py.core.source.broken_history import (
     Finding,
     GoOn,
