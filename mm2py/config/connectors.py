@@ -26,8 +26,8 @@ from mm2py.config.importers.connect import (
     import_worker,
     judge_beside,
 )
-from mm2py.config.importers.lines import ParsedFile, in_order, named_files, read_files
-from mm2py.config.problem import ConfigError, Problem
+from mm2py.config.importers.lines import ParsedFile, named_files, read_files
+from mm2py.config.problem import ConfigError, Problem, in_order
 from mm2py.config.providers import Stamp
 from mm2py.config.resolve import NamedAgain
 from mm2py.config.settings import MirrorSettings, import_settings, tidied

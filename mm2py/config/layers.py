@@ -12,16 +12,30 @@ from __future__ import annotations
 
 import copy
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import attrs
 
 from mm2py.config.keys.row import Key, LineLevel, Place
+from mm2py.config.problem import Problem
 from mm2py.config.properties import Document, Entry
 from mm2py.model.flow import Flow
 
 
+_CLUSTER = "cluster."
+_CONNECTOR = "connector."
+#: KIP-382's names of settings, and the current ones.
+RENAMED = {
+    "brokers.list": "bootstrap.servers",
+    "emit.heartbeats": "emit.heartbeats.enabled",
+    "emit.checkpoints": "emit.checkpoints.enabled",
+    "refresh.topics": "refresh.topics.enabled",
+    "refresh.groups": "refresh.groups.enabled",
+    "sync.topic.configs": "sync.topic.configs.enabled",
+    "sync.topic.acls": "sync.topic.acls.enabled",
+}
 OVERRIDE = "--override"
 #: The origin of a line that an operator set while the flow runs.
 LIVE = "live"
@@ -72,6 +86,30 @@ def lines_of(document: Document) -> tuple[Value, ...]:
     """Return the effective lines of a *document*."""
     entries = document.latest().values()
     return tuple(Value(entry.value, document.where(entry), entry.key, entry=entry) for entry in entries)
+
+
+@attrs.frozen
+class Imported:
+    """The lines of files, with problems and notes about the files themselves."""
+
+    #: The files by the names that lines have for them, in the user's order.
+    named: Mapping[str, Path]
+    lines: tuple[Value, ...]
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
+    #: Where lines are that no file has.
+    inventor: str | None = None
+    #: Whether they may make no flow at all.
+    may_be_idle: bool = False
+
+    @property
+    def path(self) -> Path:
+        """The first file."""
+        return next(iter(self.named.values()))
+
+    def of_user(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
+        """Return those of *problems*, or notes, that are about what the user wrote, in a file or as an option."""
+        return tuple(it for it in problems if it.where != self.inventor or it.key.startswith("--"))
 
 
 class Layers:
@@ -203,3 +241,39 @@ def level_of(written: str, aliases: Iterable[str]) -> tuple[LineLevel, str, str]
         if written.startswith(f"{alias}."):
             return LineLevel.CLUSTER, alias, written[len(alias) + 1 :]
     return LineLevel.TOP, "", written
+
+
+# KIP-382's draft had ``cluster.A.brokers.list`` and ``connector.A->B.topics``.
+
+
+@attrs.frozen
+class Modern:
+    """The lines in MirrorMaker 2's spelling, and a note for each that was spelt differently."""
+
+    layers: Layers
+    notes: tuple[Problem, ...]
+
+
+def modernise(layers: Layers, aliases: Sequence[str]) -> Modern:
+    """Return the lines with KIP-382's spellings replaced by the current names."""
+    renamed: dict[str, Value] = {}
+    notes: list[Problem] = []
+    for line in layers.lines():
+        now = _modern_name(line.counts_as, aliases)
+        if now is None:
+            continue
+        if (winner := layers.get(now)) is not None:
+            notes.append(Problem(line.where, line.key, f"overruled by {now} ({winner.where})", "remove the old line"))
+        else:
+            notes.append(Problem(line.where, line.key, "KIP-382's draft spelling", f"write {now}"))
+        renamed[line.counts_as] = attrs.evolve(line, counts_as=now)
+    return Modern(layers.renamed(renamed), tuple(notes))
+
+
+def _modern_name(written: str, aliases: Sequence[str]) -> str | None:
+    for stem, level in ((_CLUSTER, LineLevel.CLUSTER), (_CONNECTOR, LineLevel.FLOW)):
+        if written.startswith(stem) and stem[:-1] not in aliases:
+            found, owner, name = level_of(written.removeprefix(stem), aliases)
+            if found is level:
+                return f"{owner}.{RENAMED.get(name, name)}"
+    return None

@@ -13,11 +13,11 @@ from typing import Final
 
 import attrs
 
+from mm2py.config.keys.ignored import FOREIGN_KEYS
 from mm2py.config.keys.row import FORMS, Key, Kind, LineLevel, Place
 from mm2py.config.keys.security import KAFKAS_OWN, SECURITY
 from mm2py.config.keys.table import find_key, known_names, levels_of, misspelt_name, nearest_name
 from mm2py.config.layers import Layers, Value, level_of
-from mm2py.config.legacy import FOREIGN_KEYS
 from mm2py.config.problem import Problem
 from mm2py.config.properties import Document
 from mm2py.config.resolve import NAMED_AGAIN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 import attrs
@@ -23,6 +24,17 @@ class Problem:
         place = ": ".join(part for part in (self.where, self.key) if part)
         hint = f" ({self.hint})" if self.hint else ""
         return f"{place}: {self.message}{hint}" if place else f"{self.message}{hint}"
+
+
+def in_order(problems: Iterable[Problem], named: Iterable[str]) -> tuple[Problem, ...]:
+    """Return *problems* file by file, as the user *named* the files."""
+    places = {name: number for number, name in enumerate(named)}
+
+    def place(problem: Problem) -> int:
+        name = problem.where if problem.where in places else problem.where.rpartition(":")[0]
+        return places.get(name, -1)
+
+    return tuple(sorted(problems, key=place))
 
 
 @attrs.define(eq=False)

@@ -18,6 +18,7 @@ from mm2py.config.advice import (
     judge_renamed_source,
     note_exactly_once,
     note_overruled,
+    note_readable,
     note_settings,
     note_transforms,
     note_unread,
@@ -25,15 +26,12 @@ from mm2py.config.advice import (
 )
 from mm2py.config.connector import BrokenHistorySettings
 from mm2py.config.explain import Effective, effective
-from mm2py.config.exposure import note_readable
 from mm2py.config.flow_settings import FlowSettings, flow_settings
-from mm2py.config.importers.lines import Imported, in_order
 from mm2py.config.keys.row import LineLevel
 from mm2py.config.keys.table import find_key, nearest
-from mm2py.config.layers import Layers, Side, level_of, lines_of
-from mm2py.config.legacy import modernise
+from mm2py.config.layers import Imported, Layers, Side, level_of, lines_of, modernise
 from mm2py.config.lint import Line, classify_all, judge_document, lint, note_document
-from mm2py.config.problem import ConfigError, Problem
+from mm2py.config.problem import ConfigError, Problem, in_order
 from mm2py.config.properties import escaped, parse_bytes
 from mm2py.config.providers import Machine, Stamps
 from mm2py.config.references import resolve_references

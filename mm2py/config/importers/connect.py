@@ -16,13 +16,12 @@ from typing import Final
 import attrs
 
 from mm2py.config.connector import is_read_by, reader_of
-from mm2py.config.importers.lines import Imported, Lines, ParsedFile
+from mm2py.config.importers.lines import Lines, ParsedFile
 from mm2py.config.importers.mirus import SOURCE_CLASS as MIRUS
 from mm2py.config.importers.mirus import take_mirus
 from mm2py.config.keys.row import LineLevel, Place
 from mm2py.config.keys.table import find_key, levels_of
-from mm2py.config.layers import is_client_key
-from mm2py.config.legacy import RENAMED
+from mm2py.config.layers import RENAMED, Imported, is_client_key
 from mm2py.config.problem import Problem
 from mm2py.config.properties import Entry
 from mm2py.config.resolve import NAMED_AGAIN

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,41 +19,6 @@ from mm2py.config.properties import Entry, parse_bytes
 
 #: How mirrors name topics that have no heartbeats, and so no topics with names of their own.
 VERBATIM: Final = "mm2py.policy.replication.VerbatimReplicationPolicy"
-
-
-@attrs.frozen
-class Imported:
-    """The lines of files, with problems and notes about the files themselves."""
-
-    #: The files by the names that lines have for them, in the user's order.
-    named: Mapping[str, Path]
-    lines: tuple[Value, ...]
-    problems: tuple[Problem, ...] = ()
-    notes: tuple[Problem, ...] = ()
-    #: Where lines are that no file has.
-    inventor: str | None = None
-    #: Whether they may make no flow at all.
-    may_be_idle: bool = False
-
-    @property
-    def path(self) -> Path:
-        """The first file."""
-        return next(iter(self.named.values()))
-
-    def of_user(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
-        """Return those of *problems*, or notes, that are about what the user wrote, in a file or as an option."""
-        return tuple(it for it in problems if it.where != self.inventor or it.key.startswith("--"))
-
-
-def in_order(problems: Iterable[Problem], named: Iterable[str]) -> tuple[Problem, ...]:
-    """Return *problems* file by file, as the user *named* the files."""
-    places = {name: number for number, name in enumerate(named)}
-
-    def place(problem: Problem) -> int:
-        name = problem.where if problem.where in places else problem.where.rpartition(":")[0]
-        return places.get(name, -1)
-
-    return tuple(sorted(problems, key=place))
 
 
 class Lines:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import attrs
 
-from mm2py.config.importers.lines import VERBATIM, Imported, Lines, ParsedFile, named_files, read_files, seconds_of
-from mm2py.config.layers import is_client_key
+from mm2py.config.importers.lines import VERBATIM, Lines, ParsedFile, named_files, read_files, seconds_of
+from mm2py.config.layers import Imported, is_client_key
 from mm2py.config.problem import Problem
 
 

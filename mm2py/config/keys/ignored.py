@@ -195,3 +195,31 @@ def _key(place: Place, why: str, text: str) -> Key:
 
 
 IGNORED: Final = tuple(_read(_TABLE))
+
+_BY_TOPICS = "topics takes names and regular expressions, separated by commas"
+#: Equivalents of Mirus's and MirrorMaker 1's keys.
+FOREIGN_KEYS = {
+    "topics.regex": _BY_TOPICS,
+    "topics.regex.list": _BY_TOPICS,
+    "whitelist": _BY_TOPICS,
+    "blacklist": "topics.exclude takes names and regular expressions, separated by commas",
+    "num.streams": "tasks.max sets how many copy tasks share the partitions of a flow",
+    "abort.on.send.failure": "failed sends are always retried",
+    "offset.commit.interval.ms": "offset.flush.interval.ms, written for the target cluster, sets how often",
+    "message.handler": "records are copied unopened",
+    "consumer.rebalance.listener": "copying uses no consumer group",
+    "monitor.poll.wait.ms": "refresh.topics.interval.seconds sets how often topics are refreshed",
+    "poll.timeout.ms": "fetch.max.wait.ms, written after consumer., sets how long a fetch may wait",
+    "destination.bootstrap.servers": "bootstrap.servers, written for the target cluster, names its brokers",
+    "enable.partition.matching": "records always keep their partition",
+    "enable.destination.topic.checking": "missing remote topics are created",
+    "source.key.converter": "records are copied as they are",
+    "source.value.converter": "records are copied as they are",
+    "source.header.converter": "records are copied as they are",
+    "commit.failure.restart.ms": "a failed copy task is always restarted",
+    "replay.policy": "nothing is copied twice",
+    "replay.window.records": "nothing is copied twice",
+    "mirus.task.monitor.polling.interval.ms": "copy tasks are monitored all the time",
+    "mirus.task.auto.restart.enabled": "a failed copy task is always restarted",
+    "mirus.connector.auto.restart.enabled": "a failed flow is always restarted",
+}

@@ -15,10 +15,10 @@ import attrs
 
 from mm2py.config.connector import only_reader_of
 from mm2py.config.importers.distributed import masked
+from mm2py.config.keys.ignored import FOREIGN_KEYS
 from mm2py.config.keys.row import Key, Kind, LineLevel, Place
 from mm2py.config.keys.table import KEYS, find_key, key_named, nearest
 from mm2py.config.layers import DEFAULT, LIVE, spellings
-from mm2py.config.legacy import FOREIGN_KEYS
 from mm2py.config.settings import ConfigError, MirrorSettings, Problem
 from mm2py.core.herder.overrides import CONNECTORS, SOURCE, start_connector
 from mm2py.errors import OverrideRejectedError, UnknownConnectorError
