@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -35,6 +35,9 @@ _FIXED = (
 #: What is different on each node.
 _OF_ONE_NODE = ("group.instance.id",)
 _SECRET_NAME = re.compile(r"password|secret|token|credential|jaas|(?:\A|\.)key\Z|private", re.IGNORECASE)
+#: What a connector's setting begins with that is a client's.
+_SIDES = ("source.", "target.", "destination.")
+_CLIENTS = ("cluster.", "consumer.", "producer.", "admin.", "override.")
 
 
 @attrs.frozen
@@ -135,3 +138,32 @@ def shown(key: Key, name: str, value: Value) -> str:
 def might_be_secret(name: str) -> bool:
     """Whether a setting that the key table does not know by name is called like a secret."""
     return _SECRET_NAME.search(name) is not None
+
+
+# Secrets of connectors.
+
+
+def is_secret(key: str) -> bool:
+    """Whether a connector's setting is a secret, or might be one."""
+    bare = key
+    for stems in (_SIDES, _CLIENTS, _CLIENTS):
+        bare = next((bare.removeprefix(stem) for stem in stems if bare.startswith(stem)), bare)
+    if bare.endswith(KAFKAS_OWN):
+        return False
+    rows = [row for level in LineLevel if (row := find_key(level, bare) or find_key(level, key)) is not None]
+    if any(row.is_secret for row in rows):
+        return True
+    return might_be_secret(key) and all(row.stem is not None for row in rows)
+
+
+def masked(config: Mapping[str, str]) -> dict[str, str]:
+    """Return a connector's config without secrets; references to value providers are shown."""
+    return {key: MASK if value and is_secret(key) and "${" not in value else value for key, value in config.items()}
+
+
+def unmasked(config: Mapping[str, str], stored: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return *config* with the *stored* secrets in place of their masks, and the keys of masks that stand for none."""
+    shown = masked(stored)
+    is_mask = {key: value.strip() == MASK and is_secret(key) for key, value in config.items()}
+    lost = tuple(key for key, is_one in is_mask.items() if is_one and shown.get(key) != MASK)
+    return {key: stored.get(key, value) if is_mask[key] else value for key, value in config.items()}, lost

@@ -17,8 +17,9 @@ from typing import Final
 import attrs
 
 from mm2py.clock import Clock
+from mm2py.config.explain import unmasked
 from mm2py.config.importers.connect import ConnectorClass, kind_of
-from mm2py.config.importers.distributed import config_storage, leader_id, read_worker, unmasked
+from mm2py.config.importers.distributed import config_storage, leader_id, read_worker
 from mm2py.config.importers.lines import ParsedFile
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem
 from mm2py.connectors.supervise import supervise

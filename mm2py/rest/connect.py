@@ -16,7 +16,6 @@ from mm2py.model.herder.overrides import Overrides, Wanted
 from mm2py.model.state import FlowState, FlowView, GroupView, PartitionStage, TaskState, TaskView
 from mm2py.rest.plugin_definitions import MIRROR_PACKAGE, PLUGINS, VERSION
 from mm2py.rest.schemas import Json
-from mm2py.rest.shapes import is_gone
 
 
 PACKAGE: Final = MIRROR_PACKAGE
@@ -43,7 +42,7 @@ _NO_TASKS: Final = (FlowState.STOPPED, FlowState.DRAINED)
 
 def connectors(flow: FlowView, overrides: Overrides) -> tuple[GroupView, ...]:
     """Return the task groups that are listed as connectors."""
-    return tuple(group for group in flow.groups if not is_gone(overrides, group.connector))
+    return tuple(group for group in flow.groups if overrides.wanted(group.connector) is not Wanted.DELETED)
 
 
 def short_name(name: str) -> str:

@@ -12,9 +12,8 @@ from typing import Final
 
 import attrs
 
-from mm2py.config.explain import MASK
+from mm2py.config.explain import MASK, is_secret
 from mm2py.config.importers.connect import BYTES
-from mm2py.config.importers.distributed import is_secret
 from mm2py.config.importers.mirus import SOURCE_CLASS
 from mm2py.config.keys.row import Key, Kind, LineLevel
 from mm2py.config.keys.table import find_key

@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import json
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 from aiohttp import web
@@ -20,7 +20,7 @@ from aiohttp import web
 from mm2py.config.keys.table import nearest
 from mm2py.config.rest import RestSettings, Right
 from mm2py.daemon import MirrorMaker
-from mm2py.errors import shortened
+from mm2py.errors import Mm2Error, shortened
 from mm2py.herder.control import Control
 from mm2py.model.flow import Flow
 from mm2py.model.state import FlowView, MirrorView
@@ -29,11 +29,13 @@ from mm2py.rest.access.rules import Guest
 from mm2py.rest.errors import RestError, bad_request, not_found
 from mm2py.rest.page.files import Page
 from mm2py.rest.page.snapshots import Snapshots
+from mm2py.telemetry.events import RestChangeFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.telemetry.metrics import Metrics
 
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 #: How long a client may take to send a body.
 _BODY_WITHIN_S: Final = 15.0
@@ -295,6 +297,27 @@ class Ask:
         if not isinstance(body, dict):
             raise bad_request("the body must be a JSON object")
         return body
+
+    async def change(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await *work*, which continues if the client disconnects; then renew the view for the next request."""
+        # A request's own task is cancelled with it. A change is bounded by the time that its target may take to answer.
+        name = f"{self.request.method} {self.request.path}"
+        changing = asyncio.get_running_loop().create_task(work, name=name)
+        try:
+            return await asyncio.shield(changing)
+        except asyncio.CancelledError:
+            changing.add_done_callback(self._report_unheard)
+            raise
+        finally:
+            self.rest.forget()
+
+    def _report_unheard(self, changing: asyncio.Task[Any]) -> None:
+        """Report a change that failed once its client was gone."""
+        error = None if changing.cancelled() else changing.exception()
+        if error is not None:
+            hint = error.hint if isinstance(error, Mm2Error) else ""
+            failed = RestChangeFailed(self.request.method, self.request.path, str(error), hint)
+            self.rest.events.emit(failed)
 
 
 def _number(text: str) -> int | None:

@@ -14,7 +14,7 @@ from mm2py.model.behind import Behind
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group_move import GroupMove, PartitionMove, by_source, moves_of
 from mm2py.model.health import HealthIssue, all_issues, flow_issues, is_healthy, node_issues, shown
-from mm2py.model.herder.overrides import Overrides, RateLimit, Wanted
+from mm2py.model.herder.overrides import Overrides, RateLimit
 from mm2py.model.herder.share import Elsewhere
 from mm2py.model.state import (
     FlowView,
@@ -265,11 +265,6 @@ def overrides_json(flow: Flow, overrides: Overrides) -> Json:
         "config": {name: dict(lines) for name, lines in overrides.config.items() if lines},
         "pauses": {what: attrs.asdict(pause) for what, pause in overrides.pauses.items()},
     }
-
-
-def is_gone(overrides: Overrides, connector: str) -> bool:
-    """Whether a connector was deleted, so that it is not listed."""
-    return overrides.wanted(connector) is Wanted.DELETED
 
 
 # Their schemas.

@@ -1,7 +1,4 @@
-"""
-The file of a distributed worker of Kafka Connect, the connectors in its config topic, and which of their settings are
-secret.
-"""
+"""The file of a distributed worker of Kafka Connect, and the connectors in its config topic."""
 
 from __future__ import annotations
 
@@ -11,11 +8,7 @@ from typing import Final
 
 import attrs
 
-from mm2py.config.explain import MASK, might_be_secret
 from mm2py.config.importers.lines import ParsedFile, read_files
-from mm2py.config.keys.row import LineLevel
-from mm2py.config.keys.security import KAFKAS_OWN
-from mm2py.config.keys.table import find_key
 from mm2py.config.layers import OVERRIDE, Layers, Value
 from mm2py.config.properties import Entry
 from mm2py.config.providers import Machine
@@ -25,8 +18,6 @@ from mm2py.config.worker import StorageSettings
 
 #: What is used of the file before it becomes settings.
 _USED_AT_ONCE: Final = ("bootstrap.servers", "group.id", "config.storage.topic", "config.storage.replication.factor")
-_SIDES: Final = ("source.", "target.", "destination.")
-_CLIENTS: Final = ("cluster.", "consumer.", "producer.", "admin.", "override.")
 
 
 def read_worker(path: Path, overrides: Mapping[str, str] | None = None) -> ParsedFile:
@@ -69,32 +60,3 @@ def parsed(name: str, config: Mapping[str, str]) -> ParsedFile:
     """Return a stored connector like a parsed file."""
     entries = {key: Entry(key, value, 0, where=name) for key, value in {**config, "name": name}.items()}
     return ParsedFile(name, entries)
-
-
-# Secrets.
-
-
-def is_secret(key: str) -> bool:
-    """Whether a connector's setting is a secret, or might be one."""
-    bare = key
-    for stems in (_SIDES, _CLIENTS, _CLIENTS):
-        bare = next((bare.removeprefix(stem) for stem in stems if bare.startswith(stem)), bare)
-    if bare.endswith(KAFKAS_OWN):
-        return False
-    rows = [row for level in LineLevel if (row := find_key(level, bare) or find_key(level, key)) is not None]
-    if any(row.is_secret for row in rows):
-        return True
-    return might_be_secret(key) and all(row.stem is not None for row in rows)
-
-
-def masked(config: Mapping[str, str]) -> dict[str, str]:
-    """Return a connector's config without secrets; references to value providers are shown."""
-    return {key: MASK if value and is_secret(key) and "${" not in value else value for key, value in config.items()}
-
-
-def unmasked(config: Mapping[str, str], stored: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return *config* with the *stored* secrets in place of their masks, and the keys of masks that stand for none."""
-    shown = masked(stored)
-    is_mask = {key: value.strip() == MASK and is_secret(key) for key, value in config.items()}
-    lost = tuple(key for key, is_one in is_mask.items() if is_one and shown.get(key) != MASK)
-    return {key: stored.get(key, value) if is_mask[key] else value for key, value in config.items()}, lost

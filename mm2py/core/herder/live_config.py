@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 
 from mm2py.config.connector import only_reader_of
-from mm2py.config.importers.distributed import masked
+from mm2py.config.explain import masked
 from mm2py.config.keys.ignored import FOREIGN_KEYS
 from mm2py.config.keys.row import Key, Kind, LineLevel, Place
 from mm2py.config.keys.table import KEYS, find_key, key_named, nearest

@@ -15,7 +15,6 @@ from mm2py.rest import connect
 from mm2py.rest.errors import bad_request, not_found
 from mm2py.rest.handlers import connect_api as api
 from mm2py.rest.handlers.connect_api import Root
-from mm2py.rest.handlers.flows import whole
 from mm2py.rest.plugin_definitions import config_infos
 from mm2py.rest.route import Answer, Ask, Json
 
@@ -107,7 +106,7 @@ async def restart(root: Root, ask: Ask) -> object:
     connect.mark_restarted(state, **flags)
     if group.wanted is not Wanted.STOPPED:
         with _named(one, flow, group):
-            await whole(ask, ask.control.restart(flow.flow, group.connector, **flags, by=ask.by))
+            await ask.change(ask.control.restart(flow.flow, group.connector, **flags, by=ask.by))
     return Answer(202, state) if any(flags.values()) else Answer(204)
 
 
@@ -117,7 +116,7 @@ async def _restart_task(root: Root, ask: Ask) -> object:
     # A flow's node may not have reported it yet; which tasks there are follows from the assignment.
     if root.is_worker and number not in one.tasks:
         raise not_found(f"connector {one.name} has no task {number}")
-    await whole(ask, ask.control.restart_task(flow.flow, group.connector, number, by=ask.by))
+    await ask.change(ask.control.restart_task(flow.flow, group.connector, number, by=ask.by))
     return Answer(204)
 
 
@@ -130,14 +129,14 @@ async def _patch_offsets(root: Root, ask: Ask) -> object:
     if strange := sorted(set(body) - {"offsets"}):
         raise bad_request(*(f"{name!r} is not known: the body has offsets" for name in strange))
     with _named(one, flow, group):
-        await whole(ask, ask.control.alter_offsets(flow.flow, group.connector, body.get("offsets"), by=ask.by))
+        await ask.change(ask.control.alter_offsets(flow.flow, group.connector, body.get("offsets"), by=ask.by))
     return {"message": _OFFSETS_DONE.format("altered")}
 
 
 async def _reset_offsets(root: Root, ask: Ask) -> object:
     one, flow, group = root.running(ask)
     with _named(one, flow, group):
-        await whole(ask, ask.control.reset_offsets(flow.flow, group.connector, by=ask.by))
+        await ask.change(ask.control.reset_offsets(flow.flow, group.connector, by=ask.by))
     return {"message": _OFFSETS_DONE.format("reset")}
 
 

@@ -16,9 +16,8 @@ from mm2py.rest import connect
 from mm2py.rest.errors import RestError, bad_request, not_found
 from mm2py.rest.handlers import connect_api as api
 from mm2py.rest.handlers import connector_changes
-from mm2py.rest.handlers.flows import carry_out, whole
+from mm2py.rest.handlers.flows import carry_out
 from mm2py.rest.route import Ask, Json, Routes
-from mm2py.rest.shapes import is_gone
 
 
 routes = Routes("connect", ignores_query=True)
@@ -58,17 +57,17 @@ class _FlowRoot(api.Root):
         flow, short = ask.flow(), connect.short_name(name)
         if short not in CONNECTORS:
             raise bad_request(f"a flow's connectors are {', '.join(CONNECTORS)}; {name!r} is none of them")
-        was_gone = is_gone(ask.control.overrides(flow.flow), short)
+        was_gone = ask.control.overrides(flow.flow).wanted(short) is Wanted.DELETED
         if is_new and not was_gone:
             raise RestError(409, f"Connector {short} already exists")
         if not was_gone and short not in {group.connector for group in flow.groups}:
             raise not_found(f"flow {flow.flow} has no connector {short}: the file switches it off")
         as_names, wanted = _as_names(config), wanted or Wanted.RUNNING
-        await whole(ask, ask.control.put_config(flow.flow, short, as_names, sent=config, wanted=wanted, by=ask.by))
+        await ask.change(ask.control.put_config(flow.flow, short, as_names, sent=config, wanted=wanted, by=ask.by))
         return was_gone
 
     async def patch(self, ask: Ask, name: str, config: Json) -> None:
-        await whole(ask, ask.control.patch_config(ask.flow().flow, name, _as_names(config), by=ask.by))
+        await ask.change(ask.control.patch_config(ask.flow().flow, name, _as_names(config), by=ask.by))
 
     async def want(self, ask: Ask, name: str, wanted: Wanted) -> None:
         await carry_out(ask, ask.flow(), verbs.want_connector, name, wanted)
@@ -106,7 +105,7 @@ def _as_names(body: Json) -> Json:
 
 async def _revert(root: api.Root, ask: Ask) -> object:
     one = root.named(ask)
-    await whole(ask, ask.control.revert_config(ask.flow().flow, one.name, by=ask.by))
+    await ask.change(ask.control.revert_config(ask.flow().flow, one.name, by=ask.by))
     return root.shown(ask, one.name).info()
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar, TypeVarTuple
+from collections.abc import Callable
+from typing import Final, TypeVarTuple
 
 import attrs
 
 from mm2py.config.keys.table import nearest
 from mm2py.core.herder import overrides as verbs
-from mm2py.errors import Mm2Error
 from mm2py.model.health import reasons_unhealthy
 from mm2py.model.herder.overrides import NO_LIMIT, NO_OVERRIDES, Overrides
 from mm2py.model.state import FlowView
@@ -30,10 +27,8 @@ from mm2py.rest.shapes import (
     partitions_of,
     topics_of,
 )
-from mm2py.telemetry.events import RestChangeFailed
 
 
-T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 FLOW: Final = "/from:{source}/to:{target}"
@@ -223,7 +218,7 @@ async def get_partition(ask: Ask) -> object:
 
 async def change_overrides(ask: Ask, flow: FlowView, change: Callable[[Overrides], Overrides]) -> Overrides:
     """Change a flow's overrides."""
-    return await whole(ask, ask.control.change_overrides(flow.flow, change, by=ask.by))
+    return await ask.change(ask.control.change_overrides(flow.flow, change, by=ask.by))
 
 
 async def carry_out(
@@ -232,27 +227,6 @@ async def carry_out(
     """Change a flow's overrides by *verb* with *about* as its argument; answer with a status only."""
     await change_overrides(ask, flow, lambda overrides: verb(overrides, *about))
     return Answer(code)
-
-
-async def whole(ask: Ask, change: Coroutine[Any, Any, T]) -> T:
-    """Await a change, which continues if the client disconnects; then renew the view for the next request."""
-    # A request's own task is cancelled with it. A change is bounded by the time that its target may take to answer.
-    changing = asyncio.get_running_loop().create_task(change, name=f"{ask.request.method} {ask.request.path}")
-    try:
-        return await asyncio.shield(changing)
-    except asyncio.CancelledError:
-        changing.add_done_callback(functools.partial(_report_unheard, ask))
-        raise
-    finally:
-        ask.rest.forget()
-
-
-def _report_unheard(ask: Ask, changing: asyncio.Task[Any]) -> None:
-    """Report a change that failed once its client was gone."""
-    error = None if changing.cancelled() else changing.exception()
-    if error is not None:
-        hint = error.hint if isinstance(error, Mm2Error) else ""
-        ask.rest.events.emit(RestChangeFailed(ask.request.method, ask.request.path, str(error), hint))
 
 
 @routes.add("GET", FLOW + "/overrides", "All overrides of a flow", answers={200: ref("Overrides")}, errors=(404,))
@@ -314,7 +288,7 @@ def _connectors(flow: FlowView) -> tuple[str, ...]:
     errors=WRITE_ERRORS,
 )
 async def refresh_flow(ask: Ask) -> object:
-    await whole(ask, ask.control.refresh(ask.flow().flow, by=ask.by))
+    await ask.change(ask.control.refresh(ask.flow().flow, by=ask.by))
     return Answer(202)
 
 

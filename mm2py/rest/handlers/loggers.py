@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from mm2py.rest.errors import RestError, bad_request, not_found
-from mm2py.rest.handlers.flows import whole
 from mm2py.rest.route import Answer, Ask, Json, Param, Routes
 from mm2py.rest.schemas import STRING, STRINGS, obj, ref
 from mm2py.telemetry.levels import LoggerLevel, parse_level
@@ -59,5 +58,5 @@ async def put_logger(ask: Ask) -> object:
     if ask.node.worker is None:
         ask.node.events.set_level(name, level)
     else:
-        await whole(ask, ask.node.worker.set_log_level(name, level))
+        await ask.change(ask.node.worker.set_log_level(name, level))
     return Answer(204)

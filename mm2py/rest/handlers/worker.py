@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from mm2py.config.explain import masked
 from mm2py.config.importers.connect import ConnectorClass, kind_of
-from mm2py.config.importers.distributed import masked
 from mm2py.config.keys.table import nearest
 from mm2py.config.rest import Right
 from mm2py.herder.composition import Idleness
@@ -21,7 +21,6 @@ from mm2py.rest import connect
 from mm2py.rest.errors import RETRY_AFTER_S, RestError, bad_request, not_found
 from mm2py.rest.handlers import connect_api as api
 from mm2py.rest.handlers import connector_changes
-from mm2py.rest.handlers.flows import whole
 from mm2py.rest.route import Answer, Ask, Json, Routes
 from mm2py.rest.schemas import ref
 
@@ -110,16 +109,16 @@ class _WorkerRoot(api.Root):
 
     async def put(self, ask: Ask, name: str, config: Json, wanted: Wanted | None, *, is_new: bool) -> bool:
         texts = _texts(config, name)
-        return await whole(ask, _worker(ask).put(name, texts, by=ask.by, wanted=wanted, is_new=is_new))
+        return await ask.change(_worker(ask).put(name, texts, by=ask.by, wanted=wanted, is_new=is_new))
 
     async def patch(self, ask: Ask, name: str, config: Json) -> None:
         texts = _texts({key: one for key, one in config.items() if one is not None}, name)
         changes = {**texts, **{key: None for key, one in config.items() if one is None and key != "name"}}
-        await whole(ask, _worker(ask).patch(name, changes, by=ask.by))
+        await ask.change(_worker(ask).patch(name, changes, by=ask.by))
 
     async def want(self, ask: Ask, name: str, wanted: Wanted) -> None:
         worker, by = _worker(ask), ask.by
-        await whole(ask, worker.delete(name, by=by) if wanted is Wanted.DELETED else worker.want(name, wanted, by=by))
+        await ask.change(worker.delete(name, by=by) if wanted is Wanted.DELETED else worker.want(name, wanted, by=by))
 
     async def judged(self, ask: Ask, plugin: str, config: Json) -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
         texts = _texts(config, str(config.get("name") or "connector"))
