@@ -70,8 +70,9 @@ class Fleet:
     def add(self, flows: Iterable[FlowSettings]) -> None:
         """Create runners for *flows*, to be run by `start`."""
         for settings in flows:
-            self._runners[settings.flow] = self._make(settings)
-        self.set_drained(is_drained=self.is_drained)
+            runner = self._runners[settings.flow] = self._make(settings)
+            if runner.sharing is not None:
+                runner.sharing.set_drained(is_drained=self.is_drained)
         self._introduce()
 
     def set_drained(self, *, is_drained: bool) -> None:

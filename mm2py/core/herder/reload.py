@@ -8,7 +8,6 @@ import attrs
 
 from mm2py.config.settings import FlowSettings, MirrorSettings
 from mm2py.core.herder.overrides import CONNECTORS
-from mm2py.core.herder.sharing import flow_tasks
 from mm2py.model.flow import Flow
 
 
@@ -49,8 +48,9 @@ def _of_all(settings: FlowSettings) -> tuple[object, ...]:
     """Return what a flow's nodes share its tasks by, and what its connectors have of each other."""
     source = settings.source_connector
     return (
-        (settings.worker, settings.named_again, flow_tasks(source), source.copying.settling_s),
-        (source.is_enabled, settings.checkpoint_connector.is_run, settings.heartbeat_connector.is_emitted),
+        (settings.worker, settings.named_again, source.copying.settling_s),
+        (source.is_enabled and source.copying.tasks_max, settings.checkpoint_connector.is_run),
+        settings.heartbeat_connector.is_emitted,
         (source.source, source.target, source.policy, source.offset_storage, source.name, source.order),
         (source.transforms, source.copying.is_exactly_once),
     )
