@@ -185,12 +185,17 @@ async def _told(story: Story, stage: Stage) -> Any:
     return await story(stage)
 
 
-def play_apart(stories: Mapping[str, Story]) -> None:
-    """Print what each story comes to, a line of JSON with its name, unless it raises."""
+def in_json(name: str, result: Any) -> str:
+    """Return a line of JSON for a test to read."""
+    return json.dumps([name, result])
+
+
+def play_apart(stories: Mapping[str, Story], shown: Callable[[str, Any], str] = in_json) -> None:
+    """Print what each story comes to as it is *shown* with its name, unless it raises."""
     for name, story in stories.items():
         if not (child := os.fork()):
             try:
-                print(json.dumps([name, play(story)]), flush=True)  # noqa: T201 - the test reads it
+                print(shown(name, play(story)), flush=True)  # noqa: T201 - it is a tool, or a test reads it
             except BaseException:  # noqa: BLE001 - nothing may return into the parent's code
                 traceback.print_exc()
             finally:
