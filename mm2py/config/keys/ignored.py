@@ -1,5 +1,5 @@
 """
-The settings that mm2py accepts without acting on them: Java's, and those of its own former previews.
+The settings of Java's that mm2py accepts without acting on them.
 
 A line at the margin has a place, and what a note says, where there is more to say than that: ``KEY`` stands for the
 setting. Below are the settings of that place, as ``name:type=default~fit``. A type is a kind of value, checked as in
@@ -36,13 +36,8 @@ FLOW: removed in Kafka 4.0: configurations are always altered incrementally
   use.incremental.alter.configs
 FLOW: removed in Kafka 4.0: metrics always name the source
   add.source.alias.to.metrics:boolean
-FLOW: it is gone since Kafka 4.0
+FLOW: removed in Kafka 4.0
   auto.include.jmx.reporter:boolean
-FLOW: a setting of former previews of mm2py, which is constant now
-  copy.restart.backoff.ms:long=1000 copy.restart.backoff.max.ms:long=60000
-  offset.translation.runs.max:long=2000000 offset.translation.partition.runs.max:long=200000
-FLOW: a setting of former previews of mm2py; write producer.batch.size
-  copy.coalesce.batch.bytes:int=262144
 FLOW_ONLY
   topic.creation.* source.* target.* consumer.override.* admin.override.*
 FLOW_ONLY: each micro-batch of a transform is a transaction
