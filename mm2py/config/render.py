@@ -23,6 +23,7 @@ _IGNORED: Final = (
     "mm2py accepts these settings of Java's, which change nothing, and notes each line that sets one. Their types are "
     "checked as in Java."
 )
+_NOTHING_TO_CHANGE: Final = "it concerns what mm2py does not have"
 
 
 def explain(settings: MirrorSettings, flow: Flow | None = None) -> tuple[Effective, ...]:
@@ -44,7 +45,7 @@ def _render_section(section: Section) -> Iterator[str]:
         yield f"{section.text}\n"
     yield "| key | type | default | where | what it does |"
     yield "|---|---|---|---|---|"
-    yield from (_render_row(key) for key in section.keys)
+    yield from (_render_row(key) for key in section.keys if key.acts)
     yield ""
 
 
@@ -55,7 +56,9 @@ def _render_ignored() -> Iterator[str]:
     yield "|---|---|---|"
     for group in IGNORED:
         names = ", ".join(f"`{key.full_name}`" for key in group.keys)
-        yield f"| {names} | {group.place.value} | {group.why} |"
+        yield f"| {names} | {group.place.value} | {group.why or _NOTHING_TO_CHANGE} |"
+    for key in (key for section in SECTIONS for key in section.keys if not key.acts):
+        yield f"| `{key.full_name}` | {key.place.value} | {key.doc} |"
     yield ""
 
 

@@ -38,7 +38,8 @@ _PROCESS = Section(
         Key("config.providers", Kind.LIST, "", Place.TOP,
             "Names of value providers for `${name:path:key}` and `${name:key}`."),
         Key("config.providers.*", Kind.STRING, None, Place.TOP,
-            "Their classes, `config.providers.NAME.class`, and parameters, `config.providers.NAME.param.KEY`."),
+            "Classes of the value providers, `config.providers.NAME.class`, and parameters, "
+            "`config.providers.NAME.param.KEY`."),
     ),
 )  # fmt: skip
 
@@ -85,7 +86,8 @@ _CONSUMER = Section(
         Key("fetch.min.bytes", Kind.INT, "1", Place.CONSUMER,
             "A fetch is answered once this much data is available.", check=at_least(0)),
         Key("fetch.max.wait.ms", Kind.INT, "500", Place.CONSUMER,
-            "Or after this time. A copy task with more than 64 partitions fetches the idle ones apart, where nothing "
+            "A fetch is answered after this time, however little data there is. A copy task with more than 64 "
+            "partitions fetches the idle ones apart, where nothing "
             "but a record ends the wait for up to 5 seconds.", check=at_least(0)),
         Key("fetch.max.bytes", Kind.INT, "8388608", Place.CONSUMER,
             "Most data in one fetch answer. Java's default is 50 MiB; 8 MiB need less memory and are equally fast.",

@@ -22,7 +22,7 @@ from mm2py.config.keys.row import (
 )
 
 
-_HOW_OFTEN = "How often; 0 or less is never."
+_OR_NEVER = "0 or less is never."
 _JAVA = "org.apache.kafka.connect.mirror."
 _NEW_NAMES = "metrics have their names of legacy; Prometheus can rename them: mm2py docs metrics#kafka-43s-names"
 _ALIAS = "clusters' alias is used; Java would use this one for positions, checkpoints and offset syncs"
@@ -74,7 +74,7 @@ _SOURCE = Section(
         Key("refresh.topics.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Look for new topics and partitions at the source while running."),
         Key("refresh.topics.interval.seconds", Kind.LONG, "600", Place.FLOW,
-            "How often everything about them is read; 0 or less is never. Unless it is set, the source's topics are "
+            "How often everything about topics is read; 0 or less is never. Unless it is set, the source's topics are "
             "listed every 30 s (less often if a listing takes longer than 0.15 s), and new ones are mirrored at once."),
         Key("replication.factor", Kind.STRING, "2", Place.FLOW,
             "Replication factor of new remote topics, 1 or more; -1 takes the target brokers' default, "
@@ -100,13 +100,15 @@ _SOURCE = Section(
             "which are then set on the remote topic.", check=one_of("source", "target")),
         Key("sync.topic.configs.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Keep the configurations of remote topics in step with their sources'."),
-        Key("sync.topic.configs.interval.seconds", Kind.LONG, "600", Place.FLOW, _HOW_OFTEN),
+        Key("sync.topic.configs.interval.seconds", Kind.LONG, "600", Place.FLOW,
+            f"How often configurations are synchronised; {_OR_NEVER}"),
         Key("sync.topic.configs.by.hand", Kind.STRING, "keep", Place.FLOW,
             "What to do with configurations that an operator set on a remote topic: `keep` them, or `overwrite` them "
             "as Java MirrorMaker does, which does not have this setting.", check=one_of("keep", "overwrite")),
         Key("sync.topic.acls.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Give principals that may read a topic at the source the same permission on its remote topic."),
-        Key("sync.topic.acls.interval.seconds", Kind.LONG, "600", Place.FLOW, _HOW_OFTEN),
+        Key("sync.topic.acls.interval.seconds", Kind.LONG, "600", Place.FLOW,
+            f"How often ACLs are synchronised; {_OR_NEVER}"),
         Key("sync.topic.acls.delete.enabled", Kind.BOOLEAN, "false", Place.FLOW,
             "Delete ACLs that mm2py created at the target once they are gone at the source. Java MirrorMaker never "
             "does."),
@@ -141,15 +143,16 @@ _CHECKPOINTS = Section(
         Key("refresh.groups.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Look for new groups at the source while running."),
         Key("refresh.groups.interval.seconds", Kind.LONG, "600", Place.FLOW,
-            "How often; 0 or less is never. Unless it is set, every 30 s."),
+            "How often groups are listed; 0 or less is never. Unless it is set, every 30 s."),
         Key("emit.checkpoints.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Translate the groups' offsets and write them as checkpoints. Without it their offsets are not synced "
             "either."),
         Key("emit.checkpoints.interval.seconds", Kind.LONG, "60", Place.FLOW,
-            "How often; 0 means every half second, less is never."),
+            "How often checkpoints are written; 0 means every half second, less is never."),
         Key("sync.group.offsets.enabled", Kind.BOOLEAN, "false", Place.FLOW,
             "Commit translated offsets at the target, for groups without members there."),
-        Key("sync.group.offsets.interval.seconds", Kind.LONG, "60", Place.FLOW, _HOW_OFTEN),
+        Key("sync.group.offsets.interval.seconds", Kind.LONG, "60", Place.FLOW,
+            f"How often offsets are committed; {_OR_NEVER}"),
         Key("sync.group.offsets.rewind.enabled", Kind.BOOLEAN, "false", Place.FLOW,
             "Also set a group's offsets at the target back when it goes back at the source. Java never does, and "
             "consumers that move back and forth would read records twice."),
@@ -158,7 +161,7 @@ _CHECKPOINTS = Section(
         Key("emit.heartbeats.enabled", Kind.BOOLEAN, "true", Place.FLOW,
             "Write heartbeats to the topic `heartbeats` of the target cluster, for flows that are not enabled too."),
         Key("emit.heartbeats.interval.seconds", Kind.LONG, "1", Place.FLOW,
-            "How often; less than 0 is never, and 0 counts as 1."),
+            "How often heartbeats are written; less than 0 is never, and 0 counts as 1."),
         Key("heartbeats.topic.replication.factor", Kind.SHORT, "3", Place.FLOW,
             "Replication factor of the heartbeats topic; -1 takes the brokers' default.", check=number_or_default),
     ),
@@ -170,8 +173,9 @@ _COPY = Section(
     (
         Key("copy.epoch.ms", Kind.LONG, "10000", Place.FLOW,
             "Length of an epoch: how often a copy task reports what it has copied. Figures, positions and translated "
-            "offsets are that old; so are changes, only where executors do not reach this process. An epoch that has "
-            "to connect, or to resume, may take up to 5 seconds longer.", check=at_least(50)),
+            "offsets are that old. On a Spark cluster whose executors do not reach this process, changes wait for the "
+            "end of an epoch. An epoch that has to connect, or to resume, may take up to 5 seconds longer.",
+            check=at_least(50)),
         Key("copy.drain.ms", Kind.LONG, "5000", Place.FLOW,
             "How long to wait for requests in flight at an epoch's end. A lost copy task's partitions are not "
             "planned again before this time has passed.", check=at_least(100)),

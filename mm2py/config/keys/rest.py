@@ -83,6 +83,6 @@ REST = Section(
             "is refused if they could then change something without a login, as on loopback by default. None by "
             "default."),
         Key("access.control.allow.methods", Kind.LIST, "", Place.TOP,
-            "Their allowed methods; GET, HEAD and POST if unset.", check=_methods),
+            "Methods that pages of other origins may use; GET, HEAD and POST if unset.", check=_methods),
     ),
 )  # fmt: skip

@@ -53,7 +53,6 @@ KAFKAS_OWN = (
 _VERSIONS = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
 #: What the names of Java's handlers begin with that need no class of Python's.
 BUILT_IN_HANDLERS = ("org.apache.kafka.", "software.amazon.msk.")
-_NOT_YET = False
 
 
 def _host_check(value: object) -> str | None:
@@ -96,12 +95,12 @@ SECURITY = Section(
                "when it changes."),
         _plain("ssl.truststore.type", "JKS, PKCS12 or PEM. As in Java, the first two are interchangeable.",
                _unless_empty(one_of_in_any_case(*_STORES)), "JKS"),
-        _secret("ssl.truststore.password", "Its password."),
+        _secret("ssl.truststore.password", "Password of the trust store."),
         _secret("ssl.truststore.certificates", "The certificates themselves, as PEM, instead of a file."),
         _plain("ssl.keystore.location", "File with the client's own key and certificate, for brokers that ask for one. "
                "It is reread when it changes."),
         _plain("ssl.keystore.type", "JKS, PKCS12 or PEM.", _unless_empty(one_of_in_any_case(*_STORES)), "JKS"),
-        _secret("ssl.keystore.password", "Its password."),
+        _secret("ssl.keystore.password", "Password of the key store."),
         _secret("ssl.key.password", "Password of the private key, if different from the store's."),
         _secret("ssl.keystore.certificate.chain", "The certificate and its chain themselves, as PEM."),
         _secret("ssl.keystore.key", "The private key itself, as PEM (PKCS8)."),
@@ -118,15 +117,18 @@ SECURITY = Section(
                "credentials grant, or `file:` and the path of a file that holds one.", _unless_empty(_url)),
         _plain("sasl.oauthbearer.client.credentials.client.id", "The client's id (KIP-1139); else `clientId` in "
                "`sasl.jaas.config`."),
-        _secret("sasl.oauthbearer.client.credentials.client.secret", "Its secret; else `clientSecret` there."),
-        _plain("sasl.oauthbearer.scope", "The scope to request; else `scope` there."),
+        _secret("sasl.oauthbearer.client.credentials.client.secret", "The client's secret; else `clientSecret` in "
+                "`sasl.jaas.config`."),
+        _plain("sasl.oauthbearer.scope", "The scope to request; else `scope` in `sasl.jaas.config`."),
         Key("sasl.oauthbearer.header.urlencode", Kind.BOOLEAN, "false", Place.CLUSTER,
             "Whether id and secret are URL-encoded (RFC 6749)."),
         Key("sasl.login.connect.timeout.ms", Kind.INT, "10000", Place.CLUSTER,
-            "Time limit for the token endpoint; the greater of this and the next applies."),
-        Key("sasl.login.read.timeout.ms", Kind.INT, "10000", Place.CLUSTER, "See there."),
+            "Time limit for the token endpoint; the greater of this and `sasl.login.read.timeout.ms` applies."),
+        Key("sasl.login.read.timeout.ms", Kind.INT, "10000", Place.CLUSTER,
+            "Time limit for the token endpoint; the greater of this and `sasl.login.connect.timeout.ms` applies."),
         _plain("sasl.login.callback.handler.class", "Your own Python class that provides tokens. Java's own class "
-            "names stand for the built-in ones; [security.md](security.md#tokens) has what to write for others'."),
+            "names stand for the built-in ones; [security.md](security.md#java-classes-of-other-makers) has what to "
+            "write instead of others."),
         _plain("sasl.client.callback.handler.class", "Kafka's and Amazon MSK's own classes are built in; "
             "only their names are accepted."),
         _plain("sasl.kerberos.service.name", "The brokers' Kerberos service; else `serviceName` in `sasl.jaas.config`, "
@@ -134,7 +136,7 @@ SECURITY = Section(
         Key("secrets.key.file", Kind.STRING, None, Place.TOP,
             "File with a key, the same on this machine and on all of Spark's, that encrypts secrets sent to "
             "executors. Needed on a Spark cluster whose own traffic is not encrypted."),
-        Key("ssl.*", Kind.PASSWORD, None, Place.CLUSTER, "Java's other TLS settings.", _NOT_YET, is_secret=True),
-        Key("sasl.*", Kind.PASSWORD, None, Place.CLUSTER, "Java's other SASL settings.", _NOT_YET, is_secret=True),
+        Key("ssl.*", Kind.PASSWORD, None, Place.CLUSTER, "Java's other TLS settings.", acts=False, is_secret=True),
+        Key("sasl.*", Kind.PASSWORD, None, Place.CLUSTER, "Java's other SASL settings.", acts=False, is_secret=True),
     ),
 )  # fmt: skip

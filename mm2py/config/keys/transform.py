@@ -19,9 +19,11 @@ TRANSFORMS = Section(
             "`module:function`, which gets a DataFrame and returns one."),
         Key("transforms", Kind.LIST, "", Place.FLOW, "Names of single message transforms, in order."),
         Key("transforms.*", Kind.STRING, None, Place.FLOW_ONLY,
-            "Their settings: `transforms.NAME.type`, `.predicate`, `.negate`, and those of the type."),
+            "Settings of single message transforms: `transforms.NAME.type`, `.predicate`, `.negate`, and those of the "
+            "type."),
         Key("predicates", Kind.LIST, "", Place.FLOW, "Names of predicates for transforms."),
-        Key("predicates.*", Kind.STRING, None, Place.FLOW_ONLY, "Their settings: `predicates.NAME.type` and others."),
+        Key("predicates.*", Kind.STRING, None, Place.FLOW_ONLY,
+            "Settings of predicates: `predicates.NAME.type` and others."),
         Key("errors.tolerance", Kind.STRING, "none", Place.FLOW,
             "What to do with a record that a transform cannot process: `none` stops its topic, `all` skips the "
             "record.", check=one_of("none", "all")),
@@ -29,7 +31,8 @@ TRANSFORMS = Section(
             "A topic at the target for the records that `errors.tolerance` = `all` skips, unchanged; empty for none. "
             "Connect supports this for sinks only.", check=topic_text_or_empty),
         Key("errors.deadletterqueue.topic.replication.factor", Kind.SHORT, "3", Place.FLOW,
-            "Its replication factor when it is created; -1 takes the brokers' default.", check=number_or_default),
+            "Replication factor of that topic when it is created; -1 takes the brokers' default.",
+            check=number_or_default),
         Key("errors.deadletterqueue.context.headers.enable", Kind.BOOLEAN, "false", Place.FLOW,
             "Add headers, `__connect.errors.*`, with the origin of such a record and the error."),
     ),

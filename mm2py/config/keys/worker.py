@@ -32,9 +32,11 @@ WORKER = Section(
         Key("offset.storage.topic", Kind.STRING, None, Place.WORKER_TOP,
             "Topic on the target cluster that stores positions; `mm2-offsets.A.internal` if unset.", check=topic_text),
         Key("offset.storage.partitions", Kind.INT, "25", Place.WORKER_TOP,
-            "Its partitions when it is created; -1 takes the brokers' default.", check=number_or_default),
+            "Partitions of the positions topic when it is created; -1 takes the brokers' default.",
+            check=number_or_default),
         Key("offset.storage.replication.factor", Kind.SHORT, "3", Place.WORKER_TOP,
-            "Its replication factor when it is created; -1 takes the brokers' default.", check=number_or_default),
+            "Replication factor of the positions topic when it is created; -1 takes the brokers' default.",
+            check=number_or_default),
         Key("group.id", Kind.STRING, None, Place.WORKER,
             "The group on the target cluster whose members share a flow; `A-mm2` if "
             "unset. Java MirrorMaker's workers use the same one. Flows from several sources need one each: if they "
@@ -61,14 +63,17 @@ WORKER = Section(
             "Topic on the target cluster where nodes that run the same flow report to each other, beside Connect's own "
             "records; `mm2-status.A.internal` if unset. A flow's only node writes nothing there.", check=topic_text),
         Key("status.storage.partitions", Kind.INT, "5", Place.WORKER_TOP,
-            "Its partitions when it is created; -1 takes the brokers' default.", check=number_or_default),
+            "Partitions of the status topic when it is created; -1 takes the brokers' default.",
+            check=number_or_default),
         Key("status.storage.replication.factor", Kind.SHORT, "3", Place.WORKER_TOP,
-            "Its replication factor when it is created; -1 takes the brokers' default.", check=number_or_default),
+            "Replication factor of the status topic when it is created; -1 takes the brokers' default.",
+            check=number_or_default),
         Key("config.storage.topic", Kind.STRING, None, Place.WORKER_TOP,
             "Topic on the target cluster that stores overrides by operators (pauses, limits, settings), beside "
             "Connect's own records; `mm2-configs.A.internal` if unset.", check=topic_text),
         Key("config.storage.replication.factor", Kind.SHORT, "3", Place.WORKER_TOP,
-            "Its replication factor when the first override creates it; -1 takes the brokers' default.",
+            "Replication factor of the overrides topic when the first override creates it; -1 takes the brokers' "
+            "default.",
             check=number_or_default),
     ),
 )  # fmt: skip
