@@ -15,6 +15,7 @@ from collections.abc import Set as AbstractSet
 import attrs
 
 from mm2py.clock import Clock
+from mm2py.connectors.checkpoint.latencies import CheckpointLatencies
 from mm2py.connectors.partition_measures import CachedView, PartitionMeasures
 from mm2py.connectors.rounds import Rounds
 from mm2py.core.lag import Retention, least_lag
@@ -22,14 +23,12 @@ from mm2py.core.level import seconds_until_level
 from mm2py.core.source.progress import PartitionState
 from mm2py.core.source.stalls import why_it_waits
 from mm2py.core.source.states import PartitionStates
-from mm2py.core.windows import Window
 from mm2py.model.behind import Behind
 from mm2py.model.counters import Counters, Effort
 from mm2py.model.epoch import (
     EpochOutcome,
     EpochPlan,
     Histogram,
-    MeasuredTime,
     PartitionPlan,
 )
 from mm2py.model.flow import TopicPartition
@@ -40,7 +39,6 @@ from mm2py.model.state import (
     PartitionStage,
     PartitionView,
     TaskView,
-    TimesView,
 )
 from mm2py.model.topic import MissingTopic, Unmatched
 
@@ -158,6 +156,8 @@ class FlowMeasures:
         self.heartbeats: frozenset[str] = frozenset()
         #: Writes of positions, and changes of who runs what of the flow.
         self.commits, self.rebalances = Rounds(clock), Rounds(clock)
+        #: What its checkpoint connector measures.
+        self.checkpoints = CheckpointLatencies(clock)
         #: How long a lag is valid; then the source must be queried again, or it is unknown.
         self.lag_holds_s = math.inf
         #: Whether the source does not answer right now: nothing that it reported counts as its end any more.
@@ -169,7 +169,6 @@ class FlowMeasures:
         self._tasks: dict[int, TaskMeasures] = {}
         #: The last epoch of each copy task that told which of its partitions are at rest.
         self._rests: dict[int, _Rest] = {}
-        self._groups: dict[tuple[str, TopicPartition], Window] = {}
         self._window: deque[_Sample] = deque()
         self._totals = _Totals()
         #: How many views may still be made again that are merely old.
@@ -262,24 +261,6 @@ class FlowMeasures:
 
     def _task(self, task: int) -> TaskMeasures:
         return self._tasks.setdefault(task, TaskMeasures())
-
-    # Checkpoints.
-
-    def checkpointed(self, group: str, remote: TopicPartition, took_ms: int) -> None:
-        """Record the time from reading a group until its checkpoint was written."""
-        window = self._groups.setdefault((group, remote), Window())
-        took = MeasuredTime(1, took_ms, took_ms, took_ms, took_ms)
-        window.note(self._clock.monotonic(), 1, 0, age=None, latency=took)
-
-    def follow_groups(self, groups: Collection[str]) -> None:
-        """Forget all groups but these: many programs read under a new name each time they are started."""
-        followed = frozenset(groups)
-        self._groups = {key: window for key, window in self._groups.items() if key[0] in followed}
-
-    def checkpoint_latency(self, group: str, remote: TopicPartition) -> TimesView | None:
-        """Return the measurements of a group's checkpoints."""
-        window = self._groups.get((group, remote))
-        return None if window is None else window.read(self._clock.monotonic()).latency
 
     # Views.
 

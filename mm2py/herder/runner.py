@@ -142,7 +142,7 @@ class FlowRunner:
             context.of(self.settings.checkpoint_connector),
             forward=self._offset_syncs,
             way_back=ReversePair(self.flow, self.pairs, context.clock).translations,
-            measures=self._measures,
+            latencies=self._measures.checkpoints,
         )
 
     def _offset_syncs(self, context: CheckpointContext, source: Cluster, target: Cluster) -> OffsetSyncStore:

@@ -16,7 +16,7 @@ import pytest
 from mm2py.config.flow_settings import FlowSettings
 from mm2py.config.worker import StorageSettings
 from mm2py.connectors.checkpoint.checkpoints import Checkpoints
-from mm2py.connectors.measures import FlowMeasures
+from mm2py.connectors.checkpoint.latencies import CheckpointLatencies
 from mm2py.connectors.offsets.offset_syncs import OffsetSyncs
 from mm2py.connectors.offsets.stored_translations import syncs_in
 from mm2py.connectors.offsets.translations import Translations
@@ -215,9 +215,9 @@ class CheckpointsStore(Store):
 
     def _made(self, events: EventLog, writer: FencedWriter | None = None) -> Checkpoints:
         context = checkpoint_context(self.clock, events, self.settings)
-        forward, back, measures = Shift({"foo": 0}), Shift({}), FlowMeasures(self.clock)
+        forward, back, latencies = Shift({"foo": 0}), Shift({}), CheckpointLatencies(self.clock)
         return Checkpoints(
-            context, self.cluster, self.cluster, forward=forward, back=back, measures=measures, writer=writer
+            context, self.cluster, self.cluster, forward=forward, back=back, latencies=latencies, writer=writer
         )
 
     async def put(self, name: str) -> None:

@@ -13,9 +13,9 @@ from contextlib import aclosing, suppress
 
 import attrs
 
+from mm2py.connectors.checkpoint.latencies import CheckpointLatencies
 from mm2py.connectors.checkpoint.own_moves import OwnMoves
 from mm2py.connectors.context import CheckpointContext
-from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.offset_sync_store import OffsetSyncStore
 from mm2py.connectors.offsets.translations import CopiedTopics
 from mm2py.connectors.plugins import policy_of, remote_names_of, topic_filter_of
@@ -114,7 +114,7 @@ class Checkpoints:
         *,
         forward: OffsetSyncStore,
         back: OffsetSyncStore,
-        measures: FlowMeasures,
+        latencies: CheckpointLatencies,
         writer: FencedWriter | None = None,
     ) -> None:
         """Create them for two open clusters. *forward* translates offsets of topics that this flow mirrors, *back* of
@@ -134,7 +134,7 @@ class Checkpoints:
         self._reach = context.reach
         self._clock = context.clock
         self._events = context.events
-        self._measures = measures
+        self._latencies = latencies
         topic = internal_topics.checkpoints(config, self._policy)
         self.log = CompactedTopic(config.flow, target, topic, context.events, self._contents, writer=writer)
         self._last: dict[str, dict[TopicPartition, Checkpoint]] = {}
@@ -222,13 +222,13 @@ class Checkpoints:
                 self._remember(checkpoint)
             took_ms = (self._clock.monotonic() - begun) * 1000
             for it in due:
-                self._measures.checkpointed(it.group, it.remote, round(took_ms))
+                self._latencies.note(it.group, it.remote, round(took_ms))
             self._events.emit(CheckpointsWritten(self._config.flow, len({it.group for it in due}), len(due), took_ms))
         return self._round(places, ranges, standing)
 
     def _follow(self, groups: frozenset[str]) -> None:
         """Forget most of what is known of all groups but these: many programs read under a new name each time."""
-        self._measures.follow_groups(groups)
+        self._latencies.follow(groups)
         self._source.keep(groups)
         for group in self._refused - groups:
             self._refused.discard(group)
@@ -442,7 +442,7 @@ class Checkpoints:
                 if place.is_back and place.translated is not None and place.translated.precision is not Precision.END:
                     back.setdefault(place.group, {})[place.source] = place.committed.offset
             view = _viewed(place, offset, held)
-            latency = self._measures.checkpoint_latency(place.group, place.remote)
+            latency = self._latencies.of(place.group, place.remote)
             views.setdefault(place.group, []).append(attrs.evolve(view, latency=latency))
         is_ready = all(place.translation is not Untranslated.NOT_READY for place in places)
         return Round(wanted, {group: tuple(found) for group, found in views.items()}, is_ready, back)

@@ -15,8 +15,8 @@ import attrs
 from mm2py.config.connector import MirrorCheckpointConfig
 from mm2py.connectors.checkpoint.checkpoints import Checkpoints, Round
 from mm2py.connectors.checkpoint.group_offsets import GroupOffsets, Standing, Synced
+from mm2py.connectors.checkpoint.latencies import CheckpointLatencies
 from mm2py.connectors.context import CheckpointContext
-from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.offset_sync_store import OffsetSyncStore
 from mm2py.connectors.plugins import group_filter_of, policy_of
 from mm2py.connectors.supervise import until_set
@@ -51,7 +51,7 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
         *,
         forward: Callable[[CheckpointContext, Cluster, Cluster], OffsetSyncStore],
         way_back: Callable[[Cluster, ReplicationPolicy], OffsetSyncStore],
-        measures: FlowMeasures | None = None,
+        latencies: CheckpointLatencies | None = None,
     ) -> None:
         """Create a group. *forward* returns the translations for `Checkpoints` that the source or the target cluster
         may have to be asked for, *way_back* those that the source cluster may have to be asked for.
@@ -59,7 +59,7 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
         super().__init__(context)
         self._forward = forward
         self._way_back = way_back
-        self._measures = measures or FlowMeasures(context.clock)
+        self._latencies = latencies or CheckpointLatencies(context.clock)
         self._followed: tuple[str, ...] = ()
         self._left_out: dict[str, GroupSelection] = {}
         self._round = Round({}, {})
@@ -125,7 +125,7 @@ class CheckpointGroup(FlowGroup[MirrorCheckpointConfig]):
             target,
             forward=self._forward(self._context, source, target),
             back=self._way_back(source, policy_of(self.config)),
-            measures=self._measures,
+            latencies=self._latencies,
             writer=await self._context.writers.for_owner(target),
         )
 

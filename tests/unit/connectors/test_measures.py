@@ -414,17 +414,6 @@ def test_the_newest_heartbeat_of_each_topic() -> None:
     assert rig.measures.flow(view).copied_heartbeats == (CopiedHeartbeatsView("A.heartbeats", 700),)
 
 
-def test_checkpoint_latency_is_each_group_s_own() -> None:
-    """The time until a checkpoint was written is kept group by group, and partition by partition."""
-    rig = MeasuresRig()
-    rig.measures.checkpointed("g", SOURCE, 40)
-    rig.measures.checkpointed("h", SOURCE, 9)
-
-    assert rig.measures.checkpoint_latency("g", SOURCE) == TimesView(40, 40, 40, 40.0)
-    assert rig.measures.checkpoint_latency("h", SOURCE) == TimesView(9, 9, 9, 9.0)
-    assert rig.measures.checkpoint_latency("i", SOURCE) is None
-
-
 def test_how_long_it_takes_to_catch_up() -> None:
     """Unknown at first, then right, and 0 once it is level; the flow's is that of all that are copied."""
     rig = MeasuresRig(attrs.evolve(STATE, log=LogOffsets(high_watermark=10_100)))

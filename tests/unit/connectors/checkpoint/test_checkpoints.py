@@ -11,7 +11,7 @@ import pytest
 from mm2py.config.flow_settings import FlowSettings
 from mm2py.connectors.checkpoint import checkpoints
 from mm2py.connectors.checkpoint.checkpoints import Checkpoints
-from mm2py.connectors.measures import FlowMeasures
+from mm2py.connectors.checkpoint.latencies import CheckpointLatencies
 from mm2py.connectors.offsets.translations import CopiedTopics
 from mm2py.connectors.reach import Reach
 from mm2py.core.offsets.translation import Precision, Untranslated
@@ -66,7 +66,7 @@ class CheckpointsRig:
             self.there,
             forward=self.forward,
             back=self.back,
-            measures=FlowMeasures(self.clock),
+            latencies=CheckpointLatencies(self.clock),
         )
 
     async def append(self, *records: tuple[bytes, bytes]) -> None:
