@@ -32,7 +32,7 @@ from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.acl import Operation
 from mm2py.model.endpoint import ClusterEndpoint
 from mm2py.model.topic import NewTopic
-from mm2py.policy.groups import GroupSelection, judge_group
+from mm2py.policy.selection import GroupSelection, judge_group
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.consumer_groups import Groups
 from mm2py.wire.topics.admin import Admin

@@ -9,8 +9,7 @@ from mm2py.config.connector import ConnectorConfig, MirrorCheckpointConfig, Mirr
 from mm2py.config.settings import FlowSettings
 from mm2py.core.topics.topology import Selected, select
 from mm2py.core.transform.matching import TopicTransforms
-from mm2py.policy.filters import ConfigPropertyFilter, TopicFilter
-from mm2py.policy.groups import GroupFilter
+from mm2py.policy.filters import ConfigPropertyFilter, GroupFilter, TopicFilter
 from mm2py.policy.plugins import (
     PluginError,
     load_config_property_filter,

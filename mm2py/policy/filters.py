@@ -1,4 +1,6 @@
-"""Which topics a flow mirrors, and which of their configurations: by name, from lists of regular expressions."""
+"""Which topics a flow mirrors, which of their configurations, and which consumer groups it translates: by name, from
+lists of regular expressions.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +34,30 @@ class DefaultTopicFilter:
 
     def takes_topic(self, topic: str) -> bool:
         return self.included.matches(topic) and not self.excluded.matches(topic)
+
+
+class GroupFilter(Protocol):
+    """Decides by name whether a flow translates a group's offsets."""
+
+    def takes_group(self, group: str) -> bool:
+        """Whether *group* is selected."""
+        ...
+
+
+@attrs.frozen
+class DefaultGroupFilter:
+    """Selects what ``groups`` matches and ``groups.exclude`` does not: exclusion takes precedence."""
+
+    included: NamePatterns
+    excluded: NamePatterns
+
+    @classmethod
+    def of(cls, groups: Sequence[str], groups_exclude: Sequence[str] = ()) -> DefaultGroupFilter:
+        """Compile both lists. Raise `mm2py.model.patterns.PatternError` for an invalid member."""
+        return cls(NamePatterns.compile(groups), NamePatterns.compile(groups_exclude))
+
+    def takes_group(self, group: str) -> bool:
+        return self.included.matches(group) and not self.excluded.matches(group)
 
 
 class ConfigPropertyFilter(Protocol):

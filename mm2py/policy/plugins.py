@@ -16,8 +16,14 @@ from typing import Any, ClassVar
 import attrs
 
 from mm2py.errors import Mm2Error, Verdict, shortened
-from mm2py.policy.filters import ConfigPropertyFilter, DefaultConfigPropertyFilter, DefaultTopicFilter, TopicFilter
-from mm2py.policy.groups import DefaultGroupFilter, GroupFilter
+from mm2py.policy.filters import (
+    ConfigPropertyFilter,
+    DefaultConfigPropertyFilter,
+    DefaultGroupFilter,
+    DefaultTopicFilter,
+    GroupFilter,
+    TopicFilter,
+)
 from mm2py.policy.replication import (
     DEFAULT_SEPARATOR,
     AffixedReplicationPolicy,

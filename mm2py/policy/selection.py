@@ -1,4 +1,4 @@
-"""Whether a flow mirrors a topic, and why not."""
+"""Whether a flow mirrors a topic, or translates a consumer group, and why not."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import enum
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from mm2py.model.flow import Flow
+from mm2py.model.group import GroupListing, GroupType
 from mm2py.model.patterns import compile_java
 from mm2py.model.topic import Unmatched, is_topic_name
-from mm2py.policy.filters import DefaultTopicFilter, TopicFilter
+from mm2py.policy.filters import DefaultTopicFilter, GroupFilter, TopicFilter
 from mm2py.policy.replication import ReplicationPolicy, keeps_names, names_source
 
 
 _NAMED = 5
 #: The most pairs of a member and a name to compare, which takes some 0.1 s.
 _MOST_COMPARED = 10_000
+#: Protocol types of consumer groups; a group that merely commits has none.
+_CONSUMERS = ("", "consumer")
 
 
 class Selection(enum.Enum):
@@ -111,3 +114,35 @@ def _judge_by_filter(topic: str, topic_filter: TopicFilter) -> Selection:
         return Selection.REPLICATED
     is_excluded = isinstance(topic_filter, DefaultTopicFilter) and topic_filter.excluded.matches(topic)
     return Selection.EXCLUDED if is_excluded else Selection.NOT_INCLUDED
+
+
+class GroupSelection(enum.Enum):
+    """Why a group's offsets are translated, or not."""
+
+    TRANSLATED = "the group filter selects it"
+    FILTERED = "the group filter does not select it"
+    SHARE = "a share group: it has no offset per partition that could be translated"
+    STREAMS = "a group of the streams protocol: its state and topology would have to move along"
+    OTHER_PROTOCOL = "not a consumer group: it has another protocol type, such as Connect's"
+    UNKNOWN_TYPE = "a type of group that this version does not know"
+
+    @property
+    def is_worth_telling(self) -> bool:
+        """Whether an operator who set the filter would be surprised."""
+        return self not in {GroupSelection.TRANSLATED, GroupSelection.FILTERED}
+
+
+def judge_group(listing: GroupListing, group_filter: GroupFilter) -> GroupSelection:
+    """Decide whether a group is translated: MirrorMaker's rule, with the reason if it is not."""
+    if not group_filter.takes_group(listing.group):
+        return GroupSelection.FILTERED
+    match listing.type:
+        case GroupType.SHARE:
+            return GroupSelection.SHARE
+        case GroupType.STREAMS:
+            return GroupSelection.STREAMS
+        case GroupType.UNKNOWN:
+            return GroupSelection.UNKNOWN_TYPE
+        case GroupType.CLASSIC | GroupType.CONSUMER:
+            is_of_consumers = listing.protocol_type in _CONSUMERS
+            return GroupSelection.TRANSLATED if is_of_consumers else GroupSelection.OTHER_PROTOCOL

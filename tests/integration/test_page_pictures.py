@@ -24,7 +24,7 @@ from mm2py.model.state import (
     StepView,
     TimesView,
 )
-from mm2py.policy.groups import GroupSelection
+from mm2py.policy.selection import GroupSelection
 from mm2py.telemetry.events import ClusterRecovered, ClusterUnreachable
 from tests.support.browser import Looked, looking
 from tests.support.eventually import eventually

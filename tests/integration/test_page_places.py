@@ -9,7 +9,7 @@ from playwright.async_api import Browser
 from mm2py.model.epoch import PartitionFailure
 from mm2py.model.herder.overrides import NO_OVERRIDES
 from mm2py.model.state import ClusterView, FlowState, GroupOffsetsView, GroupView, PartitionStage, StepView
-from mm2py.policy.groups import GroupSelection
+from mm2py.policy.selection import GroupSelection
 from tests.support.browser import PHONE, Looked, looking
 from tests.support.eventually import eventually
 from tests.support.served_page import Served, flow_between, partitions

@@ -11,8 +11,7 @@ import pytest
 
 from mm2py.clock import SystemClock
 from mm2py.config.settings import FlowSettings
-from mm2py.core.offsets.stored_runs import cut_chunk
-from mm2py.core.offsets.translation import RunIndex
+from mm2py.core.offsets.translation import RunIndex, cut_chunk
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.herder.takeover import take_over_from_mirus, take_over_positions
 from mm2py.model.endpoint import ClusterEndpoint

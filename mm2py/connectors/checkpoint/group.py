@@ -23,8 +23,8 @@ from mm2py.connectors.supervise import until_set
 from mm2py.connectors.task_group import FlowGroup
 from mm2py.core.checkpoint.checkpoints import AtTarget, judge_committed
 from mm2py.model.state import GroupOffsetsView, GroupOffsetView
-from mm2py.policy.groups import GroupSelection, judge_group
 from mm2py.policy.replication import ReplicationPolicy
+from mm2py.policy.selection import GroupSelection, judge_group
 from mm2py.telemetry.events import GroupNotTranslated, GroupsChanged
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.groups.consumer_groups import Groups

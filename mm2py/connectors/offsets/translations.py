@@ -14,8 +14,7 @@ from typing import Final
 import attrs
 
 from mm2py.core.offsets.known_offsets import KnownOffsets, follow_back, is_void, stored_index
-from mm2py.core.offsets.stored_runs import changed_chunks, chunk_count, cut_chunk
-from mm2py.core.offsets.translation import RunIndex, Translation, Untranslated
+from mm2py.core.offsets.translation import RunIndex, Translation, Untranslated, changed_chunks, chunk_count, cut_chunk
 from mm2py.model.epoch import Ended, PartitionOutcome
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.offset_sync import OffsetSync

@@ -15,8 +15,7 @@ from mm2py.config.connector import MirrorSourceConfig
 from mm2py.connectors.plugins import config_filter_of
 from mm2py.connectors.topics.ownership import SyncedMemory
 from mm2py.connectors.topics.refusals import RefusalLog
-from mm2py.core.topics.configs import copied_configs
-from mm2py.core.topics.limits import BROKER_NAMES, limits_of_brokers, wider_limits
+from mm2py.core.topics.configs import BROKER_NAMES, copied_configs, limits_of_brokers, wider_limits
 from mm2py.core.topics.topology import CreateTopic
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.flow import Flow

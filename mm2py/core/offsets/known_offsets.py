@@ -12,9 +12,8 @@ from collections.abc import Iterable
 
 import attrs
 
-from mm2py.core.offsets.stored_runs import put_together
 from mm2py.core.offsets.sync_store import SyncSlots
-from mm2py.core.offsets.translation import RunIndex, Translated, Translation, Untranslated
+from mm2py.core.offsets.translation import RunIndex, Translated, Translation, Untranslated, put_together
 from mm2py.model.offset_sync import OffsetSync
 from mm2py.model.positions import Position
 from mm2py.model.run_chunk import KeptChunk

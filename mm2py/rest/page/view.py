@@ -29,7 +29,7 @@ from mm2py.model.state import (
     SparkView,
     TaskView,
 )
-from mm2py.policy.groups import GroupSelection
+from mm2py.policy.selection import GroupSelection
 from mm2py.rest.page.history import History, rounded
 from mm2py.rest.shapes import flow_figures, issues_json, limit_json
 from mm2py.telemetry.events import SparkEnded, SparkStarted

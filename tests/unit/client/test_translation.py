@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from mm2py.client.translation import KnownPartitions, OffsetTranslation
 from mm2py.connectors.offsets.translations import Translations
-from mm2py.core.offsets.stored_runs import cut_chunk
-from mm2py.core.offsets.translation import Precision, RunIndex, Translated, Translation, Untranslated
+from mm2py.core.offsets.translation import Precision, RunIndex, Translated, Translation, Untranslated, cut_chunk
 from mm2py.model.epoch import Run
 from mm2py.model.flow import TopicPartition
 from mm2py.model.offset_sync import OffsetSync, encode_offset_sync

@@ -6,7 +6,8 @@ import pytest
 
 from mm2py.model.group import GroupListing, GroupType
 from mm2py.model.patterns import PatternError
-from mm2py.policy.groups import DefaultGroupFilter, GroupSelection, judge_group
+from mm2py.policy.filters import DefaultGroupFilter
+from mm2py.policy.selection import GroupSelection, judge_group
 
 
 ALL = DefaultGroupFilter.of([".*"])

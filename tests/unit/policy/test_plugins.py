@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from mm2py.policy.filters import DefaultConfigPropertyFilter, DefaultTopicFilter
-from mm2py.policy.groups import DefaultGroupFilter
+from mm2py.policy.filters import DefaultConfigPropertyFilter, DefaultGroupFilter, DefaultTopicFilter
 from mm2py.policy.plugins import (
     CustomClassError,
     PluginError,

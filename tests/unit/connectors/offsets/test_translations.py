@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from mm2py.connectors.offsets.translations import CopiedTopics, Translations
-from mm2py.core.offsets import stored_runs as kept_runs
+from mm2py.core.offsets import translation as kept_runs
 from mm2py.core.offsets.translation import Precision, Translated, Untranslated
 from mm2py.model.epoch import Ended, PartitionOutcome, Run
 from mm2py.model.flow import TopicPartition

@@ -12,8 +12,7 @@ import pytest
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.source.position_writer import PositionWriter
 from mm2py.connectors.source.positions import Positions
-from mm2py.core.offsets.stored_runs import cut_chunk
-from mm2py.core.offsets.translation import RunIndex, Translated
+from mm2py.core.offsets.translation import RunIndex, Translated, cut_chunk
 from mm2py.core.source.progress import PartitionState
 from mm2py.model.epoch import PartitionOutcome, ProducerMark, Run
 from mm2py.model.flow import TopicPartition

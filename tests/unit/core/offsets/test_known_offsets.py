@@ -6,8 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from mm2py.core.offsets.known_offsets import stored_index
-from mm2py.core.offsets.stored_runs import chunk_count, cut_chunk
-from mm2py.core.offsets.translation import Precision, RunIndex, Translated
+from mm2py.core.offsets.translation import Precision, RunIndex, Translated, chunk_count, cut_chunk
 from mm2py.model.epoch import Run
 from mm2py.model.flow import TopicPartition
 from mm2py.model.positions import Position

@@ -8,9 +8,16 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from mm2py.core.offsets import stored_runs as kept_runs
-from mm2py.core.offsets.stored_runs import changed_chunks, chunk_count, cut_chunk, put_together
-from mm2py.core.offsets.translation import Precision, RunIndex, Translated
+from mm2py.core.offsets import translation as kept_runs
+from mm2py.core.offsets.translation import (
+    Precision,
+    RunIndex,
+    Translated,
+    changed_chunks,
+    chunk_count,
+    cut_chunk,
+    put_together,
+)
 from mm2py.model.epoch import Run
 from mm2py.model.flow import TopicPartition
 from mm2py.model.run_chunk import KeptChunk, decode_chunk

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from mm2py.core.topics.configs import ConfigPlan, plan_configs
-from mm2py.core.topics.limits import AGE, AHEAD, SIZE, limits_beneath, limits_of_brokers, wider_limits
+from mm2py.core.topics.configs import (
+    AGE,
+    AHEAD,
+    SIZE,
+    ConfigPlan,
+    limits_beneath,
+    limits_of_brokers,
+    plan_configs,
+    wider_limits,
+)
 from mm2py.model.topic import ConfigEntry, ConfigSource
 from mm2py.policy.filters import DefaultConfigPropertyFilter
 

@@ -22,7 +22,7 @@ from mm2py.model.state import (
     TaskState,
     TaskView,
 )
-from mm2py.policy.groups import GroupSelection
+from mm2py.policy.selection import GroupSelection
 from mm2py.rest.page.history import History
 from mm2py.rest.page.view import (
     PARTITION_COLUMNS,
