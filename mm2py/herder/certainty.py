@@ -5,7 +5,8 @@ A group that is silent for most of a session may already have given the share to
 says nothing: the coordinator holds it while it waits for other members, for a session at most, but a request that was
 lost on its way looks the same. So meanwhile the group is asked on another connection. As long as it knows the member,
 and its generation, no member has been assigned anything new; once the rebalance has completed, its leader leaves to
-each member what it held when it joined.
+each member what it held when it joined. The same holds while an assignment is taken, which reads from the target: a
+member that sent no heartbeat meanwhile would be thrown out.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Certainty:
         #: When the group was asked what it has answered; None while this node has no share that others could get, or
         #: knows of no other member.
         self._answered_at: float | None = None
-        self._is_joining = asyncio.Event()
+        #: Which member the group is asked about; empty while `run` does that, or as what we are has to be found out.
+        self._known_as = ""
+        self._is_busy = asyncio.Event()
 
     @property
     def is_certain(self) -> bool:
@@ -58,13 +61,20 @@ class Certainty:
         self._answered_at = None
 
     @contextmanager
-    def joining(self) -> Iterator[None]:
-        """Have the group asked about us beside what is done within, which may be held back."""
-        self._is_joining.set()
+    def asked_beside(self, member_id: str) -> Iterator[None]:
+        """
+        Have the group asked about us beside what is done within, which may be held back, or take long.
+
+        Only as *member_id*, which the group knew: one that joins as a new one holds nothing of what it had.
+        """
+        self._known_as = member_id
+        if member_id:
+            self._is_busy.set()
         try:
             yield
         finally:
-            self._is_joining.clear()
+            self._known_as = ""
+            self._is_busy.clear()
 
     async def watch(self, groups: Sequence[AnyGroup]) -> None:
         """Have *groups* begin nothing new while the group is silent: before the session is over, others may have it."""
@@ -77,13 +87,13 @@ class Certainty:
             left_s = certain_s - silent_s
             await self._clock.sleep(max(left_s, _SHORTEST_S) if left_s > 0 else min(1.0, certain_s / 4))
 
-    async def ask_while_joining(self, place: Membership) -> None:
-        """Ask the group about us, until cancelled, while we are `joining` as one that it knew."""
+    async def ask_beside(self, place: Membership) -> None:
+        """Ask the group about us, until cancelled, as `asked_beside` wants it."""
         while True:
-            await self._is_joining.wait()
+            await self._is_busy.wait()
             await self._clock.sleep(self._interval_s)
             asked_at = self._clock.monotonic()
-            if self._is_joining.is_set() and place.is_in and await self._is_known(place):
+            if self._known_as and place.member_id == self._known_as and await self._is_known(place):
                 self.note(asked_at)
 
     async def _is_known(self, place: Membership) -> bool:

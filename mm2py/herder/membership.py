@@ -180,7 +180,7 @@ class FlowMembership:
             await reach.insist(_STEP, aliases, cluster.connect)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._certainty.watch(self.share.groups), name=f"{self._context.flow}/certainty")
-                tasks.create_task(self._certainty.ask_while_joining(place), name=f"{self._context.flow}/joining")
+                tasks.create_task(self._certainty.ask_beside(place), name=f"{self._context.flow}/beside")
                 tasks.create_task(self.share.release_forever(), name=f"{self._context.flow}/release")
                 tasks.create_task(self._writer.run(cluster), name=f"{self._context.flow}/writer")
                 while True:
@@ -272,7 +272,7 @@ class FlowMembership:
     async def _go_on(self, place: Membership, *, was_doubted: bool) -> None:
         """Continue as the member that the group knows."""
         if self._waiting is not None:
-            await self._take(*self._waiting)
+            await self._take(place, *self._waiting)
         self.share.confirm(was_doubted=was_doubted)
         await self._remove_dead(place)
         if self.leader.finds_imbalance(self.share.shared):
@@ -303,7 +303,7 @@ class FlowMembership:
         ours = self._us(), self.share.held, self._load(), agreement.told(), not takes_part, self._is_ending
         candidate = Candidate(*ours, known, self.is_ready, tasks=(self._tasks, self._record_tasks))
         known_as = place.member_id if place.is_in else ""
-        with self._certainty.joining():
+        with self._certainty.asked_beside(known_as):
             raw = await place.join(encode_candidate(candidate), partial(self._assign, before=before))
         if raw is None:
             return False
@@ -319,16 +319,17 @@ class FlowMembership:
         if self._came_back and self.is_ready:
             self._join_again()
         name, shared = shared.taken_by(place.member_id, self._us())
-        await self._take(shared, name)
+        await self._take(place, shared, name)
         self._writer.confirm()
         if self.leader.must_repeat:
             self._join_again()
         return True
 
-    async def _take(self, shared: SharedFlow, name: str) -> None:
+    async def _take(self, place: Membership, shared: SharedFlow, name: str) -> None:
         """Take an assignment, or have it wait for the settings of its owner: connectors may restart alone with them."""
         self._has_untaken = True
-        is_taken = await self.share.take(shared, name)
+        with self._certainty.asked_beside(place.member_id):
+            is_taken = await self.share.take(shared, name)
         self._has_untaken, self._waiting = False, None if is_taken else (shared, name)
 
     def _decoded(self, raw: bytes) -> SharedFlow:

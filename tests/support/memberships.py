@@ -83,6 +83,8 @@ class Place:
     sent: bytes | None = None
     #: What keeps this node from taking over.
     refusal: Exception | None = None
+    #: Set once what comes before a takeover is done.
+    taking_over: asyncio.Event | None = None
     #: Whether the flow runs with the settings of its owner.
     is_in_use: bool = True
     #: Set once the coordinator answers again.
@@ -94,6 +96,8 @@ class Place:
     held_back: asyncio.Event | None = None
     #: Whether it still knows us meanwhile, if it answers that.
     is_still_known: bool | Exception = True
+    #: How often it was asked that.
+    asked_about: int = 0
 
     its: Any = None
     #: Whether another process joined under our `group.instance.id`.
@@ -111,9 +115,9 @@ class Place:
     async def join(self, metadata: bytes, assign: Assign) -> bytes:
         if self.failure is not None:
             raise self.failure
+        self.is_in = True
         if self.held_back is not None:
             await self.held_back.wait()
-        self.is_in = True
         self.generation += 1
         self.joins.append(decode_candidate(metadata))
         self.member_id = self.renamed or self.member_id
@@ -133,6 +137,7 @@ class Place:
         return answer
 
     async def is_known(self) -> bool:
+        self.asked_about += 1
         if isinstance(self.is_still_known, Exception):
             raise self.is_still_known
         return self.is_still_known
@@ -204,6 +209,8 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> Run:
         async def take_over() -> None:
             if place.refusal is not None:
                 raise place.refusal
+            if place.taking_over is not None:
+                await place.taking_over.wait()
 
         async def follow_owner(_values: object) -> bool:
             return place.is_in_use

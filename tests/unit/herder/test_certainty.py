@@ -78,6 +78,43 @@ async def test_a_join_that_is_held_back_suspends_all_where_the_group_may_not_kno
     assert group.suspended[-1] == ""
 
 
+async def test_who_joins_anew_is_certain_of_nothing(run: Run) -> None:
+    """
+    We were thrown out. The group knows us again as soon as we join, long before it has assigned anything: what we had
+    before is another node's meanwhile.
+    """
+    async with run(NOBODY) as (place, group, _events):
+        await asyncio.sleep(4)
+        place.held_back, place.answer = asyncio.Event(), Heartbeat.LOST
+        await asyncio.sleep(30)
+        meanwhile, certain = list(group.suspended), place.its._context.writers.is_certain()
+        place.held_back.set()
+        await asyncio.sleep(4)
+
+    assert "A-mm2" in meanwhile[-1]
+    assert not certain
+    assert group.suspended[-1] == ""
+
+
+async def test_a_takeover_that_takes_long_does_not_cost_the_membership(run: Run) -> None:
+    """Before it takes tasks over, a node reads from the target. It is asked about beside that, as in a long join."""
+    async with run(NOBODY) as (place, group, _events):
+        await asyncio.sleep(4)
+        place.taking_over = asyncio.Event()
+        place.its.drain(is_drained=True)
+        await asyncio.sleep(4)
+        place.its.drain(is_drained=False)
+        await asyncio.sleep(30)
+        meanwhile, certain = list(group.suspended), place.its._context.writers.is_certain()
+        asked = place.asked_about
+        place.taking_over.set()
+        await asyncio.sleep(4)
+
+    assert (meanwhile, certain) == ([], True)
+    assert asked >= 3
+    assert group.share == whole_share(TASKS)
+
+
 async def test_attempts_to_join_are_no_answers(run: Run) -> None:
     """An assignment could not be taken, and is to be asked for again; then the target goes away for good."""
     async with run(NOBODY) as (place, group, _events):
