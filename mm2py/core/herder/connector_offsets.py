@@ -107,7 +107,9 @@ def _judge_members(found: Mapping[str, Any], wanted: Mapping[str, type], what: s
 
 @attrs.frozen
 class Altered:
-    """A position to be written. Offsets `repeated` are copied again, `skipped` ones never."""
+    """A position to be written. Offsets `repeated` are copied again, `skipped` ones never, which the source may have
+    removed.
+    """
 
     position: Position
     repeated: int = 0
@@ -178,4 +180,4 @@ def _altered(
         remote_topic_id=place.remote_topic_id,
     ).at(place.remote_topic)
     stood = before.next_upstream if before is not None else place.start
-    return Altered(position, max(0, stood - goes_on_at), max(0, goes_on_at - max(stood, place.start)))
+    return Altered(position, max(0, stood - goes_on_at), max(0, goes_on_at - stood))

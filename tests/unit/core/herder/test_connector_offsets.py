@@ -121,6 +121,13 @@ def test_what_is_gone_cannot_be_copied_again() -> None:
     assert (altered.position.next_upstream, altered.repeated) == (100, 701)
 
 
+def test_what_is_gone_before_it_was_copied_is_skipped() -> None:
+    """No start reports it later: the position lies behind it."""
+    (altered,) = _alter(5, attrs.evolve(BEFORE, next_upstream=40))
+
+    assert (altered.position.next_upstream, altered.repeated, altered.skipped) == (100, 0, 60)
+
+
 def test_the_offset_that_stands_there_changes_nothing() -> None:
     """Who sends back what was shown gets an exact resume, as if nothing had been sent."""
     assert _alter(800, BEFORE) == ()
