@@ -298,7 +298,7 @@ class OverrideConflictError(Mm2Error):
 
 @attrs.define(eq=False)
 class OverridesNotStoredError(Mm2Error):
-    """The target cluster did not store an override, so it was not applied either."""
+    """The target cluster did not store an override, so it was not applied either; or it did not let offsets be read."""
 
     verdict: ClassVar[Verdict] = Verdict.RETRY
     hint: ClassVar[str] = "try again once the target cluster answers"
@@ -308,7 +308,8 @@ class OverridesNotStoredError(Mm2Error):
     cause: str
 
     def __str__(self) -> str:
-        return f"overrides of flow {self.flow} cannot be stored on cluster {self.cluster}: {self.cause}"
+        what = f"overrides and offsets of flow {self.flow}"
+        return f"{what} cannot be read or stored on cluster {self.cluster}: {self.cause}"
 
 
 @attrs.define(eq=False)

@@ -27,7 +27,6 @@ from mm2py.policy import lineage
 from mm2py.policy.replication import ReplicationPolicy
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.connection import BrokerConnection
-from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.groups.consumer_groups import Groups
 from mm2py.wire.requests import LATEST
 from mm2py.wire.security.door import Opener
@@ -283,13 +282,8 @@ class MirrorClient:
 
     async def _expect(self, topic: str, kind: RecordKind) -> None:
         """Raise what is the matter where *topic* cannot be read."""
-        await self._cluster.refresh_metadata({topic})
-        if self._cluster.partitions_of(topic):
-            return
-        known = self._cluster.metadata.topics.get(topic)
-        if known is None or known.error_code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        if not await self._cluster.has_topic(topic):
             raise TopicMissingError(self._cluster.alias, topic, kind.value)
-        raise error_of(known.error_code, self._cluster.alias, "Metadata", topic)
 
 
 def _matcher(group: str | re.Pattern[str] | Collection[str]) -> Callable[[str], bool]:

@@ -351,8 +351,7 @@ async def read_worker_settings(path: Path, clock: Clock) -> Composition:
     endpoint = _target(compose(path, worker, {}))
     topic, stored = config_storage(worker).topic, ConnectorsTopic()
     async with Cluster(endpoint, clock) as cluster:
-        await cluster.refresh_metadata({topic})
-        if cluster.partitions_of(topic):
+        if await cluster.has_topic(topic):
             for record in await TopicLog(cluster, topic).read_all():
                 stored.take(record.key, record.value)
     return compose(path, worker, stored.connectors)

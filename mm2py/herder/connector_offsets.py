@@ -36,6 +36,7 @@ from mm2py.wire.cluster import Cluster
 from mm2py.wire.fenced_writer import has_transactions
 from mm2py.wire.log_end import whole_ends
 from mm2py.wire.requests import EARLIEST, LATEST
+from mm2py.wire.security.access import hint_at
 from mm2py.wire.topic_log import LogRecord, TopicLog
 from mm2py.wire.topics.admin import Admin
 
@@ -186,8 +187,7 @@ class ConnectorOffsets:
 
     async def _read(self, target: Cluster, connector: str) -> _Kept:
         topic = self._settings.source_connector.offset_storage.topic
-        await target.refresh_metadata({topic})
-        if not target.partitions_of(topic):
+        if not await target.has_topic(topic):
             return _Kept({}, {}, ())
         records: dict[tuple[int | None, bytes], LogRecord] = {}
         stored = PositionsTopic(self._flow.source, self._name)
@@ -236,17 +236,22 @@ class ConnectorOffsets:
         remote_of = {it: TopicPartition(name_remote(it.topic), it.partition) for it in asked}
         await source.refresh_metadata({it.topic for it in asked})
         await target.refresh_metadata({remote.topic for remote in remote_of.values()})
-        there = [it for it in asked if it.partition in source.partitions_of(it.topic)]
+        there = [it for it in asked if not source.is_missing(it)]
         since = await _since(source, {it: at for it in there if (at := asked[it]) is not None})
         starts = await source.list_offsets(there, EARLIEST) if there else {}
         ends = await source.list_offsets(there, LATEST) if there else {}
-        remotes = [it for it in remote_of.values() if it.partition in target.partitions_of(it.topic)]
+        remotes = [it for it in remote_of.values() if not target.is_missing(it)]
         remote_ends = await whole_ends(target, remotes) if remotes else {}
         places: dict[TopicPartition, PartitionOffsets | str] = {}
         for it, remote in remote_of.items():
-            answers = (starts.get(it), ends.get(it), remote_ends.get(remote, 0))
-            ids = source.topic_id(it.topic), target.topic_id(remote.topic)
-            places[it] = _place(answers, ids, remote.topic, since.get(it))
+            answers = (starts.get(it), ends.get(it), since.get(it), remote_ends.get(remote, 0))
+            refusal = next((one for one in answers if isinstance(one, BrokerAnsweredError)), None)
+            if refusal is not None:
+                hint = hint_at(refusal, (source if refusal.cluster == source.alias else target).endpoint)
+                places[it] = f"{refusal}; {hint}" if hint else str(refusal)
+            else:
+                ids = source.topic_id(it.topic), target.topic_id(remote.topic)
+                places[it] = _place(answers, ids, remote.topic)
         return places
 
     def _open(self) -> Cluster:
@@ -254,18 +259,12 @@ class ConnectorOffsets:
 
 
 def _place(
-    answers: tuple[int | BrokerAnsweredError | None, ...],
-    ids: tuple[str | None, str | None],
-    remote_topic: str,
-    since: int | BrokerAnsweredError | None,
+    answers: tuple[int | BrokerAnsweredError | None, ...], ids: tuple[str | None, str | None], remote_topic: str
 ) -> PartitionOffsets | str:
-    start, end, remote_end = answers
-    if isinstance(start, int) and isinstance(end, int) and isinstance(remote_end, int):
-        if not isinstance(since, BrokerAnsweredError):
-            return PartitionOffsets(start, end, ids[0], remote_end, ids[1], remote_topic, since)
-    elif start is None or end is None:
+    start, end, since, remote_end = (None if isinstance(one, BrokerAnsweredError) else one for one in answers)
+    if start is None or end is None or remote_end is None:
         return "the source has no such topic-partition"
-    return str(next(answer for answer in (*answers, since) if isinstance(answer, BrokerAnsweredError)))
+    return PartitionOffsets(start, end, ids[0], remote_end, ids[1], remote_topic, since)
 
 
 async def _since(

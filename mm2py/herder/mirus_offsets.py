@@ -40,8 +40,7 @@ class MirusOffsets:
 async def read_mirus_offsets(settings: FlowSettings, topic: str, clock: Clock) -> MirusOffsets:
     """Read *topic* to its end."""
     async with Cluster(settings.target, clock) as target:
-        await target.refresh_metadata({topic})
-        if not target.partitions_of(topic):
+        if not await target.has_topic(topic):
             raise NoOffsetTopicError(target.alias, topic)
         found: dict[tuple[str, TopicPartition], MirusOffset] = {}
         unreadable: list[str] = []

@@ -157,8 +157,7 @@ async def _write_once(
 
 async def _read(log: TopicLog) -> Sequence[LogRecord]:
     """Return all that the topic says, nothing if it is missing."""
-    await log.cluster.refresh_metadata({log.topic})
-    if not log.cluster.partitions_of(log.topic):
+    if not await log.cluster.has_topic(log.topic):
         return ()
     # What follows an open transaction, of a node that was killed, would be missed.
     await log.await_stable()
@@ -179,7 +178,7 @@ async def _begun(settings: FlowSettings, target: Cluster, theirs: Mapping[TopicP
     name_remote = remote_names_of(settings.source_connector)
     remote_of = {source: TopicPartition(name_remote(source.topic), source.partition) for source in theirs}
     await target.refresh_metadata({remote.topic for remote in remote_of.values()})
-    there = [it for it in remote_of.values() if it.partition in target.partitions_of(it.topic)]
+    there = [it for it in remote_of.values() if not target.is_missing(it)]
     ends = await target.list_offsets(there, LATEST) if there else {}
     empty = {source for source, remote in remote_of.items() if ends.get(remote, 0) == 0}
     return [attrs.evolve(it, downstream=-1) if it.source in empty else it for it in theirs.values()]

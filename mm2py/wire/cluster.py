@@ -140,7 +140,25 @@ class Cluster:
         partition = self.metadata.partition(tp)
         return partition.leader_epoch if partition else UNKNOWN_EPOCH
 
+    def is_missing(self, tp: TopicPartition) -> bool:
+        """Return whether brokers said that there is no *tp*; one of a topic that they do not describe may be there."""
+        return tp.partition not in self.partitions_of(tp.topic) and self._refusal(tp.topic) is None
+
+    def _refusal(self, topic: str) -> BrokerAnsweredError | None:
+        """Return why brokers do not describe *topic*, None for one that they describe or do not have."""
+        known = self.metadata.topics.get(topic)
+        if known is None or known.partitions or known.is_missing or not known.error_code:
+            return None
+        return error_of(known.error_code, self.alias, "Metadata", topic)
+
     # Metadata.
+
+    async def has_topic(self, topic: str) -> bool:
+        """Return whether there is a *topic* now. Raise the brokers' answer where they do not describe it."""
+        await self.refresh_metadata({topic})
+        if (refusal := self._refusal(topic)) is not None:
+            raise refusal
+        return bool(self.partitions_of(topic))
 
     async def ensure_metadata(self, topics: Collection[str]) -> None:
         """Refresh what is unknown or older than `metadata_max_age_ms` among *topics*; mostly does nothing."""
@@ -360,10 +378,10 @@ class Cluster:
         return answers
 
     def _no_leader_error(self, tp: TopicPartition) -> BrokerAnsweredError:
-        code: int = ErrorCode.LEADER_NOT_AVAILABLE
-        if self.metadata.partition(tp) is None:
-            topic = self.metadata.topics.get(tp.topic)
-            code = (topic.error_code if topic else 0) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if (refusal := self._refusal(tp.topic)) is not None:
+            return refusal
+        is_known = self.metadata.partition(tp) is not None
+        code = ErrorCode.LEADER_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return error_of(code, self.alias, "Metadata", str(tp))
 
     async def _offsets_at(

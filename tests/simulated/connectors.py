@@ -6,9 +6,11 @@ come to, or those that it names. `test_connectors.py` says what Java does.
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from typing import Any
 
+from tests.simulated.http import ask
 from tests.simulated.node import SimNode
 from tests.simulated.stage import Stage, Story, play_apart
 
@@ -238,6 +240,31 @@ async def offsets_of_a_standalone_worker(stage: Stage) -> Any:
     return [*found, stage.count("B", "A.orders"), stage.count("B", "A.clicks")]
 
 
+async def offsets_of_hidden_topics(stage: Stage) -> Any:
+    """Offsets are altered and read while a topic may not be described: a remote one, the source, that of offsets."""
+    stage.produce("orders", COUNT)
+    stage.worker("n0", "B")
+    await stage.put("n0", "mirror", _source(stage, "orders"))
+    assert await stage.until(lambda: stage.count("B", "A.orders") == COUNT)
+    path = "/connectors/mirror"
+    await stage.ask("n0", "PUT", f"{path}/stop")
+    partition = {"cluster": "A", "partition": 0, "topic": "orders"}
+    body = {"offsets": [{"partition": partition, "offset": {"offset": COUNT // 2 - 1}}]}
+    found = list[Any]()
+    for cluster, topic in (("B", "A.orders"), ("A", "orders"), ("B", "connect-offset")):
+        stage.clusters[cluster].denied_until[topic] = math.inf
+        answers = (
+            await ask(stage.loop, "n0", "PATCH", f"{path}/offsets", body),
+            await ask(stage.loop, "n0", "GET", f"{path}/offsets"),
+        )
+        found.append([answer and (answer.status, answer.body.get("message")) for answer in answers])
+        stage.clusters[cluster].denied_until.clear()
+    found.append((await stage.ask("n0", "PATCH", f"{path}/offsets", body)).status)
+    await stage.ask("n0", "PUT", f"{path}/resume")
+    await stage.until(lambda: stage.count("B", "A.orders") == COUNT + COUNT // 2)
+    return found, stage.count("B", "A.orders")
+
+
 async def two_targets_of_a_worker(stage: Stage) -> Any:
     """A connector's own producer writes to another cluster than the worker's."""
     stage.produce("orders", COUNT)
@@ -411,6 +438,7 @@ STORIES: dict[str, Story] = {
         a_topic_that_moves,
         two_sources_of_a_standalone_worker,
         offsets_of_a_standalone_worker,
+        offsets_of_hidden_topics,
         two_targets_of_a_worker,
         checkpoints_in_another_worker,
         checkpoints_with_and_without_a_source_connector,

@@ -148,3 +148,13 @@ def test_what_was_put_is_what_is_read(told: dict[str, Any]) -> None:
     story = told["a_config_put_and_read_again"]
 
     assert story["got"] == story["put"]
+
+
+def test_a_topic_that_may_not_be_described_does_not_count_as_missing(told: dict[str, Any]) -> None:
+    """Offsets that are altered meanwhile would begin at an empty remote topic, or lead nowhere."""
+    (remote, source, offsets, altered), count = told["offsets_of_hidden_topics"]
+    for (status, message), lacks in ((remote[0], "A.orders of cluster B"), (source[0], "orders of cluster A")):
+        assert status == 400
+        assert f"grant User:ANONYMOUS DESCRIBE on topic {lacks}" in message
+    assert [status for status, _ in (remote[1], source[1], *offsets)] == [200, 200, 503, 503]
+    assert (altered, count) == (200, COUNT + COUNT // 2)

@@ -194,6 +194,11 @@ class FakeBrokers:
         self._scripts: dict[int, deque[Answer]] = defaultdict(deque)
 
     @property
+    def denied_until(self) -> dict[str, float]:
+        """Until when nothing may be known of a topic."""
+        return self._cluster.denied_until
+
+    @property
     def topics(self) -> dict[str, Topic]:
         """The topics of the simulated cluster."""
         return self._cluster.topics

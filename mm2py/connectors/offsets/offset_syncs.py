@@ -184,14 +184,12 @@ class OffsetSyncs(BackgroundLoop):
         """Read existing syncs. If that is not permitted, they stay unread: writing is what matters."""
         if self._config.is_emitted:
             await self._make_sure()
-        else:
-            await self._cluster.refresh_metadata({self._log.topic})
-        if self._cluster.partitions_of(self._log.topic):
-            try:
+        try:
+            if await self._cluster.has_topic(self._log.topic):
                 await self._read_all()
-            except BrokerAnsweredError as error:
-                self._is_read = error.code in _REFUSALS
-                raise
+        except BrokerAnsweredError as error:
+            self._is_read = error.code in _REFUSALS
+            raise
         self._is_read = True
 
     async def _read_all(self) -> None:

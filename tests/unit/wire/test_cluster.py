@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from typing import Any
 
@@ -458,3 +459,22 @@ async def test_offsets_of_nothing(cluster: Cluster) -> None:
     offsets = await cluster.list_offsets([], LATEST)
 
     assert offsets == {}
+
+
+# Topics that are not there, and those that may not be seen.
+
+
+async def test_a_topic_that_may_not_be_described_is_not_missing(brokers: FakeBrokers) -> None:
+    """Brokers say so of a topic that is not there alone; of a hidden one they refuse to tell."""
+    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:
+        assert [await cluster.has_topic(topic) for topic in ("foo", "bar")] == [True, False]
+        last = max(tp.partition for tp in FOO)
+        found = [cluster.is_missing(TopicPartition("foo", number)) for number in (last, last + 1)]
+        assert found == [False, True]
+        assert cluster.is_missing(TopicPartition("bar", 0))
+        brokers.denied_until["foo"] = math.inf
+        with pytest.raises(BrokerAnsweredError, match=r"TOPIC_AUTHORIZATION_FAILED \[29\] \(foo\)"):
+            await cluster.has_topic("foo")
+        assert not cluster.is_missing(FOO[0])
+        answers = await cluster.list_offsets(FOO[:1], LATEST)
+    assert "TOPIC_AUTHORIZATION_FAILED" in str(answers[FOO[0]])
