@@ -235,3 +235,17 @@ async def test_inner_groups_and_steps_are_folded_away(browser: Browser, served: 
     assert listed == ["billing"]
     assert "A-mm2" not in folded
     assert not away
+
+
+async def test_documents_are_read_on_the_page(browser: Browser, served: Served) -> None:
+    """What a runbook leads to is there too, with its steps as a numbered list and its links between pages."""
+    async with looking(browser, served.url) as seen:
+        await seen.open("#/docs/failing-over")
+        await seen.sees("A planned move", "main")
+        steps = await seen.page.locator("main ol").first.locator("li").all_inner_texts()
+        await seen.page.get_by_role("link", name="a primary that was rebuilt").click()
+        told = await seen.sees("Whatever the setting is", "main")
+
+    assert steps[0] == "Stop the consumers at A."
+    assert len(steps) == 3
+    assert "When history breaks" in told

@@ -5,6 +5,9 @@ import { h } from "./dom.js";
 /** A heading's anchor, as code hosts make it. */
 export const anchor = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}_\- ]/gu, "").replaceAll(" ", "-");
 
+const STEP = /^\d+\. /;
+const LISTS = ["list", "steps"];
+
 const INLINE = /`([^`]+)`|\*\*([^*]+)\*\*|\*([^*]+)\*|\[([^\]]+)\]\(([^)]+)\)/g;
 
 /** Text with code, emphasis and links. `lead` turns a link of the document into an address, or null. */
@@ -29,7 +32,7 @@ export function inline(text, lead) {
 
 const cells = (line) => line.replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
 
-/** The blocks of a document: {kind, lines} for headings, tables, code, lists and paragraphs. */
+/** The blocks of a document: {kind, lines} for headings, tables, code, lists, numbered steps and paragraphs. */
 export function blocks(text) {
   const found = [];
   let open = null;
@@ -39,14 +42,14 @@ export function blocks(text) {
       else open.lines.push(line);
       continue;
     }
-    const kind = line.startsWith("```") ? "code" : line.startsWith("#") ? "heading" : line.startsWith("|") ? "table" : line.startsWith("- ") ? "list" : "text";
+    const kind = line.startsWith("```") ? "code" : line.startsWith("#") ? "heading" : line.startsWith("|") ? "table" : line.startsWith("- ") ? "list" : STEP.test(line) ? "steps" : "text";
     if (kind === "code") found.push(open = { kind, lines: [] });
     else if (line.trim() === "") open = null;
     else if (kind === "heading") {
       found.push({ kind, lines: [line] });
       open = null;
-    } else if (open && (open.kind === kind || (kind === "text" && open.kind === "list"))) {
-      if (kind === "text" && open.kind === "list") open.lines.push(`${open.lines.pop()} ${line.trim()}`);
+    } else if (open && (open.kind === kind || (kind === "text" && LISTS.includes(open.kind)))) {
+      if (kind === "text" && LISTS.includes(open.kind)) open.lines.push(`${open.lines.pop()} ${line.trim()}`);
       else open.lines.push(line);
     } else found.push(open = { kind, lines: [line] });
   }
@@ -65,6 +68,7 @@ export function element({ kind, lines }, lead) {
   if (kind === "code") return h("pre", {}, h("code", { text: lines.join("\n") }));
   if (kind === "table") return table(lines, lead);
   if (kind === "list") return h("ul", {}, ...lines.map((line) => h("li", {}, ...inline(line.slice(2), lead))));
+  if (kind === "steps") return h("ol", {}, ...lines.map((line) => h("li", {}, ...inline(line.replace(STEP, ""), lead))));
   if (kind === "text") return h("p", {}, ...inline(lines.join(" "), lead));
   const [, signs, title] = /^(#+) (.*)$/.exec(lines[0]) ?? [null, "##", lines[0]];
   return h(signs.length === 1 ? "h1" : signs.length === 2 ? "h2" : "h3", { "data-anchor": anchor(title), tabindex: "-1" }, ...inline(title, lead));
