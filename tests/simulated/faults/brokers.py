@@ -95,10 +95,19 @@ def _ids(world: World, draw: random.Random) -> str:
 def _rights(world: World, draw: random.Random) -> str:
     """The mirror loses its rights on a topic, at the source or at the target, for a while."""
     cluster, names = draw.choice(((world.source, world.topics), (world.target, world.topics.values())))
-    able = [name for name in names if name in cluster.topics]
-    if not able:
+    return _denied(world, cluster, draw, [name for name in names if name in cluster.topics])
+
+
+def _locked(world: World, draw: random.Random) -> str:
+    """It loses those on a topic in which it, or its worker, keeps something at the target."""
+    others = {*world.topics.values(), *world.topics}
+    return _denied(world, world.target, draw, [it for it in world.target.topics if it not in others and it[0] != "_"])
+
+
+def _denied(world: World, cluster: Cluster, draw: random.Random, names: list[str]) -> str:
+    if not names:
         return ""
-    name, seconds = draw.choice(able), duration(draw)
+    name, seconds = draw.choice(names), duration(draw)
     cluster.denied_until[name] = max(cluster.denied_until.get(name, 0.0), world.loop.time() + seconds)
     return f"{name} is denied at {cluster.name} for {seconds:.2f} s"
 
@@ -189,6 +198,7 @@ FAULTS: dict[str, Fault] = {
     "grow": _grow,
     "ids": _ids,
     "rights": _rights,
+    "locked": _locked,
     "unclean": _unclean,
     "storage": _storage,
     "delete": _delete,

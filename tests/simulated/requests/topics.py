@@ -50,7 +50,9 @@ def _refused(
 ) -> tuple[int, str | None]:
     code, text = 0, refusal(configs)
     alike = name.replace(".", "_")
-    if not is_name(name):
+    if cluster.denies(name):
+        code, text = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
+    elif not is_name(name):
         code, text = ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid"
     elif text is not None:
         code = ErrorCode.INVALID_CONFIG

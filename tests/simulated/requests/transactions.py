@@ -106,8 +106,15 @@ def _add_partitions(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
     code, known = _judge(broker, it)
     if known is not None and known.is_ending:
         code = int(ErrorCode.CONCURRENT_TRANSACTIONS)
-    missing = [(t, n) for t, numbers in it.topics for n in numbers if cluster.partition(t, n) is None]
-    if known is not None and not code and not missing:
+    wrong = {
+        (topic, number): ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if cluster.denies(topic)
+        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for topic, numbers in it.topics
+        for number in numbers
+        if cluster.denies(topic) or cluster.partition(topic, number) is None
+    }
+    if known is not None and not code and not wrong:
         if known.state != "Ongoing":
             known.state, known.begun_at, known.partitions = "Ongoing", cluster.loop.time(), {}
             cluster.host.call_later(known.timeout_s, _expire, cluster, known, known.epoch, known.begun_at)
@@ -115,12 +122,8 @@ def _add_partitions(broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
             known.partitions |= dict.fromkeys((topic, number) for number in numbers)
     rows = []
     for topic, numbers in it.topics:
-        codes = []
-        for number in numbers:
-            refused = ErrorCode.OPERATION_NOT_ATTEMPTED if missing else 0
-            own = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if (topic, number) in missing else refused
-            codes.append((number, code or int(own)))
-        rows.append((topic, codes))
+        refused = ErrorCode.OPERATION_NOT_ATTEMPTED if wrong else 0
+        rows.append((topic, [(number, code or int(wrong.get((topic, number), refused))) for number in numbers]))
     return it.RESPONSE_TYPE(0, rows)
 
 
