@@ -192,7 +192,7 @@ _COPY = Section(
             "Batches smaller than this that wait in a backlog are merged; 0 disables merging.", check=at_least(0)),
         Key("catch.up.latency.ms", Kind.LONG, "-1", Place.FLOW,
             "How many milliseconds longer the target's brokers may take to answer because partitions catch up. If they "
-            "take longer, those that are behind are copied more slowly, the others as ever; 10 is hardly noticed by "
+            "take longer, those that are behind are copied more slowly, the others as usual; 10 is hardly noticed by "
             "other producers. -1 copies a backlog as fast as possible.", check=at_least_1_or("no bound")),
         Key("copy.start.group", Kind.STRING, "", Place.FLOW,
             "Another mirror's consumer group at the source: a partition without a position starts at this group's "

@@ -62,7 +62,7 @@ class ConnectorRestarted(Event):
     """
     An operator restarted a task group, or its settings changed.
 
-    With `is_alone` its copy tasks continued meanwhile.
+    With `is_alone` its copy tasks continued.
     """
 
     flow: Flow
@@ -82,8 +82,8 @@ class CopyTaskRestarted(Event):
 
 @attrs.frozen
 class RestartPassedOn(Event):
-    """An operator restarted a connector, or a task of it, of which other nodes of the flow run something. They carry
-    the restart out within ten seconds, and log it then.
+    """An operator restarted a connector, or a task of it, that other nodes of the flow run. They carry the restart out
+    within ten seconds, and log it then.
     """
 
     flow: Flow

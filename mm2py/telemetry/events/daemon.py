@@ -146,7 +146,7 @@ class SparkStarted(Event):
 @attrs.frozen
 class SparkEnded(Event):
     """
-    Spark's JVM has ended, or is of no use any more. It is restarted if the daemon continues.
+    Spark's JVM has ended, or cannot be used any more. It is restarted if the daemon continues.
 
     `reason` says how it was noticed.
 

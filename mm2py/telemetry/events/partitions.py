@@ -216,8 +216,8 @@ class SourceTopicRecreated(_HistoryBroke):
     """
     A source topic was deleted and created again.
 
-    `records` of the old one were never copied. The first partition has the number of the `others` on this node; of
-    these, such as lose nothing are logged as *debug*.
+    `records` of the old one were never copied. The event of the first partition counts the `others` on this node. Those
+    that lose nothing are logged as *debug*.
 
     What to do: see [when history breaks](recovering.md#when-history-breaks).
     """

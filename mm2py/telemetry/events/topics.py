@@ -226,7 +226,7 @@ class TopicSyncFailed(Event):
     """
     A cluster refused to read or change configs or ACLs of topics. Copying continues. Logged once for each reason.
 
-    It is about `count` topics, of which ten are named.
+    `count` says how many topics; ten of them are named.
 
     What to do: grant the permission that `hint` names.
     """
