@@ -13,7 +13,7 @@ from pathlib import Path
 from mm2py.cli.mirror_maker import act, add_common_arguments
 from mm2py.cli.parsers import KafkaToolParser
 from mm2py.clock import Clock
-from mm2py.config.importers.distributed import read_worker
+from mm2py.config.importers.lines import read_worker
 from mm2py.config.settings import MirrorSettings
 from mm2py.telemetry.journal import EventLog
 

@@ -17,7 +17,6 @@ import attrs
 
 from mm2py.config.connector import ConnectorConfig, MirrorSourceConfig, is_read_by, only_reader_of, reader_of
 from mm2py.config.explain import Effective
-from mm2py.config.flow_settings import FlowSettings
 from mm2py.config.importers.connect import (
     Connector,
     ConnectorClass,
@@ -30,7 +29,7 @@ from mm2py.config.importers.lines import ParsedFile, named_files, read_files
 from mm2py.config.problem import ConfigError, Problem, in_order
 from mm2py.config.providers import Stamp
 from mm2py.config.resolve import NamedAgain
-from mm2py.config.settings import MirrorSettings, import_settings, tidied
+from mm2py.config.settings import FlowSettings, MirrorSettings, import_settings, tidied
 from mm2py.config.worker import of_connectors, of_process
 from mm2py.model.connector_offset import CHECKPOINT, HEARTBEAT, SOURCE
 from mm2py.model.flow import Flow

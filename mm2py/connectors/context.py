@@ -10,7 +10,7 @@ import attrs
 
 from mm2py.clock import Clock
 from mm2py.config.connector import MirrorCheckpointConfig, MirrorHeartbeatConfig, MirrorSourceConfig
-from mm2py.config.flow_settings import FlowSettings
+from mm2py.config.settings import FlowSettings
 from mm2py.config.worker import WorkerConfig
 from mm2py.connectors.control_writers import ControlWriters
 from mm2py.connectors.pair import Pairs

@@ -16,8 +16,7 @@ import attrs
 
 from mm2py.config.connectors import Part, combined, placed, read_part, worker_settings
 from mm2py.config.importers.connect import Connector, classify, judge_beside
-from mm2py.config.importers.distributed import parsed
-from mm2py.config.importers.lines import ParsedFile
+from mm2py.config.importers.lines import ParsedFile, parsed
 from mm2py.config.providers import Stamp
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem
 from mm2py.connectors.plugins import unusable_classes

@@ -19,8 +19,7 @@ import attrs
 from mm2py.clock import Clock
 from mm2py.config.explain import unmasked
 from mm2py.config.importers.connect import ConnectorClass, kind_of
-from mm2py.config.importers.distributed import config_storage, leader_id, read_worker
-from mm2py.config.importers.lines import ParsedFile
+from mm2py.config.importers.lines import ParsedFile, config_storage, leader_id, read_worker
 from mm2py.config.settings import ConfigError, FlowSettings, MirrorSettings, Problem
 from mm2py.connectors.supervise import supervise
 from mm2py.core.herder.overrides import SOURCE

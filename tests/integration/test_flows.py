@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mm2py.config.flow_settings import FlowSettings
+from mm2py.config.settings import FlowSettings
 from mm2py.devkit.broker import KafkaCluster
 from mm2py.model.flow import TopicPartition
 from mm2py.model.health import HealthIssue, IssueCode, Severity, flow_issues

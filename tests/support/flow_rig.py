@@ -22,7 +22,7 @@ from mm2py.config.connector import (
     TopicSettings,
     TopicSyncSettings,
 )
-from mm2py.config.flow_settings import FlowSettings
+from mm2py.config.settings import FlowSettings
 from mm2py.config.worker import StorageSettings, WorkerConfig
 from mm2py.connectors import context
 from mm2py.connectors.context import BackgroundLoop, CheckpointContext, HeartbeatContext, HerderContext, SourceContext

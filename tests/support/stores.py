@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, cast
 import attrs
 import pytest
 
-from mm2py.config.flow_settings import FlowSettings
+from mm2py.config.settings import FlowSettings
 from mm2py.config.worker import StorageSettings
 from mm2py.connectors.checkpoint.checkpoints import Checkpoints
 from mm2py.connectors.checkpoint.latencies import CheckpointLatencies

@@ -11,7 +11,7 @@ import attrs
 
 from mm2py.config.connectors import Part, read_part
 from mm2py.config.importers.connect import Connector, classify
-from mm2py.config.importers.distributed import parsed
+from mm2py.config.importers.lines import parsed
 from mm2py.config.keys.row import Key, LineLevel, Place
 from mm2py.config.keys.table import KEYS, find_key
 from mm2py.config.layers import Layers, Side, Value

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2py.config.importers.distributed import read_worker
+from mm2py.config.importers.lines import read_worker
 from mm2py.config.settings import ConfigError, FlowSettings
 from mm2py.core.herder.reload import restarting_alone
 from mm2py.core.herder.sharing import flow_tasks

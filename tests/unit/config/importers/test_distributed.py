@@ -10,7 +10,7 @@ import pytest
 from mm2py.config.connectors import combined, read_part, worker_settings
 from mm2py.config.explain import masked, unmasked
 from mm2py.config.importers.connect import Connector, classify
-from mm2py.config.importers.distributed import parsed, read_worker
+from mm2py.config.importers.lines import parsed, read_worker
 from mm2py.config.problem import Problem
 from mm2py.config.settings import MirrorSettings
 from mm2py.config.worker import WorkerConfig

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from mm2py.config.flow_settings import FlowSettings
+from mm2py.config.settings import FlowSettings
 from mm2py.connectors.checkpoint import checkpoints
 from mm2py.connectors.checkpoint.checkpoints import Checkpoints
 from mm2py.connectors.checkpoint.latencies import CheckpointLatencies

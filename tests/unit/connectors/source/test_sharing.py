@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import attrs
 
-from mm2py.config.flow_settings import FlowSettings
+from mm2py.config.settings import FlowSettings
 from mm2py.connectors.measures import FlowMeasures
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.source.partitions import SourceTasks
