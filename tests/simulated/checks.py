@@ -72,8 +72,10 @@ class Checker:
             # Of the topic before, whose offsets are gone with it.
             self._stood = {stood: at for stood, at in self._stood.items() if stood[1:] != key}
             begun.deleted = begun.before(source.start)
-            if known is not None and known.source is source and not known.marks:
-                begun.next_at = known.next_at  # nothing was copied yet from where an operator has it begin
+            if known is not None and known.source is source and not known.marks and not known.remote.end:
+                # Nothing was copied yet from where an operator has it begin. A topic that held records, of a former
+                # source even, is copied again from the start.
+                begun.next_at = known.next_at
             if (at := self._altered.pop(TopicPartition(source.topic, source.number), None)) is not None:
                 begun.next_at = begun.before(at)
         return self._copied[key]
