@@ -36,6 +36,18 @@ def test_the_reference_is_in_step_with_the_table() -> None:
     assert {key.full_name for key in KEYS} <= {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
 
 
+def test_settings_that_pages_name_are_settings() -> None:
+    """A page that tells an operator to set something names a key of the table."""
+    known = {name for key in KEYS for name in (key.full_name, key.name, *key.aliases)}
+    own = "copy|sync|emit|refresh|catch|replication|metrics|exactly|errors"
+    named = re.compile(rf"`(?:[AB](?:->B)?\.)?((?:{own})\.[a-z.-]+[a-z])(?: = [^`]*)?`")
+    pages = {page.name: page.read_text() for page in (ROOT / "docs").glob("*.md") if page.name != "config.md"}
+    found = {(name, key) for name, text in pages.items() for key in named.findall(text)}
+
+    assert len(found) > 50
+    assert {(name, key) for name, key in found if key not in known} == set()
+
+
 def test_the_sample_runs_as_it_is() -> None:
     """The sample file mirrors A to B, without a problem or a note."""
     settings = load_settings(SAMPLE)
