@@ -8,8 +8,7 @@ the functions of `mm2py.client.remote_clusters` ask one question each, as Java's
 from __future__ import annotations
 
 from mm2py.client.config import MirrorClientConfig
-from mm2py.client.errors import ReadingTookTooLongError, TopicMissingError
-from mm2py.client.mirror_client import MirrorClient, Offsets
+from mm2py.client.mirror_client import MirrorClient, Offsets, ReadingTookTooLongError, TopicMissingError
 from mm2py.client.records import Malformed, MirrorRecord, RecordKind, SourcePosition
 from mm2py.client.translation import OffsetTranslation
 from mm2py.config.problem import ConfigError

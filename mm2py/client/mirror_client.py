@@ -11,14 +11,15 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
 from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
-from typing import Self, overload
+from typing import ClassVar, Self, overload
+
+import attrs
 
 from mm2py.client.config import MirrorClientConfig
-from mm2py.client.errors import ReadingTookTooLongError, TopicMissingError
 from mm2py.client.records import MirrorRecord, RecordKind, Removed, decoded, topic_of
 from mm2py.client.translation import KnownPartitions, OffsetTranslation, remote_partitions
 from mm2py.clock import Clock, SystemClock
-from mm2py.errors import BrokerAnsweredError
+from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.checkpoint import Checkpoint
 from mm2py.model.flow import TopicPartition
 from mm2py.model.group import CommittedOffset
@@ -41,6 +42,41 @@ Offsets = dict[TopicPartition, CommittedOffset]
 DEFAULT_TIMEOUT_S = 30.0
 
 _SYNC, _POSITION = RecordKind.OFFSET_SYNC, RecordKind.POSITION
+
+
+@attrs.define(eq=False)
+class TopicMissingError(Mm2Error):
+    """A topic of MirrorMaker 2's, or one that was asked for by name, is not on the cluster or may not be seen."""
+
+    hint: ClassVar[str] = (
+        "check the alias, the replication policy's separator, and that a flow from that cluster runs and may be read"
+    )
+
+    cluster: str
+    topic: str
+    what: str = ""
+
+    def __str__(self) -> str:
+        purpose = f", which would hold {self.what}" if self.what else ""
+        return f"cluster {self.cluster} has no topic {self.topic}{purpose}"
+
+
+@attrs.define(eq=False)
+class ReadingTookTooLongError(Mm2Error):
+    """
+    A topic could not be read to its end in the time that was given.
+
+    Java's client gives what it has read by then, which may be offsets of long ago; here that is an error.
+    """
+
+    hint: ClassVar[str] = "give it more time"
+
+    cluster: str
+    topic: str
+    within_s: float
+
+    def __str__(self) -> str:
+        return f"{self.topic} of cluster {self.cluster} was not read to its end within {self.within_s:g} s"
 
 
 class MirrorClient:

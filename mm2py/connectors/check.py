@@ -35,8 +35,7 @@ from mm2py.model.topic import NewTopic
 from mm2py.policy.selection import GroupSelection, judge_group
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.groups.consumer_groups import Groups
-from mm2py.wire.topics.admin import Admin
-from mm2py.wire.topics.operations import allowed_operations
+from mm2py.wire.topics.admin import Admin, allowed_operations
 
 
 #: A member of `topics` that can be but one name.

@@ -29,7 +29,6 @@ from mm2py.model.state import SparkView
 from mm2py.pipeline.copy.sent_plan import KeptPlan, SentPlan, difference
 from mm2py.pipeline.copy.spark_task import name_file
 from mm2py.pipeline.copy_job import CopyJob, EpochLostError, Payload, cancel, has_slot
-from mm2py.pipeline.lost_epochs import LostEpochs
 from mm2py.pipeline.plan_server import PlanServer
 from mm2py.pipeline.spark.patience import done_within
 from mm2py.pipeline.spark.processes import kill_worker
@@ -59,6 +58,29 @@ _NONE_BACK_FOR_S: Final = 120.0
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+
+class LostEpochs:
+    """
+    Epochs of which no outcome came, flow by flow: a worker that is out of reach may go on to the end of its time.
+
+    It outlives what planned them: a connector that restarts, or a flow that begins again with other settings, plans the
+    same partitions.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._quiet_at: dict[Flow, float] = {}
+
+    def note(self, flow: Flow, quiet_at: float) -> None:
+        """Note that an epoch was lost which may write until *quiet_at*."""
+        self._quiet_at[flow] = max(quiet_at, self._quiet_at.get(flow, quiet_at))
+
+    async def until_quiet(self, flow: Flow) -> None:
+        """Wait until none of a flow's lost epochs can write any more."""
+        left_s = self._quiet_at.get(flow, 0.0) - self._clock.monotonic()
+        if left_s > 0:
+            await self._clock.sleep(left_s)
 
 
 @attrs.define

@@ -18,7 +18,7 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.pipeline.copy import epoch as copying
 from mm2py.pipeline.copy import worker_state
 from mm2py.pipeline.copy_job import EpochLostError
-from mm2py.pipeline.lost_epochs import LostEpochs
+from mm2py.pipeline.epoch_jobs import LostEpochs
 from mm2py.telemetry.journal import EventLog
 from tests.simulated.loop import HOST, Host, SimClock
 from tests.simulated.network import Network

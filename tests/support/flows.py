@@ -25,7 +25,7 @@ from mm2py.model.herder.overrides import NO_OVERRIDES, Overrides
 from mm2py.model.state import FlowState
 from mm2py.pipeline.copy.epoch import copy_epoch
 from mm2py.pipeline.copy.worker_state import WorkerState
-from mm2py.pipeline.lost_epochs import LostEpochs
+from mm2py.pipeline.epoch_jobs import LostEpochs
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.groups.membership import Membership
 from tests.support.epochs import Spark

@@ -20,7 +20,7 @@ from mm2py.model.epoch import (
 )
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.positions import Position
-from mm2py.pipeline.lost_epochs import LostEpochs
+from mm2py.pipeline.epoch_jobs import LostEpochs
 from mm2py.telemetry.journal import EventLog
 from tests.support.clocks import LoopClock
 from tests.support.flow_rig import SETTINGS, changed, source_context

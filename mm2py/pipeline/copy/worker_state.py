@@ -19,7 +19,6 @@ from mm2py.pipeline.copy.catch_up import CatchUp
 from mm2py.pipeline.copy.far_behind import FarBehind
 from mm2py.pipeline.copy.leader_epochs import Checked
 from mm2py.pipeline.copy.partition import ByFetcher, PartitionCopy
-from mm2py.pipeline.copy.read_replicas import ReadReplicas
 from mm2py.pipeline.copy.resume import Walks
 from mm2py.pipeline.copy.sent_plan import MANY, KeptPlans, keep_few
 from mm2py.pipeline.copy.slow_lines import SlowLines
@@ -30,6 +29,39 @@ from mm2py.wire.metadata import ClusterMetadata
 
 #: So long brokers keep connections on which nothing comes (connections.max.idle.ms).
 _UNUSED_S: Final = 600.0
+#: How long a replica is read without asking the leader again, as Java's consumer does by its default settings.
+_LEASE_S: Final = 300.0
+#: Beyond so many, those whose time is over are forgotten: topics come and go under ever new names.
+_REMEMBERED: Final = 1_000
+
+
+class ReadReplicas:
+    """
+    Which replicas source partitions are read from (KIP-392), for all source clusters of a worker.
+
+    The leader names one in the reader's rack; from then on that is used, until it fails or some minutes have passed,
+    and then the leader again.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, TopicPartition], tuple[int, float]] = {}
+        self._most = _REMEMBERED
+
+    def note(self, cluster: str, partition: TopicPartition, node: int, now: float) -> None:
+        """Read *partition* from the broker *node* from now on."""
+        self._known[cluster, partition] = (node, now + _LEASE_S)
+        if len(self._known) > self._most:
+            self._known = {key: (node, until) for key, (node, until) in self._known.items() if now < until}
+            self._most = max(_REMEMBERED, 2 * len(self._known))
+
+    def of(self, cluster: str, partition: TopicPartition, now: float) -> int | None:
+        """Return the broker to read *partition* from; None for its leader."""
+        node, until = self._known.get((cluster, partition), (None, 0.0))
+        return node if now < until else None
+
+    def forget(self, cluster: str, partition: TopicPartition) -> bool:
+        """Read *partition* from its leader again; False if it already is."""
+        return self._known.pop((cluster, partition), None) is not None
 
 
 @attrs.frozen(eq=False)

@@ -11,16 +11,18 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+import attrs
 from aiokafka.protocol.admin import CreatePartitionsRequest, DeleteTopicsRequest, DescribeConfigsRequest
 
 from mm2py.errors import BrokerAnsweredError, BrokerConnectionError, ClusterUnreachableError
+from mm2py.model.acl import Operation, operations_of
 from mm2py.model.topic import ConfigEntry, ConfigSource, NewTopic, TopicDescription, TopicsView
 from mm2py.wire.answers import by_asked
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.metadata import NO_LEADER
 from mm2py.wire.patience import Patience
-from mm2py.wire.requests import CreateTopicsRequest
+from mm2py.wire.requests import CreateTopicsRequest, OperationsRequest
 from mm2py.wire.topics.configs import Changes, Refusals, alter_topic_configs
 
 
@@ -34,6 +36,7 @@ _BROKER: Final = 4
 #: A KRaft controller refuses commands of more than 10 000 metadata records; a partition is one, a topic or config too.
 _COMMAND_RECORDS = 5_000
 _TOPICS_PER_DESCRIBE = 250
+_TOPICS_PER_QUESTION = 1_000
 _CONFIG_SOURCES = frozenset(ConfigSource)
 
 
@@ -275,3 +278,30 @@ def _chunks(items: Iterable[T], records_of: Callable[[T], int]) -> Iterator[list
         records += size
     if chunk:
         yield chunk
+
+
+@attrs.frozen
+class Operations:
+    """
+    What the principal of a connection may do, as the brokers see it (KIP-430); None where they do not tell.
+
+    A topic that may not be described has none: reading and writing include that.
+    """
+
+    cluster: frozenset[Operation] | None = None
+    topics: Mapping[str, frozenset[Operation] | None] = attrs.field(factory=dict)
+
+
+async def allowed_operations(cluster: Cluster, topics: Collection[str]) -> Operations:
+    """Ask what we may do with *cluster* and *topics*, whether these exist or not."""
+    names, of_cluster = list(topics), None
+    found: dict[str, frozenset[Operation] | None] = dict.fromkeys(names)
+    for at in range(0, max(1, len(names)), _TOPICS_PER_QUESTION):
+        try:
+            response = await cluster.send_to_any(OperationsRequest(names[at : at + _TOPICS_PER_QUESTION]))
+        except BrokerAnsweredError:  # a broker before Kafka 2.4
+            return Operations(None, found)
+        for code, topic, _, _, bits, *_ in response.topics:
+            found[topic] = frozenset() if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else operations_of(bits)
+        of_cluster = operations_of(response.authorized_operations)
+    return Operations(of_cluster, found)

@@ -11,8 +11,7 @@ import attrs
 import pytest
 
 from mm2py.client.config import MirrorClientConfig
-from mm2py.client.errors import ReadingTookTooLongError, TopicMissingError
-from mm2py.client.mirror_client import MirrorClient
+from mm2py.client.mirror_client import MirrorClient, ReadingTookTooLongError, TopicMissingError
 from mm2py.client.records import Malformed, RecordKind
 from mm2py.core.offsets.translation import Precision, Translated
 from mm2py.errors import BrokerAnsweredError, ClusterUnreachableError

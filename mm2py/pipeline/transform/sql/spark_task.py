@@ -11,12 +11,14 @@ from __future__ import annotations
 import pickle
 import sys
 import traceback
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
 import attrs
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mm2py.clock import SystemClock
 from mm2py.errors import Mm2Error
@@ -29,7 +31,6 @@ from mm2py.pipeline.transform.offset_ranges import RANGE_BYTES
 from mm2py.pipeline.transform.results import RangeOutcome
 from mm2py.pipeline.transform.spark_task import range_plan, reader_of
 from mm2py.pipeline.transform.sql.carried_columns import CarriedColumns, kept_for_writer
-from mm2py.pipeline.transform.sql.row_ids import by_row_id, with_row_ids
 from mm2py.pipeline.transform.write import RangeWriter
 
 
@@ -38,6 +39,9 @@ OUTCOME: Final = "outcome"
 END: Final = -(2**63)
 #: What the ranges of a job are estimated to hold together, and as much again.
 _MOST_BYTES: Final = 2 * RANGE_BYTES
+_OFFSET: Final = "offset"
+#: Below these bits of a row's id, where in its range it is; above them, the range's number in its job.
+_BITS: Final = 48
 
 
 @attrs.define(eq=False)
@@ -163,3 +167,30 @@ def whole_input(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield rows
     if not is_whole:
         raise InputCutOffError
+
+
+def with_row_ids(rows: pa.RecordBatch, number: int, position: int) -> pa.RecordBatch:
+    """
+    Return *rows* of the job's range *number*, which starts at *position*, with ids instead of offsets.
+
+    An id says whose the row is and which one, so that nothing else has to cross to Spark's JVM and back for that. Only
+    a transform that passes offsets on and never looks at them can have it.
+    """
+    return _shifted(rows, (number << _BITS) - position)
+
+
+def by_row_id(rows: pa.RecordBatch, positions: Sequence[int]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of each range with its number and with their offsets; *positions* are where all ranges start."""
+    ids = rows.column(_OFFSET)
+    at = 0
+    while at < rows.num_rows:
+        number = ids[at].as_py() >> _BITS
+        end = bisect_left(range(rows.num_rows), (number + 1) << _BITS, at, key=lambda row: ids[row].as_py())
+        yield number, _shifted(rows.slice(at, end - at), positions[number] - (number << _BITS))
+        at = end
+
+
+def _shifted(rows: pa.RecordBatch, by: int) -> pa.RecordBatch:
+    index = rows.schema.get_field_index(_OFFSET)
+    shifted = pc.add(rows.column(index), pa.scalar(by, pa.int64()))
+    return rows.set_column(index, rows.schema.field(index), shifted)

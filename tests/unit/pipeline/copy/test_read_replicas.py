@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mm2py.model.flow import TopicPartition
-from mm2py.pipeline.copy.read_replicas import ReadReplicas
+from mm2py.pipeline.copy.worker_state import ReadReplicas
 
 
 _ORDERS = TopicPartition("orders", 0)

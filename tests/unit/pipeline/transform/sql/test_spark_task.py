@@ -16,7 +16,6 @@ from mm2py.pipeline.copy.worker_state import WorkerState
 from mm2py.pipeline.transform.columns import ARROW
 from mm2py.pipeline.transform.failures import raised_in
 from mm2py.pipeline.transform.sql import spark_task as module
-from mm2py.pipeline.transform.sql.row_ids import with_row_ids
 from mm2py.pipeline.transform.sql.spark_task import (
     END,
     InputCutOffError,
@@ -24,6 +23,7 @@ from mm2py.pipeline.transform.sql.spark_task import (
     by_range,
     split_of,
     whole_input,
+    with_row_ids,
 )
 
 
