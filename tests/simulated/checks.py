@@ -133,8 +133,10 @@ class Checker:
                 at += 1
                 self.records += 1
                 continue
-            found = self._again(copied, content)
-            if found is None:
+            found = self._again(copied, content, batch)
+            if found is not None:
+                copied.repeated += max(0, at - found)
+            else:
                 found = self._after_deleted(copied, at, content)
                 copied.missing += 0 if found is None else found - at
             if found is None:
@@ -163,9 +165,13 @@ class Checker:
         asked, source = self._awaited.get(partition), self._source.partition(partition.topic, partition.partition)
         return asked is not None and source is not None and asked <= position <= max(asked, source.start)
 
-    def _again(self, copied: Copied, content: tuple[object, ...]) -> int | None:
-        """Return which record of the source this is, if the target has lost acknowledged ones: it may come again."""
-        if TopicPartition(copied.source.topic, copied.source.number) not in self._rewound:
+    def _again(self, copied: Copied, content: tuple[object, ...], batch: Batch) -> int | None:
+        """
+        Return which record of the source this is, if it may come again: the target has lost acknowledged ones, or has
+        removed all, so that nothing is left by which a node could tell what it had copied.
+        """
+        is_rewound = TopicPartition(copied.source.topic, copied.source.number) in self._rewound
+        if not is_rewound and copied.remote.start < batch.base:
             return None
         return next((at for at, (_, known) in enumerate(copied.known) if known == content), None)
 
@@ -192,6 +198,14 @@ class Checker:
             missing -= copied.deleted_first
             if missing > told.get(partition, 0):
                 what = f"{copied.remote} lacks {missing} records that were deleted at the source"
+                self.fail(f"{what}; events have told of {told.get(partition, 0)}")
+
+    def check_what_was_repeated(self, told: dict[TopicPartition, int]) -> None:
+        """No more records came again, because the target had removed what proves them, than events have *told*."""
+        for copied in self._copied.values():
+            partition = TopicPartition(copied.source.topic, copied.source.number)
+            if partition not in self._rewound and copied.repeated > told.get(partition, 0):
+                what = f"{copied.remote} has {copied.repeated} records twice that could not be compared"
                 self.fail(f"{what}; events have told of {told.get(partition, 0)}")
 
     def _explain(self, copied: Copied, at: int, record: RecordContent, batch: Batch) -> None:

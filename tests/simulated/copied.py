@@ -30,6 +30,8 @@ class Copied:
     deleted: int = 0
     deleted_first: int = 0
     missing: int = 0
+    #: How many came again.
+    repeated: int = 0
     #: How far the remote partition was as the source's that had its name before: of that it may lack the rest.
     former: Copied | None = None
     #: Whether source or remote topic was created again: what is known of the topics before may be acted upon still.

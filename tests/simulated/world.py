@@ -283,6 +283,21 @@ class World:
         is_known = self.views.is_in_the_know(node)
         return [it for other, it in clashes if other is node.host or (is_known and self.views.is_in_touch(other))]
 
+    def _check_what_was_told(self) -> None:
+        """Records that are there twice, or not at all, are in an event."""
+        again, unproven, removed = (collections.Counter[Any]() for _ in range(3))
+        for _, _, event in self.journal.said:
+            match event:
+                case RemoteTopicRewound() if event.flow.pair == FLOW:
+                    again[event.source] += event.repeated or 0
+                case ResumeUnproven() if event.flow.pair == FLOW:
+                    unproven[event.source] += event.repeated or 0
+                case SourceRecordsExpired() | SourceRecordsPurged() if event.flow.pair == FLOW:
+                    removed[event.source] += event.lost or 0
+        self.checker.check_what_was_lost(again)
+        self.checker.check_what_was_repeated(unproven)
+        self.checker.check_what_was_deleted(removed)
+
     async def _converge(self) -> None:
         """All has to be well within minutes, and to stay so for one; nothing is worth a warning then."""
         begun, within_s = self.loop.time(), self.options.settle_minutes * 60
@@ -294,17 +309,7 @@ class World:
                 node.start()  # one that was still draining ends only now
             await asyncio.sleep(1)
         self.journal.tell("run", "converged", f"{self.loop.time() - begun:.0f}")
-        repeated: collections.Counter[Any] = collections.Counter()
-        lost: collections.Counter[Any] = collections.Counter()
-        for _, _, event in self.journal.said:
-            if getattr(event, "flow", FLOW).pair != FLOW:
-                continue
-            if isinstance(event, RemoteTopicRewound):
-                repeated[event.source] += event.repeated or 0
-            elif isinstance(event, SourceRecordsExpired | SourceRecordsPurged):
-                lost[event.source] += event.lost or 0
-        self.checker.check_what_was_lost(repeated)
-        self.checker.check_what_was_deleted(lost)
+        self._check_what_was_told()
         self.checker.look_at_groups(is_peace=True)
         if self.options.on_recreated == "re-create" and (mixed := self.checker.mixed()):
             self.checker.fail(f"records of topics before are still in {mixed}")
