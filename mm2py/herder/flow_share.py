@@ -81,7 +81,8 @@ class FlowShare:
         self._must_release = asyncio.Event()
         #: Another node replaced us, which was not reported yet.
         self._was_ours = False
-        self._is_doubted = False
+        #: Counts doubts; those up to the second number are settled. A question without an answer settles none.
+        self._doubts = self._settled = 0
         self._taken_at: float | None = None
         self._told: Occupied | None = None
         self._unguarded_by = 0
@@ -107,7 +108,7 @@ class FlowShare:
 
     def doubt(self) -> None:
         """Have what only the owner does wait until the group answers again: another node has written for it."""
-        self._is_doubted = True
+        self._doubts += 1
         for group in self.groups:
             if group.is_for_owner:
                 group.requests.depose()
@@ -117,15 +118,15 @@ class FlowShare:
         """Have the groups do nothing until there is an assignment."""
         self._give(NO_SHARE)
 
-    def ask(self) -> bool:
-        """Have the group's next answer settle a doubt; return whether there is one."""
-        was_doubted, self._is_doubted = self._is_doubted, False
-        return was_doubted
+    def ask(self) -> int:
+        """Return up to which doubt an answer to what the group is asked now settles them."""
+        return self._doubts
 
-    def confirm(self, *, was_doubted: bool) -> None:
+    def confirm(self, *, asked_at: int) -> None:
         """Go on: the group has answered. The owner's work, too, unless there is another doubt since it was asked."""
         self._writer.confirm()
-        if was_doubted and not self._is_doubted:
+        if self._settled < asked_at == self._doubts:
+            self._settled = asked_at
             self._give(self._share, self.shared)
 
     def begin_again(self) -> None:
@@ -183,7 +184,7 @@ class FlowShare:
 
     def step_aside(self, error: Mm2Error) -> None:
         """Give our share to others: *error* prevents us from working on it."""
-        self._share = NO_SHARE
+        self._share, self._settled = NO_SHARE, self._doubts
         for group in self.groups:
             group.requests.give(NO_SHARE, str(error), error.hint)
         self.heartbeats.leave(str(error), error.hint)

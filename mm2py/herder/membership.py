@@ -233,10 +233,10 @@ class FlowMembership:
 
     async def _decide(self, place: Membership) -> None:
         if place.is_in:
-            was_doubted = self.share.ask()
+            asked_at = self.share.ask()
             beat = await self._beat(place)
             if beat is Heartbeat.OK:
-                await self._go_on(place, was_doubted=was_doubted)
+                await self._go_on(place, asked_at=asked_at)
                 return
             if beat is Heartbeat.REBALANCE:
                 await self._join(place)
@@ -269,11 +269,11 @@ class FlowMembership:
             self._certainty.note(place.asked_at)
         return beat
 
-    async def _go_on(self, place: Membership, *, was_doubted: bool) -> None:
+    async def _go_on(self, place: Membership, *, asked_at: int) -> None:
         """Continue as the member that the group knows."""
         if self._waiting is not None:
             await self._take(place, *self._waiting)
-        self.share.confirm(was_doubted=was_doubted)
+        self.share.confirm(asked_at=asked_at)
         await self._remove_dead(place)
         if self.leader.finds_imbalance(self.share.shared):
             self._join_again()

@@ -157,6 +157,8 @@ class Group:
     why: str = ""
     has_failed: bool = False
     is_deposed: bool = False
+    #: Whether it works on one node of the flow only.
+    is_for_owner: bool = False
     suspended: list[str] = attrs.field(factory=list)
     released: asyncio.Event = attrs.field(factory=asyncio.Event)
     membership: FlowMembership | None = None

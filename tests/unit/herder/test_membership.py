@@ -53,6 +53,22 @@ async def test_what_a_crash_may_have_left_behind_is_told_after_a_session(run: Ru
     assert len(events.of(FlowRunsElsewhere)) == len(events.of(FlowTakenOver)) == 1
 
 
+async def test_an_owner_that_was_fenced_goes_on_once_the_group_has_answered(run: Run) -> None:
+    """Its transaction was aborted. The next heartbeat gets no answer, and one after it does."""
+    async with run(NOBODY) as (place, group, _):
+        await asyncio.sleep(4)
+        group.is_for_owner = True
+        place.failure = ClusterUnreachableError("B", "b:1", "connection refused")
+        place.its.share.doubt()
+        await asyncio.sleep(4)
+        meanwhile = (group.is_deposed, group.is_admitted)
+        place.failure = None
+        await asyncio.sleep(20)
+
+        assert meanwhile == (True, False)
+        assert group.is_admitted
+
+
 async def test_a_node_that_was_thrown_out_writes_nothing_more_and_shares_with_who_came(run: Run) -> None:
     """It was frozen for a session, and another node has had what it had: its groups begin again."""
     async with run(NOBODY) as (place, group, events):
