@@ -149,7 +149,7 @@ def _printed(raw: bytes | None) -> str:
 _DECODERS: Mapping[RecordKind, Callable[[LogRecord], Content]] = {
     RecordKind.HEARTBEAT: lambda record: decode_heartbeat(record.key, record.value),
     RecordKind.CHECKPOINT: lambda record: decode_checkpoint(record.key, record.value, record.headers),
-    RecordKind.OFFSET_SYNC: lambda record: decode_offset_sync(record.key, record.value),
+    RecordKind.OFFSET_SYNC: lambda record: decode_offset_sync(record.key, record.value, record.headers),
     RecordKind.POSITION: _position,
 }
 

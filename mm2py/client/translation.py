@@ -46,7 +46,7 @@ class KnownPartitions:
     def take_sync(self, record: LogRecord) -> None:
         """Learn an offset sync, in the order of the log."""
         try:
-            sync = decode_offset_sync(record.key, record.value)
+            sync = decode_offset_sync(record.key, record.value, record.headers)
         except MalformedOffsetSyncError:
             return
         known = self._syncs[-1].setdefault(sync.source, _Known())
@@ -80,11 +80,15 @@ class KnownPartitions:
                 left.stored.positions.pop(source, None)
             for topic in self._syncs:
                 topic.pop(source, None)
+        for topic in self._syncs:
+            for source, known in list(topic.items()):
+                if is_other_topic(known.synced_topic_id, ids.get(name_remote(source.topic))):
+                    del topic[source]
 
     @property
     def stored(self) -> Collection[TopicPartition]:
-        """The source partitions that flows have left positions of."""
-        return self._newest().keys()
+        """The source partitions that flows have left anything of."""
+        return self._newest().keys() | {source for topic in self._syncs for source in topic}
 
     def _newest(self) -> dict[TopicPartition, LeftPositions]:
         """Return which connector has the position that counts of each partition; none if that was removed since."""

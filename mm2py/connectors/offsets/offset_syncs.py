@@ -27,7 +27,8 @@ from mm2py.core.source.progress import PartitionState
 from mm2py.errors import BrokerAnsweredError, Mm2Error
 from mm2py.model.epoch import PartitionOutcome
 from mm2py.model.flow import TopicPartition
-from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
+from mm2py.model.offset_sync import OffsetSync, encode_offset_sync, offset_sync_headers
+from mm2py.model.topic import is_other_topic
 from mm2py.storage.compacted_topic import CompactedTopic
 from mm2py.telemetry.events import OffsetSyncsRead, OffsetSyncsWritten
 from mm2py.wire.error_codes import ErrorCode
@@ -115,13 +116,19 @@ class OffsetSyncs(BackgroundLoop):
             return
         source, last = outcome.source, outcome.runs[-1]
         progress = advance(self._progress.get(source, SyncProgress()), outcome.runs, lag_max=self._config.lag_max)
-        sync = OffsetSync(source, last.upstream + last.length - 1, last.downstream + last.length - 1)
+        upstream, downstream = last.upstream + last.length - 1, last.downstream + last.length - 1
+        sync = OffsetSync(source, upstream, downstream, self._remote_id(source))
         if progress.is_due:
             self._delayed.pop(source, None)
             self._put(sync)
         else:
             self._delayed[source] = _Delayed(sync, self._clock.monotonic())
         self._progress[source] = attrs.evolve(progress, is_due=False)
+
+    def _remote_id(self, source: TopicPartition) -> str | None:
+        """Return the id of the remote topic that a partition is copied to."""
+        state = self._states.get(source)
+        return None if state is None else state.remote_topic_id
 
     def _put(self, sync: OffsetSync) -> None:
         self._pending[sync.source] = sync
@@ -200,6 +207,8 @@ class OffsetSyncs(BackgroundLoop):
             async for chunk in chunks:
                 for sync in syncs_in(chunk, strange):
                     source = sync.source
+                    if is_other_topic(sync.remote_topic_id, self._remote_id(source)):
+                        continue
                     newest[source] = sync
                     if source not in needed:
                         needed[source] = self._translations.needs_syncs(source)
@@ -237,7 +246,9 @@ class OffsetSyncs(BackgroundLoop):
         # After a resume that proved nothing it may be that of the position's own record: then translations know less.
         known = self._translations.by_runs(state.source, state.position)
         downstream = min(state.downstream, known.offset - 1) if isinstance(known, Translated) else state.downstream
-        return OffsetSync(state.source, state.position - 1, downstream) if downstream >= 0 else None
+        if downstream < 0:
+            return None
+        return OffsetSync(state.source, state.position - 1, downstream, state.remote_topic_id)
 
     async def _write(self) -> None:
         """Write all pending syncs; failed ones stay pending, unless there is a newer one."""
@@ -266,4 +277,4 @@ class OffsetSyncs(BackgroundLoop):
 
 
 def _records(syncs: Iterable[OffsetSync]) -> list[LogRecord]:
-    return [LogRecord(*encode_offset_sync(sync), partition=SYNCS_PARTITION) for sync in syncs]
+    return [LogRecord(*encode_offset_sync(it), offset_sync_headers(it), partition=SYNCS_PARTITION) for it in syncs]

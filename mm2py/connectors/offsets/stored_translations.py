@@ -138,8 +138,9 @@ class StoredSyncs(StoredTranslations):
     The offset syncs of a pair, where the checkpoint connector's own config says that they are.
 
     A topic that does not exist yet has none: its source connector may not have started. As in Java, only a sync at or
-    below an offset counts, and past it no more than the next record. Syncs are of the remote topic that there is when a
-    partition's first one is read: of one that is created again they tell nothing, until one comes that begins again.
+    below an offset counts, and past it no more than the next record. Syncs of ours say of which remote topic they are.
+    Others are of the one that there is when a partition's first one is read: of one that is created again they tell
+    nothing, until one comes that begins again.
     """
 
     def __init__(
@@ -174,14 +175,18 @@ class StoredSyncs(StoredTranslations):
                 self._begun.add(sync.source)
             self._newest[sync.source] = sync
             self._known.learn(sync)
+            if sync.remote_topic_id is not None:
+                self._known.note_remote(sync.source, sync.remote_topic_id)
         self._passed_over.note(self._log.topic, strange)
 
     async def _made(self) -> Translations:
         remote_of = {source: self._name_remote(source.topic) for source in self._begun}
         self._known.adopt({}, remote_of)
-        if remote_of:
-            await self._target.refresh_metadata(set(remote_of.values()))
-        for source, remote in remote_of.items():
+        untold = {it: remote for it, remote in remote_of.items() if self._newest[it].remote_topic_id is None}
+        self._begun.intersection_update(untold)
+        if untold:
+            await self._target.refresh_metadata(set(untold.values()))
+        for source, remote in untold.items():
             remote_topic_id = self._target.topic_id(remote)
             self._known.note_remote(source, remote_topic_id)
             if remote_topic_id is not None:
@@ -194,7 +199,7 @@ def syncs_in(records: Iterable[LogRecord], strange: list[tuple[LogRecord, str]])
     for record in records:
         if record.partition == SYNCS_PARTITION:
             try:
-                sync = decode_offset_sync(record.key, record.value)
+                sync = decode_offset_sync(record.key, record.value, record.headers)
             except MalformedOffsetSyncError as error:
                 strange.append((LogRecord(None, None, (), record.partition, record.offset), error.reason))
                 continue

@@ -31,13 +31,16 @@ class KnownOffsets:
 
     index: RunIndex | None = None
     syncs: SyncSlots | None = None
+    #: Of which topic at the target the syncs say that they are.
+    synced_topic_id: str | None = None
 
     def learn(self, sync: OffsetSync) -> None:
-        """Take an offset sync, in the order of the log."""
-        if self.syncs is None:
+        """Take an offset sync, in the order of the log. Of a remote topic that was created again all are new."""
+        if self.syncs is None or is_other_topic(self.synced_topic_id, sync.remote_topic_id):
             self.syncs = SyncSlots(sync)
         else:
             self.syncs.add(sync)
+        self.synced_topic_id = sync.remote_topic_id or self.synced_topic_id
 
     def downstream(
         self, upstream: int, otherwise: Untranslated = Untranslated.NOT_MIRRORED, *, is_whole: bool = False

@@ -11,7 +11,7 @@ from mm2py.connectors.offsets.translations import Translations
 from mm2py.core.offsets.translation import Precision, RunIndex, Translated, Translation, Untranslated, cut_chunk
 from mm2py.model.epoch import Run
 from mm2py.model.flow import TopicPartition
-from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
+from mm2py.model.offset_sync import OffsetSync, encode_offset_sync, offset_sync_headers
 from mm2py.model.positions import Position, encode_position
 from mm2py.model.run_chunk import KeptChunk, chunk_key, encode_chunk
 from mm2py.wire.topic_log import LogRecord
@@ -172,6 +172,18 @@ def test_a_remote_topic_that_was_created_again(present: str | None, is_known: bo
 
     answer = known.downstream(ORDERS, 110)
     assert answer == (Translated(58, EXACT) if is_known else Untranslated.NOT_MIRRORED)
+
+
+@pytest.mark.parametrize(("present", "is_known"), [(SAME, True), ("other", False), (None, True)])
+def test_syncs_of_a_remote_topic_that_was_created_again(present: str | None, is_known: bool) -> None:
+    """Syncs that say of which remote topic they are, and no position beside them."""
+    one = OffsetSync(ORDERS, 100, 57, SAME)
+    gathered = KnownPartitions("A")
+    gathered.begin_syncs()
+    gathered.take_sync(LogRecord(*encode_offset_sync(one), offset_sync_headers(one), partition=0, offset=0))
+    gathered.forget_other_remotes("A.{}".format, dict.fromkeys({f"A.{it.topic}" for it in gathered.stored}, present))
+
+    assert (ORDERS in gathered.known()) is is_known
 
 
 def test_remote_topics_may_be_named_otherwise() -> None:

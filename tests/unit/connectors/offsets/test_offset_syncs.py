@@ -16,11 +16,12 @@ from mm2py.connectors.offsets.offset_syncs import OffsetSyncs
 from mm2py.connectors.offsets.translations import Translations
 from mm2py.connectors.source.group import SourceLife
 from mm2py.core.internal_topics import InternalTopic
+from mm2py.core.offsets.translation import Untranslated
 from mm2py.core.source.progress import PartitionState
 from mm2py.errors import ClusterUnreachableError, Mm2Error
 from mm2py.model.epoch import PartitionOutcome, Run
 from mm2py.model.flow import Flow, TopicPartition
-from mm2py.model.offset_sync import OffsetSync, decode_offset_sync, encode_offset_sync
+from mm2py.model.offset_sync import OffsetSync, decode_offset_sync, encode_offset_sync, offset_sync_headers
 from mm2py.model.positions import Position
 from mm2py.telemetry.events import ClusterUnreachable, OffsetSyncsWritten, StepFailed
 from mm2py.telemetry.journal import EventLog
@@ -61,7 +62,7 @@ class Log:
 
     @property
     def syncs(self) -> list[OffsetSync]:
-        return [decode_offset_sync(record.key, record.value) for record in self.records]
+        return [decode_offset_sync(record.key, record.value, record.headers) for record in self.records]
 
 
 @attrs.define
@@ -212,6 +213,19 @@ async def test_what_an_earlier_life_did_not_come_to_is_written(monkeypatch: pyte
         await asyncio.sleep(5)
 
         assert rig.log.syncs[3:] == [sync(9, 7)]
+
+
+async def test_a_sync_of_the_remote_topic_before_is_none_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The remote topic was created again: what is copied now lies before the old sync, and gets one with its topic."""
+    orders, first, second = TopicPartition("orders", 0), "A" * 22, "B" * 22
+    state = PartitionState(orders, "A.orders", position=10, downstream=7, remote_topic_id=second)
+    old = OffsetSync(orders, 9, 9, first)
+    records = [LogRecord(*encode_offset_sync(old), offset_sync_headers(old), partition=0)]
+    async with running(Log(records=records), monkeypatch, [state]) as rig:
+        await asyncio.sleep(5)
+
+        assert rig.log.syncs == [old, OffsetSync(orders, 9, 7, second)]
+        assert rig.translations.downstream(orders, 50) is Untranslated.NOT_READY
 
 
 async def test_no_sync_leads_past_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

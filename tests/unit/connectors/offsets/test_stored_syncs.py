@@ -14,7 +14,7 @@ from mm2py.connectors.offsets.stored_translations import StoredSyncs
 from mm2py.core.offsets.translation import Precision, Translated, Untranslated
 from mm2py.errors import BrokerAnsweredError
 from mm2py.model.flow import TopicPartition
-from mm2py.model.offset_sync import OffsetSync, encode_offset_sync
+from mm2py.model.offset_sync import OffsetSync, encode_offset_sync, offset_sync_headers
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.cluster import Cluster
 from mm2py.wire.error_codes import ErrorCode
@@ -46,9 +46,10 @@ class SyncsRig:
     events: EventLog
     known: OffsetSyncStore
 
-    async def sync(self, *syncs: tuple[int, int], of: TopicPartition = ORDERS) -> None:
+    async def sync(self, *syncs: tuple[int, int], of: TopicPartition = ORDERS, remote_id: str | None = None) -> None:
         """Have a source connector write where records went, and another program something else."""
-        records = [LogRecord(*encode_offset_sync(OffsetSync(of, *one)), partition=0) for one in syncs]
+        made = [OffsetSync(of, *one, remote_id) for one in syncs]
+        records = [LogRecord(*encode_offset_sync(it), offset_sync_headers(it), partition=0) for it in made]
         await TopicLog(self.cluster, self.topic).append([*records, LogRecord(b"rubbish", b"rubbish", partition=0)])
 
     def asked(self, *offsets: int) -> list[object]:
@@ -151,3 +152,22 @@ async def test_syncs_are_of_the_remote_topic_that_they_were_written_for(rig: Syn
         found.append((rig.known.topics_of(ORDERS).remote_id, *rig.asked(450)))
 
     assert found == [(_FIRST, _estimate(450)), (_FIRST, _estimate(450)), (_SECOND, _estimate(41))]
+
+
+async def test_syncs_that_name_their_remote_topic_are_of_no_other(rig: SyncsRig) -> None:
+    """
+    A source connector of ours writes a sync; the remote topic is created again, and only then a worker starts that has
+    a checkpoint connector alone. What it reads is of the topic before, until there is a sync of the new one.
+    """
+    await rig.sync((10, 10), (450, 450), remote_id=_FIRST)
+    rig.target.topics = {**rig.target.topics, **topics_with(REMOTE.topic, [0])}
+    rig.target.topics[REMOTE.topic].topic_id = _SECOND
+    await rig.known.refresh()
+    before = rig.known.topics_of(ORDERS).remote_id, *rig.asked(450)
+    await rig.sync((460, 0), (470, 10), remote_id=_SECOND)
+    await rig.known.refresh()
+
+    assert before == (_FIRST, _estimate(450))
+    assert (rig.known.topics_of(ORDERS).remote_id, *rig.asked(450, 465)) == (
+        _SECOND, Untranslated.TOO_OLD, _estimate(1),
+    )  # fmt: skip
