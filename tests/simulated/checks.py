@@ -5,18 +5,20 @@ none twice; a position never goes back, and never beyond what the target has for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from mm2py.model.checkpoint import decode_checkpoint
 from mm2py.model.flow import TopicPartition
+from mm2py.model.offset_sync import OffsetSync, decode_offset_sync
 from mm2py.model.positions import Position
 from mm2py.model.positions_topic import decode_any
 from mm2py.model.run_chunk import KeptChunk
 from mm2py.wire.topic_log import LogRecord
 from tests.simulated.cluster import Cluster
-from tests.simulated.copied import Copied
+from tests.simulated.copied import Content, Copied
 from tests.simulated.log import Batch, Partition, commits
+from tests.simulated.record_jobs import made_of
 from tests.simulated.translated import Translated
 from tests.support.contents import RecordContent, decode
 
@@ -47,6 +49,10 @@ class Checker:
         #: The flow's group at the target.
         self.groups: tuple[str, ...] = ("A-mm2",)
         self.plain_writes = 0
+        #: The topic whose records are changed on their way, and whether what is made of them may come again.
+        self.transformed, self.may_repeat = "", False
+        #: Whether offsets are translated by offset syncs alone.
+        self.is_by_syncs = False
         #: Whether acknowledged records may be lost, and of which partitions they were.
         self.is_unclean = False
         self._rewound: dict[TopicPartition, None] = {}
@@ -68,6 +74,8 @@ class Checker:
             if former is not None:
                 self.read_source(former)
             begun = self._copied[key] = Copied(source, remote, former=former, is_young=known is not None)
+            if source.topic == self.transformed:
+                begun.made, begun.may_repeat = _made, self.may_repeat
             self.read_source(begun)
             # Of the topic before, whose offsets are gone with it.
             self._stood = {stood: at for stood, at in self._stood.items() if stood[1:] != key}
@@ -114,7 +122,10 @@ class Checker:
     def appended(self, partition: Partition, batch: Batch) -> None:
         """Check a batch that the target has just appended."""
         if partition.topic in self._topics:
-            self._records(self.copied(partition), batch)
+            if batch.is_transactional or batch.is_control:
+                self._settle_or_wait(batch, [partial(self._records, self.copied(partition), batch)])
+            else:
+                self._records(self.copied(partition), batch)
         elif partition.topic == self._positions_topic:
             self._owned(batch)
             self._control(partition, batch)
@@ -165,18 +176,19 @@ class Checker:
         asked, source = self._awaited.get(partition), self._source.partition(partition.topic, partition.partition)
         return asked is not None and source is not None and asked <= position <= max(asked, source.start)
 
-    def _again(self, copied: Copied, content: tuple[object, ...], batch: Batch) -> int | None:
+    def _again(self, copied: Copied, content: Content, batch: Batch) -> int | None:
         """
         Return which record of the source this is, if it may come again: the target has lost acknowledged ones, or has
-        removed all, so that nothing is left by which a node could tell what it had copied.
+        removed all, so that nothing is left by which a node could tell what it had copied; or what a transform made was
+        written without transactions.
         """
         is_rewound = TopicPartition(copied.source.topic, copied.source.number) in self._rewound
-        if not is_rewound and copied.remote.start < batch.base:
-            return None
-        return next((at for at, (_, known) in enumerate(copied.known) if known == content), None)
+        may_be_any = is_rewound or copied.remote.start >= batch.base
+        able = copied.known if may_be_any else copied.known[: copied.furthest] if copied.may_repeat else ()
+        return next((at for at, (_, known) in enumerate(able) if known == content), None)
 
     @staticmethod
-    def _after_deleted(copied: Copied, at: int, content: tuple[object, ...]) -> int | None:
+    def _after_deleted(copied: Copied, at: int, content: Content) -> int | None:
         """Return which record this is, if those before it were deleted at the source before they were read."""
         able = range(at, min(copied.deleted + 1, len(copied.known)))
         return next((it for it in able if copied.known[it][1] == content), None)
@@ -249,7 +261,8 @@ class Checker:
                 first <= batch.base <= last for first, last in aborted.get(batch.producer_id, ())
             ):
                 continue
-            copied.known += [(it.offset, (it.timestamp, it.key, it.value, it.headers)) for it in decode(batch.raw)]
+            made = ((it.offset, copied.made((it.timestamp, it.key, it.value, it.headers))) for it in decode(batch.raw))
+            copied.known += [(offset, content) for offset, content in made if content is not None]
 
     def lost(self, partition: Partition, batches: list[Batch]) -> None:
         """Note what an election at the target has lost."""
@@ -274,17 +287,20 @@ class Checker:
             self.fail(f"{batch.writer} wrote positions, and the group has {sorted(members)}")
 
     def _control(self, partition: Partition, batch: Batch) -> None:
-        if batch.is_control:
-            found = self._pending.pop(batch.producer_id, [])
-            if commits(batch.raw):
-                for judge in found:
-                    judge()
+        if batch.is_transactional or batch.is_control:
+            self._settle_or_wait(batch, [] if batch.is_control else self._said(partition, batch))
             return
         for judge in self._said(partition, batch):
-            if batch.is_transactional:
-                self._pending.setdefault(batch.producer_id, []).append(judge)
-            else:
-                judge()
+            judge()
+
+    def _settle_or_wait(self, batch: Batch, said: Iterable[Callable[[], None]]) -> None:
+        """Have what is in a transaction judged once it is committed, which its first marker tells."""
+        if not batch.is_control:
+            self._pending.setdefault(batch.producer_id, []).extend(said)
+            return
+        found = self._pending.pop(batch.producer_id, [])
+        for judge in found if commits(batch.raw) else ():
+            judge()
 
     def _said(self, partition: Partition, batch: Batch) -> Iterator[Callable[[], None]]:
         for record in decode(batch.raw):
@@ -401,6 +417,12 @@ class Checker:
             place = TopicPartition(source.topic, number)
             if offset < max(source.start, compared_to.get(place, 0), self._altered_to.get(place, 0)):
                 continue
+            if self.is_by_syncs:
+                least = self.translated.by_syncs(place, offset) if place not in self._altered_to else None
+                late += [f"{group} at {at} of {remote}, and by syncs {least}"] if at < (least or 0) else []
+                continue
+            if source.topic == self.transformed and offset < source.stable:
+                continue  # of a micro-batch whose end was not heard of only is known where it ended
             if (missing := copied.before(offset) - copied.next_from(at)) > 0:
                 late.append(f"{group} at {at} of {remote}, {missing} records behind")
         return late
@@ -425,6 +447,22 @@ class Checker:
                     found[str(source)] = missing
         return found
 
+    def syncs(self) -> list[OffsetSync]:
+        """Return the offset syncs of the flow, in their order."""
+        topic = self._source.topics.get(f"mm2-offset-syncs.{self._target.name}.internal")
+        batches = [it for it in topic.partitions[0].batches if not it.is_control] if topic is not None else []
+        return [decode_offset_sync(record.key, record.value) for it in batches for record in decode(it.raw)]
+
+    def late_syncs(self) -> list[str]:
+        """Return which partitions have no offset sync of their last record, altered or not."""
+        found = []
+        for copied in self._copied.values():
+            source = TopicPartition(copied.source.topic, copied.source.number)
+            is_there = self._source.partition(*source) is copied.source and not self.is_unclean
+            if is_there and copied.marks and (missing := self.translated.late_syncs(source, copied)):
+                found.append(f"{copied.source} by {missing} records")
+        return found
+
     def mixed(self) -> list[str]:
         """Return which remote partitions hold records of several topics of their source's name."""
         found = []
@@ -447,3 +485,9 @@ class Checker:
                 if at < source.stable:
                     found[str(source)] = source.stable - at
         return found
+
+
+def _made(content: Content) -> Content | None:
+    timestamp, key, value, headers = content
+    made = made_of(value)
+    return None if made is None else (timestamp, key, made, headers)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import bisect
 import operator
+from collections.abc import Callable
+from typing import Any
 
 import attrs
 
 from tests.simulated.log import Partition
+
+
+#: Timestamp, key, value and headers of a record.
+Content = tuple[Any, ...]
 
 
 @attrs.define(eq=False)
@@ -17,7 +23,7 @@ class Copied:
     source: Partition
     remote: Partition
     #: Data records of the source, as far as they were read: offset and content.
-    known: list[tuple[int, tuple[object, ...]]] = attrs.field(factory=list)
+    known: list[tuple[int, Content]] = attrs.field(factory=list)
     read_to: int = 0
     #: Last downstream offset, count of source records, and first downstream offset, batch by batch.
     marks: list[tuple[int, int, int]] = attrs.field(factory=list)
@@ -36,6 +42,11 @@ class Copied:
     former: Copied | None = None
     #: Whether source or remote topic was created again: what is known of the topics before may be acted upon still.
     is_young: bool = False
+    #: What becomes of a record's content on its way, if it is not copied as it is; None if the record is left out.
+    made: Callable[[Content], Content | None] = lambda it: it
+    #: Whether records may come again after the ones that followed them, and how far the furthest ones are.
+    may_repeat: bool = False
+    furthest: int = 0
 
     @property
     def count(self) -> int:
@@ -49,6 +60,7 @@ class Copied:
         if self.next_at is not None:
             self.begun, self.next_at = (base, self.next_at), None
         self.marks.append((last, count, base))
+        self.furthest = max(self.furthest, count)
 
     def lose(self, first: int) -> None:
         """Note that the target has lost its batches from *first* on; what an operator has altered stands."""
@@ -56,13 +68,14 @@ class Copied:
         if self.next_at is None and self.begun is not None and self.begun[0] >= first:
             self.next_at = self.begun[1]
 
-    def has(self, content: tuple[object, ...]) -> bool:
+    def has(self, content: Content) -> bool:
         """Whether the source has such a record."""
         return any(known == content for _, known in self.known)
 
     def proven(self, downstream_end: int) -> int:
         """Return how many source records need not be copied any more."""
-        return max(self.deleted, self.upto(downstream_end) if self.next_at is None else self.next_at)
+        upto = self.read_by(downstream_end) if self.may_repeat else self.upto(downstream_end)
+        return max(self.deleted, upto if self.next_at is None else self.next_at)
 
     def upto(self, downstream_end: int) -> int:
         """Return how many source records lie before a downstream offset, and are not to be copied again after it."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
+from typing import Any
 
 import attrs
 
@@ -22,11 +24,16 @@ from mm2py.pipeline.epoch_jobs import LostEpochs
 from mm2py.telemetry.journal import EventLog
 from tests.simulated.loop import HOST, Host, SimClock
 from tests.simulated.network import Network
+from tests.simulated.record_jobs import SimRecordTasks
 
 
+#: What a worker is to do, with what it keeps.
+Job = Callable[[worker_state.WorkerState], Awaitable[Any]]
 #: What passes between a daemon and its workers takes so long.
 _PIPE_S = 0.001
 _SPARK_STARTS_S = 6.0
+#: Spark kills the Python worker of a job that it has given up.
+_KILLED_WITHIN_S = 3.0
 
 
 #: Until when an epoch may send that runs in a worker; a process has one run.
@@ -67,7 +74,7 @@ class _Running:
     plan: EpochPlan
     node: Host
     host: Host
-    outcome: asyncio.Future[EpochOutcome]
+    outcome: asyncio.Future[Any]
     asked_to_end: asyncio.Event
     #: When it can write nothing any more.
     writes_until: float = 0.0
@@ -77,23 +84,14 @@ class _Running:
 WRITING: dict[tuple[Flow, TopicPartition], _Running] = {}
 
 
-class Records:
-    """Stands for `RecordTasks`: nothing is transformed in here."""
-
-    running = 0
-
-    async def close(self) -> None:
-        """Do nothing."""
-
-
 class SimEpochs:
     """Stands for `EpochRunner`: each copy task has a worker process, which is started again when it is lost."""
 
-    def __init__(self, spark: NoSpark, clock: SimClock, _events: EventLog, **_: object) -> None:
+    def __init__(self, spark: NoSpark, clock: SimClock, events: EventLog, **_: object) -> None:
         host = HOST.get()
         assert host is not None
         self.node = host
-        self.records = Records()
+        self.records = SimRecordTasks(self, spark, clock, events)
         self.lost = LostEpochs(clock)
         self.running: dict[tuple[Flow, int], _Running] = {}
         #: Workers by task, and what each keeps between epochs.
@@ -110,15 +108,23 @@ class SimEpochs:
         await self._spark.session()
 
     async def run(self, plan: EpochPlan) -> EpochOutcome:
-        """Run an epoch in its task's worker."""
+        """Run an epoch in its task's worker; of records that are transformed only its jobs run there."""
+        if plan.transform is not None:
+            return await self.records.run(plan)
         await self.ready()
+        outcome: EpochOutcome = await self.work(plan)
+        return outcome
+
+    async def work(self, plan: EpochPlan, job: Job | None = None) -> Any:
+        """Run an epoch of copying in its task's worker, or a *job* of another one."""
         key = (plan.flow, plan.task)
         host, state = self._worker(key)
         loop = asyncio.get_running_loop()
         running = self.running[key] = _Running(plan, self.node, host, loop.create_future(), asyncio.Event())
         running.outcome.add_done_callback(lambda it: None if it.cancelled() else it.exception())
-        self._note(running, loop.time())
-        host.start(self._work(running, state), name=plan.name)
+        if job is None:
+            self._note(running, loop.time())
+        host.start(self._work(running, state, job), name=plan.name)
         try:
             return await asyncio.shield(running.outcome)
         finally:
@@ -143,10 +149,12 @@ class SimEpochs:
             found = self.workers[key] = host, worker_state.WorkerState()
         return found
 
-    async def _work(self, running: _Running, state: worker_state.WorkerState) -> None:
+    async def _work(self, running: _Running, state: worker_state.WorkerState, job: Job | None) -> None:
         await self._clock.sleep(_PIPE_S)
         try:
-            outcome = await copying.copy_epoch(running.plan, self._clock, state, running.asked_to_end)
+            whole = copying.copy_epoch  # mutants replace it
+            copied = whole(running.plan, self._clock, state, running.asked_to_end) if job is None else job(state)
+            outcome = await copied
             self.node.call_later(_PIPE_S, self._end, running, outcome)
         except Exception as error:  # noqa: BLE001 - a Spark task that raises is a lost epoch
             lost = EpochLostError(running.plan.name, f"{type(error).__name__}: {error}", may_still_write=False)
@@ -162,7 +170,7 @@ class SimEpochs:
         return [host for host, _ in self.workers.values() if host not in busy]
 
     @staticmethod
-    def _end(running: _Running, outcome: EpochOutcome) -> None:
+    def _end(running: _Running, outcome: Any) -> None:
         if not running.outcome.done():
             running.outcome.set_result(outcome)
 
@@ -188,28 +196,35 @@ class SimEpochs:
         if running is not None:
             error = EpochLostError(running.plan.name, "its executor is out of reach", may_still_write=True)
             self.node.call_later(0.2, self._lose, running, error)
+            if running.plan.transform is not None:
+                self.node.loop.call_later(_KILLED_WITHIN_S, self._kill, host)
         return host
+
+    def _kill(self, host: Host) -> None:
+        host.kill()
+        self.node.loop.network.drop_host(host)
 
     def nudge(self, flow: Flow, task: int) -> bool:
         """Ask an epoch to end early."""
         running = self.running.get((flow, task))
         if running is not None:
             running.host.call_later(_PIPE_S, running.asked_to_end.set)
-        return running is not None
+        return self.records.nudge(flow, task) or running is not None
 
     def is_waiting(self, _flow: Flow, _task: int) -> bool:
         """Whether an epoch waits for a slot."""
         return False
 
-    def is_late(self, _flow: Flow, _task: int) -> bool:
+    def is_late(self, flow: Flow, task: int) -> bool:
         """Whether an epoch is overdue."""
-        return False
+        return self.records.is_late(flow, task)
 
     def view(self) -> None:
         """Return nothing of Spark."""
 
     async def settle(self, flow: Flow) -> None:
         """Have the flow's epochs end, and wait for them."""
+        await self.records.settle(flow)
         left = [it for it in self.running.values() if it.plan.flow == flow and not it.outcome.done()]
         for it in left:
             self.nudge(flow, it.plan.task)

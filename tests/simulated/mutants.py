@@ -27,6 +27,7 @@ import attrs
 from mm2py.connectors.checkpoint import group_offsets, own_moves
 from mm2py.connectors.control_writers import ControlWriters, TaskWriter
 from mm2py.connectors.measures import FlowMeasures
+from mm2py.connectors.offsets import stored_translations
 from mm2py.connectors.reach import Reach
 from mm2py.connectors.source.copy_task import CopyTask
 from mm2py.connectors.source.group import SourceGroup
@@ -310,6 +311,12 @@ def _carried() -> None:
     _replace(own_moves, "is_own_move", lambda *_, **__: True)
 
 
+def _nameless() -> None:
+    """A lone checkpoint connector takes offset syncs for those of whatever remote topic there is."""
+    whole = stored_translations.decode_offset_sync
+    _replace(stored_translations, "decode_offset_sync", lambda key, value, _headers: whole(key, value))
+
+
 def _untranslated() -> None:
     """What a position rests on, where records went, is not written with it."""
     _replace(PositionWriter, "_records", lambda *_: [])
@@ -372,7 +379,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
         _beyond, _short, _unseen, _sure, _fresh, _uncounted, _aborted, _uncommitted, _alike,
         _unsequenced, _hasty, _shuffled, _refused, _void, _impatient,
         _unclaimed, _unguarded, _unfenced, _uncompared, _unreleased, _greedy, _ungrown,
-        _ahead, _rewound, _carried, _untranslated, _old_lag, _level, _deaf, _healthy, _restless, _unclosed,
+        _ahead, _rewound, _carried, _nameless, _untranslated, _old_lag, _level, _deaf, _healthy, _restless, _unclosed,
         _hoarded,
     )
 }  # fmt: skip
@@ -399,6 +406,11 @@ _HELD: dict[str, Any] = {
     "nodes": 3, "partitions": 4, "faults": (*("hang",) * 9, "drain"), "fault_every_s": 4.0, "epoch_ms": 10_000,
     "latency_s": 0.0005, "minutes": 5.0,
 }  # fmt: skip
+#: What has only the checkpoint connector starts again beside remote topics that are gone and created again.
+_APART_AND_REMADE: dict[str, Any] = {
+    "mode": "worker", "nodes": 1, "checkers": 1, "both": False, "faults": ("drain", "remake"), "fault_every_s": 4.0,
+    "minutes": 5.0, "partitions": 1, "rate": 1.5, "retention_s": 120.0, "on_recreated": "earliest",
+}  # fmt: skip
 _ASLEEP: dict[str, Any] = {"faults": ("sleep",), "fault_every_s": 6.0, "rate": 1.5, "latency_s": 0.1}
 #: Options over what seeds draw, under which a mutant is noticed soon.
 SHOWN_BY: dict[str, dict[str, Any]] = {
@@ -408,6 +420,7 @@ SHOWN_BY: dict[str, dict[str, Any]] = {
     "impatient": {"faults": ("executor",), "minutes": 3.0},
     "void": _ASLEEP,
     "carried": {"both": True},
+    "nameless": _APART_AND_REMADE,
     "hoarded": {"nodes": 1, "rounds": 2, "minutes": 2.0, "epoch_ms": 1_000, "faults": ()},
     "unreleased": _HELD,
     **dict.fromkeys(("unguarded", "unfenced"), _CONTENDED),

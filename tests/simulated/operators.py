@@ -20,7 +20,7 @@ from tests.simulated import settings
 from tests.simulated.faults.kind import duration
 from tests.simulated.http import Answer, ask
 from tests.simulated.node import SimNode
-from tests.simulated.verbs import AS_STORED, SHOWN, USUAL, VERBS, Connectors, Request
+from tests.simulated.verbs import AS_STORED, SHOWN, USUAL, VERBS, VERBS_APART, Connectors, Request
 
 
 if TYPE_CHECKING:
@@ -44,10 +44,9 @@ class Operators:
         self._world = world
         self._turn = asyncio.Lock()
         self._draw = random.Random(f"operators {world.options.seed}")
-        is_worker, has_aside = world.options.is_worker, world.options.has_aside
-        self._first = Connectors(is_worker, has_aside)
+        self._all = Connectors.of(world.options)
         #: The source connectors of the pair.
-        self._sources = [self._first, *([Connectors(is_worker, has_aside, is_aside=True)] if has_aside else [])]
+        self._sources = [it for it in self._all if not it.is_apart]
         self._configs = settings.connectors(world.options, world.source.servers)
         #: What is so since when, by what it is of, as far as that is known.
         self._known: dict[str, tuple[float, object]] = {it: (0.0, value) for it, value in USUAL.items()}
@@ -72,8 +71,9 @@ class Operators:
         node = self._world.a_node(draw)
         if node is None:
             return ""
-        name = draw.choice((*VERBS, "offsets", "offsets"))
-        which = draw.choice(self._sources) if self._world.options.has_aside else self._first
+        able = self._of(node)
+        name = draw.choice(VERBS_APART if able[0].is_apart else (*VERBS, "offsets", "offsets"))
+        which = draw.choice(able) if len(able) > 1 else able[0]
         work = self._alter(node, draw) if name == "offsets" else self._ask_all(node, VERBS[name](which, draw))
         self._world.outside.start(work, f"operator {name}")
         self._world.outside.call_later(duration(draw), self._undo_later)
@@ -118,19 +118,24 @@ class Operators:
         return answer is not None and answer.is_ok
 
     async def _undo(self) -> None:
-        while True:
+        left = {it.is_apart for it in self._all}
+        while left:
             async with self._turn:
                 node = self._world.a_node(self._draw)
-                if node is not None and await self._undone(node):
-                    return
-            await asyncio.sleep(2.0)
+                if node is not None and settings.is_apart(node.name) in left and await self._undone(node):
+                    left.remove(settings.is_apart(node.name))
+            if left:
+                await asyncio.sleep(2.0)
+
+    def _of(self, node: SimNode) -> list[Connectors]:
+        """Return the connectors that a node's worker has."""
+        return [it for it in self._all if it.is_apart is settings.is_apart(node.name)]
 
     async def _undone(self, node: SimNode) -> bool:
         is_worker = self._world.options.is_worker
-        names = {**settings.NAMES, **{f"{it.prefix}source": settings.ASIDE for it in self._sources if it.is_aside}}
-        for which, name in names.items() if is_worker else ():
-            path, wanted = f"/connectors/{name}", {which: Wanted.RUNNING}
-            config = {**self._configs[name], "name": name}
+        for of, which in ((one, kind) for one in self._of(node) for kind in one.kinds if is_worker):
+            name, wanted = of.name(which), of.known(**{which: Wanted.RUNNING})
+            path, config = f"/connectors/{name}", {**self._configs[name], "name": name}
             there = await self._ask(node, Request("GET", f"{path}/config"))
             if (there is None or there.body != config) and not await self._is_done(
                 node, Request("PUT", f"{path}/config", config)
@@ -138,7 +143,7 @@ class Operators:
                 return False
             if not await self._is_done(node, Request("PUT", f"{path}/resume", brings=wanted)):
                 return False
-        for one in self._sources:
+        for one in self._of(node):
             usual = one.known(**(AS_STORED if is_worker else USUAL))
             if not await self._is_done(node, Request("DELETE", one.at_flow("/overrides"), brings=usual)):
                 return False
@@ -198,7 +203,7 @@ class Operators:
         now = self._world.loop.time()
         control = node.node.control if node.node is not None else None
         found, flows = list[str](), {it.flow for it in view.flows}
-        for of in self._sources:
+        for of in self._of(node):
             if control is None or of.flow not in flows:
                 continue
             overrides = control.overrides(of.flow)

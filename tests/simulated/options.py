@@ -58,6 +58,8 @@ class Options:
     mode: str = "dedicated"
     #: How many source connectors a worker has for the pair; two have a topic each.
     sources: int = 1
+    #: How many nodes have the checkpoint connector in a worker of their own; 0: it is beside the source connectors.
+    checkers: int = 0
     #: Whether a flow leads back as well, from topics of the same names at B; not where nodes are workers.
     both: bool = False
     #: What the flow does with a source topic that was created again: `copy.on.source.recreated`.
@@ -65,6 +67,9 @@ class Options:
     #: How long the source's topics keep records, and so their copies; 0 is for good. Not with flows both ways, nor with
     #: faults that lose acknowledged records: what is missing then must be there.
     retention_s: float = 0.0
+    #: How records of the topic are written that a statement changes: "" is no statement, "once" is in transactions,
+    #: "again" is without: what was on its way as something was lost may come again. Not where nodes are workers.
+    transform: str = ""
     #: Which of the faults, by their numbers, do not happen: that is how a failure is made smaller.
     skipped: tuple[int, ...] = attrs.field(default=(), converter=_numbers)
     #: The number of the last fault that happens; -1 is no end.
@@ -79,6 +84,11 @@ class Options:
     def has_aside(self) -> bool:
         """Whether there is a second source connector."""
         return self.is_worker and self.sources > 1
+
+    @property
+    def checks_apart(self) -> bool:
+        """Whether the checkpoint connector has no source connector in its worker."""
+        return self.is_worker and self.checkers > 0
 
     @property
     def leads_back(self) -> bool:
@@ -129,4 +139,5 @@ def swarm(seed: int) -> Options:
         drawn = attrs.evolve(drawn, retention_s=keeps.choice((30.0, 120.0)))
     if seldom.random() >= _WORKERS or drawn.both:
         return drawn
-    return attrs.evolve(drawn, mode="worker", sources=seldom.choice((1, 2)))
+    apart = random.Random(f"apart {seed}")
+    return attrs.evolve(drawn, mode="worker", sources=seldom.choice((1, 2)), checkers=apart.choice((0, 0, 0, 1, 2)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mm2py.model.flow import Flow
+from tests.simulated.record_jobs import STATEMENT
 from tests.support.mm2_file import mm2_properties
 
 
@@ -18,6 +19,8 @@ POSITIONS, POSITIONS_BACK = "mm2-offsets.A.internal", "mm2-offsets.B.internal"
 #: Loopback, so that everyone may change things; the address by which others reach a node is its name.
 _LISTENER = "http://127.0.0.1:8083"
 _GROUP = "mm2"
+#: The worker that has the checkpoint connector and no other, and what its nodes' names begin with.
+_GROUP_APART, _NODE_APART = "mm2-checks", "c"
 _FLOW: dict[str, object] = {
     "refresh.topics.interval.seconds": 5,
     "replication.factor": 1,
@@ -30,10 +33,23 @@ _CHECKPOINTS: dict[str, object] = {
     "refresh.groups.interval.seconds": 5,
     "sync.group.offsets.interval.seconds": 5,
 }
+#: The topic whose records a statement changes, if one does.
+TRANSFORMED = "events"
 #: Names of the worker's connectors, by what they are.
 NAMES = {"source": "mirror", "checkpoints": "checks"}
 #: The second source connector, and its topic.
 ASIDE, TOPIC_ASIDE = "aside", "events"
+
+
+def node_names(options: Options) -> list[str]:
+    """Return the names of all nodes, those of the worker that only has the checkpoint connector last."""
+    apart = [f"{_NODE_APART}{it}" for it in range(options.checkers)] if options.checks_apart else []
+    return [*(f"n{it}" for it in range(options.nodes)), *apart]
+
+
+def is_apart(node: str) -> bool:
+    """Whether a node is of the worker that only has the checkpoint connector."""
+    return node.startswith(_NODE_APART)
 
 
 def flow_groups(options: Options) -> tuple[str, ...]:
@@ -78,6 +94,10 @@ def node_file(options: Options, name: str, source: str, target: str, *, is_chang
     }
     if options.leads_back:
         settings |= {"B->A.enabled": "true", "B->A.topics": ",".join(TOPICS), "A.offset.flush.interval.ms": 5_000}
+    if options.transform:
+        settings[f"A->B.transform.{TRANSFORMED}.sql"] = STATEMENT
+    if options.transform == "once":
+        settings["B.exactly.once.source.support"] = "enabled"
     if options.static:
         settings["B.group.instance.id"] = name
     if options.transactions:
@@ -88,12 +108,13 @@ def node_file(options: Options, name: str, source: str, target: str, *, is_chang
 
 
 def _worker_file(options: Options, name: str, target: str, more: dict[str, object]) -> str:
+    positions = "checks-offsets" if is_apart(name) else POSITIONS
     lines: dict[str, object] = {
         "bootstrap.servers": target,
-        "group.id": _GROUP,
-        "config.storage.topic": "connect-configs",
-        "offset.storage.topic": POSITIONS,
-        "status.storage.topic": "connect-status",
+        "group.id": _GROUP_APART if is_apart(name) else _GROUP,
+        "config.storage.topic": f"{'checks' if is_apart(name) else 'connect'}-configs",
+        "offset.storage.topic": positions,
+        "status.storage.topic": f"{'checks' if is_apart(name) else 'connect'}-status",
         "config.storage.replication.factor": 1,
         "offset.storage.replication.factor": 1,
         "status.storage.replication.factor": 1,

@@ -17,6 +17,7 @@ from mm2py import daemon
 from mm2py.herder import control, group_members, membership
 from mm2py.model.herder.node import Node
 from mm2py.pipeline.copy import epoch as copying
+from mm2py.pipeline.transform import write
 from mm2py.rest import server
 from mm2py.telemetry import metrics
 from mm2py.wire import addresses
@@ -77,6 +78,7 @@ def tamed(seed: int) -> Iterator[None]:
             (copying, "worker_name", _worker_name),
             (copying, "_cpu_s", lambda: 0.0),
             (copying, "_rss_bytes", lambda: 0),
+            (write, "_cpu_s", lambda: 0.0),
             (addresses, "socket", SocketModule),
             # The same bytes, for a fraction of the time.
             (Struct, "encode", encoded),

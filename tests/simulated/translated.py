@@ -1,6 +1,6 @@
 """
 What a flow stores of where records went: checkpoints of groups, and the index of runs beside the positions. Each is
-held against what the target has when it is written.
+held against what the target has when it is written; offset syncs, which nothing fences, at peace.
 """
 
 from __future__ import annotations
@@ -52,6 +52,19 @@ class Translated:
         is_guarded = batch.writer == last.writer or (batch.is_transactional and last.is_transactional)
         if is_guarded and said.upstream >= upstream and said.downstream < downstream:
             checker.fail(f"{what}, and {upstream} was {downstream} before")
+
+    def by_syncs(self, source: TopicPartition, offset: int) -> int:
+        """
+        Return what an offset is at least at the target by the last sync, and one more if it is past it. Of those before
+        a store keeps some (`SyncSlots`).
+        """
+        found = [sync for sync in self._checker.syncs() if sync.source == source][-1:]
+        return max((it.downstream + (offset > it.upstream) for it in found if it.upstream <= offset), default=0)
+
+    def late_syncs(self, source: TopicPartition, copied: Copied) -> int:
+        """Return how many records of a partition lie behind its last offset sync."""
+        found = [sync for sync in self._checker.syncs() if sync.source == source]
+        return len(copied.known) - (copied.before(found[-1].upstream + 1) if found else 0)
 
     def runs(self, kept: KeptChunk) -> None:
         """Each run of the index leads from records to the same ones. Of other ranges it claims nothing exact."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -13,7 +14,12 @@ from mm2py.model.herder.overrides import Overrides, Wanted
 from tests.simulated import settings
 
 
+if TYPE_CHECKING:
+    from tests.simulated.options import Options
+
+
 AT_FLOW = "/from:A/to:B"
+_SOURCE, _CHECKPOINTS = "source", "checkpoints"
 _REFRESH = "refresh.topics.interval.seconds"
 #: What an operator changes of a flow, and how a node shows it.
 SHOWN: dict[str, Callable[[Overrides], object]] = {
@@ -66,14 +72,31 @@ class Connectors:
     """A source connector, and that of checkpoints: how they are reached, and what is known of them is called."""
 
     is_worker: bool
+    #: Which of the two there are.
+    kinds: tuple[str, ...] = (_SOURCE, _CHECKPOINTS)
     #: Whether there is a second source connector, and whether it is that one: it has no checkpoints.
     has_aside: bool = False
     is_aside: bool = False
+    #: Whether it is the checkpoint connector of a worker that has no other.
+    is_apart: bool = False
+
+    @classmethod
+    def of(cls, options: Options) -> list[Connectors]:
+        """Return those of a run."""
+        kinds = (_SOURCE,) if options.checks_apart else (_SOURCE, _CHECKPOINTS)
+        first = cls(options.is_worker, kinds, options.has_aside)
+        aside = cls(options.is_worker, (_SOURCE,), has_aside=True, is_aside=True)
+        apart = cls(options.is_worker, (_CHECKPOINTS,), is_apart=True)
+        return [first, *([aside] if options.has_aside else []), *([apart] if options.checks_apart else [])]
+
+    def name(self, which: str) -> str:
+        """Return what the "source" connector or that of "checkpoints" is called in a worker."""
+        return settings.ASIDE if self.is_aside else settings.NAMES[which]
 
     def at(self, which: str, more: str = "") -> str:
         """Return an address of the "source" connector or of "checkpoints"."""
         if self.is_worker:
-            return f"/connectors/{settings.ASIDE if self.is_aside else settings.NAMES[which]}{more}"
+            return f"/connectors/{self.name(which)}{more}"
         return f"{AT_FLOW}/connectors/{SOURCE if which == 'source' else CHECKPOINT}{more}"
 
     @property
@@ -92,11 +115,11 @@ class Connectors:
     @property
     def prefix(self) -> str:
         """What the names of what is known of it begin with."""
-        return "aside " if self.is_aside else ""
+        return "aside " if self.is_aside else "apart " if self.is_apart else ""
 
     def one(self, draw: random.Random) -> str:
         """Draw one of the two."""
-        return "source" if self.is_aside else draw.choice(("source", "source", "checkpoints"))
+        return draw.choice((_SOURCE, _SOURCE, _CHECKPOINTS)) if len(self.kinds) > 1 else self.kinds[0]
 
 
 Verb = Callable[[Connectors, random.Random], list[Request]]
@@ -107,7 +130,7 @@ def _held(verb: str, wanted: Wanted) -> Verb:
 
     def ask(connectors: Connectors, draw: random.Random) -> list[Request]:
         if draw.random() < 0.4:
-            both = dict.fromkeys(("source",) if connectors.is_aside else ("source", "checkpoints"), wanted)
+            both = dict.fromkeys(connectors.kinds, wanted)
             spares = (Wanted.DELETED, *([Wanted.STOPPED] if wanted is Wanted.PAUSED else []))
             return [Request("PUT", connectors.at_flow(f"/{verb}"), brings=connectors.known(**both), spares=spares)]
         which = connectors.one(draw)
@@ -118,10 +141,12 @@ def _held(verb: str, wanted: Wanted) -> Verb:
 
 def _delete(connectors: Connectors, draw: random.Random) -> list[Request]:
     # The second source connector would take the place of the first one, and what is known of it.
-    which = "checkpoints" if connectors.has_aside and not connectors.is_aside else connectors.one(draw)
+    which = _CHECKPOINTS if connectors.has_aside and not connectors.is_aside else connectors.one(draw)
+    if which not in connectors.kinds:
+        return []
     # A worker forgets what it was.
     brings: dict[str, object] = {which: Wanted.RUNNING if connectors.is_worker else Wanted.DELETED}
-    if which == "source":
+    if which == _SOURCE:
         brings["config"] = {}
     return [Request("DELETE", connectors.at(which), brings=connectors.known(**brings))]
 
@@ -175,3 +200,5 @@ VERBS: dict[str, Verb] = {
     "refresh": _refresh,
     "read": _read,
 }
+#: Those that are not about what is copied.
+VERBS_APART = ("pause", "stop", "delete", "restart", "drain", "refresh", "read")

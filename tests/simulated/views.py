@@ -215,8 +215,15 @@ class Views:
             if not node.is_able or node.node is None:
                 found.append(f"{node.name} does not run")
                 continue
-            found += [f"{node.name}: {it}" for it in self._unwell(node.view())]
-        return found or list(self._shared())
+            found += [f"{node.name}: {it}" for it in self._unwell(node.view(), copies=not settings.is_apart(node.name))]
+        return found or [*self._shared(), *self._unowned()]
+
+    def _unowned(self) -> Iterator[str]:
+        """Return whether none of the nodes that only have the checkpoint connector runs it."""
+        apart = [node for node in self._world.nodes.values() if settings.is_apart(node.name)]
+        states = [flow.state for node in apart for flow in node.view().flows]
+        if states and FlowState.RUNNING not in states:
+            yield "no node runs the checkpoint connector"
 
     def _shared(self) -> Iterator[str]:
         """Return which partitions several nodes say that they copy themselves."""
@@ -227,14 +234,14 @@ class Views:
                     copied_by.setdefault(f"{partition.source} of {flow.flow}", []).append(node.name)
         yield from (f"{it} is copied by {' and '.join(by)}" for it, by in copied_by.items() if len(by) > 1)
 
-    def _unwell(self, view: MirrorView) -> Iterator[str]:
+    def _unwell(self, view: MirrorView, *, copies: bool) -> Iterator[str]:
         yield from (str(it.sentence) for it in all_issues(view) if not (it.is_note and it.code in _EXPECTED))
         if not view.flows:
             yield "it has no flow"
         for flow in map(shown, of_all_nodes(view).flows):
-            if flow.state is not FlowState.RUNNING:
+            if flow.state is not FlowState.RUNNING and (copies or flow.state is not FlowState.STANDBY):
                 yield f"the flow is {flow.state.name.lower()}"
-            if flow.lag != 0 or flow.lag_is_least:
+            if flow.lag != (0 if copies else None) or flow.lag_is_least:
                 yield f"the flow lacks {flow.lag} records"
             for partition in flow.partitions:
                 source = self._world.source_of(flow.flow).partition(*partition.source)

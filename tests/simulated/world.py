@@ -102,6 +102,9 @@ class World:
         self.source, self.target = self._cluster("A"), self._cluster("B")
         self.checker = Checker(self.source, self.target, TOPICS, settings.POSITIONS)
         self.checker.groups = settings.flow_groups(options)
+        self.checker.is_by_syncs = options.checks_apart
+        self.checker.transformed = settings.TRANSFORMED if options.transform else ""
+        self.checker.may_repeat = options.transform == "again"
         self.checker.is_unclean = any(kind in options.faults for kind in LOSING)
         self.checkers = {"A": self.checker}
         if options.leads_back:
@@ -109,7 +112,7 @@ class World:
             back.groups = ("B-mm2",)
         self.source.on_append = lambda partition, batch: self._appended(self.source, partition, batch)
         self.target.on_append = lambda partition, batch: self._appended(self.target, partition, batch)
-        self.nodes = {name: self._node(name) for name in [f"n{it}" for it in range(options.nodes)]}
+        self.nodes = {name: self._node(name) for name in settings.node_names(options)}
         self.workload = Workload(self, self.source, options.seed)
         self.workloads = [self.workload]
         if options.both:
@@ -130,7 +133,7 @@ class World:
         self.costs = Costs(
             self.network,
             (self.source, self.target),
-            flows=len(self.checkers) + options.has_aside,
+            flows=len(self.checkers) + options.has_aside + options.checks_apart,
             records=lambda: sum(it.records for it in self.checkers.values()),
         )
 
@@ -324,6 +327,8 @@ class World:
                 return f"{sum(lag.values())} records are missing: {lag}"
             if late := checker.late_positions():
                 return f"positions are behind: {late}"
+            if late_syncs := checker.late_syncs():
+                return f"offset syncs are behind: {', '.join(late_syncs)}"
         if not self.checker.is_unclean and (late_groups := self.checker.late_groups(self._compared_to())):
             return f"groups are behind: {', '.join(late_groups)}"
         return "; ".join(self.views.unwell())
