@@ -4,7 +4,7 @@ A Kafka cluster: brokers, topics and their replicas, who coordinates what, and w
 What is modelled after which of Kafka's classes: elections and in-sync replicas (ReplicationControlManager, Partition),
 expiry of producers (ProducerStateManager), coordinators that move and load (GroupCoordinatorShard,
 TransactionStateManager). The controller has no address. An authorizer keeps clients from a whole topic
-for a while (`denies`). Left out: quotas, ACLs, log directories.
+for a while (`denies`), whatever its ACLs say. Left out: log directories.
 Compaction does not come by itself: `Partition.compact`; retention neither, but in a world.
 """
 
@@ -26,6 +26,7 @@ from tests.simulated.coordination import GroupCoordinator, Transaction
 from tests.simulated.log import NOBODY, Batch, Partition
 from tests.simulated.loop import Host, SimLoop
 from tests.simulated.network import Network
+from tests.simulated.requests.acls import Acl
 
 
 #: Partitions of the topics that coordinators keep their state in.
@@ -58,6 +59,9 @@ class Times:
 
 class Cluster:
     """Brokers, topics, groups, transactional ids."""
+
+    #: Access control entries, in the order in which they were created; None is no authorizer.
+    acls: dict[Acl, None] | None = None
 
     def __init__(
         self, name: str, loop: SimLoop, network: Network, seed: int, *, brokers: int = 3,

@@ -35,7 +35,7 @@ from mm2py.connectors.source.holders import Holders
 from mm2py.connectors.source.outcomes import Outcomes
 from mm2py.connectors.source.position_writer import PositionWriter
 from mm2py.connectors.source.positions import Positions
-from mm2py.connectors.topics import remote_topics
+from mm2py.connectors.topics import acls, remote_topics
 from mm2py.core.backoff import Backoff
 from mm2py.core.checkpoint import checkpoints
 from mm2py.core.source import broken_history, resume
@@ -286,6 +286,12 @@ def _ungrown() -> None:
     )
 
 
+def _permitted() -> None:
+    """An ACL that the mirror has created stays once it is gone at the source."""
+    whole = acls.plan_acls
+    _replace(acls, "plan_acls", lambda *it, **_: whole(*it, deletes=False))
+
+
 # Consumer groups.
 
 
@@ -378,7 +384,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
     for it in (
         _beyond, _short, _unseen, _sure, _fresh, _uncounted, _aborted, _uncommitted, _alike,
         _unsequenced, _hasty, _shuffled, _refused, _void, _impatient,
-        _unclaimed, _unguarded, _unfenced, _uncompared, _unreleased, _greedy, _ungrown,
+        _unclaimed, _unguarded, _unfenced, _uncompared, _unreleased, _greedy, _ungrown, _permitted,
         _ahead, _rewound, _carried, _nameless, _untranslated, _old_lag, _level, _deaf, _healthy, _restless, _unclosed,
         _hoarded,
     )
@@ -421,6 +427,7 @@ SHOWN_BY: dict[str, dict[str, Any]] = {
     "void": _ASLEEP,
     "carried": {"both": True},
     "nameless": _APART_AND_REMADE,
+    "permitted": {"faults": ("acl",), "minutes": 2.0, "fault_every_s": 5.0},
     "hoarded": {"nodes": 1, "rounds": 2, "minutes": 2.0, "epoch_ms": 1_000, "faults": ()},
     "unreleased": _HELD,
     **dict.fromkeys(("unguarded", "unfenced"), _CONTENDED),

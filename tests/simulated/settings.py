@@ -71,7 +71,11 @@ def topic_configs(options: Options) -> dict[str, str]:
 
 
 def _policies(options: Options) -> dict[str, object]:
-    return {"copy.on.source.recreated": options.on_recreated} if options.on_recreated != "fail" else {}
+    acls = {"sync.topic.acls.interval.seconds": 5, "sync.topic.acls.delete.enabled": "true"}
+    return {
+        **({"copy.on.source.recreated": options.on_recreated} if options.on_recreated != "fail" else {}),
+        **(acls if "acl" in options.faults else {}),
+    }
 
 
 def node_file(options: Options, name: str, source: str, target: str, *, is_changed: bool = False) -> str:

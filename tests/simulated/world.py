@@ -36,7 +36,7 @@ from tests.simulated.coverage import name_of
 from tests.simulated.epochs import SENDS_UNTIL
 from tests.simulated.escapes import Escapes
 from tests.simulated.failback import Failback
-from tests.simulated.faults import FAULTS, LOSING, UNGUARDED
+from tests.simulated.faults import FAULTS, LOSING, UNGUARDED, grants
 from tests.simulated.journal import Journal
 from tests.simulated.log import Partition
 from tests.simulated.loop import Host, LivelockError, SimClock, SimLoop
@@ -142,6 +142,7 @@ class World:
             name, self.loop, self.network, self.options.seed, brokers=self.options.brokers, tell=self.journal.tell
         )
         cluster.min_isr = self.options.min_isr
+        cluster.acls = {} if "acl" in self.options.faults else None
         cluster.wall_ms = self.clock.wall_ms
         cluster.trace = self.journal.trace
         return cluster
@@ -331,7 +332,7 @@ class World:
                 return f"offset syncs are behind: {', '.join(late_syncs)}"
         if not self.checker.is_unclean and (late_groups := self.checker.late_groups(self._compared_to())):
             return f"groups are behind: {', '.join(late_groups)}"
-        return "; ".join(self.views.unwell())
+        return "; ".join([*grants.missing(self), *self.views.unwell()])
 
     def _compared_to(self) -> dict[TopicPartition, int]:
         """Return the position after a resume in what the source had removed before it was known to be copied."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.simulated.requests import (
+    acls,
     configs,
     fetch,
     groups,
@@ -27,6 +28,7 @@ KINDS: tuple[Kind, ...] = (
     *sessions.KINDS,
     *topics.KINDS,
     *configs.KINDS,
+    *acls.KINDS,
     *transactions.KINDS,
 )
 HANDLERS: dict[int, Handler] = {kind.key: kind.handler for kind in KINDS}

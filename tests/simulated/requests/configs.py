@@ -1,10 +1,10 @@
-"""Configs of topics, as LogConfig and ConfigurationControlManager know them; and ACLs, of which there are none."""
+"""Configs of topics, as LogConfig and ConfigurationControlManager know them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.protocol.admin import DescribeAclsRequest_v1, DescribeConfigsRequest_v2
+from aiokafka.protocol.admin import DescribeConfigsRequest_v2
 
 from mm2py.wire.error_codes import ErrorCode
 from mm2py.wire.topics.configs import IncrementalAlterConfigsRequest_v0
@@ -118,12 +118,7 @@ def _changed(configs: dict[str, str], changes: list[Any]) -> dict[str, str | Non
     return wanted
 
 
-def _describe_acls(_broker: Broker, _line: Line, it: Any, _reply: Any) -> Any:
-    return it.RESPONSE_TYPE(0, int(ErrorCode.SECURITY_DISABLED), "No Authorizer is configured", [])
-
-
 KINDS = (
     Kind(_describe_configs, (DescribeConfigsRequest_v2,)),
     Kind(_alter_configs, (IncrementalAlterConfigsRequest_v0,)),
-    Kind(_describe_acls, (DescribeAclsRequest_v1,)),
 )
