@@ -89,6 +89,7 @@ class OffsetSyncs(BackgroundLoop):
         self._cluster = life.source if is_at_source else life.target
         #: At the source nothing fences a node that was replaced.
         self._writer = None if is_at_source else context.writers.tasks
+        self._is_certain = context.writers.is_certain
         topic = internal_topics.offset_syncs(config, policy_of(config))
         self._log = CompactedTopic(
             self._flow, self._cluster, topic, context.events, self._contents, writer=self._writer
@@ -254,6 +255,9 @@ class OffsetSyncs(BackgroundLoop):
         """Write all pending syncs; failed ones stay pending, unless there is a newer one."""
         if self._writer is not None:
             await self._writer.ready()
+        elif not self._is_certain():  # a node that took over may have written newer ones
+            self._has_pending.clear()
+            return
         await self._make_sure()
         if self._log.is_look_due:
             await self._log.look()

@@ -11,6 +11,7 @@ from typing import cast
 import attrs
 import pytest
 
+from mm2py.connectors.control_writers import ControlWriters
 from mm2py.connectors.offsets import offset_syncs
 from mm2py.connectors.offsets.offset_syncs import OffsetSyncs
 from mm2py.connectors.offsets.translations import Translations
@@ -71,6 +72,7 @@ class OffsetSyncsRig:
     events: EventLog
     syncs: OffsetSyncs
     translations: Translations
+    writers: ControlWriters
 
     def acknowledged(self, partition: int, *runs: Run) -> None:
         source = TopicPartition("orders", partition)
@@ -112,12 +114,13 @@ async def running(
     ledger = SimpleNamespace(states={state.source: state for state in [*idle, *states]})
     tasks = SimpleNamespace(ledger=ledger, outcomes=SimpleNamespace(listeners=[]))
     life = cast("SourceLife", SimpleNamespace(source=Cluster("A"), target=Cluster("B"), tasks=tasks))
-    syncs = OffsetSyncs(source_context(clock, events, settings), translations, life)
+    context = source_context(clock, events, settings)
+    syncs = OffsetSyncs(context, translations, life)
     is_at_target = keys.get("offset-syncs.topic.location") == "target"
     assert made == ["mm2-offset-syncs.A.internal on B" if is_at_target else "mm2-offset-syncs.B.internal on A"]
     async with asyncio.TaskGroup() as group:
         loop = group.create_task(syncs.run(), name="offset syncs")
-        yield OffsetSyncsRig(log, events, syncs, translations)
+        yield OffsetSyncsRig(log, events, syncs, translations, context.writers)
         loop.cancel()
 
 
@@ -213,6 +216,20 @@ async def test_what_an_earlier_life_did_not_come_to_is_written(monkeypatch: pyte
         await asyncio.sleep(5)
 
         assert rig.log.syncs[3:] == [sync(9, 7)]
+
+
+async def test_a_node_that_may_have_been_replaced_writes_no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was frozen, and another node writes newer syncs of its partitions: at the source nothing refuses old ones."""
+    is_certain = False
+    async with running(Log(), monkeypatch) as rig:
+        rig.writers.follow(is_certain=lambda: is_certain, on_fenced=lambda: None)
+        rig.acknowledged(0, Run(0, 0, 5))
+        await asyncio.sleep(5)
+        before = list(rig.log.syncs)
+        is_certain = True
+        await asyncio.sleep(5)
+
+        assert (before, rig.log.syncs) == ([], [sync(4, 4)])
 
 
 async def test_a_sync_of_the_remote_topic_before_is_none_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
