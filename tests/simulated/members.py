@@ -184,7 +184,7 @@ class FlowMember(Member):
             return "unguarded"
         if share.shared is None:
             return "occupied" if share._taken_at is not None else "joining" if its._is_joining else "away"
-        if not its._certainty.is_certain or share._is_doubted or share._was_ours:
+        if not its._certainty.is_certain or share._settled < share._doubts or share._was_ours:
             return "doubted"
         return "releasing" if share.held != share._share else "joining" if its._is_joining else "member"
 

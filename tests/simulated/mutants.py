@@ -35,14 +35,15 @@ from mm2py.connectors.source.holders import Holders
 from mm2py.connectors.source.outcomes import Outcomes
 from mm2py.connectors.source.position_writer import PositionWriter
 from mm2py.connectors.source.positions import Positions
-from mm2py.connectors.topics import acls, remote_topics
+from mm2py.connectors.topics import acls as acl_sync
+from mm2py.connectors.topics import remote_topics
 from mm2py.core.backoff import Backoff
 from mm2py.core.checkpoint import checkpoints
 from mm2py.core.source import broken_history, resume
 from mm2py.core.source.progress import PartitionState
-from mm2py.core.topics import topology
+from mm2py.core.topics import acls, topology
 from mm2py.core.topics.topology import GrowPartitions
-from mm2py.model import health
+from mm2py.model import health, offset_sync
 from mm2py.model.behind import Behind
 from mm2py.model.epoch import EpochOutcome, EpochPlan, PartitionOutcome, PartitionPlan
 from mm2py.model.flow import TopicPartition
@@ -289,7 +290,12 @@ def _ungrown() -> None:
 def _permitted() -> None:
     """An ACL that the mirror has created stays once it is gone at the source."""
     whole = acls.plan_acls
-    _replace(acls, "plan_acls", lambda *it, **_: whole(*it, deletes=False))
+    _replace(acl_sync, "plan_acls", lambda *it, **_: whole(*it, deletes=False))
+
+
+def _certain() -> None:
+    """What no broker fences is written although another node may have this one's share."""
+    _replace(ControlWriters, "is_certain", lambda _: True)
 
 
 # Consumer groups.
@@ -319,7 +325,7 @@ def _carried() -> None:
 
 def _nameless() -> None:
     """A lone checkpoint connector takes offset syncs for those of whatever remote topic there is."""
-    whole = stored_translations.decode_offset_sync
+    whole = offset_sync.decode_offset_sync
     _replace(stored_translations, "decode_offset_sync", lambda key, value, _headers: whole(key, value))
 
 
@@ -384,7 +390,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
     for it in (
         _beyond, _short, _unseen, _sure, _fresh, _uncounted, _aborted, _uncommitted, _alike,
         _unsequenced, _hasty, _shuffled, _refused, _void, _impatient,
-        _unclaimed, _unguarded, _unfenced, _uncompared, _unreleased, _greedy, _ungrown, _permitted,
+        _unclaimed, _unguarded, _unfenced, _uncompared, _unreleased, _greedy, _ungrown, _permitted, _certain,
         _ahead, _rewound, _carried, _nameless, _untranslated, _old_lag, _level, _deaf, _healthy, _restless, _unclosed,
         _hoarded,
     )
@@ -427,6 +433,7 @@ SHOWN_BY: dict[str, dict[str, Any]] = {
     "void": _ASLEEP,
     "carried": {"both": True},
     "nameless": _APART_AND_REMADE,
+    "certain": {**_CONTENDED, "nodes": 3, "faults": ("freeze", "remake", "drain"), "latency_s": 0.0005},
     "permitted": {"faults": ("acl",), "minutes": 2.0, "fault_every_s": 5.0},
     "hoarded": {"nodes": 1, "rounds": 2, "minutes": 2.0, "epoch_ms": 1_000, "faults": ()},
     "unreleased": _HELD,
