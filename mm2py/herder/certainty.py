@@ -5,8 +5,9 @@ A group that is silent for most of a session may already have given the share to
 says nothing: the coordinator holds it while it waits for other members, for a session at most, but a request that was
 lost on its way looks the same. So meanwhile the group is asked on another connection. As long as it knows the member,
 and its generation, no member has been assigned anything new; once the rebalance has completed, its leader leaves to
-each member what it held when it joined. The same holds while an assignment is taken, which reads from the target: a
-member that sent no heartbeat meanwhile would be thrown out.
+each member what it held when it joined. A member is asked about, too, while it takes an assignment, which reads from
+the target: without a heartbeat meanwhile it would be thrown out. If the group rebalances then, it is not waited for
+longer than a session, so that answer makes nothing certain.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Certainty:
         self._answered_at: float | None = None
         #: Which member the group is asked about; empty while `run` does that, or as what we are has to be found out.
         self._known_as = ""
+        self._has_joined = False
         self._is_busy = asyncio.Event()
 
     @property
@@ -61,13 +63,13 @@ class Certainty:
         self._answered_at = None
 
     @contextmanager
-    def asked_beside(self, member_id: str) -> Iterator[None]:
+    def asked_beside(self, member_id: str, *, has_joined: bool) -> Iterator[None]:
         """
-        Have the group asked about us beside what is done within, which may be held back, or take long.
+        Have the group asked about us beside what is done within: a join, which may be held back, or what may take long.
 
         Only as *member_id*, which the group knew: one that joins as a new one holds nothing of what it had.
         """
-        self._known_as = member_id
+        self._known_as, self._has_joined = member_id, has_joined
         if member_id:
             self._is_busy.set()
         try:
@@ -99,6 +101,6 @@ class Certainty:
     async def _is_known(self, place: Membership) -> bool:
         try:
             async with asyncio.timeout(self._certain_s):
-                return await place.is_known()
+                return await place.is_known(has_joined=self._has_joined)
         except (Mm2Error, TimeoutError):
             return False

@@ -138,16 +138,16 @@ class FlowShare:
         """Work on our share from now on, and release what is not in it; return False while the flow does not run with
         its owner's settings.
         """
-        if self._settings.refuses and not await self._agree(shared, member_id):
-            return False
-        share = shared.share_of(member_id) & whole_share(self._tasks)
         is_alone = len(shared.nodes) == 1
         if self._was_ours and not is_alone:
             # We were thrown out: others may have had what we had. A group begins again at once, so not with that.
             for group in self.groups:
                 group.requests.depose()
                 group.requests.give(NO_SHARE)
-        elif self._was_ours:
+        if self._settings.refuses and not await self._agree(shared, member_id):
+            return False
+        share = shared.share_of(member_id) & whole_share(self._tasks)
+        if self._was_ours and is_alone:
             self.held |= self._share  # nobody came, so the groups go on with it until they have released it
         if not self._settings.refuses:
             share = whole_share(self._tasks)

@@ -303,7 +303,7 @@ class FlowMembership:
         ours = self._us(), self.share.held, self._load(), agreement.told(), not takes_part, self._is_ending
         candidate = Candidate(*ours, known, self.is_ready, tasks=(self._tasks, self._record_tasks))
         known_as = place.member_id if place.is_in else ""
-        with self._certainty.asked_beside(known_as):
+        with self._certainty.asked_beside(known_as, has_joined=True):
             raw = await place.join(encode_candidate(candidate), partial(self._assign, before=before))
         if raw is None:
             return False
@@ -328,7 +328,7 @@ class FlowMembership:
     async def _take(self, place: Membership, shared: SharedFlow, name: str) -> None:
         """Take an assignment, or have it wait for the settings of its owner: connectors may restart alone with them."""
         self._has_untaken = True
-        with self._certainty.asked_beside(place.member_id):
+        with self._certainty.asked_beside(place.member_id, has_joined=False):
             is_taken = await self.share.take(shared, name)
         self._has_untaken, self._waiting = False, None if is_taken else (shared, name)
 

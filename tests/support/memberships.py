@@ -96,6 +96,8 @@ class Place:
     held_back: asyncio.Event | None = None
     #: Whether it still knows us meanwhile, if it answers that.
     is_still_known: bool | Exception = True
+    #: Whether the group rebalances while something else is done than joining it.
+    rebalances_beside: bool = False
     #: How often it was asked that.
     asked_about: int = 0
 
@@ -136,11 +138,11 @@ class Place:
         self.is_in = self.is_in and answer is not Heartbeat.LOST
         return answer
 
-    async def is_known(self) -> bool:
+    async def is_known(self, *, has_joined: bool) -> bool:
         self.asked_about += 1
         if isinstance(self.is_still_known, Exception):
             raise self.is_still_known
-        return self.is_still_known
+        return self.is_still_known and (has_joined or not self.rebalances_beside)
 
     async def remove(self, member_id: str) -> None:
         self.others.pop(member_id, None)

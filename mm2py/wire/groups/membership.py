@@ -174,15 +174,20 @@ class Membership:
             raise answer
         return Heartbeat.LOST
 
-    async def is_known(self) -> bool:
-        """Whether the coordinator knows us still as it did before a `join` that it holds back; asked once."""
+    async def is_known(self, *, has_joined: bool) -> bool:
+        """Whether the coordinator knows us still as it did before, and will; asked once.
+
+        In a rebalance it does if we have asked to `join`, which it holds back; else it is about to forget us.
+        """
 
         def error(response: Any) -> BrokerAnsweredError | None:
             code = response.error_code
             return error_of(code, self._cluster.alias, "Heartbeat", self.group) if code else None
 
         answer = await self._beside.ask(self._heartbeat(), "Heartbeat", error)
-        return not isinstance(answer, BrokerAnsweredError) or answer.code == ErrorCode.REBALANCE_IN_PROGRESS
+        if not isinstance(answer, BrokerAnsweredError):
+            return True
+        return has_joined and answer.code == ErrorCode.REBALANCE_IN_PROGRESS
 
     async def leave(self) -> None:
         """Leave the group, whether the coordinator knows us or not."""

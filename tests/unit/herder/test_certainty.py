@@ -115,6 +115,27 @@ async def test_a_takeover_that_takes_long_does_not_cost_the_membership(run: Run)
     assert group.share == whole_share(TASKS)
 
 
+async def test_a_takeover_does_not_outlast_a_rebalance_with_what_it_had(run: Run) -> None:
+    """
+    The group rebalances while a node takes its last assignment. It has not joined again, so once the others have waited
+    for a session they are assigned what it has. To be known still, just before that, makes nothing certain.
+    """
+    async with run(NOBODY) as (place, group, _events):
+        await asyncio.sleep(4)
+        place.taking_over, place.rebalances_beside = asyncio.Event(), True
+        place.its.drain(is_drained=True)
+        await asyncio.sleep(4)
+        place.its.drain(is_drained=False)
+        await asyncio.sleep(9)
+        meanwhile, certain = list(group.suspended), place.its._context.writers.is_certain()
+        place.taking_over.set()
+        await asyncio.sleep(4)
+
+    assert "A-mm2" in meanwhile[-1]
+    assert not certain
+    assert group.suspended[-1] == ""
+
+
 async def test_attempts_to_join_are_no_answers(run: Run) -> None:
     """An assignment could not be taken, and is to be asked for again; then the target goes away for good."""
     async with run(NOBODY) as (place, group, _events):

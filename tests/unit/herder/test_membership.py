@@ -111,6 +111,17 @@ async def test_a_node_that_was_thrown_out_does_nothing_before_it_has_its_new_sha
     assert group.share.tasks == {1}
 
 
+async def test_a_node_that_was_thrown_out_does_not_go_on_until_it_has_its_owner_s_settings(run: Run) -> None:
+    """Another node has what it had, and owns the flow; until it runs with that one's settings it takes no share."""
+    async with run(NOBODY) as (place, group, _events):
+        await asyncio.sleep(4)
+        place.others = {"other": encode_candidate(Candidate(THERE, whole_share(TASKS)))}
+        place.is_in_use, place.answer = False, Heartbeat.LOST
+        await asyncio.sleep(4)
+
+    assert (group.share, group.is_deposed) == (NO_SHARE, True)
+
+
 async def test_a_node_that_was_thrown_out_and_is_alone_goes_on(run: Run) -> None:
     """The coordinator forgot it, and nobody else came: nothing has to begin again."""
     async with run(NOBODY) as (place, group, _events):

@@ -115,23 +115,25 @@ async def test_a_group_that_cannot_be_stored_is_an_error(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_known"),
+    ("answer", "has_joined", "is_known"),
     [
-        (OK, True),
-        (ErrorCode.REBALANCE_IN_PROGRESS, True),
-        (ErrorCode.UNKNOWN_MEMBER_ID, False),
-        (ErrorCode.ILLEGAL_GENERATION, False),
-        (ErrorCode.NOT_COORDINATOR, False),
-        (LOST, False),
+        (OK, True, True),
+        (OK, False, True),
+        (ErrorCode.REBALANCE_IN_PROGRESS, True, True),
+        (ErrorCode.REBALANCE_IN_PROGRESS, False, False),
+        (ErrorCode.UNKNOWN_MEMBER_ID, True, False),
+        (ErrorCode.ILLEGAL_GENERATION, True, False),
+        (ErrorCode.NOT_COORDINATOR, True, False),
+        (LOST, True, False),
     ],
 )
 async def test_a_member_asks_beside_a_join_whether_it_is_known(
-    rig: Rig, answer: int | Exception, is_known: bool
+    rig: Rig, answer: int | Exception, has_joined: bool, is_known: bool
 ) -> None:
     """It asks once, and whatever is answered, its place is what the join makes of it."""
     member = await rig.joined(answer)
 
-    assert await member.is_known() == is_known
+    assert await member.is_known(has_joined=has_joined) == is_known
     assert member.is_in
     assert rig.brokers.asked == ["Heartbeat"]
 
