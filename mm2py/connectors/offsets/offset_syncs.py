@@ -193,12 +193,21 @@ class OffsetSyncs(BackgroundLoop):
         if self._config.is_emitted:
             await self._make_sure()
         try:
-            if await self._cluster.has_topic(self._log.topic):
+            if await self._is_there():
                 await self._read_all()
         except BrokerAnsweredError as error:
             self._is_read = error.code in _REFUSALS
             raise
         self._is_read = True
+
+    async def _is_there(self) -> bool:
+        """Whether there is a topic to be read. One that we do not write to may be hidden: that needs no permission."""
+        try:
+            return await self._cluster.has_topic(self._log.topic)
+        except BrokerAnsweredError as error:
+            if self._config.is_emitted or error.code not in _REFUSALS:
+                raise
+            return False
 
     async def _read_all(self) -> None:
         newest: dict[TopicPartition, OffsetSync] = {}

@@ -41,6 +41,8 @@ class Log:
     records: list[LogRecord] = attrs.field(factory=list)
     error: Mm2Error | None = None
     read_error: Mm2Error | None = None
+    #: Why its cluster does not describe it.
+    hidden: Mm2Error | None = None
     created: int = 0
     is_look_due: bool = False
 
@@ -84,12 +86,14 @@ class OffsetSyncsRig:
 
 
 class Cluster:
-    """A cluster that knows the topic."""
+    """A cluster that knows the topic, or does not describe it."""
 
-    def __init__(self, alias: str) -> None:
-        self.alias = alias
+    def __init__(self, alias: str, refusal: Mm2Error | None = None) -> None:
+        self.alias, self._refusal = alias, refusal
 
     async def has_topic(self, topic: str) -> bool:
+        if self._refusal is not None:
+            raise self._refusal
         return bool(topic)
 
 
@@ -113,7 +117,7 @@ async def running(
     idle = [PartitionState(TopicPartition("orders", number), "A.orders", 0, None) for number in range(3)]
     ledger = SimpleNamespace(states={state.source: state for state in [*idle, *states]})
     tasks = SimpleNamespace(ledger=ledger, outcomes=SimpleNamespace(listeners=[]))
-    life = cast("SourceLife", SimpleNamespace(source=Cluster("A"), target=Cluster("B"), tasks=tasks))
+    life = cast("SourceLife", SimpleNamespace(source=Cluster("A", log.hidden), target=Cluster("B"), tasks=tasks))
     context = source_context(clock, events, settings)
     syncs = OffsetSyncs(context, translations, life)
     is_at_target = keys.get("offset-syncs.topic.location") == "target"
@@ -267,3 +271,12 @@ async def test_without_syncs_of_ours_those_of_others_are_read(monkeypatch: pytes
 
         assert (len(rig.log.records), rig.log.created, rig.events.of(OffsetSyncsWritten)) == (2, 0, ())
         assert getattr(answer, "offset", None) == 3
+
+
+async def test_without_syncs_of_ours_no_permission_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With emission off the source is only read, so its topic of offset syncs may be hidden from us."""
+    hidden = error_of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "A", "Metadata", "no")
+    async with running(Log(hidden=hidden), monkeypatch, **{"emit.offset-syncs.enabled": "false"}) as rig:
+        await asyncio.sleep(60)
+
+        assert rig.events.of(StepFailed) == ()
