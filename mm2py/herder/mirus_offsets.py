@@ -26,7 +26,7 @@ class NoOffsetTopicError(Mm2Error):
     topic: str
 
     def __str__(self) -> str:
-        return f"cluster {self.cluster} has no topic {self.topic}, or we may not see it"
+        return f"cluster {self.cluster} has no topic {self.topic}"
 
 
 @attrs.frozen

@@ -380,8 +380,10 @@ class Cluster:
     def _no_leader_error(self, tp: TopicPartition) -> BrokerAnsweredError:
         if (refusal := self._refusal(tp.topic)) is not None:
             return refusal
-        is_known = self.metadata.partition(tp) is not None
-        code = ErrorCode.LEADER_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        code: int = ErrorCode.LEADER_NOT_AVAILABLE
+        if self.metadata.partition(tp) is None:
+            topic = self.metadata.topics.get(tp.topic)
+            code = (topic.error_code if topic else 0) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return error_of(code, self.alias, "Metadata", str(tp))
 
     async def _offsets_at(

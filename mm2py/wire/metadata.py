@@ -37,6 +37,7 @@ _MOST_READ_HERE = 50
 #: Kafka 2.4 a broker may name an epoch of before a reassignment, and leaders refuse who asks under it (KAFKA-9212).
 _HAS_IDS = 10
 _HAS_RELIABLE_EPOCHS = 9
+_MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
 #: Of how many partitions that differ the metadata is remembered, to be shared with later ones.
 _MOST_SHARED = 10_000
 
@@ -74,8 +75,8 @@ class TopicMetadata:
 
     @property
     def is_missing(self) -> bool:
-        """Whether the brokers said that there is no such topic."""
-        return self.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        """Whether the brokers said that there is no such topic, or that none can have this name."""
+        return self.error_code in _MISSING
 
 
 @attrs.frozen
@@ -147,11 +148,15 @@ class MetadataUpkeep:
             if self._refreshed_at is not None:
                 await self._clock.sleep(max(0.0, self._refreshed_at + _REFRESH_GAP_S - self._clock.monotonic()))
             serves = self._tickets_issued
-            wanted = None if self._wants_all_topics else sorted(self._wanted_topics)
+            named = sorted(self._wanted_topics)
+            wanted = None if self._wants_all_topics else named
             self._wants_all_topics = False
             self._wanted_topics.clear()
             try:
                 await self._refresh(wanted)
+                # A list of all topics leaves out those that we may not see, as if they were not there.
+                if wanted is None and (unlisted := [it for it in named if it not in self.view.topics]):
+                    await self._refresh(unlisted)
             except ClusterUnreachableError as error:
                 self._tickets_served, self._failure = serves, error
                 raise

@@ -478,3 +478,21 @@ async def test_a_topic_that_may_not_be_described_is_not_missing(brokers: FakeBro
         assert not cluster.is_missing(FOO[0])
         answers = await cluster.list_offsets(FOO[:1], LATEST)
     assert "TOPIC_AUTHORIZATION_FAILED" in str(answers[FOO[0]])
+
+
+async def test_a_topic_that_cannot_be_there_is_missing(cluster: Cluster) -> None:
+    """A cluster's alias may have blanks, and is part of names; a remote topic's name may be too long."""
+    assert not await cluster.has_topic("mm2-offset-syncs.my cluster.internal")
+    assert cluster.is_missing(TopicPartition("mm2-offset-syncs.my cluster.internal", 0))
+
+
+async def test_a_hidden_topic_is_asked_for_beside_all_topics(brokers: FakeBrokers) -> None:
+    """A list of all topics leaves it out as if it was gone, and one request serves all that ask meanwhile."""
+    brokers.denied_until["foo"] = math.inf
+    async with Cluster(brokers.endpoint, LoopClock(), opener=brokers.open) as cluster:
+        first = asyncio.create_task(cluster.refresh_metadata(()))
+        await asyncio.sleep(0)
+        listing = asyncio.create_task(cluster.refresh_metadata(None))
+        with pytest.raises(BrokerAnsweredError, match="TOPIC_AUTHORIZATION_FAILED"):
+            await cluster.has_topic("foo")
+        await asyncio.gather(first, listing)
