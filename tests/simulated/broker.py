@@ -65,6 +65,10 @@ class Line:
         self.is_lost = True
         self.broker.lines.pop(self, None)
 
+    def _unmute(self) -> None:
+        self._is_busy = False
+        self._go_on()
+
     def _go_on(self) -> None:
         if self._queue and not self._is_busy and self.broker.host.is_up:
             self._is_busy = True
@@ -89,10 +93,12 @@ class Line:
                 self.broker.cluster.codes.update(codes_in(answer))
             body = answer if isinstance(answer, bytes) else encoded(answer)
             body = b"\x00" + body if has_tags else body
-            self._is_busy = False
             if not self.is_lost:
                 self.connection.to_client.send(_SIZE.pack(len(body) + 4) + _SIZE.pack(correlation) + body)
-            self._go_on()
+            if key in requests.THROTTLED and (muted_ms := self.broker.cluster.throttle_ms):
+                self.broker.host.call_later(muted_ms / 1000, self._unmute)  # the answer says so (KIP-219)
+            else:
+                self._unmute()
 
         cluster = self.broker.cluster
         if cluster.ambush is not None and cluster.ambush(self, request, is_before=True):

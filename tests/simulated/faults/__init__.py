@@ -21,7 +21,7 @@ UNGUARDED = ("ids",)
 #: Those that a swarm draws beside the others, and seldom: of the others each is as frequent as without them.
 SELDOM = (
     "away", "hang", "executor", "refused", "late", "recreate", "remake", "delete", "storage", "reload",
-    "rights", "locked", "acl",
+    "rights", "locked", "acl", "quota",
 )  # fmt: skip
 #: Those that no swarm draws: while each node copies all they are at odds for most of the time, which costs more than
 #: other faults. Options have them by name.

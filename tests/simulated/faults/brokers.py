@@ -123,6 +123,14 @@ def _storage(world: World, draw: random.Random) -> str:
     return f"full at {target.name}{node} for {seconds:.2f} s"
 
 
+def _quota(world: World, draw: random.Random) -> str:
+    """Who produces or fetches exceeds a quota: each is told to wait, and not heard meanwhile."""
+    cluster, seconds = world.a_cluster(draw), duration(draw)
+    cluster.throttle_ms = draw.choice((100, 1_000, 4_000))
+    world.later(seconds, lambda: setattr(cluster, "throttle_ms", 0))
+    return f"{cluster.throttle_ms} ms at {cluster.name} for {seconds:.2f} s"
+
+
 def _unclean(world: World, draw: random.Random) -> str:
     """The target loses what it has acknowledged, which a flow copies again."""
     remote = [world.target.topics[name] for name in world.topics.values() if name in world.target.topics]
@@ -201,6 +209,7 @@ FAULTS: dict[str, Fault] = {
     "locked": _locked,
     "unclean": _unclean,
     "storage": _storage,
+    "quota": _quota,
     "delete": _delete,
     "recreate": _recreate,
     "remake": _remake,

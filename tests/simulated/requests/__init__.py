@@ -40,6 +40,8 @@ STRUCTS: dict[tuple[int, int], tuple[Any, bool]] = {
 }
 #: Their handlers count error codes themselves; of metadata, which is large, they are not counted.
 HOT = (0, 1, 3)
+#: Whose clients exceed a quota of bytes: Produce and Fetch.
+THROTTLED = (0, 1)
 NAMES: dict[int, str] = {kind.key: kind.structs[0].__name__.partition("Request")[0] for kind in KINDS}
 sessions.spoken.update(
     {key: (min(v for k, v in STRUCTS if k == key), max(v for k, v in STRUCTS if k == key)) for key in NAMES}
