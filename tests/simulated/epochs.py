@@ -159,7 +159,8 @@ class SimEpochs:
         except Exception as error:  # noqa: BLE001 - a Spark task that raises is a lost epoch
             lost = EpochLostError(running.plan.name, f"{type(error).__name__}: {error}", may_still_write=False)
             self.node.call_later(_PIPE_S, self._lose, running, lost)
-        running.writes_until = SENDS_UNTIL[running.host] = self.node.loop.time()
+        if job is None:
+            running.writes_until = SENDS_UNTIL[running.host] = self.node.loop.time()
         if self.node.is_dead:
             running.host.kill()
             self.node.loop.network.drop_host(running.host)

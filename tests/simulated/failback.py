@@ -40,8 +40,9 @@ class Failback:
             until = world.loop.time() + draw.uniform(0.5, 1.5) * _STAYS_S
             at, left = (world.target, world.source) if is_away else (world.source, world.target)
             world.journal.tell("run", "group", _NAME, "is at", at.name)
-            left.coordinator.use(_NAME, members=0)
-            at.coordinator.use(_NAME, members=1)
+            kind = world.options.groups
+            left.coordinator.use(_NAME, members=0, kind=kind)
+            at.coordinator.use(_NAME, members=1, kind=kind)
             while world.loop.time() < until:
                 await asyncio.sleep(draw.expovariate(1 / _COMMITS_S))
                 if world.rests_until > world.loop.time():

@@ -15,8 +15,9 @@ from tests.simulated.faults import FAULTS, SELDOM, SURVIVED
 #: How many of the runs have a fault of those that come beside the others; how many have clusters of one broker, a
 #: flow that leads back, and faults while flows start.
 _SELDOM, _ONE_BROKER, _BOTH, _FROM_THE_START = 0.08, 0.06, 0.06, 0.2
-#: How many of those with one node have two rounds; how many are Connect workers; of how many topics expire.
-_ROUNDS, _WORKERS, _EXPIRE = 0.15, 0.15, 0.12
+#: How many of those with one node have two rounds; how many are Connect workers; of how many topics expire; how many of
+#: those with files have a statement.
+_ROUNDS, _WORKERS, _EXPIRE, _TRANSFORMED = 0.15, 0.15, 0.12, 0.08
 
 
 def _names(some: Iterable[str]) -> tuple[str, ...]:
@@ -70,6 +71,8 @@ class Options:
     #: How records of the topic are written that a statement changes: "" is no statement, "once" is in transactions,
     #: "again" is without: what was on its way as something was lost may come again. Not where nodes are workers.
     transform: str = ""
+    #: By which protocol groups are: "classic" or "consumer" (KIP-848).
+    groups: str = "classic"
     #: Which of the faults, by their numbers, do not happen: that is how a failure is made smaller.
     skipped: tuple[int, ...] = attrs.field(default=(), converter=_numbers)
     #: The number of the last fault that happens; -1 is no end.
@@ -137,7 +140,9 @@ def swarm(seed: int) -> Options:
     drawn = attrs.evolve(drawn, both=drawn.rounds == 1 and seldom.random() < _BOTH)
     if not drawn.both and keeps.random() < _EXPIRE:
         drawn = attrs.evolve(drawn, retention_s=keeps.choice((30.0, 120.0)))
-    if seldom.random() >= _WORKERS or drawn.both:
-        return drawn
-    apart = random.Random(f"apart {seed}")
-    return attrs.evolve(drawn, mode="worker", sources=seldom.choice((1, 2)), checkers=apart.choice((0, 0, 0, 1, 2)))
+    more = random.Random(f"more {seed}")
+    drawn = attrs.evolve(drawn, groups=more.choice(("classic", "classic", "consumer")))
+    if seldom.random() < _WORKERS and not drawn.both:
+        return attrs.evolve(drawn, mode="worker", sources=seldom.choice((1, 2)), checkers=more.choice((0, 0, 1, 2)))
+    is_transformed = not drawn.both and more.random() < _TRANSFORMED
+    return attrs.evolve(drawn, transform="once") if is_transformed else drawn

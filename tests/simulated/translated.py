@@ -75,6 +75,8 @@ class Translated:
         if remote is None or not checker.is_about_now(kept.source):
             return
         copied, chunk = checker.copied(remote), kept.chunk
+        if copied.may_repeat:
+            return  # what came again is in two places
         checker.read_source(copied)
         for start, down, span, count in zip(chunk.starts, chunk.downs, chunk.spans, chunk.counts, strict=True):
             if span == count:

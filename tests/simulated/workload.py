@@ -82,7 +82,7 @@ class Workload:
                 await asyncio.sleep(world.rests_until - world.loop.time())
             name = draw.choice(("readers", "loaders"))
             group = self._cluster.coordinator.group(name)
-            group.protocol_type = "consumer"
+            group.kind, group.protocol_type = world.options.groups, "consumer"
             partition = draw.choice(self._partitions())
             key = partition.topic, partition.number
             before = group.offsets.get(key, (0, ""))[0]
