@@ -7,6 +7,7 @@ MirrorMaker copied.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import ClassVar
@@ -36,6 +37,9 @@ from mm2py.wire.topic_log import LogRecord
 
 
 _RETRY_PAUSES = Backoff(1.0, 15.0)
+_READ, _WRITE = "read offset syncs", "write offset syncs"
+#: How long after a refusal existing syncs are read once more.
+_READ_AGAIN_S = 60.0
 #: How often idle partitions are checked.
 _TICK_S = 1.0
 #: Most syncs in one request.
@@ -52,10 +56,10 @@ _REFUSALS = frozenset(
 
 @attrs.define(eq=False)
 class OffsetSyncsRefusedError(Mm2Error):
-    """The cluster of the offset syncs does not let the mirror write them."""
+    """The cluster of the offset syncs does not let the mirror read or write them."""
 
     hint: ClassVar[str] = (
-        "grant the mirror's principal WRITE and DESCRIBE on that topic, and CREATE if it does not exist; or set "
+        "grant the mirror's principal READ, WRITE and DESCRIBE on that topic, and CREATE if it does not exist; or set "
         "offset-syncs.topic.location = target, or emit.offset-syncs.enabled = false"
     )
 
@@ -107,7 +111,8 @@ class OffsetSyncs(BackgroundLoop):
         self._pending: dict[TopicPartition, OffsetSync] = {}
         self._has_pending = asyncio.Event()
         self._is_topic_sure = False
-        self._is_read = False
+        #: When existing syncs are read next; never once they are.
+        self._read_at = 0.0
         life.tasks.outcomes.listeners.append(self.note)
 
     def note(self, outcome: PartitionOutcome, begun_at: int) -> None:
@@ -140,11 +145,12 @@ class OffsetSyncs(BackgroundLoop):
     async def run(self) -> None:
         """Read existing syncs, and write due ones, until cancelled."""
         pauses = _RETRY_PAUSES.pauses(self._jitter)
-        while self._config.is_emitted or not self._is_read:
+        is_emitted = self._config.is_emitted
+        while is_emitted or self._read_at < math.inf:
             self._promote(before=self._clock.monotonic() - self._still_s)
-            is_done = self._is_read or await self._once(self._read)
-            if self._pending or self._log.is_look_due:
-                is_done = await self._once(self._write) and is_done
+            is_done = self._clock.monotonic() < self._read_at or await self._once(_READ, self._read)
+            if self._pending or self._log.is_look_due or (is_emitted and not self._is_topic_sure):
+                is_done = await self._once(_WRITE, self._write) and is_done
             if is_done:
                 pauses = _RETRY_PAUSES.pauses(self._jitter)
                 await until_set(self._has_pending, _TICK_S)
@@ -156,7 +162,7 @@ class OffsetSyncs(BackgroundLoop):
         if self._config.is_emitted:
             self._promote(before=None)
             if self._pending:
-                await self._once(self._write)
+                await self._once(_WRITE, self._write)
 
     def _promote(self, *, before: float | None) -> None:
         """Write syncs that are not due but have no newer one, so that an idle partition's last record is exact."""
@@ -165,8 +171,8 @@ class OffsetSyncs(BackgroundLoop):
                 del self._delayed[source]
                 self._put(delayed.sync)
 
-    async def _once(self, attempt: Callable[[], Awaitable[None]]) -> bool:
-        """Try once. A refusal to create, read or write is reported once as one step."""
+    async def _once(self, step: str, attempt: Callable[[], Awaitable[None]]) -> bool:
+        """Try a *step* once. What is refused is reported once."""
 
         async def tried() -> None:
             try:
@@ -180,7 +186,7 @@ class OffsetSyncs(BackgroundLoop):
                 self._is_topic_sure = False
                 raise
 
-        return await self._reach.done("write offset syncs", [self._cluster.alias], tried)
+        return await self._reach.done(step, [self._cluster.alias], tried)
 
     async def _make_sure(self) -> None:
         """Create the topic if it may be missing."""
@@ -189,16 +195,18 @@ class OffsetSyncs(BackgroundLoop):
             self._is_topic_sure = True
 
     async def _read(self) -> None:
-        """Read existing syncs. If that is not permitted, they stay unread: writing is what matters."""
-        if self._config.is_emitted:
-            await self._make_sure()
+        """Read existing syncs. Where that is refused it is tried again later: writing is what matters."""
         try:
-            if await self._is_there():
-                await self._read_all()
+            is_there = await self._is_there()
+            newest = await self._read_all() if is_there else {}
         except BrokerAnsweredError as error:
-            self._is_read = error.code in _REFUSALS
+            if error.code in _REFUSALS:
+                self._read_at = self._clock.monotonic() + _READ_AGAIN_S
             raise
-        self._is_read = True
+        self._read_at = math.inf
+        if is_there or self._config.is_emitted:
+            self._catch_up(newest)
+            self._events.emit(OffsetSyncsRead(self._flow, self._log.topic, self._cluster.alias, len(newest)))
 
     async def _is_there(self) -> bool:
         """Whether there is a topic to be read. One that we do not write to may be hidden: that needs no permission."""
@@ -209,7 +217,8 @@ class OffsetSyncs(BackgroundLoop):
                 raise
             return False
 
-    async def _read_all(self) -> None:
+    async def _read_all(self) -> dict[TopicPartition, OffsetSync]:
+        """Learn from all syncs of the log, and return the newest of each partition."""
         newest: dict[TopicPartition, OffsetSync] = {}
         needed: dict[TopicPartition, bool] = {}
         strange: list[tuple[LogRecord, str]] = []
@@ -226,9 +235,8 @@ class OffsetSyncs(BackgroundLoop):
                         self._translations.learn(sync)
                 # A Java MirrorMaker writes one for every hundred records: millions may be there.
                 await self._clock.sleep(0)
-        self._catch_up(newest)
         self._passed_over.note(self._log.topic, strange)
-        self._events.emit(OffsetSyncsRead(self._flow, self._log.topic, self._cluster.alias, len(newest)))
+        return newest
 
     def _catch_up(self, newest: dict[TopicPartition, OffsetSync]) -> None:
         """Write syncs that were still pending before a restart, for partitions that are now idle."""
@@ -261,8 +269,8 @@ class OffsetSyncs(BackgroundLoop):
         return OffsetSync(state.source, state.position - 1, downstream, state.remote_topic_id)
 
     async def _write(self) -> None:
-        """Write all pending syncs; failed ones stay pending, unless there is a newer one."""
-        if self._writer is not None:
+        """Create the topic if need be, and write what is pending; it stays so where that fails, or a newer one does."""
+        if self._writer is not None and self._pending:
             await self._writer.ready()
         elif not self._is_certain():  # a node that took over may have written newer ones
             self._has_pending.clear()

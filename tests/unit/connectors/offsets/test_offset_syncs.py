@@ -24,7 +24,7 @@ from mm2py.model.epoch import PartitionOutcome, Run
 from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.offset_sync import OffsetSync, decode_offset_sync, encode_offset_sync, offset_sync_headers
 from mm2py.model.positions import Position
-from mm2py.telemetry.events import ClusterUnreachable, OffsetSyncsWritten, StepFailed
+from mm2py.telemetry.events import ClusterUnreachable, OffsetSyncsRead, OffsetSyncsWritten, StepFailed
 from mm2py.telemetry.journal import EventLog
 from mm2py.wire.error_codes import ErrorCode, error_of
 from mm2py.wire.topic_log import LogRecord
@@ -174,19 +174,27 @@ async def test_none_is_lost_while_the_cluster_is_away(monkeypatch: pytest.Monkey
 
 
 async def test_what_is_refused_is_told_once_with_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster that may neither be read nor written gives one message, which names the way out."""
+    """
+    A topic that may neither be read nor written gives a message for each, which names the way out. It is written as
+    soon as that is allowed, and what is there is read within a minute once that is.
+    """
     refusal = error_of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "A", "Produce", "no")
     log = Log(error=refusal, read_error=error_of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "A", "Fetch", "no"))
     async with running(log, monkeypatch) as rig:
         for n in range(50):
             rig.acknowledged(0, Run(n * 1000, n * 1000, 400))
             await asyncio.sleep(5)
-        (told,) = rig.events.of(StepFailed)
+        told = rig.events.of(StepFailed)
         rig.log.error = None
         await asyncio.sleep(30)
+        written, unread = list(rig.log.syncs), rig.events.of(OffsetSyncsRead)
+        rig.log.read_error = None
+        await asyncio.sleep(65)
 
-        assert "offset-syncs.topic.location = target" in told.hint
-        assert rig.log.syncs == [sync(49_399, 49_399)]
+        assert [it.step for it in told] == ["read offset syncs", "write offset syncs"]
+        assert all("offset-syncs.topic.location = target" in it.hint for it in told)
+        assert (written, unread) == ([sync(49_399, 49_399)], ())
+        assert len(rig.events.of(OffsetSyncsRead)) == 1
         assert rig.log.created > 1
 
 
