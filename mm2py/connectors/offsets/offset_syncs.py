@@ -149,7 +149,9 @@ class OffsetSyncs(BackgroundLoop):
         while is_emitted or self._read_at < math.inf:
             self._promote(before=self._clock.monotonic() - self._still_s)
             is_done = self._clock.monotonic() < self._read_at or await self._once(_READ, self._read)
-            if self._pending or self._log.is_look_due or (is_emitted and not self._is_topic_sure):
+            if not self._may_write():
+                self._has_pending.clear()
+            elif self._pending or self._log.is_look_due or (is_emitted and not self._is_topic_sure):
                 is_done = await self._once(_WRITE, self._write) and is_done
             if is_done:
                 pauses = _RETRY_PAUSES.pauses(self._jitter)
@@ -161,8 +163,12 @@ class OffsetSyncs(BackgroundLoop):
         """Write all pending syncs, including those not due."""
         if self._config.is_emitted:
             self._promote(before=None)
-            if self._pending:
+            if self._pending and self._may_write():
                 await self._once(_WRITE, self._write)
+
+    def _may_write(self) -> bool:
+        """Whether no node that took over can have written newer ones; at the target older ones are refused."""
+        return self._writer is not None or self._is_certain()
 
     def _promote(self, *, before: float | None) -> None:
         """Write syncs that are not due but have no newer one, so that an idle partition's last record is exact."""
@@ -272,9 +278,6 @@ class OffsetSyncs(BackgroundLoop):
         """Create the topic if need be, and write what is pending; it stays so where that fails, or a newer one does."""
         if self._writer is not None and self._pending:
             await self._writer.ready()
-        elif not self._is_certain():  # a node that took over may have written newer ones
-            self._has_pending.clear()
-            return
         await self._make_sure()
         if self._log.is_look_due:
             await self._log.look()
