@@ -62,9 +62,10 @@ class Translated:
         return max((it.downstream + (offset > it.upstream) for it in found if it.upstream <= offset), default=0)
 
     def late_syncs(self, source: TopicPartition, copied: Copied) -> int:
-        """Return how many records of a partition lie behind its last offset sync."""
+        """Return how many copied records of a partition lie behind its last offset sync."""
         found = [sync for sync in self._checker.syncs() if sync.source == source]
-        return len(copied.known) - (copied.before(found[-1].upstream + 1) if found else 0)
+        told = copied.before(found[-1].upstream + 1) if found else 0
+        return max(0, copied.upto(copied.remote.high_watermark) - told)
 
     def runs(self, kept: KeptChunk) -> None:
         """Each run of the index leads from records to the same ones. Of other ranges it claims nothing exact."""
