@@ -448,6 +448,11 @@ class FlowView(Counters):
         return len(self.partitions) + self.unlisted + self.partitions_elsewhere
 
     @property
+    def lacks_topics(self) -> bool:
+        """Whether records of topics wait that the target lacks, or that the source hides, nobody knows how many."""
+        return any(not topic.is_refused for topic in self.missing_topics)
+
+    @property
     def unknown_lags(self) -> int:
         """The number of partitions of which it is unknown how many records are left to copy."""
         listed = sum(1 for it in self.partitions if it.lag is None or it.lag_is_least)

@@ -142,9 +142,9 @@ def _uncounted(view: FlowView, others: Sequence[NodeView]) -> int:
 
 def _behind(view: FlowView, others: Sequence[NodeView], uncounted: int) -> Behind:
     """Return how far all nodes are behind that copy anything; that of one that is silent, or has read no positions yet,
-    is not known, nor that of partitions that are *uncounted*.
+    is not known, nor that of partitions that are *uncounted*, or of topics that are missing or hidden.
     """
-    each = [Behind.of(view)] if view.partition_count else []
+    each = [Behind.of(view)] if view.partition_count or view.lacks_topics else []
     each += [
         Behind.at_least(it.lag, it.lag_s) if it.unknown_lags else Behind(it.lag, it.lag_s)
         for it in others

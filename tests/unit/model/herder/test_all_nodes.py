@@ -26,6 +26,7 @@ from mm2py.model.state import (
     TaskStatus,
     TaskView,
 )
+from mm2py.model.topic import MissingTopic
 
 
 SOURCE, CHECKPOINT = "MirrorSourceConnector", "MirrorCheckpointConnector"
@@ -180,6 +181,14 @@ def test_a_view_without_partitions_has_this_node_s_lag_too() -> None:
     whole = flow_of_all_nodes(flow(HERE, attrs.evolve(THERE, mirrored=11), partitions=(), unlisted=1, mirrored=11))
 
     assert (whole.lag, whole.lag_s, whole.lag_is_least, whole.partition_count) == (10, 9.0, False, 11)
+
+
+def test_a_node_that_has_none_of_it_knows_of_topics_that_are_hidden() -> None:
+    """They wait to be copied by one of the nodes, which may have noticed nothing yet."""
+    hidden = MissingTopic("a", "A.a", 0, 2, is_hidden=True)
+    whole = flow_of_all_nodes(flow(HERE, THERE, partitions=(), lag=None, lag_s=None, missing_topics=(hidden,)))
+
+    assert (whole.lag, whole.lag_is_least) == (7, True)
 
 
 def test_a_single_node_s_flow_stays_as_it_is() -> None:
