@@ -104,15 +104,17 @@ class OffsetSyncs(BackgroundLoop):
         self._jitter = context.jitter
         self._passed_over = context.passed_over
         self._translations = translations
-        self._states = life.tasks.ledger.states
+        self._ledger = life.tasks.ledger
+        self._states = self._ledger.states
         self._still_s = config.copying.epoch_ms / 1000
         self._progress: dict[TopicPartition, SyncProgress] = {}
         self._delayed: dict[TopicPartition, _Delayed] = {}
         self._pending: dict[TopicPartition, OffsetSync] = {}
         self._has_pending = asyncio.Event()
         self._is_topic_sure = False
-        #: When existing syncs are read next; never once they are.
+        #: When existing syncs are read next; never once they are, unless more partitions are taken over than by then.
         self._read_at = 0.0
+        self._taken_over = 0
         life.tasks.outcomes.listeners.append(self.note)
 
     def note(self, outcome: PartitionOutcome, begun_at: int) -> None:
@@ -148,6 +150,8 @@ class OffsetSyncs(BackgroundLoop):
         is_emitted = self._config.is_emitted
         while is_emitted or self._read_at < math.inf:
             self._promote(before=self._clock.monotonic() - self._still_s)
+            if self._ledger.taken_over != self._taken_over:
+                self._read_at = 0.0
             is_done = self._clock.monotonic() < self._read_at or await self._once(_READ, self._read)
             if not self._may_write():
                 self._has_pending.clear()
@@ -171,11 +175,15 @@ class OffsetSyncs(BackgroundLoop):
         return self._writer is not None or self._is_certain()
 
     def _promote(self, *, before: float | None) -> None:
-        """Write syncs that are not due but have no newer one, so that an idle partition's last record is exact."""
+        """
+        Write syncs that are not due but have no newer one, so that an idle partition's last record is exact. Those of a
+        partition that another node has by now are left to that: it may have written newer ones.
+        """
         for source, delayed in list(self._delayed.items()):
             if before is None or delayed.since <= before:
                 del self._delayed[source]
-                self._put(delayed.sync)
+                if source in self._states:
+                    self._put(delayed.sync)
 
     async def _once(self, step: str, attempt: Callable[[], Awaitable[None]]) -> bool:
         """Try a *step* once. What is refused is reported once."""
@@ -202,6 +210,7 @@ class OffsetSyncs(BackgroundLoop):
 
     async def _read(self) -> None:
         """Read existing syncs. Where that is refused it is tried again later: writing is what matters."""
+        self._taken_over = self._ledger.taken_over
         try:
             is_there = await self._is_there()
             newest = await self._read_all() if is_there else {}

@@ -39,6 +39,8 @@ class Ledger:
         self.has_unfenced = asyncio.Event()
         #: How many source topics these belong to, and of how many it is not known yet where they begin.
         self.topics = self.unbegun = 0
+        #: How many partitions have begun where another life or another node stood.
+        self.taken_over = 0
         #: What operators ask for.
         self.overrides: Overrides = NO_OVERRIDES
         #: Those that are to be planned at once when their pause is over.
@@ -72,7 +74,9 @@ class Ledger:
         for partition, place in mirrored.places.items():
             state = self.states.get(partition)
             if state is None and partition in positions:
-                state = due.begin(positions[partition], place, is_written=partition not in unwritten)
+                is_written = partition not in unwritten
+                state = due.begin(positions[partition], place, is_written=is_written)
+                self.taken_over += is_written
             if state is not None:
                 is_transformed = self._transforms.has_task(partition.topic)
                 self.states[partition] = due.put(state, place, is_transformed=is_transformed)

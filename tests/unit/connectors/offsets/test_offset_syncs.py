@@ -75,6 +75,7 @@ class OffsetSyncsRig:
     syncs: OffsetSyncs
     translations: Translations
     writers: ControlWriters
+    ledger: SimpleNamespace
 
     def acknowledged(self, partition: int, *runs: Run) -> None:
         source = TopicPartition("orders", partition)
@@ -115,7 +116,7 @@ async def running(
     monkeypatch.setattr(offset_syncs, "CompactedTopic", open_log)
     translations = Translations(flow_runs=100, partition_runs=100)
     idle = [PartitionState(TopicPartition("orders", number), "A.orders", 0, None) for number in range(3)]
-    ledger = SimpleNamespace(states={state.source: state for state in [*idle, *states]})
+    ledger = SimpleNamespace(states={state.source: state for state in [*idle, *states]}, taken_over=0)
     tasks = SimpleNamespace(ledger=ledger, outcomes=SimpleNamespace(listeners=[]))
     life = cast("SourceLife", SimpleNamespace(source=Cluster("A", log.hidden), target=Cluster("B"), tasks=tasks))
     context = source_context(clock, events, settings)
@@ -124,7 +125,7 @@ async def running(
     assert made == ["mm2-offset-syncs.A.internal on B" if is_at_target else "mm2-offset-syncs.B.internal on A"]
     async with asyncio.TaskGroup() as group:
         loop = group.create_task(syncs.run(), name="offset syncs")
-        yield OffsetSyncsRig(log, events, syncs, translations, context.writers)
+        yield OffsetSyncsRig(log, events, syncs, translations, context.writers, ledger)
         loop.cancel()
 
 
@@ -228,6 +229,31 @@ async def test_what_an_earlier_life_did_not_come_to_is_written(monkeypatch: pyte
         await asyncio.sleep(5)
 
         assert rig.log.syncs[3:] == [sync(9, 7)]
+
+
+async def test_what_a_former_node_did_not_come_to_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition that is taken over while all else is copied gets the sync that the node lacks which had it."""
+    taken = PartitionState(TopicPartition("orders", 7), "A.orders", position=10, downstream=7)
+    async with running(Log(), monkeypatch) as rig:
+        await asyncio.sleep(5)
+        before = list(rig.log.syncs)
+        rig.ledger.states[taken.source] = taken
+        rig.ledger.taken_over += 1
+        await asyncio.sleep(5)
+
+        assert (before, rig.log.syncs) == ([], [sync(9, 7, partition=7)])
+
+
+async def test_a_sync_of_a_partition_that_another_node_has_is_left_to_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was not due, and came after newer ones of the other node."""
+    async with running(Log(), monkeypatch, **{"copy.epoch.ms": "3000"}) as rig:
+        rig.acknowledged(0, Run(0, 0, 5))
+        await asyncio.sleep(1)
+        rig.acknowledged(0, Run(5, 5, 1))
+        del rig.ledger.states[TopicPartition("orders", 0)]
+        await asyncio.sleep(10)
+
+        assert rig.log.syncs == [sync(4, 4)]
 
 
 async def test_a_node_that_may_have_been_replaced_writes_no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
