@@ -18,6 +18,8 @@ class LeftPositions:
 
     stored: PositionsTopic
     written_ms: dict[TopicPartition, int] = attrs.field(factory=dict)
+    #: When the newest of what is kept beside the position of a partition was written.
+    _kept_ms: dict[TopicPartition, int] = attrs.field(factory=dict)
 
     def take(self, record: Kept, timestamp_ms: int | None) -> None:
         """Take a *record* of the connector, in the log's order."""
@@ -25,6 +27,8 @@ class LeftPositions:
         source = found.source if isinstance(found, Position) else found
         if isinstance(source, TopicPartition):
             self.written_ms[source] = max(self.written_ms.get(source, 0), timestamp_ms or 0)
+        elif isinstance(found, KeptChunk):
+            self._kept_ms[found.source] = max(self._kept_ms.get(found.source, 0), timestamp_ms or 0)
 
     def chunks_of(self, source: TopicPartition) -> Iterator[KeptChunk]:
         """Return where records of a partition went."""
@@ -37,7 +41,9 @@ class LeftPositions:
 
     def at(self, source: TopicPartition) -> int:
         """Return when the position of a partition was written or removed; -1 if that is not known."""
-        return self.written_ms.get(source, -1)
+        # Compaction takes away that it was removed, and leaves what is kept beside it.
+        kept_ms = self._kept_ms.get(source, -1) if source in self.stored.removed else -1
+        return max(self.written_ms.get(source, -1), kept_ms)
 
     @property
     def sources(self) -> set[TopicPartition]:

@@ -94,6 +94,16 @@ def test_a_removal_that_compaction_forgot_is_known_by_what_is_beside_it() -> Non
     assert taken_over(left("new"), [ours]) == {ORDERS: ours}
 
 
+def test_a_removal_that_compaction_forgot_counts_against_older_positions_of_other_names() -> None:
+    """The last one of several was reset, and deleted. A new one does not go on where the first one stood."""
+    first, reset = left("one", OF_MM2PY, 5), LeftPositions(PositionsTopic("A", "two"))
+    reset.take(LogRecord(chunk_key("A", ORDERS, 0, "two"), encode_chunk(HAD_POSITION, None)), 9)
+    later = left("three", OF_MM2PY, 11)
+
+    assert taken_over(left("new"), [first, reset]) == {ORDERS: reset}
+    assert taken_over(left("new"), [first, reset, later]) == {ORDERS: later}
+
+
 def test_a_position_that_has_only_topic_ids_is_mm2py_s() -> None:
     """So one begins whose remote topic has records."""
     assert not left("ours", Position(ORDERS, 0, None, "AAAAAAAAAAAAAAAAAAAAAA"), 5).without_mm2py().stored.positions
