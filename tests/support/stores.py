@@ -179,7 +179,7 @@ class SyncsStore(Store):
         await write_as_task(self, context.writers.tasks)
         self.states = dict[TopicPartition, PartitionState]()
         tasks = SimpleNamespace(
-            ledger=SimpleNamespace(states=self.states), outcomes=SimpleNamespace(listeners=list[object]())
+            ledger=SimpleNamespace(states=self.states, taken_over=0), outcomes=SimpleNamespace(listeners=list[object]())
         )
         life = SimpleNamespace(source=self.cluster, target=self.cluster, tasks=tasks)
         self.syncs = OffsetSyncs(context, Translations(), cast("Any", life))
