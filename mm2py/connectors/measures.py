@@ -40,7 +40,7 @@ from mm2py.model.state import (
     PartitionView,
     TaskView,
 )
-from mm2py.model.topic import MissingTopic, Unmatched
+from mm2py.model.topic import MissingTopic, Unmatched, have_records_waiting
 
 
 #: How far back quantiles look.
@@ -266,8 +266,8 @@ class FlowMeasures:
 
     @property
     def _lacks_topics(self) -> bool:
-        """Whether records of topics wait that the target lacks, or that the source hides, nobody knows how many."""
-        return any(not topic.is_refused for topic in self.missing_topics)
+        """Whether records of topics wait that are not counted."""
+        return have_records_waiting(self.missing_topics)
 
     def recent(self) -> tuple[Histogram, Histogram]:
         """Return latency and age of the last minute."""

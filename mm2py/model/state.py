@@ -16,7 +16,7 @@ from mm2py.model.flow import Flow, TopicPartition
 from mm2py.model.group import OffsetAtTarget
 from mm2py.model.herder.overrides import NO_LIMIT, Pause, RateLimit, Wanted
 from mm2py.model.rounds import NO_ROUNDS, RoundsView
-from mm2py.model.topic import MissingTopic, Unmatched
+from mm2py.model.topic import MissingTopic, Unmatched, have_records_waiting
 
 
 class FlowState(enum.Enum):
@@ -449,8 +449,8 @@ class FlowView(Counters):
 
     @property
     def lacks_topics(self) -> bool:
-        """Whether records of topics wait that the target lacks, or that the source hides, nobody knows how many."""
-        return any(not topic.is_refused for topic in self.missing_topics)
+        """Whether records of topics wait that are not counted."""
+        return have_records_waiting(self.missing_topics)
 
     @property
     def unknown_lags(self) -> int:

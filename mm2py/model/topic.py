@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -129,3 +129,8 @@ class MissingTopic:
     @property
     def sources(self) -> tuple[TopicPartition, ...]:
         return tuple(TopicPartition(self.topic, self.first + number) for number in range(self.partitions))
+
+
+def have_records_waiting(topics: Iterable[MissingTopic]) -> bool:
+    """Whether records wait of *topics* that the target lacks, or that the source hides, nobody knows how many."""
+    return any(not topic.is_refused for topic in topics)
